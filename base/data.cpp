@@ -1,0 +1,41 @@
+#include "base/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace tandem {
+
+const std::string& data_root() {
+  static const std::string root = [] {
+    const char* set = std::getenv("TANDEM_DATA");
+    return std::string(set != nullptr && *set != '\0' ? set : TANDEM_SOURCE_DIR);
+  }();
+  return root;
+}
+
+std::string find_data(std::string_view folder, std::string_view kind, const std::string& name_or_path,
+                      const Place& place) {
+  const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
+  if (path) return name_or_path;
+  const auto names = list_data(folder);
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    throw InputError(place, fmt::format("no {} \"{}\".{} All: tandem list {}s", kind, printable(name_or_path),
+                                        did_you_mean(name_or_path, names), kind));
+  }
+  return fmt::format("{}/{}/{}.json", data_root(), folder, name_or_path);
+}
+
+std::vector<std::string> list_data(std::string_view folder) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("{}/{}", data_root(), folder), error)) {
+    if (entry.path().extension() == ".json") out.push_back(entry.path().stem().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace tandem

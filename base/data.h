@@ -1,0 +1,23 @@
+#pragma once
+// Where the data files live (models/zoo, topologies/systems, schemes/presets, calibration/...). Floor 0.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem {
+
+/// $TANDEM_DATA if set, else the source tree the program was built from. No trailing slash.
+const std::string& data_root();
+
+/// Resolves what a user wrote: a path when it contains '/' or ends in ".json", else
+/// <data_root>/<folder>/<name>.json. `kind` ("model") is for the message, which names the nearest entries
+/// and ends with "All: tandem list models".
+std::string find_data(std::string_view folder, std::string_view kind, const std::string& name_or_path,
+                      const Place& place = {});
+
+/// Names (without .json) in a data folder, sorted.
+std::vector<std::string> list_data(std::string_view folder);
+
+}  // namespace tandem

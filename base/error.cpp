@@ -1,0 +1,88 @@
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace tandem {
+
+std::string Place::text() const {
+  std::string out = file ? printable(*file) : "";
+  if (line > 0) out += fmt::format(":{}", line);
+  if (line > 0 && column > 0) out += fmt::format(":{}", column);
+  return out;
+}
+
+InputError::InputError(const Place& place, const std::string& what)
+    : std::runtime_error(place.text().empty() ? what : place.text() + ": " + what) {}
+
+void check_failed(const char* condition, const char* file, int line) {
+  throw std::logic_error(fmt::format("internal error: {}:{}: {}", file, line, condition));
+}
+
+namespace {
+
+/// Levenshtein distance with case ignored; 1 for a swap of neighbours is not needed here.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i])) ==
+                        std::tolower(static_cast<unsigned char>(b[j]));
+      const std::size_t next = std::min({row[j] + 1, row[j + 1] + 1, diagonal + (same ? 0 : 1)});
+      diagonal = row[j + 1];
+      row[j + 1] = next;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
+                                 std::size_t most) {
+  wrong = wrong.substr(0, 100);
+  std::vector<std::pair<std::size_t, std::size_t>> ranked;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::size_t d = distance(wrong, candidates[i]);
+    const bool begins = wrong.size() >= 3 && candidates[i].substr(0, wrong.size()) == wrong;
+    if (begins || d <= std::max<std::size_t>(1, std::max(wrong.size(), candidates[i].size()) / 3)) {
+      ranked.emplace_back(begins ? std::min<std::size_t>(d, 2) : d, i);
+    }
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::vector<std::string> out;
+  for (const auto& [d, i] : ranked) {
+    if (out.size() < most) out.push_back(candidates[i]);
+  }
+  return out;
+}
+
+std::string did_you_mean(std::string_view wrong, const std::vector<std::string>& candidates) {
+  const auto near = nearest(wrong, candidates);
+  if (near.empty()) return "";
+  return near.size() == 1 ? fmt::format(" Did you mean {}?", near[0])
+                          : fmt::format(" Did you mean {} or {}?", near[0], near[1]);
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, 200)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u < 0x20 || u == 0x7f) {
+      out += fmt::format("\\x{:02x}", u);
+    } else {
+      out += c;
+    }
+  }
+  if (text.size() > 200) out += "...";
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#pragma once
+// A model: layers in a directed acyclic graph (a boost::adjacency_list inside), read from JSON. Floor 1.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+
+namespace tandem {
+
+/// One node of a model. `inputs` index layers() and are all smaller than the node's own index.
+struct Layer {
+  std::string name;  ///< unique path, "layer1.0.conv2"
+  const LayerType* type = nullptr;  ///< null for an input
+  Json attributes;
+  std::vector<uint32_t> inputs;
+  Shape output;
+  std::vector<Parameter> parameters;
+  int64_t parameter_elements() const;
+};
+
+/// What one training sample is outside the device.
+struct Sample {
+  Bytes stored;             ///< on disk, e.g. 110 KB for a JPEG of ImageNet
+  Bytes decoded;            ///< what crosses to the device
+  double decode_seconds = 0;  ///< of one core at 1 GHz-equivalent throughput 1.0 (see System host "decode")
+  std::string unit = "samples";  ///< "images", "sequences", ...
+};
+
+/// Figures stated by a publication; the tests compare them with what the graph gives.
+struct Published {
+  int64_t parameters = 0;
+  Flops forward;       ///< of one sample, multiply-add = 2
+  double tolerance = 0.01;  ///< relative, for the FLOPs
+  std::string source;
+};
+
+class Graph {
+ public:
+  /// `name_or_file`: a name in models/zoo, a path ending in .json, or either followed by
+  /// ":key=value,..." which overrides the file's "parameters". Throws InputError.
+  static Graph load(const std::string& name_or_file, const Place& place = {});
+  static Graph from_json(const Json& document);
+  ~Graph();
+  Graph(Graph&&) noexcept;
+  Graph& operator=(Graph&&) noexcept;
+
+  const std::string& name() const;
+  const std::string& summary() const;
+  /// Topological order, stable with respect to the file's order; inputs first.
+  const std::vector<Layer>& layers() const;
+  int64_t parameter_elements() const;
+  const Sample& sample() const;
+  const std::optional<Published>& published() const;
+  /// Kernels of every layer for `batch` samples: same indices as layers(). O(layers).
+  std::vector<Lowered> lower(int64_t batch, Precision precision) const;
+  /// Forward FLOPs of one sample in fp32 of matrix kernels (gemm, conv, attention), as papers count them.
+  Flops forward_flops() const;
+  /// Graphviz dot text of the graph with shapes, parameters and FLOPs.
+  std::string dot() const;
+
+ private:
+  struct Impl;
+  explicit Graph(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Names and summaries of models/zoo, sorted; reads only each file's head.
+struct ModelEntry {
+  std::string name, summary;
+};
+std::vector<ModelEntry> list_models();
+
+}  // namespace tandem

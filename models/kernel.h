@@ -1,0 +1,60 @@
+#pragma once
+// The closed set of kernels that every layer is lowered to: the key of the cost table in sim/cost and of
+// a backend's kernel table in exec. Adding a kind is rare and deliberate. Floor 1.
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tandem {
+
+/// Meaning of Kernel::shape per kind (all counts of elements, never bytes; batch included):
+///   gemm         {batch, m, n, k}               `batch` products C[m,n] += A[m,k] B[k,n]
+///   conv         ConvShape::pack                1 to 3 spatial dimensions, grouped, dilated, transposed
+///   norm         {rows, length}                 statistics over `length`, one result per row element
+///                                               (batch-norm: rows = channels, length = batch x space)
+///   softmax      {rows, length}                 also cross-entropy
+///   attention    {batch, heads, kv_heads, query, key, head_dim, causal}   fused scores-softmax-values
+///   elementwise  {elements, inputs}             activations, add, mul, dropout, bias, copies, concat
+///   pool         {batch x channels, in, out, window}     `in`, `out`, `window` = products over space
+///   embedding    {tokens, width, vocabulary}
+///   optimizer    {parameters, state}            `state` = tensors kept per parameter
+enum class KernelKind : uint8_t { gemm, conv, norm, softmax, attention, elementwise, pool, embedding, optimizer };
+inline constexpr int kKernelKinds = 9;
+std::string_view name(KernelKind kind);
+std::string_view summary(KernelKind kind);
+
+enum class Pass : uint8_t { forward, backward_data, backward_weights, update };
+inline constexpr int kPasses = 4;
+std::string_view name(Pass pass);
+
+/// One kernel launch (or `repeat` equal launches in sequence, e.g. the steps of a recurrent layer).
+/// flops, read and written are of one launch and analytic: tests recompute them from `shape`.
+struct Kernel {
+  KernelKind kind = KernelKind::elementwise;
+  Pass pass = Pass::forward;
+  std::vector<int64_t> shape;
+  Flops flops;
+  Bytes read, written;
+  int64_t repeat = 1;
+};
+
+/// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.
+/// For a transposed convolution `in` and `out` are those of the layer (out is the larger one).
+struct ConvShape {
+  int64_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
+  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad{0, 0, 0};
+  bool transposed = false;
+
+  std::vector<int64_t> pack() const;
+  static ConvShape unpack(const std::vector<int64_t>& shape);
+  int64_t in_elements() const;      ///< batch x in_channels x in
+  int64_t out_elements() const;     ///< batch x out_channels x out
+  int64_t weight_elements() const;  ///< in_channels x out_channels / groups x kernel
+  /// Multiply-adds of one pass; equal for forward, backward-data and backward-weights.
+  int64_t macs() const;
+};
+
+}  // namespace tandem

@@ -1,0 +1,93 @@
+#pragma once
+// What a layer type is: one function from input shapes and attributes to an output shape, parameters and
+// kernels. A new type is one file in models/layers and one word in models/CMakeLists.txt. Floor 1.
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/precision.h"
+#include "base/registry.h"
+#include "models/kernel.h"
+
+namespace tandem {
+
+/// Sizes of one sample's tensor, without the batch: {channels, height, width}, {time, width}, {features};
+/// a scalar is {}. Images are channels-first by convention, whatever the storage order.
+using Shape = std::vector<int64_t>;
+std::string to_text(const Shape& shape);       ///< "64x56x56", "scalar"
+int64_t elements(const Shape& shape);          ///< checked product
+
+/// Reader of a layer's attributes that remembers what was asked for: finish() refuses the rest, naming
+/// the nearest attribute that the layer does understand.
+class Attributes {
+ public:
+  explicit Attributes(const Json& object) : json_(&object) {}
+  int64_t integer(std::string_view key, int64_t fallback, int64_t low = 1, int64_t high = INT32_MAX) const;
+  int64_t integer(std::string_view key) const;  ///< required, >= 1
+  double real(std::string_view key, double fallback, double low = -1e30, double high = 1e30) const;
+  bool boolean(std::string_view key, bool fallback) const;
+  std::string text(std::string_view key, std::string_view fallback) const;
+  bool has(std::string_view key) const;
+  /// A number for all `dims` dimensions or a list of `dims` numbers.
+  std::vector<int64_t> list(std::string_view key, std::size_t dims, int64_t fallback, int64_t low = 0) const;
+  /// A list of any length; required.
+  std::vector<int64_t> list(std::string_view key) const;
+  void finish() const;
+  const Place& place() const { return json_->place(); }
+  [[noreturn]] void fail(const std::string& why) const { json_->fail(why); }
+
+ private:
+  const Json* json_;
+  mutable std::set<std::string, std::less<>> asked_;
+};
+
+/// What a layer type's function is given.
+struct LayerInput {
+  const std::vector<Shape>& shapes;  ///< of its inputs, one sample each
+  const Attributes& attributes;
+  int64_t batch = 1;                 ///< samples in one pass
+  Precision precision = Precision::fp32;
+  /// The only input's shape; fails unless there is exactly one input of at least `least_dims` dimensions.
+  const Shape& only(std::size_t least_dims = 0) const;
+  int64_t element_size() const { return element_bytes(precision); }
+};
+
+/// One learned tensor.
+struct Parameter {
+  std::string name;  ///< "weight", "bias", ...
+  int64_t elements = 0;
+};
+
+/// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the
+/// kernels that make parameter gradients, `backward_data` those that make the input's gradient (skipped by
+/// callers where no earlier layer needs it).
+struct Lowered {
+  Shape output;
+  std::vector<Parameter> parameters;
+  std::vector<Kernel> forward, backward_data, backward_weights;
+  /// What must stay in memory from forward to backward: its inputs, its output, and `extra` elements a
+  /// sample of its own (masks, statistics). A tensor kept by two layers is counted once.
+  bool keeps_input = false, keeps_output = false;
+  int64_t kept_extra = 0;
+  /// True when the output is the input's memory (reshape, dropout in evaluation, in-place relu).
+  bool in_place = false;
+  /// Buffers that are state but not learned (batch-norm running statistics), in elements.
+  int64_t buffers = 0;
+};
+
+struct LayerType {
+  std::string_view name;
+  std::string_view summary;
+  Lowered (*lower)(const LayerInput&);
+};
+
+/// Generated from the list in models/CMakeLists.txt.
+const Registry<LayerType>& layers_registry();
+
+// Kernel makers shared by the layer types; all sizes in elements, `size` = bytes per element.
+Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t size);
+Kernel elementwise(Pass pass, int64_t count, int64_t inputs, int64_t size, int64_t flops_per_element = 1);
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#pragma once
+// Writes Programs as straight-line code. Floor 2.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+class RoleBuilder;
+
+/// Index of an op within its role.
+struct OpId {
+  uint32_t index = UINT32_MAX;
+  bool valid() const { return index != UINT32_MAX; }
+};
+
+/// Fluent handle on the op just added: `.after(x)` adds deps, `.every(k)` thins, `.on(lane)` moves.
+class OpHandle {
+ public:
+  OpHandle& after(OpId op);                          ///< same iteration; ignored when invalid
+  OpHandle& after(const std::vector<OpId>& ops);
+  OpHandle& after_last(OpId op, uint16_t lag = 1);   ///< `lag` iterations ago
+  OpHandle& every(int64_t k);
+  OpHandle& on(Lane lane);
+  operator OpId() const { return id_; }              // NOLINT: reads as the op it is
+  OpId id() const { return id_; }
+
+ private:
+  friend class RoleBuilder;
+  OpHandle(RoleBuilder& role, OpId id) : role_(&role), id_(id) {}
+  RoleBuilder* role_;
+  OpId id_;
+};
+
+class Builder {
+ public:
+  /// Roles keep their address while the Builder lives.
+  RoleBuilder role(std::string name, Mesh mesh, Site site = Site::accelerators);
+  uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address, std::vector<Bytes> key_bytes);
+  uint32_t store(const RoleBuilder& holder, Store store);
+  void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
+  Program& program() { return program_; }
+  /// Runs check() and gives the Program away.
+  Program finish();
+
+ private:
+  friend class RoleBuilder;
+  friend class OpHandle;
+  uint32_t label(std::string_view text);
+  Program program_;
+};
+
+class RoleBuilder {
+ public:
+  OpHandle compute(Task task, std::string_view label);                        // lane compute
+  OpHandle input(int64_t samples, Bytes bytes, std::string_view label = "input");  // lane copy
+  OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);          // lane copy
+  OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm, std::string_view label);  // lane comm
+  OpHandle send(uint32_t channel, uint32_t key, Bytes bytes, std::string_view label);  // lane comm
+  OpHandle recv(uint32_t channel, uint32_t key, std::string_view label);      // lane comm
+  OpHandle apply(uint32_t store, std::string_view label = "apply");           // lane compute
+  OpHandle gate(uint32_t store, std::string_view label = "gate");             // lane host
+  OpHandle reply(uint32_t channel, std::string_view label = "reply");         // lane comm; bytes of the message's key
+  /// This role now runs once per message of `channel`.
+  void on(uint32_t channel);
+  uint32_t index() const { return index_; }
+
+ private:
+  friend class Builder;
+  friend class OpHandle;
+  RoleBuilder(Builder& builder, uint32_t index) : builder_(&builder), index_(index) {}
+  OpHandle add(Op op, std::string_view label);
+  Builder* builder_;
+  uint32_t index_;
+};
+
+}  // namespace tandem

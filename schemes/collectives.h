@@ -1,0 +1,48 @@
+#pragma once
+// Collective algorithms as step generators: the one description that gives cost, wire bytes and an
+// executable schedule. A new algorithm is one file in schemes/collectives and one word in the list. Floor 2.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/registry.h"
+#include "schemes/program.h"
+
+namespace tandem {
+
+/// One message of a step: elements [offset, offset + count) of the buffer, in units of 1/`chunks` of it.
+struct Move {
+  uint32_t from = 0, to = 0;   ///< ranks in the group
+  uint32_t offset = 0, count = 0;
+  bool reduce = false;         ///< receiver adds instead of overwriting
+};
+
+/// All messages that may travel together; a step starts at a rank when its previous step's messages arrived.
+struct Step {
+  std::vector<Move> moves;
+  uint32_t repeat = 1;  ///< equal-load repetitions folded into one (cost only, when `compact` was asked for)
+};
+
+struct Schedule {
+  uint32_t ranks = 1;
+  uint32_t chunks = 1;       ///< grain of offset and count
+  std::vector<Step> steps;   ///< in order
+  uint32_t pipeline = 1;     ///< >1: the steps stream in so many pieces (trees): cost = depth + pieces
+};
+
+/// How ranks sit: `local` consecutive ranks share a node (1 = flat).
+struct GroupShape {
+  uint32_t ranks = 1;
+  uint32_t local = 1;
+};
+
+struct CollectiveAlgorithm {
+  std::string_view name, summary;
+  bool (*supports)(CollKind kind, const GroupShape& group);
+  Schedule (*schedule)(CollKind kind, const GroupShape& group);
+};
+
+/// Generated from the list in schemes/CMakeLists.txt.
+const Registry<CollectiveAlgorithm>& collectives_registry();
+
+}  // namespace tandem

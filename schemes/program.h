@@ -1,0 +1,143 @@
+#pragma once
+// The narrow waist: what a synchronisation scheme compiles to and what both engines run.
+// Meaning of every field: schemes/semantics.md. Floor 2.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "models/kernel.h"
+
+namespace tandem {
+
+/// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
+enum class Lane : uint8_t { compute, comm, copy, host };
+inline constexpr int kLanes = 4;
+std::string_view name(Lane lane);
+
+enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };
+std::string_view name(OpKind kind);
+
+/// Waits for `op` (index in the same role) of `lag` iterations ago; lag 0 = this iteration (then op must
+/// come earlier in the list). Dependencies on iterations before the first are satisfied.
+struct Dep {
+  uint32_t op = 0;
+  uint16_t lag = 0;
+};
+
+struct Op {
+  OpKind kind = OpKind::compute;
+  Lane lane = Lane::compute;
+  uint32_t what = 0;   ///< index into tasks / copies / collectives / channels / stores, by kind
+  uint32_t key = 0;    ///< send, recv, apply: which part of the model (bucket); server roles use the message's
+  Bytes bytes;         ///< payload per instance; 0 for compute, apply and gate
+  uint16_t every = 1;  ///< runs when (iteration + 1) % every == 0
+  uint32_t label = 0;  ///< index into labels, e.g. "backward conv3"
+  std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
+};
+
+/// A compute op's work. `layer` and `pass` let an executor bind tensors (see ARCHITECTURE.md, "Binding");
+/// the kernels let a cost model price it.
+struct Task {
+  uint32_t layer = 0;  ///< index into Graph::layers()
+  Pass pass = Pass::forward;
+  std::vector<Kernel> kernels;
+};
+
+/// A copy op's path.
+enum class CopyKind : uint8_t {
+  input,           ///< storage, decode on the host's cores, host to device: one pipelined transfer
+  host_to_device,  ///< between the instance and the CPU that serves it
+  device_to_host,
+};
+struct Copy {
+  CopyKind kind = CopyKind::input;
+  int64_t samples = 0;    ///< input only: how many samples one op brings
+};
+
+enum class CollKind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all };
+inline constexpr int kCollKinds = 6;
+std::string_view name(CollKind kind);
+/// Members of one group: the instances of a role that differ only on the axes in `axes` (bit i = axis i).
+struct Collective {
+  CollKind kind = CollKind::all_reduce;
+  uint32_t axes = 1;
+  std::string algorithm = "auto";  ///< a name in collectives_registry() or "auto"
+  uint32_t root = 0;               ///< broadcast, reduce: index within the group
+};
+
+/// How the sender's instance finds the receiver's.
+enum class Address : uint8_t {
+  shards,         ///< every instance of the receiving role: the payload is split evenly over them
+  same_index,     ///< receiver i = sender i
+  reply,          ///< back to the instance whose message is being served
+  sampled_peer,   ///< hash(seed, index, iteration), never itself
+};
+struct Channel {
+  uint32_t from_role = 0, to_role = 0;
+  Address address = Address::shards;
+  std::vector<Bytes> key_bytes;  ///< whole payload per key, before splitting over shards
+};
+
+/// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key).
+struct Store {
+  uint32_t role = 0;
+  int32_t batch = 1;    ///< gradients merged into one version
+  int32_t quorum = 1;   ///< gate: opens when this many workers ...
+  int32_t slack = 0;    ///< ... have clock >= own clock - slack
+  bool drop_late = false;  ///< ignore gradients computed on an older version than the current one
+};
+
+struct Axis {
+  std::string name;
+  int32_t size = 1;
+};
+/// Instances of a role; the last axis is innermost (varies fastest).
+struct Mesh {
+  std::vector<Axis> axes;
+  int64_t size() const;
+};
+
+/// Where the instances of a role live.
+enum class Site : uint8_t {
+  accelerators,   ///< instance i on the i-th accelerator used
+  hosts,          ///< instance i on the CPU that serves the first accelerator used of node i mod nodes
+  extra_nodes,    ///< instance i on the CPU of the i-th node after those that workers use
+};
+
+struct Role {
+  std::string name;
+  Mesh mesh;
+  Site site = Site::accelerators;
+  int32_t on_channel = -1;  ///< -1: repeats every iteration; else runs once per message of that channel
+  std::vector<Op> ops;      ///< issue order; topological
+};
+
+struct Program {
+  std::vector<Role> roles;
+  std::vector<Task> tasks;
+  std::vector<Copy> copies;
+  std::vector<Collective> collectives;
+  std::vector<Channel> channels;
+  std::vector<Store> stores;
+  std::vector<std::string> labels;
+  int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
+};
+
+/// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
+bool is_static(const Program& program);
+
+/// Throws ProgramError naming role, op and rule: index out of range, cycle or forward dep, send without
+/// matching recv, key out of range, a collective on a missing axis, gate without store, deadlock.
+class ProgramError : public std::logic_error {
+  using std::logic_error::logic_error;
+};
+void check(const Program& program);
+
+/// Stable text, one op a line; parse_program(print(p)) gives p back except for the kernels of tasks, which
+/// are printed as their count, FLOPs and bytes.
+std::string print(const Program& program);
+/// 64-bit hash of the printed text.
+uint64_t fingerprint(const Program& program);
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+#pragma once
+// A Program with every duration, route and placement settled: all that an evaluator sees. Floor 3.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+/// Load that a transfer puts on one resource: `weight` bytes on `link` per byte of payload.
+struct Use {
+  uint32_t link = 0;   ///< index into Plan::capacity
+  float weight = 1;
+};
+
+/// A transfer as a fluid flow: `latency`, then `bytes` at the max-min fair rate, at most `cap` bytes/s.
+/// A collective is one such flow for its whole group (weights = algorithm x routes).
+struct Transfer {
+  Time latency;
+  double bytes = 0;
+  double cap = 0;  ///< payload bytes/s, 0 = none
+  std::vector<Use> uses;
+  /// Duration when alone: latency + bytes / min(cap, min over uses of capacity / weight).
+  Time alone(const std::vector<double>& capacity) const;
+};
+
+/// Randomness and faults of a run; never part of a Program.
+struct Disturbance {
+  double compute_sigma = 0;      ///< lognormal sigma of each compute op, per (instance, iteration, op)
+  double iteration_sigma = 0;    ///< lognormal sigma common to all compute ops of an (instance, iteration)
+  double network_sigma = 0;      ///< lognormal sigma of each transfer's latency and bytes
+  double straggle_probability = 0;  ///< of an (instance, iteration) to be slowed by straggle_factor
+  double straggle_factor = 1;
+  /// (instance of role 0, factor): permanently slow devices.
+  std::vector<std::pair<uint32_t, double>> slow;
+  bool none() const {
+    return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 && slow.empty();
+  }
+};
+
+/// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
+/// has one entry per instance (empty = all class 0).
+struct RoleCosts {
+  std::vector<uint32_t> class_of;
+  /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
+  std::vector<std::vector<Time>> duration;
+  /// [class][op]: index into Plan::transfers for copy ops (and collectives: one per group class), else -1.
+  std::vector<std::vector<int32_t>> transfer;
+};
+
+struct Plan {
+  std::shared_ptr<const Program> program;
+  std::vector<RoleCosts> roles;
+  std::vector<Transfer> transfers;
+  std::vector<double> capacity;         ///< usable bytes/s per resource
+  std::vector<std::string> link_names;  ///< same indices; may be empty in benchmarks
+  /// Transfers of sends and replies: asked per (channel, key, sender, receiver), memoised by the binder.
+  /// Null when the program has no channels.
+  class Messages {
+   public:
+    virtual ~Messages() = default;
+    virtual const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) = 0;
+    /// Duration of applying one gradient of `key` on shard `shard` of `store`.
+    virtual Time apply(uint32_t store, uint32_t key, uint32_t shard) = 0;
+  };
+  std::shared_ptr<Messages> messages;
+  Disturbance disturbance;
+  uint64_t seed = 1;
+  /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses these.
+  double compute_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
+  double transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
+};
+
+}  // namespace tandem

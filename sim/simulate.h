@@ -1,0 +1,44 @@
+#pragma once
+// One entry: model, system, scheme and devices in, Report out. Floor 3.
+#include <optional>
+#include <string>
+
+#include "models/graph.h"
+#include "schemes/report.h"
+#include "schemes/scheme.h"
+#include "sim/plan.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// A published or measured rate that the prediction is made to meet: compute costs are scaled so that
+/// `devices` devices give `rate` samples/s.
+struct Anchor {
+  double rate = 0;
+  int64_t devices = 1;
+};
+
+struct Prediction {
+  const Graph* graph = nullptr;
+  const System* system = nullptr;
+  const ResolvedScheme* scheme = nullptr;
+  int64_t devices = 1;
+  int64_t batch = 32;
+  Precision precision = Precision::fp32;
+  const Optimizer* optimizer = nullptr;
+  bool input = true;                     ///< model storage, decoding and host-to-device copies
+  int32_t iterations = 30;
+  uint64_t seed = 1;
+  std::optional<Anchor> anchor;
+  std::optional<Disturbance> disturbance;  ///< unset: the stock jitter of the device's profile
+  bool check_memory = true;              ///< throw InputError when the model does not fit
+};
+
+/// Throws InputError for device counts the system lacks, precision the device lacks, or a model that does
+/// not fit (message names the largest batch that does).
+Report simulate(const Prediction& prediction);
+
+/// The settled plan behind simulate(), for tests and `show`.
+Plan make_plan(const Prediction& prediction);
+
+}  // namespace tandem

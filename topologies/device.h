@@ -1,0 +1,34 @@
+#pragma once
+// Accelerators and processors as data (topologies/devices/*.json). Floor 1.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/precision.h"
+
+namespace tandem {
+
+/// Datasheet figures of one device. Rates are dense peaks; what a kernel reaches of them is sim/cost's affair.
+struct Device {
+  std::string name, summary;
+  enum class Kind : uint8_t { gpu, cpu, tpu } kind = Kind::gpu;
+  std::string vendor;
+  std::string architecture;  ///< "pascal", "volta", "hopper", "cdna2", "skylake", ...: selects stock curves
+  int year = 0;
+  /// Peak per precision; 0 = not supported natively (the cost model then falls back to fp32 arithmetic
+  /// with the smaller format's bytes).
+  std::array<FlopRate, kPrecisions> peak{};
+  Bandwidth memory_bandwidth;
+  Bytes memory;
+  int units = 0;     ///< SMs, CUs, cores: the grain of wave quantisation
+  Time launch;       ///< least time between two dependent kernel starts
+  double watts = 0;  ///< board or socket power, 0 = unknown
+  FlopRate peak_at(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
+
+  /// Throws InputError. A name in topologies/devices or a .json path.
+  static Device load(const std::string& name_or_file, const Place& place = {});
+  static Device from_json(const Json& document);
+};
+
+}  // namespace tandem

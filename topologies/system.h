@@ -1,0 +1,113 @@
+#pragma once
+// A machine or cluster: a node template (a boost graph) times `nodes`, joined by a network block.
+// Only the node template's routes are kept; everything across nodes is computed on demand, so a system of
+// 100,000 devices costs what one node costs. Floor 1.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topologies/device.h"
+
+namespace tandem {
+
+using VertexId = uint32_t;  ///< node * vertices per node + index in the node template
+using LinkId = uint32_t;    ///< one direction of a cable: node links first, then the network block's
+
+enum class VertexKind : uint8_t { gpu, cpu, tpu, pcie_switch, nvswitch, nic, memory, storage };
+std::string_view name(VertexKind kind);
+
+/// A vertex of the node template.
+struct Vertex {
+  std::string name;     ///< "gpu3"
+  VertexKind kind = VertexKind::gpu;
+  int32_t device = -1;  ///< index into System::devices(), -1 where it is not a device
+  int32_t numa = 0;     ///< socket
+};
+
+/// One direction of a link. Parallel lanes are merged into one capacity.
+struct LinkInfo {
+  std::string name;       ///< "node2/gpu0>pcie-switch0"; network links by their block's rule
+  std::string kind;       ///< the class it was declared in: "nvlink", "pcie", "socket", "nic", "network", ...
+  Bandwidth bandwidth;    ///< raw, one direction
+  double achieved = 1;    ///< fraction of it that large transfers reach (source in the data file)
+  Time latency;
+  LinkId shared_with;     ///< half duplex: the reverse direction's id (same capacity pool), else itself
+  double usable() const { return bandwidth.bytes_per_second * achieved; }
+};
+
+/// A way from a to b. `staged` counts copies through host memory on it (0 = direct peer access or RDMA).
+struct Route {
+  std::vector<LinkId> links;  ///< in order; a link may stand twice when staging crosses it twice
+  Time latency;               ///< sum of the links' latencies plus the transport's per message
+  int staged = 0;
+  double cap = 0;             ///< bytes/s that one flow can reach whatever the links allow; 0 = no cap
+};
+
+/// The input side of one node and what all nodes share.
+struct HostInfo {
+  int cores = 0;             ///< physical cores of one node
+  double core_speed = 1;     ///< image-decode speed of one core relative to a 2.3 GHz Broadwell core
+  Bandwidth local_storage;   ///< of one node
+  Bandwidth shared_storage;  ///< of all nodes together; 0 = data is local
+};
+
+class System {
+ public:
+  /// `name_or_file`: a name in topologies/systems or a .json path; `sets`: "--set path=value" pairs
+  /// (("nodes", "16"), ("links.pcie.bandwidth", "32GB/s")). Throws InputError.
+  static System load(const std::string& name_or_file,
+                     const std::vector<std::pair<std::string, std::string>>& sets = {}, const Place& place = {});
+  static System from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets = {});
+  ~System();
+  System(System&&) noexcept;
+  System& operator=(System&&) noexcept;
+
+  const std::string& name() const;
+  const std::string& summary() const;
+  int64_t nodes() const;
+  /// The node template.
+  const std::vector<Vertex>& vertices() const;
+  const std::vector<Device>& devices() const;
+  /// Template indices of what trains: the GPUs or TPUs, or where there are none the CPUs.
+  const std::vector<uint32_t>& accelerators() const;
+  int64_t accelerator_count() const { return nodes() * static_cast<int64_t>(accelerators().size()); }
+  const HostInfo& host() const;
+  /// Free-form figures of the data file's "communication" object that sim/cost reads (library, protocol
+  /// constants, staging rules), so that the system file stays the one place for a machine's facts.
+  const Json& communication() const;
+
+  VertexId vertex(int64_t node, uint32_t local) const;
+  int64_t node_of(VertexId v) const;
+  const Vertex& info(VertexId v) const;
+  const Device& device(VertexId v) const;  ///< requires info(v).device >= 0
+  /// The i-th accelerator in node-major order.
+  VertexId accelerator(int64_t i) const;
+  /// The CPU that serves `v`: same node and socket, else the node's first; `v` itself for a CPU.
+  VertexId host_of(VertexId v) const;
+  std::string vertex_name(VertexId v) const;  ///< "gpu3" on one node, "node2/gpu3" else
+
+  std::size_t link_count() const;
+  LinkInfo link(LinkId id) const;
+  /// Widest of the shortest allowed paths. Peer access rules of the data file decide about staging.
+  /// a == b gives an empty route. Thread safe.
+  Route route(VertexId a, VertexId b) const;
+  /// Graphviz dot text of one node and its place in the network.
+  std::string dot() const;
+  std::string to_json_text() const;  ///< CONTRACT.md, "show system NAME --format json"
+
+ private:
+  struct Impl;
+  explicit System(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct SystemEntry {
+  std::string name, summary;
+};
+std::vector<SystemEntry> list_systems();
+std::vector<SystemEntry> list_devices();
+
+}  // namespace tandem
