@@ -1,0 +1,280 @@
+#include "sim/bind.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "sim/cost/kernel_cost.h"
+#include "sim/cost/link_cost.h"
+
+namespace tandem {
+
+namespace {
+
+/// Devices above which every instance no longer gets transfers of its own: resources that symmetric
+/// instances share are then divided between them in advance, which is exact for lock-step schemes.
+constexpr int64_t kOwnTransfers = 2048;
+
+/// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
+/// of the memory bandwidth at it.
+Bandwidth reduce_rate(const Device& device, const Overheads& overheads) {
+  const bool cpu = device.kind == Device::Kind::cpu;
+  if (cpu && overheads.server_reduce.bytes_per_second > 0) return overheads.server_reduce;
+  return {device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3};
+}
+
+/// Messages of channels, priced on first use and kept.
+class BoundMessages : public Plan::Messages {
+ public:
+  BoundMessages(const BindInput& in, std::shared_ptr<LinkCost> links,
+                std::vector<std::vector<VertexId>> where, Time extra)
+      : program_(in.program),
+        system_(*in.system),
+        optimizer_(*in.optimizer),
+        overheads_(in.overheads),
+        links_(std::move(links)),
+        where_(std::move(where)),
+        extra_(extra) {}
+
+  const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
+    const auto id = std::make_tuple(channel, key, sender, receiver);
+    const auto found = messages_.find(id);
+    if (found != messages_.end()) return found->second;
+    const Channel& c = program_->channels[channel];
+    Transfer t = links_->message(where_[c.from_role][sender], where_[c.to_role][receiver], payload(c, key));
+    t.latency += extra_;
+    return messages_.emplace(id, std::move(t)).first->second;
+  }
+
+  Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
+    const Store& s = program_->stores[store];
+    const Device& device = system_.device(where_[s.role][shard]);
+    const double bytes = static_cast<double>(push_bytes(s, key).n);
+    const double rate = reduce_rate(device, overheads_).bytes_per_second;
+    // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
+    const double passes = (3.0 + 2.0 * static_cast<double>(optimizer_.state)) / 3.0 / s.batch;
+    return Time::from_seconds(bytes / rate * (1 + passes));
+  }
+
+ private:
+  /// A channel's payload is split over the shards on the side that has several.
+  Bytes payload(const Channel& c, uint32_t key) const {
+    int64_t shards = 1;
+    if (c.address == Address::shards) shards = static_cast<int64_t>(where_[c.to_role].size());
+    if (c.address == Address::reply) shards = static_cast<int64_t>(where_[c.from_role].size());
+    return {(c.key_bytes[key].n + shards - 1) / shards};
+  }
+  Bytes push_bytes(const Store& s, uint32_t key) const {
+    for (const Channel& c : program_->channels) {
+      if (c.to_role == s.role && key < c.key_bytes.size()) return payload(c, key);
+    }
+    return {};
+  }
+
+  std::shared_ptr<const Program> program_;
+  const System& system_;
+  const Optimizer& optimizer_;
+  Overheads overheads_;
+  std::shared_ptr<LinkCost> links_;
+  std::vector<std::vector<VertexId>> where_;
+  Time extra_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, Transfer> messages_;
+};
+
+class Binder {
+ public:
+  explicit Binder(const BindInput& input)
+      : in_(input),
+        program_(*input.program),
+        links_(std::make_shared<LinkCost>(*input.system, input.overheads)),
+        where_(place(program_, *input.system, input.cluster)) {
+    const Overheads& o = in_.overheads;
+    extra_ = o.collective + o.collective_per_node * (in_.cluster.nodes - 1);
+  }
+
+  Bound run() {
+    bound_.plan.program = in_.program;
+    for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
+    for (uint32_t i = 0; i < links_->capacity().size(); ++i)
+      bound_.plan.link_names.push_back(links_->resource_name(i));
+    bound_.plan.capacity = links_->capacity();
+    if (!program_.channels.empty()) {
+      bound_.plan.messages = std::make_shared<BoundMessages>(in_, links_, where_, extra_);
+    }
+    return std::move(bound_);
+  }
+
+ private:
+  bool own_transfers(const Role& role) const { return role.mesh.size() <= kOwnTransfers; }
+
+  void bind_role(uint32_t r) {
+    const Role& role = program_.roles[r];
+    const auto count = static_cast<uint32_t>(role.mesh.size());
+    RoleCosts costs;
+    // Classes: one per instance while that is cheap, else one per device model.
+    if (own_transfers(role)) {
+      for (uint32_t i = 0; i < count; ++i) costs.class_of.push_back(i);
+    }
+    const uint32_t classes = own_transfers(role) ? count : 1;
+    for (uint32_t c = 0; c < classes; ++c) {
+      costs.duration.push_back(durations(r, c));
+      costs.transfer.push_back(transfers(r, c));
+    }
+    if (r == 0) account(role);
+    bound_.plan.roles.push_back(std::move(costs));
+  }
+
+  const KernelCost& kernel_cost(VertexId v) {
+    const int32_t model = in_.system->info(v).device;
+    auto found = kernels_.find(model);
+    if (found == kernels_.end()) {
+      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision)).first;
+      const auto& notes = found->second.extrapolates();
+      bound_.extrapolates.insert(bound_.extrapolates.end(), notes.begin(), notes.end());
+    }
+    return found->second;
+  }
+
+  double task_seconds(const Task& task, VertexId v, bool worker) {
+    const KernelCost& cost = kernel_cost(v);
+    double seconds = 0;
+    for (const Kernel& k : task.kernels) seconds += cost.seconds(k);
+    if (!worker) return seconds;
+    return seconds * in_.compute_scale * (in_.cluster.devices > 1 ? 1 + in_.overheads.compute_slowdown : 1);
+  }
+
+  std::vector<Time> durations(uint32_t r, uint32_t instance) {
+    const Role& role = program_.roles[r];
+    const VertexId v = where_[r][instance];
+    const auto key = std::make_pair(r, in_.system->info(v).device);
+    const auto known = durations_.find(key);
+    if (known != durations_.end()) return known->second;
+    std::vector<Time> out(role.ops.size());
+    bool first = r == 0 && in_.cluster.devices > 1;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Op& op = role.ops[i];
+      if (op.kind != OpKind::compute) continue;
+      const bool worker = role.site == Site::accelerators;
+      out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
+      if (first) out[i] += in_.overheads.iteration;
+      first = false;
+    }
+    return durations_.emplace(key, std::move(out)).first->second;
+  }
+
+  std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {
+    const Role& role = program_.roles[r];
+    std::vector<int32_t> out(role.ops.size(), -1);
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Op& op = role.ops[i];
+      if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
+      if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op);
+    }
+    return out;
+  }
+
+  int32_t add(Transfer t, const Role& role) {
+    if (!own_transfers(role)) settle(t, role.mesh.size());
+    bound_.plan.transfers.push_back(std::move(t));
+    return static_cast<int32_t>(bound_.plan.transfers.size()) - 1;
+  }
+
+  /// Turns shared resources into a cap: instances in lock step get equal shares. A resource beyond the
+  /// system's own links (storage) serves all nodes; one inside a node serves the node's instances.
+  void settle(Transfer& t, int64_t count) const {
+    const std::size_t system_links = in_.system->link_count();
+    for (const Use& u : t.uses) {
+      const bool global = u.link >= system_links && links_->resource_name(u.link) == "shared storage";
+      const double sharers = static_cast<double>(global ? count : 1);
+      const double rate = links_->capacity()[u.link] / (static_cast<double>(u.weight) * sharers);
+      t.cap = t.cap == 0 ? rate : std::min(t.cap, rate);
+    }
+    t.uses.clear();
+  }
+
+  int32_t copy_transfer(uint32_t r, uint32_t instance, const Op& op) {
+    const auto key = std::make_tuple(r, instance, op.what, op.bytes.n);
+    const auto known = copies_.find(key);
+    if (known != copies_.end()) return known->second;
+    const Copy& copy = program_.copies[op.what];
+    const VertexId v = where_[r][instance];
+    Transfer t;
+    if (copy.kind == CopyKind::input) {
+      const Sample& s = in_.graph->sample();
+      t = links_->input(v, copy.samples, s.stored, s.decoded, s.decode_seconds);
+    } else {
+      const VertexId host = in_.system->host_of(v);
+      const bool in = copy.kind == CopyKind::host_to_device;
+      t = links_->message(in ? host : v, in ? v : host, op.bytes);
+    }
+    return copies_[key] = add(std::move(t), program_.roles[r]);
+  }
+
+  /// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
+  std::vector<uint32_t> group(const Mesh& mesh, uint32_t axes, uint32_t instance) const {
+    std::vector<uint32_t> stride(mesh.axes.size(), 1);
+    for (std::size_t a = mesh.axes.size(); a-- > 1;)
+      stride[a - 1] = stride[a] * static_cast<uint32_t>(mesh.axes[a].size);
+    uint32_t base = instance;
+    std::vector<uint32_t> members{0};
+    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+      if (((axes >> a) & 1U) == 0) continue;
+      const auto size = static_cast<uint32_t>(mesh.axes[a].size);
+      base -= instance / stride[a] % size * stride[a];
+      std::vector<uint32_t> grown;
+      for (const uint32_t m : members) {
+        for (uint32_t k = 0; k < size; ++k) grown.push_back(m + k * stride[a]);
+      }
+      members = std::move(grown);
+    }
+    for (uint32_t& m : members) m += base;
+    return members;
+  }
+
+  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op) {
+    const Role& role = program_.roles[r];
+    const Collective& c = program_.collectives[op.what];
+    const auto members = group(role.mesh, c.axes, instance);
+    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n);
+    const auto known = collectives_.find(key);
+    if (known != collectives_.end()) return known->second;
+    std::vector<VertexId> at;
+    at.reserve(members.size());
+    for (const uint32_t m : members) at.push_back(where_[r][m]);
+    std::rotate(at.begin(), at.begin() + c.root, at.end());
+    Transfer t = links_->collective(c.kind, c.algorithm, op.bytes, at);
+    t.latency += extra_;
+    const double membw = in_.system->device(at[0]).memory_bandwidth.bytes_per_second;
+    t.latency += Time::from_seconds(in_.overheads.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
+    return collectives_[key] = add(std::move(t), role);
+  }
+
+  void account(const Role& role) {
+    const VertexId v = where_[0][0];
+    const KernelCost& cost = kernel_cost(v);
+    bound_.compute_error = cost.relative_error();
+    for (const Op& op : role.ops) {
+      if (op.kind != OpKind::compute) continue;
+      for (const Kernel& k : program_.tasks[op.what].kernels) {
+        bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] +=
+            cost.seconds(k) * in_.compute_scale;
+      }
+    }
+  }
+
+  const BindInput& in_;
+  const Program& program_;
+  std::shared_ptr<LinkCost> links_;
+  std::vector<std::vector<VertexId>> where_;
+  Time extra_;
+  Bound bound_;
+  std::map<int32_t, KernelCost> kernels_;
+  std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, collectives_;
+};
+
+}  // namespace
+
+Bound bind(const BindInput& input) { return Binder(input).run(); }
+
+}  // namespace tandem

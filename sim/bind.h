@@ -1,0 +1,32 @@
+#pragma once
+// Program x System x costs -> Plan. Floor 3.
+#include "schemes/scheme.h"
+#include "sim/plan.h"
+#include "sim/placement.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+struct BindInput {
+  std::shared_ptr<const Program> program;
+  const System* system = nullptr;
+  Cluster cluster;
+  Precision precision = Precision::fp32;
+  const Graph* graph = nullptr;
+  const Optimizer* optimizer = nullptr;
+  Overheads overheads;
+  double compute_scale = 1;  ///< of every compute op on the accelerators (the anchor's)
+};
+
+/// What the binding knows beyond the Plan, for the Report.
+struct Bound {
+  Plan plan;
+  double compute_error = 0;              ///< relative standard error of the kernel costs used
+  std::vector<std::string> extrapolates;
+  /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
+  double by_kind[kKernelKinds][kPasses] = {};
+};
+
+Bound bind(const BindInput& input);
+
+}  // namespace tandem

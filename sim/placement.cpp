@@ -1,0 +1,62 @@
+#include "sim/placement.h"
+
+#include <fmt/format.h>
+
+namespace tandem {
+
+Cluster make_cluster(const System& system, int64_t devices) {
+  const auto per_node = static_cast<int64_t>(system.accelerators().size());
+  if (devices > system.accelerator_count()) {
+    throw InputError(fmt::format("{} has {} devices ({} node{} of {}), not {}; a larger one: --set nodes={}",
+                                 system.name(), system.accelerator_count(), system.nodes(),
+                                 system.nodes() == 1 ? "" : "s", per_node, devices,
+                                 devices / per_node + (devices % per_node != 0 ? 1 : 0)));
+  }
+  Cluster c;
+  c.devices = devices;
+  c.nodes = (devices + per_node - 1) / per_node;
+  // Counts that do not divide (12 on nodes of 8) fill nodes in order and make no grid.
+  c.per_node = devices % c.nodes == 0 ? devices / c.nodes : 0;
+  return c;
+}
+
+VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i) {
+  if (cluster.per_node == 0) return system.accelerator(i);
+  const auto all = static_cast<int64_t>(system.accelerators().size());
+  return system.accelerator(i / cluster.per_node * all + i % cluster.per_node);
+}
+
+std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
+                                         const Cluster& cluster) {
+  std::vector<std::vector<VertexId>> out;
+  const int64_t all = static_cast<int64_t>(system.accelerators().size());
+  for (const Role& role : program.roles) {
+    const int64_t count = role.mesh.size();
+    std::vector<VertexId> at;
+    at.reserve(static_cast<std::size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      switch (role.site) {
+        case Site::accelerators:
+          at.push_back(used_accelerator(system, cluster, i % cluster.devices));
+          break;
+        case Site::hosts:
+          at.push_back(system.host_of(system.accelerator(i % cluster.nodes * all)));
+          break;
+        case Site::extra_nodes: {
+          const int64_t node = cluster.nodes + i;
+          if (node >= system.nodes()) {
+            throw InputError(fmt::format(
+                "{} servers on nodes of their own need {} nodes; {} has {}: --set nodes={}", count,
+                cluster.nodes + count, system.name(), system.nodes(), cluster.nodes + count));
+          }
+          at.push_back(system.host_of(system.accelerator(node * all)));
+          break;
+        }
+      }
+    }
+    out.push_back(std::move(at));
+  }
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,22 @@
+#pragma once
+// Which vertex of the system every instance of a Program lives on. Floor 3.
+#include <cstdint>
+#include <vector>
+
+#include "schemes/program.h"
+#include "schemes/scheme.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// How `devices` accelerators are taken from a system: whole nodes first, an even share of each node.
+/// Throws InputError when the system has fewer, naming what it has and how to get more.
+Cluster make_cluster(const System& system, int64_t devices);
+
+/// The i-th accelerator used, node-major.
+VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i);
+
+/// [role][instance] -> vertex. Throws InputError when servers need nodes that the system lacks.
+std::vector<std::vector<VertexId>> place(const Program& program, const System& system, const Cluster& cluster);
+
+}  // namespace tandem

@@ -1,0 +1,332 @@
+#include "sim/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/bind.h"
+#include "sim/evaluate.h"
+#include "sim/memory.h"
+
+namespace tandem {
+
+namespace {
+
+/// Step-time noise of a healthy machine: lognormal sigma of a device's iteration. Repeated published runs
+/// spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU standard deviations).
+constexpr double kIterationSigma = 0.01;
+/// Relative standard error of a predicted exposed communication time without calibration.
+constexpr double kLinkError = 0.25;
+/// What remains of the compute error once one rate was measured on the same machine.
+constexpr double kAnchoredError = 0.02;
+constexpr double kNormal90 = 1.645;
+
+struct Run {
+  Bound bound;
+  Trace trace;
+  std::vector<double> lengths;  ///< seconds of the steady iterations
+  double rate = 0;              ///< samples/s of all devices
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const Prediction& p) : p_(p) {
+    work_.graph = p.graph;
+    work_.layers = p.graph->lower(p.batch, p.precision);
+    work_.batch = p.batch;
+    work_.precision = p.precision;
+    work_.optimizer = p.optimizer;
+    work_.input = p.input;
+  }
+
+  const Workload& work() const { return work_; }
+
+  Run run(int64_t devices, double scale) const {
+    Run out;
+    out.bound = bound(devices, scale);
+    EvaluateOptions options;
+    options.iterations = iterations(*out.bound.plan.program);
+    out.trace = evaluate(out.bound.plan, options);
+    steady(out, devices);
+    return out;
+  }
+
+  Bound bound(int64_t devices, double scale) const {
+    BindInput in;
+    in.cluster = make_cluster(*p_.system, devices);
+    in.program =
+        std::make_shared<const Program>(p_.scheme->scheme->compile(work_, in.cluster, p_.scheme->options));
+    in.system = p_.system;
+    in.precision = p_.precision;
+    in.graph = p_.graph;
+    in.optimizer = p_.optimizer;
+    in.overheads = p_.scheme->overheads;
+    in.compute_scale = scale;
+    Bound b = bind(in);
+    b.plan.seed = p_.seed;
+    if (p_.disturbance) {
+      b.plan.disturbance = *p_.disturbance;
+    } else {
+      b.plan.disturbance.iteration_sigma = kIterationSigma;
+    }
+    return b;
+  }
+
+  /// The factor on compute costs with which `anchor.devices` devices reach the anchor's rate.
+  double anchor_scale(const Anchor& anchor, std::vector<std::string>& notes) const {
+    double scale = 1;
+    for (int round = 0; round < 8; ++round) {
+      const Run r = run(anchor.devices, scale);
+      const double want = samples(anchor.devices) / anchor.rate;
+      const double got = samples(anchor.devices) / r.rate;
+      if (std::abs(got / want - 1) < 1e-4) return scale;
+      const double compute = r.trace.busy[static_cast<int>(Lane::compute)].seconds() /
+                             static_cast<double>(r.trace.iteration_end.size());
+      // Newton on "everything but worker 0's compute stays": exact when nothing else is exposed.
+      const double next = scale * (compute + want - got) / compute;
+      scale = std::clamp(next, scale * 0.2, scale * 5);
+    }
+    const double reached = run(anchor.devices, scale).rate;
+    if (std::abs(reached / anchor.rate - 1) > 0.01) {
+      notes.push_back(
+          fmt::format("the anchor of {:.6g} samples/s on {} device{} cannot be met: the prediction there "
+                      "stays at {:.6g} (bound by something other than compute)",
+                      anchor.rate, anchor.devices, anchor.devices == 1 ? "" : "s", reached));
+    }
+    return scale;
+  }
+
+  double samples(int64_t devices) const { return static_cast<double>(p_.batch * devices); }
+
+ private:
+  int32_t iterations(const Program& program) const {
+    if (p_.iterations > 0) return p_.iterations;
+    if (is_static(program)) return 24;
+    // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
+    return static_cast<int32_t>(std::clamp<int64_t>(4000 / program.roles[0].mesh.size(), 60, 1000));
+  }
+
+  void steady(Run& r, int64_t devices) const {
+    const auto& end = r.trace.iteration_end;
+    const std::size_t warm = std::min<std::size_t>(end.size() - 1, std::max<std::size_t>(2, end.size() / 6));
+    for (std::size_t i = warm; i < end.size(); ++i) {
+      const Time before = i == 0 ? Time{} : end[i - 1];
+      r.lengths.push_back((end[i] - before).seconds());
+    }
+    double total = 0;
+    for (const double s : r.lengths) total += s;
+    if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
+    r.rate = samples(devices) * static_cast<double>(r.lengths.size()) / total;
+    std::sort(r.lengths.begin(), r.lengths.end());
+  }
+
+  const Prediction& p_;
+  Workload work_;
+};
+
+double quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto i = static_cast<std::size_t>(at);
+  const double next = i + 1 < sorted.size() ? sorted[i + 1] : sorted[i];
+  return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
+}
+
+void check_arguments(const Prediction& p) {
+  if (p.batch < 1) throw InputError(fmt::format("batch {} is not a positive number of samples", p.batch));
+  if (p.devices < 1) throw InputError(fmt::format("{} devices: at least one is needed", p.devices));
+  const Device& device = p.system->device(p.system->accelerator(0));
+  if (p.precision != Precision::fp32 && device.peak_at(p.precision).flops_per_second == 0 &&
+      p.precision == Precision::fp8) {
+    std::string valid;
+    for (int i = 0; i < kPrecisions; ++i) {
+      const auto q = static_cast<Precision>(i);
+      if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
+    }
+    throw InputError(
+        fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.precision), valid));
+  }
+}
+
+Bytes comm_buffers(const Program& program) {
+  int64_t most = 0;
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::collective || op.kind == OpKind::send) most = std::max(most, op.bytes.n);
+  }
+  return {most};
+}
+
+/// The largest batch that fits, by doubling and bisection; 0 when not even one sample does.
+int64_t largest_batch(const Prediction& p, const Device& device, Bytes buffers) {
+  const auto fits = [&](int64_t batch) {
+    Workload w;
+    w.graph = p.graph;
+    w.layers = p.graph->lower(batch, p.precision);
+    w.batch = batch;
+    w.precision = p.precision;
+    w.optimizer = p.optimizer;
+    return device_memory(w, device, buffers).fits();
+  };
+  int64_t low = 0, high = p.batch;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+void check_memory(const Prediction& p, const MemoryUse& memory, const Device& device, Bytes buffers) {
+  if (memory.fits()) return;
+  const int64_t batch = largest_batch(p, device, buffers);
+  std::string advice = batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
+                                 : "not even one sample fits: use more memory or a sharding scheme";
+  throw InputError(
+      fmt::format("{} with batch {} needs {} on {} ({}): parameters, gradients and optimiser {}, activations "
+                  "{}, workspace and "
+                  "buffers {}; {}",
+                  p.graph->name(), p.batch, to_text(memory.total()), device.name, to_text(memory.capacity),
+                  to_text(memory.parameters + memory.gradients + memory.optimizer),
+                  to_text(memory.activations), to_text(memory.workspace + memory.buffers), advice));
+}
+
+std::vector<LinkUse> link_uses(const Run& run) {
+  std::vector<LinkUse> out;
+  const Plan& plan = run.bound.plan;
+  const double wall = run.trace.makespan.seconds();
+  for (std::size_t i = 0; i < run.trace.link_bytes.size(); ++i) {
+    const double bytes = run.trace.link_bytes[i];
+    if (bytes <= 0) continue;
+    out.push_back({i < plan.link_names.size() ? plan.link_names[i] : std::to_string(i),
+                   std::min(1.0, bytes / plan.capacity[i] / wall), Bytes{std::llround(bytes)}});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
+  if (out.size() > 64) out.resize(64);
+  return out;
+}
+
+TimeShare time_share(const Trace& t) {
+  TimeShare s;
+  const double compute = t.busy[static_cast<int>(Lane::compute)].seconds();
+  const double total = compute + t.exposed_comm.seconds() + t.exposed_input.seconds() + t.idle.seconds();
+  if (total <= 0) return s;
+  s.compute = compute / total;
+  s.exposed_communication = t.exposed_comm.seconds() / total;
+  s.input = t.exposed_input.seconds() / total;
+  s.idle = t.idle.seconds() / total;
+  return s;
+}
+
+Report::Bottleneck bottleneck(const Report& r, const Bound& bound) {
+  Report::Bottleneck b;
+  int kind = 0, pass = 0;
+  double most = 0, sum = 0;
+  for (int k = 0; k < kKernelKinds; ++k) {
+    for (int q = 0; q < kPasses; ++q) {
+      sum += bound.by_kind[k][q];
+      if (bound.by_kind[k][q] > most) most = bound.by_kind[k][q], kind = k, pass = q;
+    }
+  }
+  const std::string heaviest =
+      fmt::format("{} {}", name(static_cast<KernelKind>(kind)), name(static_cast<Pass>(pass)));
+  const TimeShare& t = r.time_share;
+  const std::string link = r.links.empty() ? "communication latency" : r.links.front().name;
+  const double busy = r.links.empty() ? 0 : r.links.front().busy;
+  if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
+    b.resource = r.links.empty() || busy < 0.2 ? "communication latency" : "link " + link;
+    b.share = t.exposed_communication;
+    b.explanation = fmt::format("{:.0f} % of the step is exposed communication; {} is {:.0f} % busy",
+                                100 * t.exposed_communication, link, 100 * busy);
+  } else if (t.input >= 0.1) {
+    b.resource = "input";
+    b.share = t.input;
+    b.explanation = fmt::format("{:.0f} % of the step waits for input; {} is {:.0f} % busy", 100 * t.input,
+                                link, 100 * busy);
+  } else {
+    b.resource = "compute: " + heaviest;
+    b.share = t.compute;
+    b.explanation = fmt::format("{:.0f} % of the step computes, {:.0f} % of that in {}", 100 * t.compute,
+                                sum > 0 ? 100 * most / sum : 0.0, heaviest);
+  }
+  return b;
+}
+
+void add_timeline(Report& r, const Run& run) {
+  const Program& program = *run.bound.plan.program;
+  for (const Span& s : run.trace.spans) {
+    const Role& role = program.roles[s.role];
+    const Op& op = role.ops[s.op];
+    r.timeline.push_back({role.name, std::string(name(op.lane)), program.labels[op.label], s.instance,
+                          s.iteration, s.start.seconds(), s.end.seconds()});
+  }
+}
+
+Report::Interval interval(double rate, const TimeShare& t, double compute_error) {
+  const double compute = (t.compute + t.idle) * compute_error;
+  const double rest = (t.exposed_communication + t.input) * kLinkError;
+  const double sigma = std::sqrt(compute * compute + rest * rest + kIterationSigma * kIterationSigma);
+  return {rate * std::exp(-kNormal90 * sigma), rate * std::exp(kNormal90 * sigma), 0.9};
+}
+
+std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
+  std::vector<std::pair<std::string, std::string>> in = {{"model", p.graph->name()},
+                                                         {"system", p.system->name()},
+                                                         {"scheme", p.scheme->name},
+                                                         {"devices", std::to_string(p.devices)},
+                                                         {"batch_per_device", std::to_string(p.batch)},
+                                                         {"precision", std::string(name(p.precision))},
+                                                         {"optimizer", std::string(p.optimizer->name)},
+                                                         {"input", p.input ? "real" : "synthetic"},
+                                                         {"profile", "stock"}};
+  for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
+  if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
+  return in;
+}
+
+}  // namespace
+
+Plan make_plan(const Prediction& prediction) {
+  check_arguments(prediction);
+  return Simulation(prediction).bound(prediction.devices, 1).plan;
+}
+
+Report simulate(const Prediction& p) {
+  check_arguments(p);
+  const Simulation simulation(p);
+  Report r;
+  r.devices = p.devices;
+  r.batch_per_device = p.batch;
+  r.seed = p.seed;
+  r.inputs = resolved_inputs(p);
+  make_cluster(*p.system, p.devices);  // refuses impossible counts before any work
+  const Device& device = p.system->device(p.system->accelerator(0));
+  if (p.check_memory) {
+    check_memory(p, device_memory(simulation.work(), device, {}), device, {});
+  }
+
+  const double scale = p.anchor ? simulation.anchor_scale(*p.anchor, r.notes) : 1;
+  const Run run = simulation.run(p.devices, scale);
+  r.evaluator = run.trace.evaluator;
+  r.evaluator_reason = run.trace.reason;
+  r.samples_per_second = run.rate;
+  r.iteration_median = quantile(run.lengths, 0.5);
+  r.iteration_p05 = quantile(run.lengths, 0.05);
+  r.iteration_p95 = quantile(run.lengths, 0.95);
+  const double one = p.devices == 1 ? run.rate : simulation.run(1, scale).rate;
+  r.speedup = run.rate / one;
+  r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
+  r.staleness = run.trace.staleness;
+  r.time_share = time_share(run.trace);
+  r.memory = device_memory(simulation.work(), device,
+                           p.devices > 1 ? comm_buffers(*run.bound.plan.program) : Bytes{});
+  r.links = link_uses(run);
+  r.bottleneck = bottleneck(r, run.bound);
+  r.calibrated = p.anchor.has_value();
+  r.interval = interval(run.rate, r.time_share, p.anchor ? kAnchoredError : run.bound.compute_error);
+  r.extrapolates = run.bound.extrapolates;
+  r.simulated_events = run.trace.events;
+  add_timeline(r, run);
+  return r;
+}
+
+}  // namespace tandem
