@@ -27,7 +27,7 @@ struct Prediction {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool input = true;                     ///< model storage, decoding and host-to-device copies
-  int32_t iterations = 30;
+  int32_t iterations = 0;                ///< 0: enough for steady figures, more where arrival order counts
   uint64_t seed = 1;
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;  ///< unset: the stock jitter of the device's profile
