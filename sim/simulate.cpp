@@ -283,6 +283,14 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   return in;
 }
 
+/// The anchor may have been measured with another batch than the prediction's.
+double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
+  if (p.anchor->batch == 0 || p.anchor->batch == p.batch) return simulation.anchor_scale(*p.anchor, notes);
+  Prediction measured = p;
+  measured.batch = p.anchor->batch;
+  return Simulation(measured).anchor_scale(*p.anchor, notes);
+}
+
 }  // namespace
 
 Plan make_plan(const Prediction& prediction) {
@@ -304,7 +312,7 @@ Report simulate(const Prediction& p) {
     check_memory(p, device_memory(simulation.work(), device, {}), device, {});
   }
 
-  const double scale = p.anchor ? simulation.anchor_scale(*p.anchor, r.notes) : 1;
+  const double scale = p.anchor ? anchor_scale(p, simulation, r.notes) : 1;
   const Run run = simulation.run(p.devices, scale);
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;

@@ -16,6 +16,7 @@ namespace tandem {
 struct Anchor {
   double rate = 0;
   int64_t devices = 1;
+  int64_t batch = 0;  ///< per device when it was measured; 0 = the prediction's own
 };
 
 struct Prediction {
