@@ -1,8 +1,17 @@
 #pragma once
 // What one kernel takes on one device: a roofline whose two roofs are scaled by achieved-efficiency curves
-// per (architecture, kernel kind, pass, precision), plus launch. The stock curves are data
-// (calibration/profiles/stock.json), fitted by calibration/fit_stock.py from published kernel and layer
-// timings. Floor 3.
+// per (architecture, arithmetic, kernel kind, pass), plus launch. The stock curves are data
+// (calibration/profiles/stock.json), fitted by calibration/fit_stock.py from published kernel, layer and
+// whole-model timings. Floor 3.
+//
+//   seconds  = repeat * max(floor, gap, launch + (compute^4 + memory^4)^(1/4))
+//   compute  = flops / (peak * efficiency * M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill) * winograd)
+//   memory   = bytes / (bandwidth * achieved)
+//
+// M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
+// pass; W = G M N sqrt(K) / units is how well the product fills the device, in tiles. Depthwise convolutions
+// and all kinds without a matrix product are memory only. `gap` is the host's time per kernel of an eager
+// framework, below which no kernel gets. `floor` is the roofline at efficiency 1.
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,15 +24,21 @@ namespace tandem {
 /// Prices kernels on one device at one precision. Immutable; thread safe.
 class KernelCost {
  public:
-  /// Reads the stock profile once per process. Falls back along architecture generations when a curve is
-  /// missing; extrapolates() then says so.
+  /// Reads the stock profile once per process. An architecture without measurements gets the curve of the
+  /// profile's nearest one; extrapolates() then says so. Throws InputError when the profile is unreadable
+  /// or malformed.
   KernelCost(const Device& device, Precision precision);
   ~KernelCost();
   KernelCost(KernelCost&&) noexcept;
-  /// All `repeat` launches of the kernel. Never below the roofline at efficiency 1.
+  KernelCost& operator=(KernelCost&&) noexcept;
+  /// All `repeat` launches of the kernel. Never below the roofline at efficiency 1, where 3x3 convolutions
+  /// of stride 1 in fp32 arithmetic may use 2.25 times fewer multiplications (Winograd). Below 1 us of work.
   double seconds(const Kernel& kernel) const;
-  /// Relative standard error of the fit behind `seconds`, for the prediction interval.
+  /// Relative standard error of a whole training step, from devices left out of the fit.
   double relative_error() const;
+  /// Typical coefficient of variation of step times on one device.
+  double jitter() const;
+  /// What was assumed for lack of measurements, in words; empty when nothing was.
   const std::vector<std::string>& extrapolates() const;
 
  private:

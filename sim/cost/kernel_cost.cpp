@@ -1,0 +1,258 @@
+#include "sim/cost/kernel_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "base/data.h"
+#include "base/json.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kWinograd = 2.25;       // F(2x2, 3x3): 36 multiplications become 16
+constexpr double kTile = 128.0 * 128.0;  // outputs of one thread block of a large product
+constexpr double kDepth = 512;           // multiply-adds per output at which `fill` is stated
+
+// clang-format off
+/// Members of a curve in stock.json, as used in the formula of the header.
+enum Term : int {
+  gemm, point, point_data, point_weights, conv, conv_data, conv_weights, attention,  // achieved part of the peak
+  winograd, edge, depth, fill, scores,                                               // factors and sizes
+  traffic, depthwise, depthwise_data, depthwise_weights, norm, norm_data, softmax,   // ... of the bandwidth
+  pool, pool_data, elementwise, elementwise_data, embedding, update,
+  kTerms
+};
+constexpr std::array<std::string_view, kTerms> kNames{
+  "gemm", "point", "point-data", "point-weights", "conv", "conv-data", "conv-weights", "attention",
+  "winograd", "edge", "depth", "fill", "scores",
+  "traffic", "depthwise", "depthwise-data", "depthwise-weights", "norm", "norm-data", "softmax",
+  "pool", "pool-data", "elementwise", "elementwise-data", "embedding", "update"};
+// clang-format on
+
+/// Efficiencies are in (0, 1]; the few sizes have ranges of their own.
+double read_term(const Json& json, int term) {
+  switch (term) {
+    case winograd:
+      return json.as_real(1, kWinograd);
+    case edge:
+    case depth:
+      return json.as_real(0, 1e4);
+    case fill:
+    case scores:
+      return json.as_real(0, 100);
+    default:
+      return json.as_real(1e-3, 1);
+  }
+}
+
+struct Curve {
+  std::array<double, kTerms> term{};
+  double gap = 0;  // seconds
+  double relative_error = 0;
+  bool fitted = false;  // from measurements of this very architecture and arithmetic
+};
+
+struct Architecture {
+  std::string name;
+  bool matrix_units = false;  // else fp16 arithmetic is fp32 arithmetic on smaller data
+  double jitter = 0;
+  Curve fp32, matrix;
+};
+
+Curve read_curve(const Json& json) {
+  std::vector<std::string> keys{"gap_us", "relative_error", "measurements"};
+  keys.insert(keys.end(), kNames.begin(), kNames.end());
+  json.only(keys);
+  Curve c;
+  for (int t = 0; t < kTerms; ++t) c.term[t] = read_term(json.at(kNames[t]), t);
+  c.gap = json.at("gap_us").as_real(0, 1e6) * 1e-6;
+  c.relative_error = json.at("relative_error").as_real(0, 10);
+  c.fitted = json.at("measurements").as_int(0) > 0;
+  return c;
+}
+
+struct Profile {
+  std::vector<Architecture> architectures;
+  Json assumed;  // kind of device -> architecture whose curves stand in for an unknown one
+
+  const Architecture* find(std::string_view name) const {
+    for (const Architecture& a : architectures) {
+      if (a.name == name) return &a;
+    }
+    return nullptr;
+  }
+};
+
+const Profile& stock() {
+  static const Profile profile = [] {
+    const Json json = Json::load(data_root() + "/calibration/profiles/stock.json");
+    json.only({"summary", "written_by", "unknown", "architectures"});
+    Profile p;
+    for (const auto& [name, a] : json.at("architectures").members()) {
+      a.only({"matrix_units", "jitter", "fp32", "matrix"});
+      p.architectures.push_back({name, a.boolean("matrix_units", false), a.at("jitter").as_real(0, 1),
+                                 read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
+    }
+    p.assumed = json.at("unknown");
+    p.assumed.only({"gpu", "cpu", "tpu"});
+    for (const auto& [kind, name] : p.assumed.members()) {
+      if (p.find(name.as_text()) == nullptr) name.fail(fmt::format("no architecture \"{}\"", name.as_text()));
+    }
+    return p;
+  }();
+  return profile;
+}
+
+/// The matrix product that a kernel does: `groups` times C[m, n] += A[m, k] B[k, n].
+struct Product {
+  double groups, m, n, k;
+};
+
+double count(int64_t n) { return static_cast<double>(n); }
+
+Product product(const ConvShape& s, Pass pass) {
+  const auto volume = [](const std::array<int64_t, 3>& a) { return count(a[0]) * count(a[1]) * count(a[2]); };
+  const double groups = count(s.groups), batch = count(s.batch), taps = volume(s.kernel);
+  const double in_channels = count(s.in_channels) / groups, out_channels = count(s.out_channels) / groups;
+  // All three passes do the same multiply-adds: the third size follows from the other two.
+  const double macs = count(s.macs()) / groups;
+  if (pass == Pass::backward_weights) {
+    return {groups, out_channels, in_channels * taps, macs / (out_channels * in_channels * taps)};
+  }
+  const bool makes_input = (pass == Pass::backward_data) != s.transposed;
+  const double rows = batch * volume(pass == Pass::backward_data ? s.in : s.out);
+  const double columns = makes_input ? in_channels : out_channels;
+  return {groups, rows, columns, macs / (rows * columns)};
+}
+
+double p4(double a, double b) { return std::sqrt(std::sqrt(a * a * a * a + b * b * b * b)); }
+
+}  // namespace
+
+struct KernelCost::Impl {
+  Curve curve;
+  double peak, bandwidth, units, launch, jitter, element;
+  bool fp32_arithmetic;
+  std::vector<std::string> assumptions;
+
+  double matrix(double flops, const Product& p, double efficiency, double bytes) const {
+    const auto& t = curve.term;
+    const double tiles = p.groups * p.m * p.n / kTile / units * std::sqrt(p.k / kDepth);
+    const double used = p.m / (p.m + t[edge]) * (p.n / (p.n + t[edge])) * (p.k / (p.k + t[depth])) *
+                        (tiles / (tiles + t[fill]));
+    return p4(flops / (peak * efficiency * used), bytes / (bandwidth * t[traffic]));
+  }
+
+  double convolution(const Kernel& k, double bytes, double* gain) const {
+    const ConvShape s = ConvShape::unpack(k.shape);
+    const int pass = k.pass == Pass::forward ? 0 : k.pass == Pass::backward_data ? 1 : 2;
+    const auto& t = curve.term;
+    if (s.groups > 1 && s.groups == s.in_channels) {  // depthwise: one multiply-add per byte or so
+      return bytes / (bandwidth * t[depthwise + pass]);
+    }
+    const std::array<int64_t, 3> ones{1, 1, 1};
+    const bool pointwise = s.kernel == ones;
+    const bool three = s.kernel == std::array<int64_t, 3>{1, 3, 3};
+    const bool unit = s.stride == ones && s.dilation == ones;
+    const bool fast = fp32_arithmetic && three && unit;
+    if (fast) *gain = kWinograd;
+    const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1);
+    return matrix(count(k.flops.n), product(s, k.pass), efficiency, bytes);
+  }
+
+  /// {batch, heads, kv_heads, query, key, head_dim, causal}: two products, and `scores` passes over the
+  /// batch x heads x query x key matrix where it is kept in memory.
+  double attend(const Kernel& k, double bytes) const {
+    const double matrices = count(k.shape[0]) * count(k.shape[1]);
+    const double query = count(k.shape[3]), key = count(k.shape[4]);
+    const double extra = curve.term[scores] * matrices * query * key * element;
+    return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])}, curve.term[attention],
+                  bytes + extra);
+  }
+
+  double work(const Kernel& k, double bytes, double* gain) const {
+    const auto& t = curve.term;
+    const bool forward = k.pass == Pass::forward;
+    const auto stream = [&](int term) { return bytes / (bandwidth * t[term]); };
+    switch (k.kind) {
+      case KernelKind::gemm:
+        return matrix(count(k.flops.n),
+                      {count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])}, t[gemm],
+                      bytes);
+      case KernelKind::conv:
+        return convolution(k, bytes, gain);
+      case KernelKind::attention:
+        return attend(k, bytes);
+      case KernelKind::norm:
+        return stream(forward ? norm : norm_data);
+      case KernelKind::softmax:
+        return stream(softmax);
+      case KernelKind::pool:
+        return stream(forward ? pool : pool_data);
+      case KernelKind::elementwise:
+        return stream(forward ? elementwise : elementwise_data);
+      case KernelKind::embedding:
+        return stream(embedding);
+      case KernelKind::optimizer:
+        return stream(update);
+    }
+    return stream(elementwise);
+  }
+};
+
+KernelCost::KernelCost(const Device& device, Precision precision) : impl_(std::make_unique<Impl>()) {
+  const Profile& profile = stock();
+  const Architecture* a = profile.find(device.architecture);
+  if (a == nullptr) {
+    const char* kind = device.kind == Device::Kind::gpu   ? "gpu"
+                       : device.kind == Device::Kind::cpu ? "cpu"
+                                                          : "tpu";
+    a = profile.find(profile.assumed.at(kind).as_text());
+    impl_->assumptions.push_back(fmt::format("no measurements of architecture {}: kernels cost as on {}",
+                                             printable(device.architecture), a->name));
+  }
+  const double peak = device.peak_at(precision).flops_per_second;
+  const double fp32 = device.peak_at(Precision::fp32).flops_per_second;
+  const bool matrix = precision != Precision::fp32 && a->matrix_units && peak > 0;
+  impl_->fp32_arithmetic = !matrix;
+  impl_->curve = matrix ? a->matrix : a->fp32;
+  // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.
+  impl_->peak = matrix ? peak : fp32;
+  if (!(impl_->peak > 0) || !(device.memory_bandwidth.bytes_per_second > 0)) {
+    throw InputError(fmt::format("device {}: no arithmetic rate or no memory bandwidth for {}",
+                                 printable(device.name), name(precision)));
+  }
+  impl_->bandwidth = device.memory_bandwidth.bytes_per_second;
+  impl_->units = std::max(1, device.units);
+  impl_->launch = device.launch.seconds();
+  impl_->jitter = a->jitter;
+  impl_->element = element_bytes(precision);
+  if (!impl_->curve.fitted && impl_->assumptions.empty()) {
+    impl_->assumptions.push_back(
+        fmt::format("no measurements of {} in {}: efficiencies are those of neighbouring architectures",
+                    a->name, name(precision)));
+  }
+}
+
+KernelCost::~KernelCost() = default;
+KernelCost::KernelCost(KernelCost&&) noexcept = default;
+KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
+
+double KernelCost::seconds(const Kernel& kernel) const {
+  const Impl& d = *impl_;
+  const double bytes = count(kernel.read.n) + count(kernel.written.n);
+  double gain = 1;
+  const double work = d.work(kernel, bytes, &gain);
+  const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);
+  return count(kernel.repeat) * std::max({floor, d.curve.gap, d.launch + work});
+}
+
+double KernelCost::relative_error() const { return impl_->curve.relative_error; }
+double KernelCost::jitter() const { return impl_->jitter; }
+const std::vector<std::string>& KernelCost::extrapolates() const { return impl_->assumptions; }
+
+}  // namespace tandem
