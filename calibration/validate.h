@@ -1,0 +1,41 @@
+#pragma once
+// Predictions against published measurements (calibration/data/published/*.json). Floor 4.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem {
+
+/// One published figure beside its predictions.
+struct ValidationRow {
+  std::string file, source, system, model, scheme, precision, input, note, doubtful;
+  std::string family;  ///< "cnn", "transformer", "recurrent", "other"
+  int64_t devices = 1, nodes = 1, batch = 1;
+  std::string unit;
+  double published = 0;    ///< samples/s, or relative rate where `relative`
+  bool relative = false;   ///< only ratios between rows of the series mean anything
+  bool is_anchor = false;  ///< the row that the anchored predictions of its series are made to meet
+  double anchor_devices = 0;
+  double anchored = 0;       ///< predicted samples/s with the anchor, 0 on a relative series
+  double unanchored = 0;     ///< predicted samples/s from datasheet and stock curves alone
+  double low = 0, high = 0;  ///< interval of the anchored prediction
+  double published_speedup = 0,
+         predicted_speedup = 0;  ///< against the anchor row's rate; 0 on the anchor row
+  std::string error;             ///< why no prediction could be made
+  double speedup_error() const { return predicted_speedup / published_speedup - 1; }
+  double rate_error() const { return unanchored / published - 1; }
+};
+
+/// Runs every series of `files` (empty = all of calibration/data/published). Series run on `threads`
+/// threads; the result does not depend on their number. `progress(done, total)` may be empty.
+std::vector<ValidationRow> validate(const std::vector<std::string>& files, int threads,
+                                    const std::function<void(int, int)>& progress);
+
+/// The document: summary tables, then every row.
+std::string validation_markdown(const std::vector<ValidationRow>& rows);
+/// {"schema": "tandem-validation-1", "summary": ..., "rows": [...]}.
+std::string validation_json(const std::vector<ValidationRow>& rows);
+
+}  // namespace tandem
