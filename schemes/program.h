@@ -2,7 +2,9 @@
 // The narrow waist: what a synchronisation scheme compiles to and what both engines run.
 // Meaning of every field: schemes/semantics.md. Floor 2.
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/units.h"
@@ -36,10 +38,11 @@ struct Op {
   std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
 };
 
-/// A compute op's work. `layer` and `pass` let an executor bind tensors (see ARCHITECTURE.md, "Binding");
-/// the kernels let a cost model price it.
+/// A compute op's work. The layers and the pass let an executor bind tensors; the kernels let a cost model
+/// price it. A backward task holds both backward kernels; its pass is backward_weights.
 struct Task {
-  uint32_t layer = 0;  ///< index into Graph::layers()
+  uint32_t layer = 0;   ///< index into Graph::layers() of the first layer
+  uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches
   Pass pass = Pass::forward;
   std::vector<Kernel> kernels;
 };
@@ -50,6 +53,7 @@ enum class CopyKind : uint8_t {
   host_to_device,  ///< between the instance and the CPU that serves it
   device_to_host,
 };
+std::string_view name(CopyKind kind);
 struct Copy {
   CopyKind kind = CopyKind::input;
   int64_t samples = 0;    ///< input only: how many samples one op brings
@@ -73,6 +77,7 @@ enum class Address : uint8_t {
   reply,          ///< back to the instance whose message is being served
   sampled_peer,   ///< hash(seed, index, iteration), never itself
 };
+std::string_view name(Address address);
 struct Channel {
   uint32_t from_role = 0, to_role = 0;
   Address address = Address::shards;
@@ -104,6 +109,7 @@ enum class Site : uint8_t {
   hosts,          ///< instance i on the CPU that serves the first accelerator used of node i mod nodes
   extra_nodes,    ///< instance i on the CPU of the i-th node after those that workers use
 };
+std::string_view name(Site site);
 
 struct Role {
   std::string name;
@@ -127,8 +133,10 @@ struct Program {
 /// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
 bool is_static(const Program& program);
 
-/// Throws ProgramError naming role, op and rule: index out of range, cycle or forward dep, send without
-/// matching recv, key out of range, a collective on a missing axis, gate without store, deadlock.
+/// Throws ProgramError naming role, op and rule: index out of range, op on a lane it may not use, forward
+/// dep, send without matching recv, bytes that differ from the key's, key out of range, a collective on a
+/// missing axis, gate or apply outside the role that holds the store, a gate that can never open, deadlock
+/// (ops that wait for each other within one iteration). O(ops + deps).
 class ProgramError : public std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -137,6 +145,8 @@ void check(const Program& program);
 /// Stable text, one op a line; parse_program(print(p)) gives p back except for the kernels of tasks, which
 /// are printed as their count, FLOPs and bytes.
 std::string print(const Program& program);
+/// Throws InputError with the line. Does not check().
+Program parse_program(std::string_view text, const std::string& file = "program");
 /// 64-bit hash of the printed text.
 uint64_t fingerprint(const Program& program);
 
