@@ -1,5 +1,8 @@
 #pragma once
 // Writes Programs as straight-line code. Floor 2.
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +11,7 @@
 
 namespace tandem {
 
+class Builder;
 class RoleBuilder;
 
 /// Index of an op within its role.
@@ -19,26 +23,30 @@ struct OpId {
 /// Fluent handle on the op just added: `.after(x)` adds deps, `.every(k)` thins, `.on(lane)` moves.
 class OpHandle {
  public:
-  OpHandle& after(OpId op);                          ///< same iteration; ignored when invalid
+  OpHandle& after(OpId op);  ///< same iteration; ignored when invalid
   OpHandle& after(const std::vector<OpId>& ops);
-  OpHandle& after_last(OpId op, uint16_t lag = 1);   ///< `lag` iterations ago
+  OpHandle& after_last(OpId op, uint16_t lag = 1);  ///< `lag` iterations ago
   OpHandle& every(int64_t k);
   OpHandle& on(Lane lane);
-  operator OpId() const { return id_; }              // NOLINT: reads as the op it is
+  operator OpId() const { return id_; }  // NOLINT: reads as the op it is
   OpId id() const { return id_; }
 
  private:
   friend class RoleBuilder;
-  OpHandle(RoleBuilder& role, OpId id) : role_(&role), id_(id) {}
-  RoleBuilder* role_;
+  OpHandle(Builder& builder, uint32_t role, OpId id) : builder_(&builder), role_(role), id_(id) {}
+  Op& op();
+  Builder* builder_;
+  uint32_t role_;
   OpId id_;
 };
 
 class Builder {
  public:
-  /// Roles keep their address while the Builder lives.
+  /// Handles on roles and ops hold indices: they may be copied, and live as long as the Builder.
   RoleBuilder role(std::string name, Mesh mesh, Site site = Site::accelerators);
-  uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address, std::vector<Bytes> key_bytes);
+  uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
+                   std::vector<Bytes> key_bytes);
+  /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
   Program& program() { return program_; }
@@ -50,19 +58,23 @@ class Builder {
   friend class OpHandle;
   uint32_t label(std::string_view text);
   Program program_;
+  std::map<std::string, uint32_t, std::less<>> labels_;
 };
 
+/// Appends ops to one role, in issue order.
 class RoleBuilder {
  public:
-  OpHandle compute(Task task, std::string_view label);                        // lane compute
+  OpHandle compute(Task task, std::string_view label);                             // lane compute
   OpHandle input(int64_t samples, Bytes bytes, std::string_view label = "input");  // lane copy
-  OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);          // lane copy
-  OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm, std::string_view label);  // lane comm
+  OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);               // lane copy
+  OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,
+                      std::string_view label);                                         // lane comm
   OpHandle send(uint32_t channel, uint32_t key, Bytes bytes, std::string_view label);  // lane comm
-  OpHandle recv(uint32_t channel, uint32_t key, std::string_view label);      // lane comm
-  OpHandle apply(uint32_t store, std::string_view label = "apply");           // lane compute
-  OpHandle gate(uint32_t store, std::string_view label = "gate");             // lane host
-  OpHandle reply(uint32_t channel, std::string_view label = "reply");         // lane comm; bytes of the message's key
+  OpHandle recv(uint32_t channel, uint32_t key, std::string_view label);               // lane comm
+  OpHandle apply(uint32_t store, std::string_view label = "apply");                    // lane compute
+  OpHandle gate(uint32_t store, std::string_view label = "gate");                      // lane host
+  OpHandle reply(uint32_t channel,
+                 std::string_view label = "reply");  // lane comm; bytes of the message's key
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }

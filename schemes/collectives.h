@@ -12,9 +12,9 @@ namespace tandem {
 
 /// One message of a step: elements [offset, offset + count) of the buffer, in units of 1/`chunks` of it.
 struct Move {
-  uint32_t from = 0, to = 0;   ///< ranks in the group
+  uint32_t from = 0, to = 0;  ///< ranks in the group
   uint32_t offset = 0, count = 0;
-  bool reduce = false;         ///< receiver adds instead of overwriting
+  bool reduce = false;  ///< receiver adds instead of overwriting
 };
 
 /// All messages that may travel together; a step starts at a rank when its previous step's messages arrived.
@@ -25,9 +25,9 @@ struct Step {
 
 struct Schedule {
   uint32_t ranks = 1;
-  uint32_t chunks = 1;       ///< grain of offset and count
-  std::vector<Step> steps;   ///< in order
-  uint32_t pipeline = 1;     ///< >1: the steps stream in so many pieces (trees): cost = depth + pieces
+  uint32_t chunks = 1;      ///< grain of offset and count
+  std::vector<Step> steps;  ///< in order
+  uint32_t pipeline = 1;    ///< >1: the steps stream in so many pieces (trees): cost = depth + pieces
 };
 
 /// How ranks sit: `local` consecutive ranks share a node (1 = flat).

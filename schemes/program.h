@@ -30,11 +30,11 @@ struct Dep {
 struct Op {
   OpKind kind = OpKind::compute;
   Lane lane = Lane::compute;
-  uint32_t what = 0;   ///< index into tasks / copies / collectives / channels / stores, by kind
-  uint32_t key = 0;    ///< send, recv, apply: which part of the model (bucket); server roles use the message's
-  Bytes bytes;         ///< payload per instance; 0 for compute, apply and gate
-  uint16_t every = 1;  ///< runs when (iteration + 1) % every == 0
-  uint32_t label = 0;  ///< index into labels, e.g. "backward conv3"
+  uint32_t what = 0;  ///< index into tasks / copies / collectives / channels / stores, by kind
+  uint32_t key = 0;   ///< send, recv, apply: which part of the model (bucket); server roles use the message's
+  Bytes bytes;        ///< payload per instance; 0 for compute, apply and gate
+  uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
+  uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
   std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
 };
 
@@ -56,7 +56,7 @@ enum class CopyKind : uint8_t {
 std::string_view name(CopyKind kind);
 struct Copy {
   CopyKind kind = CopyKind::input;
-  int64_t samples = 0;    ///< input only: how many samples one op brings
+  int64_t samples = 0;  ///< input only: how many samples one op brings
 };
 
 enum class CollKind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all };
@@ -72,10 +72,10 @@ struct Collective {
 
 /// How the sender's instance finds the receiver's.
 enum class Address : uint8_t {
-  shards,         ///< every instance of the receiving role: the payload is split evenly over them
-  same_index,     ///< receiver i = sender i
-  reply,          ///< back to the instance whose message is being served
-  sampled_peer,   ///< hash(seed, index, iteration), never itself
+  shards,        ///< every instance of the receiving role: the payload is split evenly over them
+  same_index,    ///< receiver i = sender i
+  reply,         ///< back to the instance whose message is being served
+  sampled_peer,  ///< hash(seed, index, iteration), never itself
 };
 std::string_view name(Address address);
 struct Channel {
@@ -87,9 +87,9 @@ struct Channel {
 /// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key).
 struct Store {
   uint32_t role = 0;
-  int32_t batch = 1;    ///< gradients merged into one version
-  int32_t quorum = 1;   ///< gate: opens when this many workers ...
-  int32_t slack = 0;    ///< ... have clock >= own clock - slack
+  int32_t batch = 1;       ///< gradients merged into one version
+  int32_t quorum = 1;      ///< gate: opens when this many workers ...
+  int32_t slack = 0;       ///< ... have clock >= own clock - slack
   bool drop_late = false;  ///< ignore gradients computed on an older version than the current one
 };
 
@@ -105,9 +105,9 @@ struct Mesh {
 
 /// Where the instances of a role live.
 enum class Site : uint8_t {
-  accelerators,   ///< instance i on the i-th accelerator used
-  hosts,          ///< instance i on the CPU that serves the first accelerator used of node i mod nodes
-  extra_nodes,    ///< instance i on the CPU of the i-th node after those that workers use
+  accelerators,  ///< instance i on the i-th accelerator used
+  hosts,         ///< instance i on the CPU that serves the first accelerator used of node i mod nodes
+  extra_nodes,   ///< instance i on the CPU of the i-th node after those that workers use
 };
 std::string_view name(Site site);
 

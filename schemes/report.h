@@ -21,8 +21,8 @@ struct Span {
 
 struct LinkUse {
   std::string name;
-  double busy = 0;   ///< share of wall time, of its usable capacity
-  Bytes bytes;       ///< in all steady iterations
+  double busy = 0;  ///< share of wall time, of its usable capacity
+  Bytes bytes;      ///< in all steady iterations
 };
 
 struct MemoryUse {
@@ -35,7 +35,8 @@ struct TimeShare {
   double compute = 0, exposed_communication = 0, input = 0, idle = 0;  ///< of worker 0's wall time; sum 1
 };
 
-/// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start, end).
+/// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start,
+/// end).
 struct TimelineEntry {
   std::string role, lane, label;
   uint32_t instance = 0, iteration = 0;
@@ -60,7 +61,7 @@ struct Report {
     std::string resource, explanation;
     double share = 0;
   } bottleneck;
-  std::vector<LinkUse> links;      ///< busiest first
+  std::vector<LinkUse> links;  ///< busiest first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;

@@ -19,7 +19,7 @@ struct Workload {
   int64_t batch = 1;            ///< samples per device and iteration
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  bool input = true;            ///< model the input pipeline (false = synthetic data on the device)
+  bool input = true;  ///< model the input pipeline (false = synthetic data on the device)
 };
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give
@@ -42,23 +42,23 @@ const Registry<Scheme>& sync_registry();
 /// Costs of a framework around the kernels and links, measured and sourced in schemes/presets/*.json.
 /// All zero for a plain scheme. sim/cost applies them; exec ignores them.
 struct Overheads {
-  Time iteration;            ///< host time per iteration on the compute lane when `devices` > 1
-  Time collective;           ///< per collective, push or pull: negotiation, launch
-  Time collective_per_node;  ///< the same, once more per node beyond the first
-  double compute_slowdown = 0;      ///< compute runs (1 + this) slower while training on several devices
-  double copies_per_byte = 0;       ///< device-memory passes over every gradient byte (fusion buffers)
-  double network_efficiency = 1;    ///< of the usable network bandwidth
-  double link_efficiency = 1;       ///< of the usable bandwidth inside a node
-  Bandwidth server_reduce;          ///< rate at which a CPU server adds gradients; 0 = memory bandwidth / 3
+  Time iteration;                 ///< host time per iteration on the compute lane when `devices` > 1
+  Time collective;                ///< per collective, push or pull: negotiation, launch
+  Time collective_per_node;       ///< the same, once more per node beyond the first
+  double compute_slowdown = 0;    ///< compute runs (1 + this) slower while training on several devices
+  double copies_per_byte = 0;     ///< device-memory passes over every gradient byte (fusion buffers)
+  double network_efficiency = 1;  ///< of the usable network bandwidth
+  double link_efficiency = 1;     ///< of the usable bandwidth inside a node
+  Bandwidth server_reduce;        ///< rate at which a CPU server adds gradients; 0 = memory bandwidth / 3
 };
 
 /// A scheme or preset as the user named it, with every option settled.
 struct ResolvedScheme {
   const Scheme* scheme = nullptr;
-  std::string name;     ///< as written: preset or scheme name
+  std::string name;  ///< as written: preset or scheme name
   Options options;
   Overheads overheads;
-  std::string source;   ///< of a preset's figures
+  std::string source;  ///< of a preset's figures
 };
 /// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> settled. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.

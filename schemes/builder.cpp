@@ -1,0 +1,165 @@
+#include "schemes/builder.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+namespace {
+
+template <typename T>
+uint32_t append(std::vector<T>& list, T value) {
+  list.push_back(std::move(value));
+  return static_cast<uint32_t>(list.size() - 1);
+}
+
+}  // namespace
+
+Op& OpHandle::op() { return builder_->program_.roles[role_].ops[id_.index]; }
+
+OpHandle& OpHandle::after(OpId other) {
+  if (other.valid()) op().deps.push_back({other.index, 0});
+  return *this;
+}
+
+OpHandle& OpHandle::after(const std::vector<OpId>& ops) {
+  for (const OpId id : ops) after(id);
+  return *this;
+}
+
+OpHandle& OpHandle::after_last(OpId other, uint16_t lag) {
+  if (other.valid()) op().deps.push_back({other.index, lag});
+  return *this;
+}
+
+OpHandle& OpHandle::every(int64_t k) {
+  TANDEM_CHECK(k >= 1 && k <= UINT16_MAX);
+  op().every = static_cast<uint16_t>(k);
+  return *this;
+}
+
+OpHandle& OpHandle::on(Lane lane) {
+  op().lane = lane;
+  return *this;
+}
+
+RoleBuilder Builder::role(std::string name, Mesh mesh, Site site) {
+  Role role;
+  role.name = std::move(name);
+  role.mesh = std::move(mesh);
+  role.site = site;
+  return RoleBuilder(*this, append(program_.roles, std::move(role)));
+}
+
+uint32_t Builder::channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
+                          std::vector<Bytes> key_bytes) {
+  return append(program_.channels, Channel{from.index(), to.index(), address, std::move(key_bytes)});
+}
+
+uint32_t Builder::store(const RoleBuilder& holder, Store store) {
+  store.role = holder.index();
+  return append(program_.stores, store);
+}
+
+uint32_t Builder::label(std::string_view text) {
+  const auto [at, fresh] =
+      labels_.try_emplace(std::string(text), static_cast<uint32_t>(program_.labels.size()));
+  if (fresh) program_.labels.emplace_back(text);
+  return at->second;
+}
+
+Program Builder::finish() {
+  check(program_);
+  return std::move(program_);
+}
+
+OpHandle RoleBuilder::add(Op op, std::string_view label) {
+  op.label = builder_->label(label);
+  return OpHandle(*builder_, index_, {append(builder_->program_.roles[index_].ops, std::move(op))});
+}
+
+OpHandle RoleBuilder::compute(Task task, std::string_view label) {
+  Op op;
+  op.what = append(builder_->program_.tasks, std::move(task));
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::input(int64_t samples, Bytes bytes, std::string_view label) {
+  Op op;
+  op.kind = OpKind::copy;
+  op.lane = Lane::copy;
+  op.what = append(builder_->program_.copies, Copy{CopyKind::input, samples});
+  op.bytes = bytes;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::copy(CopyKind kind, Bytes bytes, std::string_view label) {
+  Op op;
+  op.kind = OpKind::copy;
+  op.lane = Lane::copy;
+  op.what = append(builder_->program_.copies, Copy{kind, 0});
+  op.bytes = bytes;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,
+                                 std::string_view label) {
+  auto& all = builder_->program_.collectives;
+  const auto same = std::find_if(all.begin(), all.end(), [&](const Collective& c) {
+    return c.kind == kind && c.axes == axes && c.algorithm == algorithm && c.root == 0;
+  });
+  Op op;
+  op.kind = OpKind::collective;
+  op.lane = Lane::comm;
+  op.what = same != all.end() ? static_cast<uint32_t>(same - all.begin())
+                              : append(all, Collective{kind, axes, std::move(algorithm), 0});
+  op.bytes = bytes;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::send(uint32_t channel, uint32_t key, Bytes bytes, std::string_view label) {
+  Op op;
+  op.kind = OpKind::send;
+  op.lane = Lane::comm;
+  op.what = channel;
+  op.key = key;
+  op.bytes = bytes;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::recv(uint32_t channel, uint32_t key, std::string_view label) {
+  Op op;
+  op.kind = OpKind::recv;
+  op.lane = Lane::comm;
+  op.what = channel;
+  op.key = key;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::apply(uint32_t store, std::string_view label) {
+  Op op;
+  op.kind = OpKind::apply;
+  op.what = store;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::gate(uint32_t store, std::string_view label) {
+  Op op;
+  op.kind = OpKind::gate;
+  op.lane = Lane::host;
+  op.what = store;
+  return add(std::move(op), label);
+}
+
+OpHandle RoleBuilder::reply(uint32_t channel, std::string_view label) {
+  Op op;
+  op.kind = OpKind::send;
+  op.lane = Lane::comm;
+  op.what = channel;
+  return add(std::move(op), label);
+}
+
+void RoleBuilder::on(uint32_t channel) {
+  builder_->program_.roles[index_].on_channel = static_cast<int32_t>(channel);
+}
+
+}  // namespace tandem

@@ -1,0 +1,338 @@
+// Refuses Programs that the engines could not run; semantics.md numbers the rules.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+namespace {
+
+/// Printed without quotes, so it must be one token.
+bool is_word(std::string_view text) {
+  return !text.empty() && text.find_first_of(" ,:\n\t") == std::string_view::npos;
+}
+
+class Checker {
+ public:
+  explicit Checker(const Program& program) : p_(program) {}
+
+  void run() {
+    check_tables();
+    for (role_ = 0; role_ < p_.roles.size(); ++role_) {
+      for (op_ = 0; op_ < role().ops.size(); ++op_) {
+        check_op();
+        check_deps();
+      }
+    }
+    check_messages();
+    check_deadlock();
+  }
+
+ private:
+  const Role& role() const { return p_.roles[role_]; }
+  const Op& op() const { return role().ops[op_]; }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw ProgramError(fmt::format("role \"{}\", op {} ({} \"{}\"): {}", role().name, op_, name(op().kind),
+                                   op().label < p_.labels.size() ? p_.labels[op().label] : "", why));
+  }
+  void require(bool holds, std::string_view why) const {
+    if (!holds) refuse(std::string(why));
+  }
+  static void table(bool holds, std::string_view what, std::size_t index, std::string_view why) {
+    if (!holds) throw ProgramError(fmt::format("{} {}: {}", what, index, why));
+  }
+
+  bool served(uint32_t r) const { return p_.roles[r].on_channel >= 0; }
+
+  void check_tables() const {
+    if (p_.roles.empty()) throw ProgramError("a program needs a role");
+    table(p_.samples_per_iteration >= 0, "program", 0, "negative samples per iteration");
+    for (std::size_t i = 0; i < p_.roles.size(); ++i) {
+      const Role& r = p_.roles[i];
+      for (const Axis& a : r.mesh.axes) {
+        table(a.size >= 1, "role", i, "an axis of the mesh has no instances");
+        table(is_word(a.name), "role", i, "an axis needs a name without spaces, commas and colons");
+      }
+      table(r.mesh.size() <= INT32_MAX, "role", i, "more than 2^31 instances");
+      table(r.on_channel < static_cast<int64_t>(p_.channels.size()), "role", i,
+            "runs on a channel that does not exist");
+    }
+    table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
+    for (std::size_t i = 0; i < p_.channels.size(); ++i) check_channel(i);
+    for (std::size_t i = 0; i < p_.stores.size(); ++i) check_store(i);
+    for (std::size_t i = 0; i < p_.roles.size(); ++i) {
+      const int32_t c = p_.roles[i].on_channel;
+      if (c < 0) continue;
+      const Channel& channel = p_.channels[static_cast<std::size_t>(c)];
+      table(channel.to_role == i, "role", i, "runs on a channel that leads elsewhere");
+      table(channel.address != Address::reply, "role", i, "runs on a reply channel");
+    }
+  }
+
+  void check_channel(std::size_t i) const {
+    const Channel& c = p_.channels[i];
+    table(c.from_role < p_.roles.size() && c.to_role < p_.roles.size(), "channel", i,
+          "joins a role that does not exist");
+    table(!c.key_bytes.empty(), "channel", i, "has no keys");
+    for (const Bytes b : c.key_bytes) table(b.n >= 0, "channel", i, "negative bytes");
+    const int64_t from = p_.roles[c.from_role].mesh.size(), to = p_.roles[c.to_role].mesh.size();
+    if (c.address == Address::same_index)
+      table(from == to, "channel", i, "same_index joins meshes of different size");
+    if (c.address == Address::sampled_peer) {
+      table(c.from_role == c.to_role && from > 1, "channel", i,
+            "sampled_peer needs one role of at least 2 instances");
+    }
+    if (c.address != Address::reply) {
+      table(!served(c.from_role), "channel", i, "a role that runs per message can only reply");
+      if (c.address == Address::shards)
+        table(served(c.to_role), "channel", i, "shards must serve per message");
+      return;
+    }
+    table(served(c.from_role), "channel", i, "only a role that runs per message replies");
+    const Channel& asked = p_.channels[static_cast<std::size_t>(p_.roles[c.from_role].on_channel)];
+    table(asked.from_role == c.to_role, "channel", i, "the reply does not lead to the role that asks");
+    table(asked.key_bytes.size() == c.key_bytes.size(), "channel", i,
+          "the reply has other keys than the request");
+  }
+
+  void check_store(std::size_t i) const {
+    const Store& s = p_.stores[i];
+    table(s.role < p_.roles.size(), "store", i, "is held by a role that does not exist");
+    table(served(s.role), "store", i, "its role does not run per message");
+    table(s.batch >= 1, "store", i, "batch must be at least 1");
+    table(s.slack >= 0, "store", i, "negative slack");
+    const Channel& in = p_.channels[static_cast<std::size_t>(p_.roles[s.role].on_channel)];
+    const int64_t workers = p_.roles[in.from_role].mesh.size();
+    table(s.quorum >= 1 && s.quorum <= workers, "store", i,
+          fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
+  }
+
+  void check_lane() const {
+    const Lane l = op().lane;
+    bool fits = false;
+    switch (op().kind) {
+      case OpKind::compute:
+      case OpKind::apply:
+        fits = l == Lane::compute;
+        break;
+      case OpKind::collective:
+        fits = l == Lane::comm;
+        break;
+      case OpKind::copy:
+        fits = l == Lane::copy;
+        break;
+      case OpKind::gate:
+        fits = l == Lane::host;
+        break;
+      case OpKind::send:
+      case OpKind::recv:
+        fits = l != Lane::compute;
+        break;
+    }
+    if (!fits) refuse(fmt::format("may not use lane {} (rule 1.5)", name(l)));
+  }
+
+  void check_op() const {
+    require(op().label < p_.labels.size(), "its label does not exist");
+    require(op().bytes.n >= 0, "negative bytes");
+    require(op().every >= 1, "every must be at least 1");
+    check_lane();
+    if (served(role_)) {
+      const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||
+                       op().kind == OpKind::gate || op().kind == OpKind::send;
+      require(may, "a role that runs per message may only compute, apply, gate and reply");
+      require(op().every == 1, "a role that runs per message knows no iterations for `every`");
+    }
+    switch (op().kind) {
+      case OpKind::compute:
+        require(op().what < p_.tasks.size(), "its task does not exist");
+        break;
+      case OpKind::copy:
+        require(op().what < p_.copies.size(), "its copy does not exist");
+        break;
+      case OpKind::collective:
+        check_collective();
+        break;
+      case OpKind::send:
+        check_send();
+        break;
+      case OpKind::recv:
+        check_recv();
+        break;
+      case OpKind::apply:
+      case OpKind::gate:
+        require(op().what < p_.stores.size(), "its store does not exist");
+        require(p_.stores[op().what].role == role_, "its store is held by another role");
+        break;
+    }
+  }
+
+  void check_collective() const {
+    require(op().what < p_.collectives.size(), "its collective does not exist");
+    const Collective& c = p_.collectives[op().what];
+    const auto& axes = role().mesh.axes;
+    require(is_word(c.algorithm), "the collective's algorithm is not a name");
+    require(c.axes != 0, "the collective spans no axis");
+    int64_t members = 1;
+    for (std::size_t i = 0; i < 32; ++i) {
+      if ((c.axes >> i & 1U) == 0) continue;
+      require(i < axes.size(), "the collective spans an axis that the mesh lacks");
+      members *= axes[i].size;
+    }
+    require(c.root < members, "the collective's root is not a member");
+  }
+
+  void check_send() const {
+    require(op().what < p_.channels.size(), "its channel does not exist");
+    const Channel& c = p_.channels[op().what];
+    require(c.from_role == role_, "sends on a channel of another role");
+    if (c.address == Address::reply) return;  // takes key and bytes from the message it answers
+    require(op().key < c.key_bytes.size(), "its key does not exist");
+    if (op().bytes != c.key_bytes[op().key]) {
+      refuse(fmt::format("sends {} bytes where the channel's key {} has {}", op().bytes.n, op().key,
+                         c.key_bytes[op().key].n));
+    }
+  }
+
+  void check_recv() const {
+    require(op().what < p_.channels.size(), "its channel does not exist");
+    const Channel& c = p_.channels[op().what];
+    require(c.to_role == role_, "receives on a channel of another role");
+    require(op().key < c.key_bytes.size(), "its key does not exist");
+  }
+
+  void check_deps() const {
+    for (const Dep& d : op().deps) {
+      if (d.op >= role().ops.size()) refuse(fmt::format("depends on op {}, which does not exist", d.op));
+      if (d.lag == 0 && d.op >= op_) refuse(fmt::format("depends on op {}, which is not earlier", d.op));
+      require(d.lag == 0 || !served(role_), "a role that runs per message cannot look back");
+    }
+  }
+
+  /// What a recv can wait for: (channel, key).
+  using Port = std::pair<uint32_t, uint32_t>;
+  /// An op of a repeating role.
+  struct Place {
+    uint32_t role, op;
+  };
+  using Ports = std::map<Port, std::vector<Place>>;
+
+  /// The channels that deliver because of a send on `c`: itself, or where a role serves it, its replies.
+  std::vector<uint32_t> delivers(uint32_t c) const {
+    const uint32_t to = p_.channels[c].to_role;
+    if (!served(to)) return {c};
+    std::vector<uint32_t> out;
+    for (const Op& answer : p_.roles[to].ops) {
+      if (answer.kind == OpKind::send) out.push_back(answer.what);
+    }
+    return out;
+  }
+
+  void collect(Ports& sent, Ports& received) const {
+    for (uint32_t r = 0; r < p_.roles.size(); ++r) {
+      if (served(r)) continue;
+      for (uint32_t i = 0; i < p_.roles[r].ops.size(); ++i) {
+        const Op& o = p_.roles[r].ops[i];
+        if (o.kind == OpKind::recv) received[{o.what, o.key}].push_back({r, i});
+        if (o.kind != OpKind::send) continue;
+        for (const uint32_t c : delivers(o.what)) sent[{c, o.key}].push_back({r, i});
+      }
+    }
+  }
+
+  std::vector<uint16_t> rates(const std::vector<Place>& ops) const {
+    std::vector<uint16_t> out;
+    for (const Place& at : ops) out.push_back(p_.roles[at.role].ops[at.op].every);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// Each recv must find the message that rule 3.4 promises it, and no message may be left lying.
+  void check_messages() const {
+    Ports sent, received;
+    collect(sent, received);
+    for (const auto& [port, ops] : received) sent.try_emplace(port);
+    for (const auto& [port, ops] : sent) {
+      const auto found = received.find(port);
+      const std::vector<uint16_t> out = rates(ops);
+      const std::vector<uint16_t> in =
+          found == received.end() ? std::vector<uint16_t>{} : rates(found->second);
+      if (out == in) continue;
+      throw ProgramError(
+          fmt::format("channel {}, key {}: {} sends but {} receives in an iteration, or at different "
+                      "`every` (rule 3.4)",
+                      port.first, port.second, out.size(), in.size()));
+    }
+  }
+
+  /// Lag-0 waits of all repeating roles: lane order, deps, and the n-th recv for the n-th send of its port.
+  /// A cycle among them never starts. Lists are topological, so only waits between lists can close one.
+  void check_deadlock() const {
+    std::vector<uint32_t> first(p_.roles.size() + 1, 0);
+    for (std::size_t r = 0; r < p_.roles.size(); ++r) {
+      first[r + 1] = first[r] + static_cast<uint32_t>(p_.roles[r].ops.size());
+    }
+    std::vector<std::vector<uint32_t>> next(first.back());
+    std::vector<uint32_t> waits(first.back(), 0);
+    const auto edge = [&](uint32_t from, uint32_t to) {
+      next[from].push_back(to);
+      ++waits[to];
+    };
+    for (uint32_t r = 0; r < p_.roles.size(); ++r) {
+      int64_t last[kLanes] = {-1, -1, -1, -1};
+      for (uint32_t i = 0; i < p_.roles[r].ops.size(); ++i) {
+        const Op& o = p_.roles[r].ops[i];
+        int64_t& before = last[static_cast<std::size_t>(o.lane)];
+        if (before >= 0) edge(first[r] + static_cast<uint32_t>(before), first[r] + i);
+        before = i;
+        for (const Dep& d : o.deps) {
+          if (d.lag == 0) edge(first[r] + d.op, first[r] + i);
+        }
+      }
+    }
+    Ports sent, received;
+    collect(sent, received);
+    for (const auto& [port, ops] : received) {
+      const std::vector<Place>& from = sent[port];
+      for (std::size_t n = 0; n < ops.size(); ++n)
+        edge(first[from[n].role] + from[n].op, first[ops[n].role] + ops[n].op);
+    }
+    find_cycle(first, next, waits);
+  }
+
+  /// Kahn's algorithm: whatever cannot be removed waits for a cycle.
+  void find_cycle(const std::vector<uint32_t>& first, const std::vector<std::vector<uint32_t>>& next,
+                  std::vector<uint32_t>& waits) const {
+    std::vector<uint32_t> ready;
+    for (uint32_t i = 0; i < waits.size(); ++i) {
+      if (waits[i] == 0) ready.push_back(i);
+    }
+    for (std::size_t at = 0; at < ready.size(); ++at) {
+      for (const uint32_t n : next[ready[at]]) {
+        if (--waits[n] == 0) ready.push_back(n);
+      }
+    }
+    if (ready.size() == waits.size()) return;
+    const auto stuck = static_cast<uint32_t>(
+        std::find_if(waits.begin(), waits.end(), [](uint32_t w) { return w > 0; }) - waits.begin());
+    const auto r =
+        static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), stuck) - first.begin() - 1);
+    throw ProgramError(
+        fmt::format("role \"{}\", op {}: deadlock, it waits for itself through other ops ({} of {} ops "
+                    "never start)",
+                    p_.roles[r].name, stuck - first[r], waits.size() - ready.size(), waits.size()));
+  }
+
+  const Program& p_;
+  uint32_t role_ = 0, op_ = 0;
+};
+
+}  // namespace
+
+void check(const Program& program) { Checker(program).run(); }
+
+}  // namespace tandem

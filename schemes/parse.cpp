@@ -1,0 +1,274 @@
+// Reads the text that print.cpp writes; the grammar stands there.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+namespace {
+
+/// Table indices above this are refused: the tables of a hostile text must not eat the memory.
+constexpr int64_t kMostEntries = 1 << 20;
+
+class Parser {
+ public:
+  Parser(std::string_view text, const std::string& file) : text_(text) {
+    place_.file = std::make_shared<const std::string>(file);
+  }
+
+  Program run() {
+    if (!next_line() || rest_ != "tandem-program-1") fail("expected \"tandem-program-1\"");
+    while (next_line()) item();
+    return std::move(p_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const { throw InputError(place_, why); }
+
+  /// Moves `rest_` to the next line that is neither empty nor a comment.
+  bool next_line() {
+    while (!text_.empty()) {
+      ++place_.line;
+      const auto end = std::min(text_.find('\n'), text_.size());
+      rest_ = text_.substr(0, end);
+      text_.remove_prefix(std::min(end + 1, text_.size()));
+      rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+      if (!rest_.empty() && rest_[0] != '#') return true;
+    }
+    return false;
+  }
+
+  std::string_view word() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+    const auto end = std::min(rest_.find(' '), rest_.size());
+    const std::string_view out = rest_.substr(0, end);
+    if (out.empty()) fail("the line ends too early");
+    rest_.remove_prefix(end);
+    return out;
+  }
+
+  int64_t number(std::string_view text, int64_t low = 0, int64_t high = INT64_MAX) const {
+    int64_t out = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (r.ec != std::errc{} || r.ptr != text.data() + text.size() || out < low || out > high) {
+      fail(fmt::format("\"{}\" is not a whole number in {} .. {}", printable(text), low, high));
+    }
+    return out;
+  }
+  uint32_t index(std::string_view text) const { return static_cast<uint32_t>(number(text, 0, kMostEntries)); }
+
+  /// The value of "key=value".
+  std::string_view field(std::string_view key) {
+    const std::string_view w = word();
+    if (!w.starts_with(key) || w.size() <= key.size() || w[key.size()] != '=') {
+      fail(fmt::format("expected {}=..., found \"{}\"", key, printable(w)));
+    }
+    return w.substr(key.size() + 1);
+  }
+
+  template <typename E>
+  E enumerator(std::string_view text, int count) const {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      if (name(static_cast<E>(i)) == text) return static_cast<E>(i);
+      names.emplace_back(name(static_cast<E>(i)));
+    }
+    fail(fmt::format("no \"{}\".{} Valid: {}", printable(text), did_you_mean(text, names),
+                     fmt::join(names, ", ")));
+  }
+
+  std::string quoted() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+    if (rest_.size() < 2 || rest_.front() != '"' || rest_.back() != '"')
+      fail("expected a name in double quotes");
+    std::string out;
+    for (std::size_t i = 1; i + 1 < rest_.size(); ++i) {
+      if (rest_[i] == '\\' && i + 2 < rest_.size()) ++i;
+      out += rest_[i];
+    }
+    return out;
+  }
+
+  static std::vector<std::string_view> list(std::string_view text) {
+    std::vector<std::string_view> out;
+    while (!text.empty()) {
+      const auto end = std::min(text.find(','), text.size());
+      out.push_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return out;
+  }
+
+  void item() {
+    if (rest_[0] >= '0' && rest_[0] <= '9') return op();
+    const std::string_view what = word();
+    if (what == "samples")
+      p_.samples_per_iteration = number(word());
+    else if (what == "collective")
+      collective();
+    else if (what == "channel")
+      channel();
+    else if (what == "store")
+      store();
+    else if (what == "role")
+      role();
+    else
+      fail(fmt::format("\"{}\" is none of samples, collective, channel, store, role or an op's number",
+                       printable(what)));
+  }
+
+  /// Tables come in order, so that an index is also a count.
+  void in_order(std::size_t size) {
+    if (number(word()) != static_cast<int64_t>(size)) fail(fmt::format("expected number {}", size));
+  }
+
+  void collective() {
+    in_order(p_.collectives.size());
+    Collective c;
+    c.kind = enumerator<CollKind>(word(), kCollKinds);
+    c.axes = static_cast<uint32_t>(number(field("axes"), 0, UINT32_MAX));
+    c.algorithm = field("algorithm");
+    c.root = static_cast<uint32_t>(number(field("root"), 0, UINT32_MAX));
+    p_.collectives.push_back(std::move(c));
+  }
+
+  void channel() {
+    in_order(p_.channels.size());
+    Channel c;
+    c.from_role = index(word());
+    if (word() != "->") fail("expected \"->\"");
+    c.to_role = index(word());
+    c.address = enumerator<Address>(word(), 4);
+    for (const std::string_view b : list(field("keys"))) c.key_bytes.push_back({number(b)});
+    p_.channels.push_back(std::move(c));
+  }
+
+  void store() {
+    in_order(p_.stores.size());
+    Store s;
+    s.role = index(field("role"));
+    s.batch = static_cast<int32_t>(number(field("batch"), 0, INT32_MAX));
+    s.quorum = static_cast<int32_t>(number(field("quorum"), 0, INT32_MAX));
+    s.slack = static_cast<int32_t>(number(field("slack"), 0, INT32_MAX));
+    s.drop_late = number(field("drop_late"), 0, 1) == 1;
+    p_.stores.push_back(s);
+  }
+
+  void role() {
+    Role r;
+    r.site = enumerator<Site>(word(), 3);
+    for (const std::string_view axis : list(field("mesh"))) {
+      const auto colon = axis.find(':');
+      if (colon == std::string_view::npos) fail("expected mesh=axis:size,...");
+      r.mesh.axes.push_back({std::string(axis.substr(0, colon)),
+                             static_cast<int32_t>(number(axis.substr(colon + 1), 0, INT32_MAX))});
+    }
+    const std::string_view on = field("on");
+    if (on != "-") r.on_channel = static_cast<int32_t>(index(on));
+    r.name = quoted();
+    p_.roles.push_back(std::move(r));
+  }
+
+  template <typename T>
+  T& entry(std::vector<T>& table, uint32_t at) {
+    if (at >= table.size()) table.resize(at + 1);
+    return table[at];
+  }
+
+  void task(Op& op) {
+    op.what = index(field("task"));
+    Task& t = entry(p_.tasks, op.what);
+    t = {};
+    t.pass = enumerator<Pass>(field("pass"), kPasses);
+    const std::string_view span = field("layers");
+    const auto plus = std::min(span.find('+'), span.size());
+    t.layer = index(span.substr(0, plus));
+    t.layers = index(span.substr(std::min(plus + 1, span.size())));
+    const int64_t launches = number(field("kernels"));
+    Kernel all;  // carries what was printed of them; a second one only makes the launches add up
+    all.pass = t.pass;
+    all.flops.n = number(field("flops"));
+    all.read.n = number(field("moved"));
+    if (launches > 0) t.kernels.push_back(all);
+    if (launches > 1) {
+      Kernel others;
+      others.pass = t.pass;
+      others.repeat = launches - 1;
+      t.kernels.push_back(others);
+    }
+  }
+
+  void copy(Op& op) {
+    op.what = index(field("copy"));
+    Copy& c = entry(p_.copies, op.what);
+    c.kind = enumerator<CopyKind>(field("path"), 3);
+    c.samples = number(field("samples"));
+  }
+
+  void deps(Op& op, std::string_view text) const {
+    for (const std::string_view d : list(text)) {
+      const auto at = d.find('@');
+      const int64_t lag = at == std::string_view::npos ? 0 : number(d.substr(at + 1), 1, UINT16_MAX);
+      op.deps.push_back({index(d.substr(0, at)), static_cast<uint16_t>(lag)});
+    }
+  }
+
+  void op() {
+    if (p_.roles.empty()) fail("an op before the first role");
+    in_order(p_.roles.back().ops.size());
+    Op op;
+    op.kind = enumerator<OpKind>(word(), 7);
+    op.lane = enumerator<Lane>(word(), kLanes);
+    switch (op.kind) {
+      case OpKind::compute:
+        task(op);
+        break;
+      case OpKind::copy:
+        copy(op);
+        break;
+      case OpKind::collective:
+        op.what = index(field("collective"));
+        break;
+      case OpKind::send:
+      case OpKind::recv:
+        op.what = index(field("channel"));
+        op.key = index(field("key"));
+        break;
+      case OpKind::apply:
+      case OpKind::gate:
+        op.what = index(field("store"));
+        break;
+    }
+    const auto has = [&](std::string_view key) {
+      rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+      return rest_.starts_with(key);
+    };
+    if (has("bytes=")) op.bytes.n = number(field("bytes"));
+    if (has("every=")) op.every = static_cast<uint16_t>(number(field("every"), 1, UINT16_MAX));
+    if (has("after=")) deps(op, field("after"));
+    op.label = label(quoted());
+    p_.roles.back().ops.push_back(std::move(op));
+  }
+
+  uint32_t label(const std::string& text) {
+    const auto [at, fresh] = labels_.try_emplace(text, static_cast<uint32_t>(p_.labels.size()));
+    if (fresh) p_.labels.push_back(text);
+    return at->second;
+  }
+
+  std::string_view text_, rest_;
+  Place place_;
+  Program p_;
+  std::map<std::string, uint32_t> labels_;
+};
+
+}  // namespace
+
+Program parse_program(std::string_view text, const std::string& file) { return Parser(text, file).run(); }
+
+}  // namespace tandem

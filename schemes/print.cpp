@@ -1,0 +1,118 @@
+// Program as text. Grammar (one item a line, "#" starts a comment line):
+//   tandem-program-1
+//   samples <n>
+//   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
+//   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>...
+//   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1>
+//   role <site> mesh=<axis>:<size>,... on=<channel or -> "<name>"
+//     <i> <kind> <lane> <fields> [bytes=<n>] [every=<n>] [after=<op>[@<lag>],...] "<label>"
+// with the fields
+//   compute     task=<i> pass=<pass> layers=<first>+<count> kernels=<n> flops=<n> moved=<bytes>
+//   copy        copy=<i> path=<kind> samples=<n>
+//   collective  collective=<i>        send, recv  channel=<i> key=<n>        apply, gate  store=<i>
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + '"';
+}
+
+void print_tables(Out out, const Program& p) {
+  fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
+  for (std::size_t i = 0; i < p.collectives.size(); ++i) {
+    const Collective& c = p.collectives[i];
+    fmt::format_to(out, "collective {} {} axes={} algorithm={} root={}\n", i, name(c.kind), c.axes,
+                   c.algorithm, c.root);
+  }
+  for (std::size_t i = 0; i < p.channels.size(); ++i) {
+    const Channel& c = p.channels[i];
+    fmt::format_to(out, "channel {} {} -> {} {} keys=", i, c.from_role, c.to_role, name(c.address));
+    for (std::size_t k = 0; k < c.key_bytes.size(); ++k)
+      fmt::format_to(out, "{}{}", k == 0 ? "" : ",", c.key_bytes[k].n);
+    fmt::format_to(out, "\n");
+  }
+  for (std::size_t i = 0; i < p.stores.size(); ++i) {
+    const Store& s = p.stores[i];
+    fmt::format_to(out, "store {} role={} batch={} quorum={} slack={} drop_late={}\n", i, s.role, s.batch,
+                   s.quorum, s.slack, s.drop_late ? 1 : 0);
+  }
+}
+
+void print_task(Out out, const Program& p, uint32_t index) {
+  const Task& t = p.tasks[index];
+  int64_t launches = 0;
+  Flops flops;
+  Bytes moved;
+  for (const Kernel& k : t.kernels) {
+    launches = checked_add(launches, k.repeat, "kernel launches");
+    flops += k.flops * k.repeat;
+    moved += (k.read + k.written) * k.repeat;
+  }
+  fmt::format_to(out, " task={} pass={} layers={}+{} kernels={} flops={} moved={}", index, name(t.pass),
+                 t.layer, t.layers, launches, flops.n, moved.n);
+}
+
+void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
+  fmt::format_to(out, "  {} {} {}", index, name(op.kind), name(op.lane));
+  switch (op.kind) {
+    case OpKind::compute:
+      print_task(out, p, op.what);
+      break;
+    case OpKind::copy:
+      fmt::format_to(out, " copy={} path={} samples={}", op.what, name(p.copies[op.what].kind),
+                     p.copies[op.what].samples);
+      break;
+    case OpKind::collective:
+      fmt::format_to(out, " collective={}", op.what);
+      break;
+    case OpKind::send:
+    case OpKind::recv:
+      fmt::format_to(out, " channel={} key={}", op.what, op.key);
+      break;
+    case OpKind::apply:
+    case OpKind::gate:
+      fmt::format_to(out, " store={}", op.what);
+      break;
+  }
+  if (op.bytes.n != 0) fmt::format_to(out, " bytes={}", op.bytes.n);
+  if (op.every != 1) fmt::format_to(out, " every={}", op.every);
+  for (std::size_t d = 0; d < op.deps.size(); ++d) {
+    fmt::format_to(out, "{}{}", d == 0 ? " after=" : ",", op.deps[d].op);
+    if (op.deps[d].lag != 0) fmt::format_to(out, "@{}", op.deps[d].lag);
+  }
+  fmt::format_to(out, " {}\n", quoted(p.labels[op.label]));
+}
+
+}  // namespace
+
+std::string print(const Program& p) {
+  std::string text;
+  const Out out = std::back_inserter(text);
+  print_tables(out, p);
+  for (const Role& role : p.roles) {
+    fmt::format_to(out, "role {} mesh=", name(role.site));
+    for (std::size_t a = 0; a < role.mesh.axes.size(); ++a) {
+      fmt::format_to(out, "{}{}:{}", a == 0 ? "" : ",", role.mesh.axes[a].name, role.mesh.axes[a].size);
+    }
+    fmt::format_to(out, " on={} {}\n", role.on_channel < 0 ? "-" : std::to_string(role.on_channel),
+                   quoted(role.name));
+    for (std::size_t i = 0; i < role.ops.size(); ++i) print_op(out, p, i, role.ops[i]);
+  }
+  return text;
+}
+
+}  // namespace tandem

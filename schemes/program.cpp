@@ -1,0 +1,62 @@
+#include "schemes/program.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+
+namespace tandem {
+
+std::string_view name(Lane lane) {
+  constexpr std::string_view names[] = {"compute", "comm", "copy", "host"};
+  return names[static_cast<std::size_t>(lane)];
+}
+
+std::string_view name(OpKind kind) {
+  constexpr std::string_view names[] = {"compute", "copy", "collective", "send", "recv", "apply", "gate"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name(CopyKind kind) {
+  constexpr std::string_view names[] = {"input", "host_to_device", "device_to_host"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name(CollKind kind) {
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                        "broadcast",  "reduce",         "all_to_all"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name(Address address) {
+  constexpr std::string_view names[] = {"shards", "same_index", "reply", "sampled_peer"};
+  return names[static_cast<std::size_t>(address)];
+}
+
+std::string_view name(Site site) {
+  constexpr std::string_view names[] = {"accelerators", "hosts", "extra_nodes"};
+  return names[static_cast<std::size_t>(site)];
+}
+
+int64_t Mesh::size() const {
+  int64_t product = 1;
+  for (const Axis& axis : axes) product = checked_mul(product, axis.size, "the size of a mesh");
+  return product;
+}
+
+bool is_static(const Program& program) {
+  const auto moves = [](const Op& op) {
+    return op.kind == OpKind::send || op.kind == OpKind::recv || op.kind == OpKind::apply ||
+           op.kind == OpKind::gate;
+  };
+  return std::all_of(program.roles.begin(), program.roles.end(), [&](const Role& role) {
+    return role.on_channel < 0 && std::none_of(role.ops.begin(), role.ops.end(), moves);
+  });
+}
+
+uint64_t fingerprint(const Program& program) {
+  uint64_t hash = 0;
+  for (const char c : print(program)) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+}  // namespace tandem
