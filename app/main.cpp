@@ -1,0 +1,72 @@
+// The program: finds the verb, runs it, turns what went wrong into one line and an exit code (CONTRACT of
+// the command line: README.md, "Exit codes").
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <new>
+
+#include "app/output.h"
+#include "app/verb.h"
+#include "app/version.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kUsage = 2, kInput = 3, kDevice = 4, kInternal = 5;
+
+int fail(int code, std::string_view message) {
+  const bool colour = colour_allowed();
+  fmt::print(stderr, "{}tandem:{} {}\n", colour ? "\x1b[1;31m" : "", colour ? "\x1b[0m" : "", message);
+  return code;
+}
+
+const Verb& find_verb(const std::string& name) {
+  if (const Verb* found = verbs_registry().find(name)) return *found;
+  throw UsageError(fmt::format("no verb \"{}\".{} All: tandem help", printable(name),
+                               did_you_mean(name, verbs_registry().names())));
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") return dispatch({"help"});
+  if (words[0] == "--version") {
+    write_stdout(version_page());
+    return 0;
+  }
+  const Verb& verb = find_verb(words[0]);
+  const std::vector<std::string> rest(words.begin() + 1, words.end());
+  for (const std::string& word : rest) {
+    if (word == "--help" || word == "-h") {
+      write_stdout(help_page(verb));
+      return 0;
+    }
+  }
+  return verb.run(Arguments::parse(verb, rest));
+}
+
+int run(const std::vector<std::string>& words) {
+  try {
+    return dispatch(words);
+  } catch (const UsageError& error) {
+    return fail(kUsage, error.what());
+  } catch (const InputError& error) {
+    return fail(kInput, error.what());
+  } catch (const DeviceError& error) {
+    return fail(kDevice, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(kInput, "not enough memory for what was asked; fewer devices or iterations would need less");
+  } catch (const std::exception& error) {
+    return fail(kInternal, fmt::format("{} (a bug in tandem; please report the command)", error.what()));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  // Nothing is half-done at any moment (files are renamed into place), so an interrupt may end it at once.
+  std::signal(SIGINT, [](int) { _exit(130); });
+  std::signal(SIGTERM, [](int) { _exit(143); });
+  std::signal(SIGPIPE, SIG_IGN);  // write_stdout() sees EPIPE instead, and children get the default back
+  return tandem::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}

@@ -1,0 +1,116 @@
+#include "app/question.h"
+
+#include <fmt/format.h>
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kMostDevices = 100'000'000;
+
+Anchor read_anchor(const std::string& text) {
+  const Place place = option_place("anchor");
+  const auto at = text.find('@');
+  Anchor anchor;
+  anchor.rate = parse_real(std::string_view(text).substr(0, at), 1e-9, 1e12, place);
+  if (at != std::string::npos) {
+    anchor.devices = parse_integer(std::string_view(text).substr(at + 1), 1, kMostDevices, place);
+  }
+  return anchor;
+}
+
+/// 1, 2, 4, ... up to all accelerators of the system, at most 64.
+std::vector<int64_t> doublings(int64_t count) {
+  std::vector<int64_t> out;
+  for (int64_t n = 1; n <= count && n <= 64; n *= 2) out.push_back(n);
+  if (out.empty()) out.push_back(1);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Flag> question_flags() {
+  return {
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"system", "NAME|FILE", "the machine (tandem list systems)"},
+      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... up to what the system has, at most 64"},
+      {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
+      {"batch", "N", "samples per device and iteration; default 32"},
+      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
+      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"input", "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device"},
+      {"anchor", "RATE[@N]",
+       "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
+      {"set", "PATH=VALUE", "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s", true},
+      {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
+      {"jitter", "SIGMA",
+       "lognormal spread of every compute op, 0 for none; default: the device's stock jitter"},
+      {"seed", "N", "of the random numbers; default 1"},
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const std::string& text : arguments.all("set")) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw InputError(option_place("set"),
+                       fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
+    }
+    out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return out;
+}
+
+Question read_question(const Arguments& arguments) {
+  const std::string model = arguments.required("model", "resnet50");
+  const std::string system = arguments.required("system", "dgx1-v100");
+  const auto sets = read_sets(arguments);
+  Question q{.graph = Graph::load(model),
+             .system = System::load(system, sets),
+             .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
+             .system_text = system,
+             .sets = sets,
+             .devices = {},
+             .anchor = {},
+             .disturbance = {}};
+  q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
+  q.batch = arguments.integer("batch", 32, 1, 1 << 24);
+  q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
+  q.optimizer = &optimizer(arguments.text("optimizer", "momentum"), option_place("optimizer"));
+  q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
+  q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
+  q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
+  if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
+  if (arguments.has("jitter")) {
+    q.disturbance.emplace();
+    q.disturbance->compute_sigma = arguments.real("jitter", 0, 0, 10);
+  }
+  return q;
+}
+
+Prediction Question::prediction(int64_t device_count) const {
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.devices = device_count;
+  p.batch = batch;
+  p.precision = precision;
+  p.optimizer = optimizer;
+  p.input = input;
+  p.iterations = iterations;
+  p.seed = seed;
+  p.anchor = anchor;
+  p.disturbance = disturbance;
+  return p;
+}
+
+std::vector<Report> answer(const Question& question) {
+  std::vector<Report> out;
+  for (const int64_t n : question.devices) out.push_back(simulate(question.prediction(n)));
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+#pragma once
+// The question that predict, demo and plot ask: the options they share, read and resolved. Floor 5.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/cli.h"
+#include "models/graph.h"
+#include "schemes/report.h"
+#include "schemes/scheme.h"
+#include "sim/simulate.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// Owns everything a Prediction points to; must outlive the predictions made from it.
+struct Question {
+  Graph graph;
+  System system;
+  ResolvedScheme scheme;
+  std::string system_text;                                ///< as written: name or file
+  std::vector<std::pair<std::string, std::string>> sets;  ///< --set path=value, in order
+  std::vector<int64_t> devices;
+  int64_t batch = 32;
+  Precision precision = Precision::fp32;
+  const Optimizer* optimizer = nullptr;
+  bool input = true;
+  int32_t iterations = 0;  ///< 0: as many as steady figures need
+  uint64_t seed = 1;
+  std::optional<Anchor> anchor;
+  std::optional<Disturbance> disturbance;
+
+  Prediction prediction(int64_t device_count) const;
+};
+
+/// --model, --system, --devices, ... with their help.
+std::vector<Flag> question_flags();
+/// Throws InputError and UsageError.
+Question read_question(const Arguments& arguments);
+/// "path=value" pairs of --set.
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments);
+/// One report per device count, in order.
+std::vector<Report> answer(const Question& question);
+
+}  // namespace tandem

@@ -1,0 +1,161 @@
+#include "app/report_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tandem {
+
+namespace {
+
+double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
+
+/// "9.8 of 16 GiB", in MiB below one GiB.
+std::string memory_text(const MemoryUse& m) {
+  const double total = gib(m.total());
+  const std::string used =
+      total < 0.995 ? fmt::format("{:.0f} MiB", total * 1024) : fmt::format("{:.1f}", total);
+  return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
+                           : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
+}
+
+bool any_staleness(const std::vector<Report>& reports) {
+  return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.count() > 0; });
+}
+
+std::string staleness_text(const Histogram& h) {
+  return h.count() == 0 ? "-"
+                        : fmt::format("{:.2f} (95 %: {}, most {})", h.mean(), h.quantile(0.95), h.max());
+}
+
+}  // namespace
+
+std::string report_input(const Report& report, std::string_view key) {
+  for (const auto& [name, value] : report.inputs) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+std::string report_title(const Report& report) {
+  return fmt::format("{} on {}, {}, {}, {} samples per device", report_input(report, "model"),
+                     report_input(report, "system"), report_input(report, "scheme"),
+                     report_input(report, "precision"), report.batch_per_device);
+}
+
+std::string bound_by(const Report& r) {
+  const auto& b = r.bottleneck;
+  constexpr std::string_view link = "link ";
+  if (b.resource.rfind(link, 0) == 0) {
+    const std::string name = b.resource.substr(link.size());
+    double busy = 0;
+    for (const LinkUse& use : r.links) {
+      if (use.name == name) busy = use.busy;
+    }
+    return fmt::format("{} ({:.0f} % busy), {:.0f} % of the step exposed", name, 100 * busy, 100 * b.share);
+  }
+  if (b.resource.rfind("compute", 0) == 0) return b.resource;
+  return fmt::format("{} ({:.0f} % of the step)", b.resource, 100 * b.share);
+}
+
+Table report_table(const std::vector<Report>& reports) {
+  const bool stale = any_staleness(reports);
+  std::vector<Column> columns = {{"devices", true},  {"samples/s", true},  {"90 % interval", true},
+                                 {"speed-up", true}, {"efficiency", true}, {"memory/device", true}};
+  if (stale) columns.insert(columns.begin() + 5, {"staleness", true});
+  columns.push_back({"bound by", false});
+  Table table(std::move(columns));
+  for (const Report& r : reports) {
+    std::vector<std::string> row = {
+        fmt::format("{}", r.devices),
+        grouped(r.samples_per_second),
+        fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
+        grouped(r.speedup),
+        fmt::format("{:.0f} %", 100 * r.scaling_efficiency),
+        memory_text(r.memory)};
+    if (stale) row.insert(row.begin() + 5, staleness_text(r.staleness));
+    row.push_back(bound_by(r));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string report_csv(const std::vector<Report>& reports) {
+  Table table({{"model"},
+               {"system"},
+               {"scheme"},
+               {"precision"},
+               {"batch_per_device"},
+               {"devices"},
+               {"samples_per_second"},
+               {"samples_per_second_low"},
+               {"samples_per_second_high"},
+               {"iteration_median_seconds"},
+               {"speedup"},
+               {"scaling_efficiency"},
+               {"staleness_mean"},
+               {"staleness_p95"},
+               {"staleness_max"},
+               {"memory_bytes"},
+               {"memory_capacity_bytes"},
+               {"compute_share"},
+               {"exposed_communication_share"},
+               {"input_share"},
+               {"idle_share"},
+               {"bottleneck"},
+               {"calibrated"}});
+  const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+  for (const Report& r : reports) {
+    table.add({report_input(r, "model"),
+               report_input(r, "system"),
+               report_input(r, "scheme"),
+               report_input(r, "precision"),
+               std::to_string(r.batch_per_device),
+               std::to_string(r.devices),
+               real(r.samples_per_second),
+               real(r.interval.low),
+               real(r.interval.high),
+               real(r.iteration_median),
+               real(r.speedup),
+               real(r.scaling_efficiency),
+               real(r.staleness.mean()),
+               std::to_string(r.staleness.quantile(0.95)),
+               std::to_string(r.staleness.max()),
+               std::to_string(r.memory.total().n),
+               std::to_string(r.memory.capacity.n),
+               real(r.time_share.compute),
+               real(r.time_share.exposed_communication),
+               real(r.time_share.input),
+               real(r.time_share.idle),
+               r.bottleneck.resource,
+               r.calibrated ? "true" : "false"});
+  }
+  return table.csv();
+}
+
+Table compare_table(const std::vector<Report>& a, const std::vector<Report>& b) {
+  Table table({{"devices", true},
+               {"A samples/s", true},
+               {"B samples/s", true},
+               {"B / A", true},
+               {"A efficiency", true},
+               {"B efficiency", true},
+               {"A memory", true},
+               {"B memory", true},
+               {"A bound by"},
+               {"B bound by"}});
+  for (const Report& x : a) {
+    const auto y = std::find_if(b.begin(), b.end(), [&](const Report& r) { return r.devices == x.devices; });
+    if (y == b.end()) continue;
+    table.add({std::to_string(x.devices), grouped(x.samples_per_second), grouped(y->samples_per_second),
+               fmt::format("{:.3f}", y->samples_per_second / x.samples_per_second),
+               fmt::format("{:.0f} %", 100 * x.scaling_efficiency),
+               fmt::format("{:.0f} %", 100 * y->scaling_efficiency), memory_text(x.memory),
+               memory_text(y->memory), bound_by(x), bound_by(*y)});
+  }
+  return table;
+}
+
+}  // namespace tandem

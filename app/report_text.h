@@ -1,0 +1,29 @@
+#pragma once
+// Reports as people read them: the table of predict, the csv of the same, two sides of compare. Floor 5.
+#include <string>
+#include <vector>
+
+#include "app/table.h"
+#include "schemes/report.h"
+
+namespace tandem {
+
+/// The columns of `predict`: staleness only when some report has any, memory as "9.8 of 16 GiB".
+Table report_table(const std::vector<Report>& reports);
+
+/// One row per report with plain numbers under names that carry their unit, for spreadsheets.
+std::string report_csv(const std::vector<Report>& reports);
+
+/// Reports of both sides matched by device count; counts that stand on one side only are left out.
+Table compare_table(const std::vector<Report>& a, const std::vector<Report>& b);
+
+/// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
+std::string report_title(const Report& report);
+
+/// The value of one of Report::inputs, "" when absent.
+std::string report_input(const Report& report, std::string_view key);
+
+/// What the step waits for, in a few words with shares.
+std::string bound_by(const Report& report);
+
+}  // namespace tandem

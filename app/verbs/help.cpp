@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "app/output.h"
+#include "app/table.h"
+#include "app/verb.h"
+#include "app/version.h"
+
+namespace tandem {
+
+namespace {
+
+std::string overview() {
+  Table verbs({{"verb"}, {"does"}});
+  for (const Verb& verb : verbs_registry().all())
+    verbs.add({"  " + std::string(verb.name), std::string(verb.summary)});
+  return fmt::format(
+      "tandem {}: how fast, how stale and how big will training be on that machine?\n\n"
+      "Usage: tandem VERB [options]      tandem VERB --help      tandem --version\n\n{}\n"
+      "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad input, 4 a device failed, 5 internal "
+      "error,\n"
+      "130 interrupted. The result goes to stdout, everything else to stderr.\n",
+      version(), verbs.text(false));
+}
+
+int help(const Arguments& arguments) {
+  if (arguments.words().empty()) {
+    write_stdout(overview());
+    return 0;
+  }
+  const std::string& name = arguments.words()[0];
+  const Verb* verb = verbs_registry().find(name);
+  if (verb == nullptr) {
+    throw UsageError(fmt::format("no verb \"{}\".{} All: tandem help", printable(name),
+                                 did_you_mean(name, verbs_registry().names())));
+  }
+  write_stdout(help_page(*verb));
+  return 0;
+}
+
+}  // namespace
+
+void register_help(Registry<Verb>& registry) {
+  registry.add({.name = "help",
+                .summary = "this page, or that of one verb",
+                .usage = "[VERB]",
+                .flags = {},
+                .most_words = 1,
+                .run = help});
+}
+
+}  // namespace tandem

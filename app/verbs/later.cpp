@@ -1,0 +1,41 @@
+// Verbs that are part of the command line's contract and not of this version: they say so, with exit code 2.
+#include <fmt/format.h>
+
+#include "app/verb.h"
+
+namespace tandem {
+
+namespace {
+
+template <const char* Name>
+int later(const Arguments&) {
+  throw UsageError(fmt::format("{} is not in this version. What is: tandem help", Name));
+}
+
+constexpr char kRun[] = "run", kMeasure[] = "measure", kFit[] = "fit", kCheck[] = "check",
+               kAdvise[] = "advise", kPlan[] = "plan", kSweep[] = "sweep", kImport[] = "import";
+
+template <const char* Name>
+void add(Registry<Verb>& registry, std::string_view summary) {
+  registry.add({.name = Name,
+                .summary = summary,
+                .usage = "(not in this version)",
+                .flags = {},
+                .run = later<Name>,
+                .unchecked = true});
+}
+
+}  // namespace
+
+void register_later(Registry<Verb>& registry) {
+  add<kRun>(registry, "execute the same program for real (not in this version)");
+  add<kMeasure>(registry, "run the calibration suite on a backend (not in this version)");
+  add<kFit>(registry, "measurements to a profile (not in this version)");
+  add<kCheck>(registry, "measure, fit, predict, run and compare on this machine (not in this version)");
+  add<kAdvise>(registry, "which scheme to use for a model on a system (not in this version)");
+  add<kPlan>(registry, "capacity planning over candidate systems (not in this version)");
+  add<kSweep>(registry, "a grid of predictions (not in this version)");
+  add<kImport>(registry, "other tools' files to models, systems and measurements (not in this version)");
+}
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include "app/output.h"
+#include "app/table.h"
+#include "app/verb.h"
+#include "models/graph.h"
+#include "schemes/collectives.h"
+#include "schemes/scheme.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+namespace {
+
+template <typename Entries>
+Table named(const Entries& entries) {
+  Table table({{"name"}, {"summary"}});
+  for (const auto& e : entries) table.add({std::string(e.name), std::string(e.summary)});
+  return table;
+}
+
+Table kernels() {
+  Table table({{"name"}, {"summary"}});
+  for (int k = 0; k < kKernelKinds; ++k) {
+    const auto kind = static_cast<KernelKind>(k);
+    table.add({std::string(name(kind)), std::string(summary(kind))});
+  }
+  return table;
+}
+
+struct ListKind {
+  std::string_view name;
+  Table (*table)();
+};
+
+const std::vector<ListKind>& kinds() {
+  static const std::vector<ListKind> all = {
+      {"models", [] { return named(list_models()); }},
+      {"systems", [] { return named(list_systems()); }},
+      {"devices", [] { return named(list_devices()); }},
+      {"schemes", [] { return named(list_schemes()); }},
+      {"collectives", [] { return named(collectives_registry().all()); }},
+      {"kernels", kernels},
+      {"layers", [] { return named(layers_registry().all()); }},
+      {"optimizers", [] { return named(optimizers()); }},
+      {"verbs", [] { return named(verbs_registry().all()); }},
+  };
+  return all;
+}
+
+int list(const Arguments& arguments) {
+  const std::string format = format_of(arguments);
+  const std::string& wanted = arguments.words()[0];
+  std::vector<std::string> names;
+  for (const ListKind& kind : kinds()) {
+    names.emplace_back(kind.name);
+    if (wanted == kind.name || wanted + "s" == kind.name) {
+      const Table table = kind.table();
+      put_result(arguments, format == "text" ? table.text(false) : table.as(format));
+      return 0;
+    }
+  }
+  std::string valid;
+  for (const std::string& n : names) valid += (valid.empty() ? "" : ", ") + n;
+  throw InputError(
+      fmt::format("no list of \"{}\".{} Valid: {}", printable(wanted), did_you_mean(wanted, names), valid));
+}
+
+}  // namespace
+
+void register_list(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "list",
+       .summary =
+           "what there is: models, systems, devices, schemes, collectives, kernels, layers, optimizers",
+       .usage = "KIND [options]",
+       .flags = {format_flag(), out_flag(), quiet_flag()},
+       .least_words = 1,
+       .most_words = 1,
+       .run = list,
+       .details =
+           "KIND is models, systems, devices, schemes, collectives, kernels, layers, optimizers or verbs."});
+}
+
+}  // namespace tandem

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/output.h"
+#include "app/question.h"
+#include "app/report_text.h"
+#include "app/verb.h"
+#include "app/what_if.h"
+
+namespace tandem {
+
+namespace {
+
+/// "pytorch-ddp (bucket=25MiB, overlap=on)": the options that tell schemes apart, as settled.
+std::string scheme_text(const ResolvedScheme& scheme) {
+  std::string options;
+  for (const auto& [key, value] : scheme.options.all()) {
+    options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
+  }
+  return options.empty() ? scheme.name : fmt::format("{} ({})", scheme.name, options);
+}
+
+std::string heading(const Question& q) {
+  return fmt::format("{} · {} parameters · {} MAC forward    {} · {} · {} · {} {} per device", q.graph.name(),
+                     count_text(static_cast<double>(q.graph.parameter_elements())),
+                     count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(),
+                     scheme_text(q.scheme), name(q.precision), q.batch, q.graph.sample().unit);
+}
+
+std::string remarks(const std::vector<Report>& reports) {
+  std::vector<std::string> seen;
+  std::string out;
+  for (const Report& r : reports) {
+    for (const auto* list : {&r.notes, &r.extrapolates}) {
+      for (const std::string& text : *list) {
+        if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+        seen.push_back(text);
+        out += fmt::format("Note: {}\n", text);
+      }
+    }
+  }
+  return out;
+}
+
+int predict(const Arguments& arguments) {
+  const std::string format = format_of(arguments);
+  const Question question = read_question(arguments);
+  std::vector<Report> reports;
+  {
+    Progress progress(arguments);
+    for (const int64_t n : question.devices) {
+      progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
+      reports.push_back(simulate(question.prediction(n)));
+    }
+  }
+  if (format == "json") {
+    put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
+  } else if (format == "csv") {
+    put_result(arguments, report_csv(reports));
+  } else {
+    const Table table = report_table(reports);
+    put_result(arguments, fmt::format("{}\n\n{}\n{}{}\n", heading(question), table.as(format),
+                                      remarks(reports), closing_line(question, reports)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void register_predict(Registry<Verb>& registry) {
+  auto flags = question_flags();
+  flags.insert(flags.end(), {format_flag(),
+                             out_flag(),
+                             {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+                             quiet_flag()});
+  registry.add(
+      {.name = "predict",
+       .summary = "simulate a model on a system under a scheme: throughput, staleness, memory, bottleneck",
+       .usage = "--model NAME --system NAME [options]",
+       .flags = std::move(flags),
+       .run = predict,
+       .details = "Quantities carry their unit (25us, 12GB/s, 100Gbit/s, 11GiB).\n\nExample\n"
+                  "  tandem predict --model vgg16 --system v100-pcie-8x --scheme pytorch-ddp --batch 64 "
+                  "--devices 1,2,4,8"});
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// One component whole. Each kind gives a text page and, where the contract has one, a JSON document.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/output.h"
+#include "app/show.h"
+#include "app/verb.h"
+
+namespace tandem {
+
+namespace {
+
+struct ShowKind {
+  std::string_view name;
+  std::string (*page)(const ShowRequest&);
+};
+
+constexpr ShowKind kKinds[] = {{"model", show_model},   {"system", show_system},
+                               {"scheme", show_scheme}, {"device", show_device},
+                               {"layer", show_layer},   {"collective", show_collective}};
+
+int show(const Arguments& arguments) {
+  const ShowRequest request{arguments, arguments.words()[1],
+                            arguments.choice("format", "text", {"text", "json", "dot"})};
+  const std::string& wanted = arguments.words()[0];
+  std::vector<std::string> names;
+  for (const ShowKind& kind : kKinds) {
+    names.emplace_back(kind.name);
+    if (wanted != kind.name) continue;
+    std::string page = kind.page(request);
+    if (!page.empty()) put_result(arguments, std::move(page));
+    return 0;
+  }
+  throw InputError(fmt::format("nothing to show of kind \"{}\".{} Valid: {}", printable(wanted),
+                               did_you_mean(wanted, names), fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+void register_show(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "show",
+       .summary = "one component whole: a model's layers, a system's links and routes, a compiled scheme",
+       .usage = "KIND NAME [options]",
+       .flags = {{"format", "FORMAT", "text (default), json, or dot (Graphviz; model and system)"},
+                 {"out", "FILE", "write it there; FILE.png or FILE.svg of a model or system is drawn"},
+                 {"model", "NAME", "show scheme: compile the scheme for this model and print the program"},
+                 {"devices", "N", "show scheme, show collective: for so many devices; default 4"},
+                 {"system", "NAME", "show scheme: the machine that decides how devices fall into nodes"},
+                 {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
+                 {"precision", "FORMAT", "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8"},
+                 {"optimizer", "NAME", "show scheme: default momentum"},
+                 {"set", "PATH=VALUE", "show system: change one thing of it first", true},
+                 quiet_flag()},
+       .least_words = 2,
+       .most_words = 2,
+       .run = show,
+       .details = "KIND is model, system, scheme, device, layer or collective.\n\nExamples\n"
+                  "  tandem show system dgx1-v100 --out dgx1.svg\n"
+                  "  tandem show scheme pytorch-ddp --model lenet5 --devices 4"});
+}
+
+}  // namespace tandem
