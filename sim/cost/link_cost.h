@@ -1,7 +1,11 @@
 #pragma once
 // What messages and collectives put on the links of a System: latency, payload, weights. Floor 3.
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "schemes/program.h"
@@ -11,28 +15,54 @@
 
 namespace tandem {
 
+struct Library;
+
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
 /// system's links (half-duplex pairs share one); further ones (storage, decoding cores) are appended by
-/// resource(). Not thread safe.
+/// input(). Keeps references to `system`. Not thread safe.
 class LinkCost {
  public:
   LinkCost(const System& system, const Overheads& overheads);
+  ~LinkCost();
+
+  /// One point-to-point copy; free when from == to.
   Transfer message(VertexId from, VertexId to, Bytes bytes);
-  /// `algorithm` "auto" picks the fastest that applies for this size, as the system's library would.
-  /// On return `*chosen` (if given) is its name. Throws InputError when a named algorithm cannot serve the group.
-  Transfer collective(CollKind kind, const std::string& algorithm, Bytes bytes, std::span<const VertexId> members,
-                      std::string* chosen = nullptr);
-  /// Storage read, decode and host-to-device copy of `samples` samples for accelerator `to`, pipelined.
+
+  /// What priced a collective.
+  struct Choice {
+    std::string algorithm;  ///< a name in collectives_registry(), or "nvls" (reduction in the NVLink switch)
+    std::string protocol;   ///< of the library: "ll", "ll128", "simple", ...
+  };
+  /// `bytes`: all_reduce, broadcast, reduce: the buffer; reduce_scatter, all_gather: the whole (unsharded)
+  /// buffer; all_to_all: what each rank holds. members[0] is the root. `algorithm` "auto" picks the fastest
+  /// that the system's library offers for this size, with its fastest protocol. Free for one member or no
+  /// bytes. Throws InputError when a named algorithm is unknown or cannot serve the kind and group. Cost: the
+  /// first call per (kind, algorithm, members) lays out the routes (at most kEnumeratedRanks of them
+  /// enumerated, the rest by representative nodes), later sizes are O(links used).
+  Transfer collective(CollKind kind, const std::string& algorithm, Bytes bytes,
+                      std::span<const VertexId> members, Choice* chosen = nullptr);
+
+  /// Storage read, decode and host-to-device copy of `samples` samples for accelerator `to`, as one pipelined
+  /// transfer whose payload is the decoded bytes of all of them. `stored`, `decoded` and `decode_seconds` (on
+  /// one core of speed 1) are of one sample.
   Transfer input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds);
-  /// Usable bytes/s of every resource known so far.
-  const std::vector<double>& capacity() const;
+
+  /// Usable bytes/s (decoding cores: core-seconds per second) of every resource known so far.
+  const std::vector<double>& capacity() const { return capacity_; }
   std::string resource_name(uint32_t resource) const;
 
  private:
+  struct Patterns;
+  const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
+  uint32_t resource(const std::string& name, double capacity);
+
   const System& system_;
   Overheads overheads_;
   std::vector<double> capacity_;
   std::vector<std::string> extra_names_;
+  std::map<std::string, uint32_t> extra_;
+  std::map<std::tuple<CollKind, std::string, std::vector<VertexId>>, std::unique_ptr<Patterns>> patterns_;
+  std::unique_ptr<const Library> library_;
 };
 
 }  // namespace tandem

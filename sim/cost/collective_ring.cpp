@@ -1,0 +1,72 @@
+// Rings: the loads of node-by-node rings over the links.
+#include <algorithm>
+
+#include "sim/cost/link_pattern.h"
+
+namespace tandem {
+namespace {
+
+/// One hop of the ring and how many hops of the whole ring it stands for.
+struct RingHop {
+  VertexId from = 0, to = 0;
+  double stands_for = 1;
+};
+
+/// All hops of the ring in order, or those of representative nodes when the group is large.
+std::vector<RingHop> hops(const Group& group, const Ring& ring) {
+  std::vector<RingHop> out;
+  const std::size_t nodes = group.nodes();
+  const bool all = group.ranks() <= kEnumeratedRanks || !group.uniform;
+  const auto at = [&](std::size_t node, std::size_t k) {
+    const auto& members = group.by_node[node];
+    return group.uniform ? members[ring.order[k]] : members[k];
+  };
+  const auto size = [&](std::size_t node) { return group.by_node[node].size(); };
+  const auto inside = [&](std::size_t node, double stands_for) {
+    for (std::size_t k = 0; k + 1 < size(node); ++k)
+      out.push_back({at(node, k), at(node, k + 1), stands_for});
+  };
+  const auto across = [&](std::size_t a, std::size_t b, double stands_for) {
+    out.push_back({at(a, size(a) - 1), at(b, 0), stands_for});
+  };
+  if (all) {
+    for (std::size_t i = 0; i < nodes; ++i) {
+      inside(i, 1);
+      across(i, (i + 1) % nodes, 1);
+    }
+  } else {
+    inside(0, static_cast<double>(nodes));
+    across(0, 1, static_cast<double>(nodes - 1));
+    across(nodes - 1, 0, 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
+                     const std::vector<Ring>& rings) {
+  const auto n = static_cast<double>(group.ranks());
+  const bool chain = kind == CollKind::broadcast || kind == CollKind::reduce;
+  const double sent = chain                          ? n
+                      : kind == CollKind::all_reduce ? 2 * (n - 1)
+                                                     : n - 1;  // chunks of 1/n per rank
+  const double steps = chain ? n - 1 : sent;
+  Pattern p;
+  p.algorithm = "ring";
+  p.wire_chunks = sent;
+  for (const Ring& ring : rings) {
+    for (const RingHop& h : hops(group, ring)) {
+      const Route r = system.route(h.from, h.to);
+      const HopClass hop = hop_class(system, h.from, h.to, r);
+      p.add(r, hop, ring.share * sent / n, system);
+      if (&ring != &rings.front()) continue;
+      // A chunk passes every hop of the ring equally often: steps and latency add up along its way.
+      p.steps[static_cast<std::size_t>(hop)] += steps / n * h.stands_for;
+      p.wire += steps / n * h.stands_for * r.latency.seconds();
+    }
+  }
+  return p;
+}
+
+}  // namespace tandem

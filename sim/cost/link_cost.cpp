@@ -1,0 +1,276 @@
+#include "sim/cost/link_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "schemes/collectives.h"
+#include "sim/cost/link_pattern.h"
+#include "sim/cost/link_profile.h"
+
+namespace tandem {
+
+struct LinkCost::Patterns {
+  std::vector<Pattern> all;
+  double ranks = 1;
+};
+
+LinkCost::LinkCost(const System& system, const Overheads& overheads)
+    : system_(system), overheads_(overheads), library_(std::make_unique<Library>(library_of(system))) {
+  capacity_.resize(system.link_count());
+  for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.link(l).usable();
+}
+LinkCost::~LinkCost() = default;
+
+uint32_t LinkCost::resource(const std::string& name, double capacity) {
+  const auto [at, fresh] = extra_.emplace(name, static_cast<uint32_t>(capacity_.size()));
+  if (fresh) {
+    capacity_.push_back(capacity);
+    extra_names_.push_back(name);
+  }
+  return at->second;
+}
+
+std::string LinkCost::resource_name(uint32_t resource) const {
+  const std::size_t links = system_.link_count();
+  if (resource < links) return system_.link(resource).name;
+  TANDEM_CHECK(resource - links < extra_names_.size());
+  return extra_names_[resource - links];
+}
+
+namespace {
+
+void put(std::map<uint32_t, double>& uses, const System& system, const Route& route, double weight) {
+  for (const LinkId l : route.links) uses[resource_of(system, l)] += weight;
+}
+
+std::vector<Use> listed(const std::map<uint32_t, double>& uses) {
+  std::vector<Use> out;
+  out.reserve(uses.size());
+  for (const auto& [link, weight] : uses) out.push_back({link, static_cast<float>(weight)});
+  return out;
+}
+
+}  // namespace
+
+Transfer LinkCost::message(VertexId from, VertexId to, Bytes bytes) {
+  Transfer t;
+  if (from == to || bytes.n <= 0) return t;
+  const Route route = system_.route(from, to);
+  const bool network = system_.node_of(from) != system_.node_of(to);
+  const double efficiency = network ? overheads_.network_efficiency : overheads_.link_efficiency;
+  t.latency =
+      route.latency + Time::from_seconds(library_->message_base + route.staged * library_->staged_base);
+  t.bytes = static_cast<double>(bytes.n);
+  t.cap = route.cap * efficiency;
+  std::map<uint32_t, double> uses;
+  put(uses, system_, route, 1 / efficiency);
+  t.uses = listed(uses);
+  return t;
+}
+
+Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds) {
+  Transfer t;
+  if (samples <= 0 || decoded.n <= 0) return t;
+  const VertexId host = system_.host_of(to);
+  const HostInfo& info = system_.host();
+  const auto payload = static_cast<double>(decoded.n);
+  const double read = static_cast<double>(stored.n) / payload;
+  std::map<uint32_t, double> uses;
+  const auto on_node = [&](const char* what) { return fmt::format("node{} {}", system_.node_of(to), what); };
+  if (read > 0 && info.shared_storage.bytes_per_second > 0) {
+    uses[resource("shared storage", info.shared_storage.bytes_per_second)] += read;
+  }
+  if (read > 0 && info.local_storage.bytes_per_second > 0) {
+    uses[resource(on_node("storage"), info.local_storage.bytes_per_second)] += read;
+  }
+  if (decode_seconds > 0 && info.cores > 0) {
+    uses[resource(on_node("decoding cores"), info.cores * info.core_speed)] += decode_seconds / payload;
+  }
+  if (host != to) {
+    const Route route = system_.route(host, to);
+    put(uses, system_, route, 1 / overheads_.link_efficiency);
+    t.latency = route.latency + Time::from_seconds(library_->message_base);
+    t.cap = route.cap * overheads_.link_efficiency;
+  }
+  t.bytes = static_cast<double>((decoded * samples).n);
+  t.uses = listed(uses);
+  return t;
+}
+
+namespace {
+
+/// A pattern under one protocol, before it knows the size.
+struct Priced {
+  bool possible = false;
+  double latency = 0;  ///< seconds
+  double seconds_per_byte = 0;
+  std::map<uint32_t, double> uses;
+};
+
+Priced price(const Pattern& p, const Protocol& protocol, const Library& library, const Overheads& overheads,
+             const std::vector<double>& capacity, double ranks) {
+  Priced out;
+  out.latency = protocol.base + p.wire;
+  double caps = 0, fabric = 0;
+  std::map<uint32_t, double>& uses = out.uses;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    out.latency += p.steps[c] * protocol.step[c];
+    if (p.load[c].empty()) continue;
+    const bool network = c == static_cast<std::size_t>(HopClass::network);
+    const double efficiency = protocol.efficiency[c] * p.efficiency *
+                              (network ? overheads.network_efficiency : overheads.link_efficiency);
+    if (efficiency <= 0) return out;
+    for (const auto& [link, weight] : p.load[c]) uses[link] += weight / efficiency;
+    if (p.cap[c] > 0) caps = std::max(caps, 1 / (p.cap[c] * efficiency));
+    if (c == static_cast<std::size_t>(HopClass::fabric)) {
+      for (const auto& [link, weight] : p.load[c])
+        fabric = std::max(fabric, weight / efficiency / capacity[link]);
+    }
+  }
+  double busiest = caps;
+  for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
+  // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
+  const double copy = p.wire_chunks > 0 && ranks > 0 ? fabric * library.self_copy / p.wire_chunks : 0;
+  out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time;
+  out.possible = true;
+  return out;
+}
+
+Transfer transfer_of(const Priced& p, double bytes) {
+  Transfer t;
+  t.latency = Time::from_seconds(p.latency);
+  t.bytes = bytes;
+  t.cap = p.seconds_per_byte > 0 ? 1 / p.seconds_per_byte : 0;
+  t.uses = listed(p.uses);
+  return t;
+}
+
+}  // namespace
+
+namespace {
+
+/// Lays out one named algorithm; throws InputError when it cannot serve.
+class Layout {
+ public:
+  Layout(const System& system, const Library& library, const Group& group)
+      : system_(system), library_(library), group_(group) {}
+
+  bool offers(const std::string& name) const {
+    return std::find(library_.algorithms.begin(), library_.algorithms.end(), name) !=
+           library_.algorithms.end();
+  }
+  bool can(const std::string& name, CollKind kind) const {
+    if (kind == CollKind::all_to_all && name == "pairwise") return true;
+    if (name == "nvls") {
+      return kind == CollKind::all_reduce && library_.switch_efficiency > 0 && group_.ranks() >= 4 &&
+             has_switch(system_, group_);
+    }
+    if (name == "torus") {
+      const bool reduces = kind == CollKind::all_reduce || kind == CollKind::reduce_scatter;
+      return (reduces || kind == CollKind::all_gather) && offers("torus") && is_torus(system_, group_);
+    }
+    if (name == "ring") return kind != CollKind::all_to_all;
+    if (native_tree(name, kind)) return true;
+    const CollectiveAlgorithm* a = collectives_registry().find(name);
+    return a != nullptr && a->supports(kind, shape());
+  }
+  Pattern lay(const std::string& name, CollKind kind) {
+    if (name == "pairwise") return exchange_pattern(system_, group_);
+    if (name == "ring") return ring_pattern(system_, group_, kind, rings());
+    if (name == "nvls") return switch_pattern(system_, group_);
+    if (name == "torus") return torus_pattern(system_, group_, kind);
+    if (native_tree(name, kind)) {
+      Pattern p = tree_pattern(system_, group_, rings());
+      p.efficiency = library_.tree_efficiency;
+      p.algorithm = name;
+      return p;
+    }
+    return schedule_pattern(system_, group_, kind, collectives_registry().at(name));
+  }
+
+ private:
+  /// The library's own double tree over nodes, rather than the schedule over single ranks.
+  bool native_tree(const std::string& name, CollKind kind) const {
+    return (name == "tree" || name == "double_tree") && kind == CollKind::all_reduce && group_.nodes() > 1 &&
+           (offers("tree") || offers("double_tree"));
+  }
+  GroupShape shape() const {
+    const std::size_t local = group_.uniform ? group_.by_node.front().size() : 1;
+    return {static_cast<uint32_t>(group_.ranks()), static_cast<uint32_t>(local)};
+  }
+  const std::vector<Ring>& rings() {
+    if (rings_.empty()) rings_ = search_rings(system_, group_, library_.packs_rings);
+    return rings_;
+  }
+
+  const System& system_;
+  const Library& library_;
+  const Group& group_;
+  std::vector<Ring> rings_;
+};
+
+}  // namespace
+
+const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& algorithm,
+                                             std::span<const VertexId> members) {
+  auto key = std::make_tuple(kind, algorithm, std::vector<VertexId>(members.begin(), members.end()));
+  auto& slot = patterns_[std::move(key)];
+  if (slot) return *slot;
+  const Group group = make_group(system_, members);
+  Layout layout(system_, *library_, group);
+  auto out = std::make_unique<Patterns>();
+  out->ranks = static_cast<double>(group.ranks());
+  if (algorithm == "auto") {
+    for (const std::string& name : library_->algorithms) {
+      if (layout.can(name, kind)) out->all.push_back(layout.lay(name, kind));
+    }
+    const std::string last_resort = kind == CollKind::all_to_all ? "pairwise" : "ring";
+    if (out->all.empty()) out->all.push_back(layout.lay(last_resort, kind));
+  } else {
+    if (algorithm != "nvls" && algorithm != "pairwise" && algorithm != "torus")
+      collectives_registry().at(algorithm);
+    if (!layout.can(algorithm, kind)) {
+      throw InputError(fmt::format("the algorithm \"{}\" cannot do {} over {} devices on {} nodes of {}",
+                                   algorithm, tandem::name(kind), group.ranks(), group.nodes(),
+                                   system_.name()));
+    }
+    out->all.push_back(layout.lay(algorithm, kind));
+  }
+  slot = std::move(out);
+  return *slot;
+}
+
+Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
+                              std::span<const VertexId> members, Choice* chosen) {
+  if (chosen != nullptr) *chosen = {};
+  if (members.size() < 2 || bytes.n <= 0) return {};
+  const Patterns& known = patterns(kind, algorithm, members);
+  const auto size = static_cast<double>(bytes.n);
+  double best = std::numeric_limits<double>::infinity();
+  Priced winner;
+  for (const Pattern& p : known.all) {
+    for (Protocol protocol : library_->protocols) {
+      if (p.algorithm == "nvls") {
+        // The switch reduces bulk stores only; its own figures stand for the fabric.
+        if (protocol.name != library_->protocols.back().name) continue;
+        protocol.base = library_->switch_latency;
+        protocol.efficiency[0] = library_->switch_efficiency;
+      }
+      Priced priced = price(p, protocol, *library_, overheads_, capacity_, known.ranks);
+      const double seconds = priced.latency + size * priced.seconds_per_byte;
+      if (!priced.possible || seconds >= best) continue;
+      best = seconds;
+      winner = std::move(priced);
+      if (chosen != nullptr) *chosen = {p.algorithm, protocol.name};
+    }
+  }
+  if (!winner.possible) {
+    throw InputError(
+        fmt::format("{} has no protocol for {} on {}", library_->name, tandem::name(kind), system_.name()));
+  }
+  return transfer_of(winner, size);
+}
+
+}  // namespace tandem

@@ -1,0 +1,111 @@
+#include "sim/cost/link_pattern.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+bool fabric_kind(std::string_view kind) {
+  for (const std::string_view k : {"nvlink", "nvswitch", "xgmi", "infinity", "ici", "c2c"}) {
+    if (kind.starts_with(k)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+uint32_t resource_of(const System& system, LinkId link) {
+  return std::min(link, system.link(link).shared_with);
+}
+
+HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& route) {
+  if (system.node_of(a) != system.node_of(b)) return HopClass::network;
+  if (route.staged > 0) return HopClass::host;
+  const bool fabric = std::all_of(route.links.begin(), route.links.end(),
+                                  [&](LinkId l) { return fabric_kind(system.link(l).kind); });
+  return fabric ? HopClass::fabric : HopClass::pcie;
+}
+
+void Pattern::add(const Route& route, HopClass hop, double weight, const System& system) {
+  const auto c = static_cast<std::size_t>(hop);
+  for (const LinkId link : route.links) load[c][resource_of(system, link)] += weight;
+  if (route.cap > 0 && weight > 0) {
+    const double limit = route.cap / weight;
+    cap[c] = cap[c] == 0 ? limit : std::min(cap[c], limit);
+  }
+}
+
+Group make_group(const System& system, std::span<const VertexId> members) {
+  Group g;
+  g.members.assign(members.begin(), members.end());
+  std::map<int64_t, std::size_t> index;
+  for (const VertexId v : members) {
+    const auto [at, fresh] = index.emplace(system.node_of(v), g.by_node.size());
+    if (fresh) g.by_node.emplace_back();
+    g.by_node[at->second].push_back(v);
+  }
+  const auto local = [&](VertexId v) { return v - system.vertex(system.node_of(v), 0); };
+  g.uniform = std::all_of(g.by_node.begin(), g.by_node.end(), [&](const auto& node) {
+    return std::equal(node.begin(), node.end(), g.by_node.front().begin(), g.by_node.front().end(),
+                      [&](VertexId a, VertexId b) { return local(a) == local(b); });
+  });
+  return g;
+}
+
+bool has_switch(const System& system, const Group& group) {
+  for (const auto& node : group.by_node) {
+    if (node.size() < 2) return false;
+    const Route r = system.route(node[0], node[1]);
+    if (r.links.size() != 2 || hop_class(system, node[0], node[1], r) != HopClass::fabric) return false;
+    if (group.uniform) break;
+  }
+  return std::any_of(system.vertices().begin(), system.vertices().end(),
+                     [](const Vertex& v) { return v.kind == VertexKind::nvswitch; });
+}
+
+Pattern exchange_pattern(const System& system, const Group& group) {
+  constexpr std::size_t kPairs = 128;  // ranks up to which all pairs are enumerated
+  constexpr std::size_t kSamples = 16;
+  Pattern p;
+  p.algorithm = "pairwise";
+  const auto n = static_cast<double>(group.ranks());
+  HopClass worst = HopClass::fabric;
+  double slowest = 0;
+  const auto put = [&](VertexId a, VertexId b, double weight) {
+    const Route r = system.route(a, b);
+    const HopClass hop = hop_class(system, a, b, r);
+    p.add(r, hop, weight, system);
+    // Flows between different pairs run side by side: the per-flow cap does not bind their sum.
+    p.cap[static_cast<std::size_t>(hop)] = 0;
+    worst = std::max(worst, hop);
+    slowest = std::max(slowest, r.latency.seconds());
+  };
+  if (group.ranks() <= kPairs) {
+    for (const VertexId a : group.members) {
+      for (const VertexId b : group.members) {
+        if (a != b) put(a, b, 1 / n);
+      }
+    }
+  } else {
+    const auto& home = group.by_node.front();
+    for (const VertexId a : home) {
+      for (const VertexId b : home) {
+        if (a != b) put(a, b, 1 / n);
+      }
+    }
+    const std::size_t nodes = group.nodes(), samples = std::min(kSamples, nodes - 1);
+    for (std::size_t s = 0; s < samples; ++s) {
+      const auto& far = group.by_node[1 + s * (nodes - 1) / samples];
+      for (std::size_t i = 0; i < home.size(); ++i) {
+        const double weight = (n - static_cast<double>(home.size())) / n / static_cast<double>(samples);
+        put(home[i], far[i % far.size()], weight);
+        put(far[i % far.size()], home[i], weight);
+      }
+    }
+  }
+  p.steps[static_cast<std::size_t>(worst)] = 1;
+  p.wire = slowest;
+  return p;
+}
+
+}  // namespace tandem

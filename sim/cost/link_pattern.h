@@ -1,0 +1,76 @@
+#pragma once
+// The shape of one algorithm on one group: link loads per payload byte, steps, caps; independent of the size.
+// Floor 3.
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schemes/collectives.h"
+#include "sim/cost/link_profile.h"
+#include "sim/plan.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+struct Pattern {
+  std::string algorithm;
+  /// [class]: resource -> bytes per byte of payload.
+  std::array<std::map<uint32_t, double>, kHopClasses> load;
+  PerHop steps{};   ///< sequential steps per class
+  double wire = 0;  ///< seconds: sum of the routes' latencies over those steps
+  /// Payload bytes/s allowed by the routes' own caps, per class; 0 = none.
+  PerHop cap{};
+  double extra_time = 0;   ///< seconds per payload byte besides the busiest link (phases that cannot overlap)
+  double wire_chunks = 0;  ///< chunks that the busiest rank sends; 0 = no self copy to charge
+  double efficiency = 1;   ///< of the algorithm, on top of the protocol's
+
+  /// Adds `weight` payload bytes per byte on every link of `route` and narrows the cap.
+  void add(const Route& route, HopClass hop, double weight, const System& system);
+};
+
+/// A route's class and the resource that stands for a link (half-duplex pairs share one).
+HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& route);
+uint32_t resource_of(const System& system, LinkId link);
+
+/// The ranks of a group as they sit. Nodes in order of first appearance, members in given order.
+struct Group {
+  std::vector<VertexId> members;
+  std::vector<std::vector<VertexId>> by_node;
+  bool uniform = false;  ///< every node holds the same template vertices
+  std::size_t ranks() const { return members.size(); }
+  std::size_t nodes() const { return by_node.size(); }
+};
+Group make_group(const System& system, std::span<const VertexId> members);
+/// Groups above this size are priced by representative nodes.
+inline constexpr std::size_t kEnumeratedRanks = 1024;
+
+/// Orders of a node's members (indices into by_node.front()) and the share of the payload each carries.
+struct Ring {
+  std::vector<uint32_t> order;
+  double share = 1;
+};
+/// Packs rings over the residual bandwidth of the links (as NCCL's search): cycles inside one node, or paths
+/// that the node-by-node ring closes over the network. At least one; one in given order if `pack` is off or
+/// the nodes differ. Cost: at most a few 10^4 route look-ups; groups of one node shape are searched once.
+std::vector<Ring> search_rings(const System& system, const Group& group, bool pack);
+
+Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings);
+/// Double binary trees over the nodes, chains inside them. All-reduce only.
+Pattern tree_pattern(const System& system, const Group& group, const std::vector<Ring>& rings);
+/// Reduction and multicast in the switch inside a node, double binary trees between nodes. All-reduce only.
+Pattern switch_pattern(const System& system, const Group& group);
+/// True when the node's members all hang on a switch of their fabric.
+bool has_switch(const System& system, const Group& group);
+/// Rings along every axis of a direct network at once; needs is_torus(). All-reduce, reduce-scatter,
+/// all-gather.
+Pattern torus_pattern(const System& system, const Group& group, CollKind kind);
+/// True when a member has several ways out, each leading to other members.
+bool is_torus(const System& system, const Group& group);
+/// Every rank to every rank, all at once.
+Pattern exchange_pattern(const System& system, const Group& group);
+/// Any algorithm by its schedule; extrapolated from smaller groups above kEnumeratedRanks.
+Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
+                         const CollectiveAlgorithm& algorithm);
+
+}  // namespace tandem

@@ -1,0 +1,137 @@
+#include "sim/cost/link_profile.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/data.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, kHopClasses> kHopNames{"fabric", "pcie", "host", "network"};
+
+/// "2.18.3" -> {2, 18, 3}; throws at `place`.
+std::vector<int> version_of(std::string_view text, const Place& place) {
+  std::vector<int> out;
+  while (!text.empty()) {
+    int part = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), part);
+    if (error != std::errc() || part < 0) {
+      throw InputError(place, fmt::format("\"{}\" is no version such as 2.18", printable(text)));
+    }
+    out.push_back(part);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (!text.empty() && text.front() == '.') text.remove_prefix(1);
+  }
+  return out;
+}
+
+template <typename Read>
+void read_per_hop(const Json& json, PerHop& out, Read&& read) {
+  json.only({"fabric", "pcie", "host", "network"});
+  for (int c = 0; c < kHopClasses; ++c) {
+    if (const Json* value = json.find(kHopNames[static_cast<std::size_t>(c)])) {
+      out[static_cast<std::size_t>(c)] = read(*value);
+    }
+  }
+}
+
+void read_protocol(const Json& json, Protocol& p) {
+  json.only({"name", "base", "step", "efficiency"});
+  p.name = json.text("name", p.name);
+  if (const Json* base = json.find("base")) p.base = base->as_time().seconds();
+  if (const Json* step = json.find("step")) {
+    read_per_hop(*step, p.step, [](const Json& j) { return j.as_time().seconds(); });
+  }
+  if (const Json* efficiency = json.find("efficiency")) {
+    read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1); });
+  }
+}
+
+Library read_library(const Json& json, const std::string& family) {
+  json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
+             "switch_latency", "switch_efficiency", "message_base", "staged_base"});
+  Library lib;
+  lib.name = family + "-" + json.at("from").as_text();
+  lib.source = json.at("source").as_text();
+  for (const Json& a : json.at("algorithms").items()) lib.algorithms.push_back(a.as_text());
+  for (const Json& p : json.at("protocols").items()) read_protocol(p, lib.protocols.emplace_back());
+  lib.packs_rings = json.boolean("pack_rings", false);
+  lib.self_copy = json.real("self_copy", 0, 0, 10);
+  lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  if (const Json* j = json.find("switch_latency")) lib.switch_latency = j->as_time().seconds();
+  lib.switch_efficiency = json.real("switch_efficiency", 0, 0, 1);
+  if (const Json* j = json.find("message_base")) lib.message_base = j->as_time().seconds();
+  if (const Json* j = json.find("staged_base")) lib.staged_base = j->as_time().seconds();
+  return lib;
+}
+
+/// A system's own measured figures: {"protocols": {"simple": {"step": {...}}}, "algorithms": [...], ...}.
+void apply_overrides(const Json& communication, Library& lib) {
+  if (const Json* protocols = communication.find("protocols"); protocols && protocols->is_object()) {
+    for (const auto& [name, json] : protocols->members()) {
+      bool found = false;
+      for (Protocol& p : lib.protocols) {
+        if (p.name != name) continue;
+        read_protocol(json, p);
+        found = true;
+      }
+      if (!found) json.fail(fmt::format("{} has no protocol \"{}\"", lib.name, printable(name)));
+    }
+  }
+  if (const Json* list = communication.find("algorithms"); list && list->is_array()) {
+    lib.algorithms.clear();
+    for (const Json& a : list->items()) lib.algorithms.push_back(a.as_text());
+  }
+  lib.switch_efficiency = communication.real("switch_efficiency", lib.switch_efficiency, 0, 1);
+}
+
+const Json& profile() {
+  static const Json json = Json::load(data_root() + "/calibration/profiles/links.json");
+  return json;
+}
+
+std::string default_family(const System& system) {
+  if (system.accelerators().empty()) return "mpi";
+  switch (system.vertices()[system.accelerators().front()].kind) {
+    case VertexKind::tpu:
+      return "xla";
+    case VertexKind::gpu:
+      return "nccl";
+    default:
+      return "mpi";
+  }
+}
+
+}  // namespace
+
+Library library_of(const System& system) {
+  const Json& communication = system.communication();
+  const bool stated = communication.is_object() && communication.find("library") != nullptr;
+  const std::string name = stated ? communication.at("library").as_text() : default_family(system);
+  const Place place = stated ? communication.at("library").place() : Place{};
+  const std::size_t dash = name.find('-');
+  const std::string family = name.substr(0, dash);
+  const Json& families = profile().at("families");
+  const Json* entries = families.find(family);
+  if (entries == nullptr) {
+    throw InputError(place,
+                     fmt::format("no communication library \"{}\".{} Known: {}", printable(family),
+                                 did_you_mean(family, families.keys()), fmt::join(families.keys(), ", ")));
+  }
+  const Json* best = &entries->items().front();
+  if (dash == std::string::npos) {
+    best = &entries->items().back();
+  } else {
+    const auto wanted = version_of(std::string_view(name).substr(dash + 1), place);
+    for (const Json& e : entries->items()) {
+      if (version_of(e.at("from").as_text(), e.place()) <= wanted) best = &e;
+    }
+  }
+  Library lib = read_library(*best, family);
+  if (communication.is_object()) apply_overrides(communication, lib);
+  return lib;
+}
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+#pragma once
+// What a communication library costs around the links: start-up, per-step latencies and achieved fractions
+// per protocol and class of hop. Data: calibration/profiles/links.json, fitted by
+// calibration/fit_collectives.py. Floor 3.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// What a hop between two ranks of a collective crosses, worst part first decides.
+enum class HopClass : uint8_t {
+  fabric,   ///< NVLink, xGMI, ICI and the like only
+  pcie,     ///< peer access over PCIe
+  host,     ///< staged through host memory
+  network,  ///< between nodes
+};
+inline constexpr int kHopClasses = 4;
+using PerHop = std::array<double, kHopClasses>;
+
+/// One wire protocol of a library (NCCL: ll, ll128, simple). Seconds and fractions.
+struct Protocol {
+  std::string name;
+  double base = 0;      ///< of every collective
+  PerHop step{};        ///< software latency of one sequential step, besides the route's own
+  PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
+};
+
+struct Library {
+  std::string name, source;
+  std::vector<std::string> algorithms;  ///< what "auto" may choose
+  std::vector<Protocol> protocols;
+  bool packs_rings =
+      false;             ///< searches several rings over the links of a node (NCCL); else one, in rank order
+  double self_copy = 0;  ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
+  double tree_efficiency = 1;    ///< of a tree against a ring
+  double switch_latency = 0;     ///< reductions in the switch (NVLS): of one collective ...
+  double switch_efficiency = 0;  ///< ... and fraction of the usable bandwidth; 0 = not offered
+  double message_base = 0;       ///< software latency of one message
+  double staged_base = 0;        ///< once more per staging through host memory
+};
+
+/// The entry for the system's communication "library" ("nccl-2.18": the newest entry of that family not newer
+/// than 2.18; without a version the newest) with the system's own overrides under "communication" applied.
+/// Systems that do not say: nccl for GPUs, "mpi" for CPUs, "xla" for TPUs. Throws InputError naming the
+/// families.
+Library library_of(const System& system);
+
+}  // namespace tandem
