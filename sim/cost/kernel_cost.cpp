@@ -77,7 +77,8 @@ Curve read_curve(const Json& json) {
 
 struct Profile {
   std::vector<Architecture> architectures;
-  Json assumed;  // kind of device -> architecture whose curves stand in for an unknown one
+  double unknown_error = 0;  // of an architecture left out of the fit
+  Json assumed;              // kind of device -> architecture whose curves stand in for an unknown one
 
   const Architecture* find(std::string_view name) const {
     for (const Architecture& a : architectures) {
@@ -98,8 +99,10 @@ const Profile& stock() {
                                  read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
     }
     p.assumed = json.at("unknown");
-    p.assumed.only({"gpu", "cpu", "tpu"});
-    for (const auto& [kind, name] : p.assumed.members()) {
+    p.assumed.only({"gpu", "cpu", "tpu", "relative_error"});
+    p.unknown_error = p.assumed.at("relative_error").as_real(0, 10);
+    for (const char* kind : {"gpu", "cpu", "tpu"}) {
+      const Json& name = p.assumed.at(kind);
       if (p.find(name.as_text()) == nullptr) name.fail(fmt::format("no architecture \"{}\"", name.as_text()));
     }
     return p;
@@ -231,7 +234,9 @@ KernelCost::KernelCost(const Device& device, Precision precision) : impl_(std::m
   impl_->launch = device.launch.seconds();
   impl_->jitter = a->jitter;
   impl_->element = element_bytes(precision);
-  if (!impl_->curve.fitted && impl_->assumptions.empty()) {
+  if (!impl_->assumptions.empty()) {
+    impl_->curve.relative_error = std::max(impl_->curve.relative_error, profile.unknown_error);
+  } else if (!impl_->curve.fitted) {
     impl_->assumptions.push_back(
         fmt::format("no measurements of {} in {}: efficiencies are those of neighbouring architectures",
                     a->name, name(precision)));
