@@ -10,7 +10,9 @@
 
 namespace tandem {
 
-/// One message of a step: elements [offset, offset + count) of the buffer, in units of 1/`chunks` of it.
+/// One message of a step: elements [offset, offset + count) of the buffer, in units of 1/`chunks` of it, from
+/// the sender's buffer to the same place in the receiver's. All-to-all alone is told otherwise: block
+/// `offset` of the sender lands in block `from` of the receiver's result.
 struct Move {
   uint32_t from = 0, to = 0;  ///< ranks in the group
   uint32_t offset = 0, count = 0;
@@ -18,11 +20,14 @@ struct Move {
 };
 
 /// All messages that may travel together; a step starts at a rank when its previous step's messages arrived.
+/// What is sent is what the buffer held before the step.
 struct Step {
   std::vector<Move> moves;
-  uint32_t repeat = 1;  ///< equal-load repetitions folded into one (cost only, when `compact` was asked for)
+  uint32_t repeat = 1;  ///< steps with these senders, receivers and counts, folded into one (compact only)
 };
 
+/// Buffers at the start and the end, in blocks of chunks / ranks: reduce-scatter leaves the sum of block r on
+/// rank r; all-gather starts with block r on rank r; broadcast and reduce have root 0 (others rename ranks).
 struct Schedule {
   uint32_t ranks = 1;
   uint32_t chunks = 1;      ///< grain of offset and count
@@ -34,13 +39,19 @@ struct Schedule {
 struct GroupShape {
   uint32_t ranks = 1;
   uint32_t local = 1;
+  bool compact =
+      false;  ///< fold equal-load steps: O(ranks) moves for rings; gives the cost, cannot be executed
 };
 
 struct CollectiveAlgorithm {
   std::string_view name, summary;
   bool (*supports)(CollKind kind, const GroupShape& group);
+  /// Requires supports(kind, group). One rank gives no steps.
   Schedule (*schedule)(CollKind kind, const GroupShape& group);
 };
+
+/// Payload a rank sends in all steps, the largest over the ranks, as a share of the buffer.
+double sent_share(const Schedule& schedule);
 
 /// Generated from the list in schemes/CMakeLists.txt.
 const Registry<CollectiveAlgorithm>& collectives_registry();
