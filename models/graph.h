@@ -11,7 +11,7 @@ namespace tandem {
 
 /// One node of a model. `inputs` index layers() and are all smaller than the node's own index.
 struct Layer {
-  std::string name;  ///< unique path, "layer1.0.conv2"
+  std::string name;                 ///< unique path, "layer1.0.conv2"
   const LayerType* type = nullptr;  ///< null for an input
   Json attributes;
   std::vector<uint32_t> inputs;
@@ -22,16 +22,16 @@ struct Layer {
 
 /// What one training sample is outside the device.
 struct Sample {
-  Bytes stored;             ///< on disk, e.g. 110 KB for a JPEG of ImageNet
-  Bytes decoded;            ///< what crosses to the device
-  double decode_seconds = 0;  ///< of one core at 1 GHz-equivalent throughput 1.0 (see System host "decode")
+  Bytes stored;                  ///< on disk, e.g. 110 KB for a JPEG of ImageNet
+  Bytes decoded;                 ///< what crosses to the device
+  double decode_seconds = 0;     ///< on one 2.3 GHz Broadwell core
   std::string unit = "samples";  ///< "images", "sequences", ...
 };
 
 /// Figures stated by a publication; the tests compare them with what the graph gives.
 struct Published {
   int64_t parameters = 0;
-  Flops forward;       ///< of one sample, multiply-add = 2
+  Flops forward;            ///< of one sample, multiply-add = 2
   double tolerance = 0.01;  ///< relative, for the FLOPs
   std::string source;
 };
@@ -41,7 +41,7 @@ class Graph {
   /// `name_or_file`: a name in models/zoo, a path ending in .json, or either followed by
   /// ":key=value,..." which overrides the file's "parameters". Throws InputError.
   static Graph load(const std::string& name_or_file, const Place& place = {});
-  static Graph from_json(const Json& document);
+  static Graph from_json(const Json& document, const Registry<LayerType>& types = layers_registry());
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
@@ -53,7 +53,9 @@ class Graph {
   int64_t parameter_elements() const;
   const Sample& sample() const;
   const std::optional<Published>& published() const;
-  /// Kernels of every layer for `batch` samples: same indices as layers(). O(layers).
+  /// Kernels of every layer for `batch` samples: same indices as layers(). O(layers). A layer that reads only
+  /// what no parameter influences has no backward_data. Where several layers read one output, the layer that
+  /// made it begins its backward pass with the sums of their gradients.
   std::vector<Lowered> lower(int64_t batch, Precision precision) const;
   /// Forward FLOPs of one sample in fp32 of matrix kernels (gemm, conv, attention), as papers count them.
   Flops forward_flops() const;
@@ -66,7 +68,10 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Names and summaries of models/zoo, sorted; reads only each file's head.
+/// FLOPs of the forward matrix kernels (gemm, conv, attention) of one lowered layer.
+Flops matrix_flops(const Lowered& lowered);
+
+/// Names and summaries of models/zoo, sorted.
 struct ModelEntry {
   std::string name, summary;
 };

@@ -21,7 +21,17 @@ namespace tandem {
 ///   pool         {batch x channels, in, out, window}     `in`, `out`, `window` = products over space
 ///   embedding    {tokens, width, vocabulary}
 ///   optimizer    {parameters, state}            `state` = tensors kept per parameter
-enum class KernelKind : uint8_t { gemm, conv, norm, softmax, attention, elementwise, pool, embedding, optimizer };
+enum class KernelKind : uint8_t {
+  gemm,
+  conv,
+  norm,
+  softmax,
+  attention,
+  elementwise,
+  pool,
+  embedding,
+  optimizer
+};
 inline constexpr int kKernelKinds = 9;
 std::string_view name(KernelKind kind);
 std::string_view summary(KernelKind kind);
@@ -45,7 +55,8 @@ struct Kernel {
 /// For a transposed convolution `in` and `out` are those of the layer (out is the larger one).
 struct ConvShape {
   int64_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
-  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad{0, 0, 0};
+  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1},
+      pad{0, 0, 0};
   bool transposed = false;
 
   std::vector<int64_t> pack() const;

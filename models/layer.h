@@ -1,7 +1,7 @@
 #pragma once
 // What a layer type is: one function from input shapes and attributes to an output shape, parameters and
 // kernels. A new type is one file in models/layers and one word in models/CMakeLists.txt. Floor 1.
-#include <set>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,42 +16,49 @@ namespace tandem {
 /// Sizes of one sample's tensor, without the batch: {channels, height, width}, {time, width}, {features};
 /// a scalar is {}. Images are channels-first by convention, whatever the storage order.
 using Shape = std::vector<int64_t>;
-std::string to_text(const Shape& shape);       ///< "64x56x56", "scalar"
-int64_t elements(const Shape& shape);          ///< checked product
+std::string to_text(const Shape& shape);                  ///< "64x56x56", "scalar"
+int64_t elements(const Shape& shape);                     ///< checked product
+int64_t product(std::initializer_list<int64_t> factors);  ///< checked
 
 /// Reader of a layer's attributes that remembers what was asked for: finish() refuses the rest, naming
-/// the nearest attribute that the layer does understand.
+/// the nearest attribute that the layer does understand. Keys must outlive the reader (literals).
 class Attributes {
  public:
   explicit Attributes(const Json& object) : json_(&object) {}
   int64_t integer(std::string_view key, int64_t fallback, int64_t low = 1, int64_t high = INT32_MAX) const;
   int64_t integer(std::string_view key) const;  ///< required, >= 1
   double real(std::string_view key, double fallback, double low = -1e30, double high = 1e30) const;
-  bool boolean(std::string_view key, bool fallback) const;
+  bool boolean(std::string_view key, bool fallback) const;  ///< true, false, 1 or 0 (of an expression)
   std::string text(std::string_view key, std::string_view fallback) const;
   bool has(std::string_view key) const;
+  bool is_text(std::string_view key) const;
   /// A number for all `dims` dimensions or a list of `dims` numbers.
   std::vector<int64_t> list(std::string_view key, std::size_t dims, int64_t fallback, int64_t low = 0) const;
   /// A list of any length; required.
-  std::vector<int64_t> list(std::string_view key) const;
+  std::vector<int64_t> list(std::string_view key, int64_t low = 0) const;
+  /// The graph calls it after the layer type has read what it wants.
   void finish() const;
   const Place& place() const { return json_->place(); }
   [[noreturn]] void fail(const std::string& why) const { json_->fail(why); }
 
  private:
+  const Json* ask(std::string_view key) const;
+  const Json& require(std::string_view key) const;
   const Json* json_;
-  mutable std::set<std::string, std::less<>> asked_;
+  mutable std::vector<std::string_view> asked_;
 };
 
 /// What a layer type's function is given.
 struct LayerInput {
   const std::vector<Shape>& shapes;  ///< of its inputs, one sample each
   const Attributes& attributes;
-  int64_t batch = 1;                 ///< samples in one pass
+  int64_t batch = 1;  ///< samples in one pass
   Precision precision = Precision::fp32;
   /// The only input's shape; fails unless there is exactly one input of at least `least_dims` dimensions.
   const Shape& only(std::size_t least_dims = 0) const;
   int64_t element_size() const { return element_bytes(precision); }
+  /// Elements of a tensor of that shape for the whole batch.
+  int64_t total(const Shape& shape) const { return checked_mul(batch, elements(shape), "a tensor"); }
 };
 
 /// One learned tensor.
@@ -61,8 +68,8 @@ struct Parameter {
 };
 
 /// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the
-/// kernels that make parameter gradients, `backward_data` those that make the input's gradient (skipped by
-/// callers where no earlier layer needs it).
+/// kernels that make parameter gradients, `backward_data` those that make the input's gradient (Graph::lower
+/// drops them where no earlier layer has parameters).
 struct Lowered {
   Shape output;
   std::vector<Parameter> parameters;
@@ -86,8 +93,19 @@ struct LayerType {
 /// Generated from the list in models/CMakeLists.txt.
 const Registry<LayerType>& layers_registry();
 
-// Kernel makers shared by the layer types; all sizes in elements, `size` = bytes per element.
+// Kernel makers shared by the layer types; all sizes in elements, `size` = bytes per element. Every tensor
+// is read once and written once unless said otherwise.
 Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t size);
+/// Forward reads x and w, backward-data reads dy and w, backward-weights reads x and dy.
+Kernel convolution(Pass pass, const ConvShape& shape, int64_t size);
+/// Forward reads q, k, v; backward-data (2.5 x the FLOPs: scores are recomputed) reads q, k, v, out and dout.
+/// A causal mask halves the FLOPs (Dao 2023, FlashAttention-2, section 4.1).
+Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_heads, int64_t query, int64_t key,
+                        int64_t head_dim, bool causal, int64_t size);
 Kernel elementwise(Pass pass, int64_t count, int64_t inputs, int64_t size, int64_t flops_per_element = 1);
+/// Elementwise without arithmetic: concatenation, padding, transposition.
+Kernel copy_kernel(Pass pass, int64_t read, int64_t written, int64_t size);
+/// Elementwise that sums `count` elements into `results`, e.g. a bias gradient.
+Kernel reduction(Pass pass, int64_t count, int64_t results, int64_t size);
 
 }  // namespace tandem

@@ -11,8 +11,8 @@ namespace tandem {
 /// parameters are averaged.
 struct Optimizer {
   std::string_view name, summary;
-  int64_t state;              ///< tensors per parameter
-  int64_t flops;              ///< per parameter and update
+  int64_t state;  ///< tensors per parameter
+  int64_t flops;  ///< per parameter and update
 };
 const std::vector<Optimizer>& optimizers();
 /// Throws InputError with the nearest names.

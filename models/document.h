@@ -1,0 +1,15 @@
+#pragma once
+// The head of a model file. Used by models/reader.cpp alone. Floor 1.
+#include "models/expression.h"
+#include "models/reader.h"
+
+namespace tandem {
+
+/// The document with its family merged in and `overrides` set in "parameters"; its keys are checked.
+Json resolve_document(const Json& document, const Settings& overrides, const Place& place);
+/// Adds an object of whole numbers; a value may use those before it.
+void set_parameters(Variables& out, const Json* parameters);
+Sample read_sample(const Json* json, const Variables& variables);
+std::optional<Published> read_published(const Json* json);
+
+}  // namespace tandem

@@ -1,0 +1,14 @@
+#pragma once
+// Graphviz text of a model. Floor 1.
+#include <string>
+
+#include "models/graph.h"
+
+namespace tandem {
+
+/// One node per layer with its output, parameters and forward FLOPs of a sample. Above kDotLayers layers,
+/// one node per outermost block, and equal blocks in a row become one ("x 96").
+std::string model_dot(const Graph& graph);
+inline constexpr std::size_t kDotLayers = 150;
+
+}  // namespace tandem

@@ -1,0 +1,77 @@
+#include "models/layer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tandem {
+
+std::string to_text(const Shape& shape) {
+  return shape.empty() ? std::string("scalar") : fmt::format("{}", fmt::join(shape, "x"));
+}
+
+int64_t product(std::initializer_list<int64_t> factors) {
+  int64_t out = 1;
+  for (const int64_t f : factors) out = checked_mul(out, f, "a tensor or product");
+  return out;
+}
+
+int64_t elements(const Shape& shape) {
+  int64_t out = 1;
+  for (const int64_t d : shape) out = checked_mul(out, d, "a tensor");
+  return out;
+}
+
+const Shape& LayerInput::only(std::size_t least_dims) const {
+  if (shapes.size() != 1) attributes.fail(fmt::format("takes one input, not {}", shapes.size()));
+  if (shapes[0].size() < least_dims) {
+    attributes.fail(
+        fmt::format("needs an input of at least {} dimensions, not {}", least_dims, to_text(shapes[0])));
+  }
+  return shapes[0];
+}
+
+Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t size) {
+  const Bytes a = Bytes{size} * product({batch, m, k});
+  const Bytes b = Bytes{size} * product({batch, k, n});
+  const Bytes c = Bytes{size} * product({batch, m, n});
+  return {KernelKind::gemm, pass, {batch, m, n, k}, Flops{2} * product({batch, m, n, k}), a + b, c};
+}
+
+Kernel convolution(Pass pass, const ConvShape& shape, int64_t size) {
+  const Bytes x = Bytes{size} * shape.in_elements();
+  const Bytes y = Bytes{size} * shape.out_elements();
+  const Bytes w = Bytes{size} * shape.weight_elements();
+  Kernel k{KernelKind::conv, pass, shape.pack(), Flops{2} * shape.macs(), {}, {}};
+  switch (pass) {
+    case Pass::backward_data:
+      k.read = y + w, k.written = x;
+      break;
+    case Pass::backward_weights:
+      k.read = x + y, k.written = w;
+      break;
+    default:
+      k.read = x + w, k.written = y;
+      break;
+  }
+  return k;
+}
+
+Kernel elementwise(Pass pass, int64_t count, int64_t inputs, int64_t size, int64_t flops_per_element) {
+  const Bytes tensor = Bytes{size} * count;
+  return {KernelKind::elementwise, pass,  {count, inputs}, Flops{flops_per_element} * count,
+          tensor * inputs,         tensor};
+}
+
+Kernel copy_kernel(Pass pass, int64_t read, int64_t written, int64_t size) {
+  Kernel k = elementwise(pass, written, 1, size, 0);
+  k.read = Bytes{size} * read;
+  return k;
+}
+
+Kernel reduction(Pass pass, int64_t count, int64_t results, int64_t size) {
+  Kernel k = elementwise(pass, count, 1, size, 1);
+  k.written = Bytes{size} * results;
+  return k;
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// Functions of one element.
+#include "models/layer.h"
+
+namespace tandem {
+
+namespace {
+
+enum class Keeps : uint8_t { input, output };
+
+/// Forward: x in, y out. Backward: dy and the kept tensor in, dx out. FLOPs per element count each arithmetic
+/// operation and each transcendental function as the few operations that fast-math code takes.
+Lowered activation(const LayerInput& in, Keeps keeps, bool in_place, int64_t forward, int64_t backward) {
+  Lowered out;
+  out.output = in.only();
+  const int64_t count = in.total(out.output);
+  out.forward = {elementwise(Pass::forward, count, 1, in.element_size(), forward)};
+  out.backward_data = {elementwise(Pass::backward_data, count, 2, in.element_size(), backward)};
+  out.keeps_input = keeps == Keeps::input;
+  out.keeps_output = keeps == Keeps::output;
+  out.in_place = in_place;
+  return out;
+}
+
+// The sign (or saturation) of the output tells the gradient, so these overwrite their input, as frameworks
+// do.
+Lowered relu(const LayerInput& in) { return activation(in, Keeps::output, true, 1, 1); }
+Lowered relu6(const LayerInput& in) { return activation(in, Keeps::output, true, 2, 2); }
+Lowered leaky_relu(const LayerInput& in) {
+  in.attributes.real("slope", 0.01, 0, 1);
+  return activation(in, Keeps::output, true, 2, 2);
+}
+Lowered clip(const LayerInput& in) {
+  const double low = in.attributes.real("low", -1);
+  if (in.attributes.real("high", 1) <= low) in.attributes.fail("\"high\" must lie above \"low\"");
+  return activation(in, Keeps::output, true, 2, 2);
+}
+// f' is a function of f: the output is kept.
+Lowered sigmoid(const LayerInput& in) { return activation(in, Keeps::output, false, 4, 3); }
+Lowered tanh(const LayerInput& in) { return activation(in, Keeps::output, false, 6, 3); }
+// f' needs x.
+Lowered gelu(const LayerInput& in) { return activation(in, Keeps::input, false, 12, 18); }
+Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }
+Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 4); }
+
+/// Forward reads x, writes y and a mask of one byte an element, which alone is kept; backward reads dy and
+/// the mask.
+Lowered dropout(const LayerInput& in) {
+  Lowered out;
+  out.output = in.only();
+  if (in.attributes.real("p", 0.5, 0, 0.999) == 0) {
+    out.in_place = true;
+    return out;
+  }
+  const int64_t count = in.total(out.output);
+  const int64_t size = in.element_size();
+  out.forward = {elementwise(Pass::forward, count, 1, size, 2)};
+  out.forward[0].written += Bytes{count};
+  out.backward_data = {elementwise(Pass::backward_data, count, 1, size, 1)};
+  out.backward_data[0].read += Bytes{count};
+  out.kept_extra = (elements(out.output) + size - 1) / size;
+  return out;
+}
+
+}  // namespace
+
+void register_activation(Registry<LayerType>& registry) {
+  registry.add({"relu", "max(x, 0), in place", relu});
+  registry.add({"relu6", "min(max(x, 0), 6), in place", relu6});
+  registry.add({"leaky-relu", "x, or slope x below 0, in place", leaky_relu});
+  registry.add({"clip", "x held between low and high, in place", clip});
+  registry.add({"sigmoid", "1 / (1 + exp(-x))", sigmoid});
+  registry.add({"tanh", "hyperbolic tangent", tanh});
+  registry.add({"gelu", "x times the normal distribution function", gelu});
+  registry.add({"swish", "x sigmoid(x), also called SiLU", swish});
+  registry.add({"softplus", "log(1 + exp(x))", softplus});
+  registry.add({"dropout", "zeroes a share p of the elements", dropout});
+}
+
+}  // namespace tandem

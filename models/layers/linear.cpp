@@ -1,0 +1,61 @@
+// Fully connected layers on {features} or {time, features}.
+#include <fmt/format.h>
+
+#include "models/layer.h"
+
+namespace tandem {
+
+namespace {
+
+/// y[rows, out] = x[rows, in] W[in, out] with rows = batch x time: one gemm per pass. The bias is added in
+/// the gemm's epilogue; its gradient is one more reading of dy.
+Lowered matrix(const LayerInput& in, int64_t features) {
+  const Shape& shape = in.only(1);
+  if (shape.size() > 2) {
+    in.attributes.fail(fmt::format(
+        "takes {{features}} or {{time, features}}, not {}; put \"flatten\" before it", to_text(shape)));
+  }
+  const int64_t width = shape.back();
+  const int64_t rows = in.total(shape) / width;
+  const int64_t size = in.element_size();
+  Lowered out;
+  out.output = shape;
+  out.output.back() = features;
+  out.forward = {gemm(Pass::forward, 1, rows, features, width, size)};
+  out.backward_data = {gemm(Pass::backward_data, 1, rows, width, features, size)};
+  out.backward_weights = {gemm(Pass::backward_weights, 1, width, features, rows, size)};
+  out.keeps_input = true;
+  return out;
+}
+
+void add_bias(const LayerInput& in, Lowered& out, bool fallback) {
+  if (!in.attributes.boolean("bias", fallback)) return;
+  const int64_t features = out.output.back();
+  out.parameters.push_back({"bias", features});
+  out.backward_weights.push_back(
+      reduction(Pass::backward_weights, in.total(out.output), features, in.element_size()));
+}
+
+Lowered linear(const LayerInput& in) {
+  const int64_t features = in.attributes.integer("features");
+  Lowered out = matrix(in, features);
+  out.parameters = {{"weight", product({in.shapes[0].back(), features})}};
+  add_bias(in, out, true);
+  return out;
+}
+
+/// The weight is an embedding's, whose layer owns it; this layer only adds its share of the gradient.
+Lowered tied_linear(const LayerInput& in) {
+  Lowered out = matrix(in, in.attributes.integer("vocabulary"));
+  add_bias(in, out, false);
+  return out;
+}
+
+}  // namespace
+
+void register_linear(Registry<LayerType>& registry) {
+  registry.add({"linear", "fully connected layer on the last dimension", linear});
+  registry.add({"tied-linear", "projection to the vocabulary with the embedding's weight", tied_linear});
+}
+
+}  // namespace tandem

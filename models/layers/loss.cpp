@@ -1,0 +1,70 @@
+// Softmax and losses. A loss gives a scalar, and nothing has to read it.
+#include <fmt/format.h>
+
+#include "models/layer.h"
+
+namespace tandem {
+
+namespace {
+
+/// The classes stand first in an image ({C,H,W}) and last in a vector or sequence.
+int64_t classes(const Shape& shape) { return shape.size() > 2 ? shape.front() : shape.back(); }
+
+/// 5 FLOPs an element: maximum, difference, exponential, sum, quotient.
+Kernel softmax_kernel(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t flops, int64_t size) {
+  const int64_t count = product({rows, length});
+  const Bytes tensor = Bytes{size} * count;
+  return {KernelKind::softmax, pass, {rows, length}, Flops{flops} * count, tensor * reads, tensor};
+}
+
+/// Backward reads y and dy.
+Lowered softmax(const LayerInput& in) {
+  Lowered out;
+  out.output = in.only(1);
+  const int64_t length = classes(out.output);
+  const int64_t rows = in.total(out.output) / length;
+  out.forward = {softmax_kernel(Pass::forward, rows, length, 1, 5, in.element_size())};
+  out.backward_data = {softmax_kernel(Pass::backward_data, rows, length, 2, 4, in.element_size())};
+  out.keeps_output = true;
+  return out;
+}
+
+/// Log-softmax and negative log-likelihood: forward writes the log-probabilities, which are kept; backward
+/// turns them into the gradient of the logits.
+Lowered cross_entropy(const LayerInput& in) {
+  const Shape& shape = in.only(1);
+  const int64_t length = classes(shape);
+  const int64_t rows = in.total(shape) / length;
+  Lowered out;
+  out.forward = {softmax_kernel(Pass::forward, rows, length, 1, 5, in.element_size())};
+  out.backward_data = {softmax_kernel(Pass::backward_data, rows, length, 1, 2, in.element_size())};
+  out.kept_extra = elements(shape);
+  return out;
+}
+
+/// Mean squared difference from a second input or, with one input, from a target of the same shape that
+/// comes with the sample.
+Lowered mse(const LayerInput& in) {
+  if (in.shapes.size() > 2)
+    in.attributes.fail(fmt::format("takes one or two inputs, not {}", in.shapes.size()));
+  if (in.shapes.size() == 2 && in.shapes[0] != in.shapes[1]) {
+    in.attributes.fail(fmt::format("shapes {} and {} differ", to_text(in.shapes[0]), to_text(in.shapes[1])));
+  }
+  const int64_t count = in.total(in.shapes[0]);
+  Lowered out;
+  out.forward = {elementwise(Pass::forward, count, 2, in.element_size(), 3)};
+  out.forward[0].written = Bytes{4};
+  out.backward_data = {elementwise(Pass::backward_data, count, 2, in.element_size(), 2)};
+  out.keeps_input = true;
+  return out;
+}
+
+}  // namespace
+
+void register_loss(Registry<LayerType>& registry) {
+  registry.add({"softmax", "exponentials that sum to one", softmax});
+  registry.add({"cross-entropy", "softmax and negative log-likelihood of the label (a loss)", cross_entropy});
+  registry.add({"mse", "mean squared difference (a loss)", mse});
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// Normalisation. Batch, layer and group normalisation share one kernel kind with shape {rows, length}:
+// statistics over `length` elements for each of `rows`.
+#include <fmt/format.h>
+
+#include "models/layer.h"
+
+namespace tandem {
+
+namespace {
+
+/// `reads` and `writes` are passes over all rows x length elements.
+Kernel norm(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t writes, int64_t flops,
+            int64_t size) {
+  const int64_t count = product({rows, length});
+  const Bytes tensor = Bytes{size} * count;
+  return {KernelKind::norm, pass, {rows, length}, Flops{flops} * count, tensor * reads, tensor * writes};
+}
+
+/// Statistics over batch and space for each channel. Forward: x is read for the statistics (3 FLOPs an
+/// element) and once more to be scaled (2). Backward: x and dy are read for the two sums that are also the
+/// gradients of scale and shift (5), and once more for dx (5).
+Lowered batch_norm(const LayerInput& in) {
+  Lowered out;
+  out.output = in.only(1);
+  const int64_t channels = out.output[0];
+  const int64_t length = in.total(out.output) / channels;
+  const int64_t size = in.element_size();
+  out.forward = {norm(Pass::forward, channels, length, 2, 1, 5, size)};
+  out.backward_data = {norm(Pass::backward_data, channels, length, 2, 1, 5, size)};
+  const bool affine = in.attributes.boolean("affine", true);
+  const Kernel sums =
+      norm(affine ? Pass::backward_weights : Pass::backward_data, channels, length, 2, 0, 5, size);
+  if (affine) {
+    out.parameters = {{"scale", channels}, {"shift", channels}};
+    out.backward_weights = {sums};
+    out.backward_weights[0].written = Bytes{2 * size} * channels;
+  } else {
+    out.backward_data.insert(out.backward_data.begin(), sums);
+  }
+  out.keeps_input = true;
+  out.buffers = 2 * channels;  // running mean and variance
+  return out;
+}
+
+/// Statistics over rows of one sample, short enough to stay on chip between statistics and scaling when
+/// `reads` = 1. Backward-data reads x and dy; the parameters' gradients are sums over all rows and read both
+/// again. Mean and deviation of each row (only one of them for RMS) are kept.
+Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, int64_t statistics,
+                 std::vector<Parameter> parameters) {
+  Lowered out;
+  out.output = in.only(1);
+  const int64_t rows = checked_mul(in.batch, rows_per_sample, "a tensor");
+  const int64_t length = elements(out.output) / rows_per_sample;
+  const int64_t size = in.element_size();
+  const int64_t sums = statistics == 2 ? 3 : 2;
+  out.forward = {norm(Pass::forward, rows, length, reads, 1, sums + 2, size)};
+  out.backward_data = {norm(Pass::backward_data, rows, length, 2 * reads, 1, 8, size)};
+  Bytes weights;
+  for (const Parameter& p : parameters) weights += Bytes{size} * p.elements;
+  if (!parameters.empty()) {
+    out.forward[0].read += weights;
+    out.backward_weights = {norm(Pass::backward_weights, rows, length, 2, 0, 4, size)};
+    out.backward_weights[0].written = weights;
+  }
+  out.parameters = std::move(parameters);
+  out.keeps_input = true;
+  out.kept_extra = statistics * rows_per_sample;
+  return out;
+}
+
+Lowered layer_norm(const LayerInput& in) {
+  const Shape& shape = in.only(1);
+  const int64_t width = shape.back();
+  std::vector<Parameter> parameters{{"scale", width}};
+  if (in.attributes.boolean("bias", true)) parameters.push_back({"shift", width});
+  return row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
+}
+
+Lowered rms_norm(const LayerInput& in) {
+  const Shape& shape = in.only(1);
+  return row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
+}
+
+/// A group's channels and space exceed what stays on chip: x is read twice.
+Lowered group_norm(const LayerInput& in) {
+  const int64_t channels = in.only(1)[0];
+  const int64_t groups = in.attributes.integer("groups");
+  if (channels % groups != 0)
+    in.attributes.fail(fmt::format("{} groups do not divide {} channels", groups, channels));
+  return row_norm(in, groups, 2, 2, {{"scale", channels}, {"shift", channels}});
+}
+
+/// Every pixel's vector of channels is scaled to unit length (Karras et al. 2018, section 4.2).
+Lowered pixel_norm(const LayerInput& in) {
+  const Shape& shape = in.only(2);
+  return row_norm(in, elements(shape) / shape[0], 1, 1, {});
+}
+
+/// Local response normalisation over `window` neighbouring channels (Krizhevsky et al. 2012, section 3.3):
+/// one square and one running sum an element, then a power and a product. Backward needs x, y and dy.
+Lowered lrn(const LayerInput& in) {
+  Lowered out;
+  out.output = in.only(1);
+  const int64_t window = in.attributes.integer("window", 5);
+  if (window > out.output[0]) {
+    in.attributes.fail(fmt::format("a window of {} channels exceeds the input's {}", window, out.output[0]));
+  }
+  const int64_t rows = in.total(out.output) / out.output[0];
+  const int64_t size = in.element_size();
+  out.forward = {norm(Pass::forward, rows, out.output[0], 1, 1, window + 5, size)};
+  out.backward_data = {norm(Pass::backward_data, rows, out.output[0], 3, 1, window + 8, size)};
+  out.keeps_input = out.keeps_output = true;
+  return out;
+}
+
+}  // namespace
+
+void register_norm(Registry<LayerType>& registry) {
+  registry.add({"batch-norm", "normalises each channel over the batch and space", batch_norm});
+  registry.add({"layer-norm", "normalises the last dimension", layer_norm});
+  registry.add({"rms-norm", "scales the last dimension to unit mean square", rms_norm});
+  registry.add({"group-norm", "normalises groups of channels of each sample", group_norm});
+  registry.add({"pixel-norm", "normalises the channels of each pixel", pixel_norm});
+  registry.add({"lrn", "local response normalisation over neighbouring channels", lrn});
+}
+
+}  // namespace tandem

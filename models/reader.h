@@ -1,0 +1,37 @@
+#pragma once
+// Reads a model file: parameters, expressions, blocks, groups and repeats, unrolled into a flat list of
+// layers in file order with their inputs resolved. The format is described in models/zoo/README.md. Floor 1.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/graph.h"
+
+namespace tandem {
+
+/// A model before shapes are known. `layers` holds the inputs first, then file order; a layer's inputs may
+/// come later in the list (a forward reference), and cycles are still possible.
+struct ModelDescription {
+  std::string name, summary;
+  Sample sample;
+  std::optional<Published> published;
+  std::vector<Layer> layers;
+  uint32_t output = 0;  ///< the layer whose output is the model's
+};
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+/// `overrides` replace the document's "parameters". Throws InputError: unknown key, type, block or name
+/// (nearest named), a block inside itself, more than kMaxLayers layers or kMaxValues attribute values.
+ModelDescription read_model(const Json& document, const Settings& overrides, const Place& place,
+                            const Registry<LayerType>& types);
+
+inline constexpr std::size_t kMaxLayers = 100'000;
+inline constexpr int64_t kMaxValues = 1'000'000;  ///< entries and attribute values, after unrolling
+inline constexpr int64_t kMaxRepeat = 100'000;
+inline constexpr std::size_t kMaxNesting = 32;  ///< blocks and groups inside each other
+inline constexpr std::size_t kMaxPath = 256;    ///< characters of a layer's full name
+inline constexpr int64_t kMaxDimension = int64_t{1} << 31;
+
+}  // namespace tandem
