@@ -75,13 +75,13 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
     const GroupShape shape{static_cast<uint32_t>(count), local};
     return enumerate(system, ranks, algorithm.schedule(kind, shape));
   };
-  if (group.ranks() <= kEnumeratedRanks) {
+  if (group.ranks() <= kScheduledRanks) {
     Pattern p = make(group.ranks());
     p.algorithm = algorithm.name;
     return p;
   }
   // Powers of two nodes keep the shape (halving-doubling has an extra phase otherwise).
-  const std::size_t top = std::bit_floor(std::max<std::size_t>(kEnumeratedRanks / local, 4)) * local;
+  const std::size_t top = std::bit_floor(std::max<std::size_t>(kScheduledRanks / local, 4)) * local;
   const Pattern a = make(top / 4), b = make(top / 2);
   Pattern c = make(top);
   const double doublings = std::log2(static_cast<double>(group.ranks()) / static_cast<double>(top));

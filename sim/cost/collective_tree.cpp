@@ -53,7 +53,7 @@ void add_tree_steps(const System& system, const Group& group, Pattern& p) {
 
 Pattern tree_pattern(const System& system, const Group& group, const std::vector<Ring>& rings) {
   Pattern p;
-  p.algorithm = "tree";
+  p.algorithm = "double-tree";
   const bool all = group.ranks() <= kEnumeratedRanks;
   for (const Ring& ring : rings) {
     for (std::size_t node = 0; node < (all ? group.nodes() : std::min<std::size_t>(3, group.nodes()));

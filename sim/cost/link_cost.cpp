@@ -162,7 +162,7 @@ class Layout {
            library_.algorithms.end();
   }
   bool can(const std::string& name, CollKind kind) const {
-    if (kind == CollKind::all_to_all && name == "pairwise") return true;
+    if (kind == CollKind::all_to_all && name == "direct") return true;
     if (name == "nvls") {
       return kind == CollKind::all_reduce && library_.switch_efficiency > 0 && group_.ranks() >= 4 &&
              has_switch(system_, group_);
@@ -177,14 +177,13 @@ class Layout {
     return a != nullptr && a->supports(kind, shape());
   }
   Pattern lay(const std::string& name, CollKind kind) {
-    if (name == "pairwise") return exchange_pattern(system_, group_);
+    if (name == "direct" && kind == CollKind::all_to_all) return exchange_pattern(system_, group_);
     if (name == "ring") return ring_pattern(system_, group_, kind, rings());
     if (name == "nvls") return switch_pattern(system_, group_);
     if (name == "torus") return torus_pattern(system_, group_, kind);
     if (native_tree(name, kind)) {
       Pattern p = tree_pattern(system_, group_, rings());
       p.efficiency = library_.tree_efficiency;
-      p.algorithm = name;
       return p;
     }
     return schedule_pattern(system_, group_, kind, collectives_registry().at(name));
@@ -193,8 +192,8 @@ class Layout {
  private:
   /// The library's own double tree over nodes, rather than the schedule over single ranks.
   bool native_tree(const std::string& name, CollKind kind) const {
-    return (name == "tree" || name == "double_tree") && kind == CollKind::all_reduce && group_.nodes() > 1 &&
-           (offers("tree") || offers("double_tree"));
+    return name == "double-tree" && kind == CollKind::all_reduce && group_.nodes() > 1 &&
+           library_.packs_rings;
   }
   GroupShape shape() const {
     const std::size_t local = group_.uniform ? group_.by_node.front().size() : 1;
@@ -226,10 +225,10 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
     for (const std::string& name : library_->algorithms) {
       if (layout.can(name, kind)) out->all.push_back(layout.lay(name, kind));
     }
-    const std::string last_resort = kind == CollKind::all_to_all ? "pairwise" : "ring";
+    const std::string last_resort = kind == CollKind::all_to_all ? "direct" : "ring";
     if (out->all.empty()) out->all.push_back(layout.lay(last_resort, kind));
   } else {
-    if (algorithm != "nvls" && algorithm != "pairwise" && algorithm != "torus")
+    if (algorithm != "nvls" && algorithm != "direct" && algorithm != "torus")
       collectives_registry().at(algorithm);
     if (!layout.can(algorithm, kind)) {
       throw InputError(fmt::format("the algorithm \"{}\" cannot do {} over {} devices on {} nodes of {}",

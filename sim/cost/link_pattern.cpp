@@ -67,7 +67,7 @@ Pattern exchange_pattern(const System& system, const Group& group) {
   constexpr std::size_t kPairs = 128;  // ranks up to which all pairs are enumerated
   constexpr std::size_t kSamples = 16;
   Pattern p;
-  p.algorithm = "pairwise";
+  p.algorithm = "direct";
   const auto n = static_cast<double>(group.ranks());
   HopClass worst = HopClass::fabric;
   double slowest = 0;

@@ -44,6 +44,8 @@ struct Group {
 Group make_group(const System& system, std::span<const VertexId> members);
 /// Groups above this size are priced by representative nodes.
 inline constexpr std::size_t kEnumeratedRanks = 1024;
+/// The same for schedules, whose steps may hold a move per pair of ranks.
+inline constexpr std::size_t kScheduledRanks = 256;
 
 /// Orders of a node's members (indices into by_node.front()) and the share of the payload each carries.
 struct Ring {
@@ -69,7 +71,7 @@ Pattern torus_pattern(const System& system, const Group& group, CollKind kind);
 bool is_torus(const System& system, const Group& group);
 /// Every rank to every rank, all at once.
 Pattern exchange_pattern(const System& system, const Group& group);
-/// Any algorithm by its schedule; extrapolated from smaller groups above kEnumeratedRanks.
+/// Any algorithm by its schedule; extrapolated from smaller groups above kScheduledRanks.
 Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
                          const CollectiveAlgorithm& algorithm);
 
