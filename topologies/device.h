@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-/// Datasheet figures of one device. Rates are dense peaks; what a kernel reaches of them is sim/cost's affair.
+/// Datasheet figures of one device. Rates are dense peaks; what a kernel reaches of them is sim/cost's
+/// affair.
 struct Device {
   std::string name, summary;
   enum class Kind : uint8_t { gpu, cpu, tpu } kind = Kind::gpu;

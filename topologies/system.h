@@ -21,7 +21,7 @@ std::string_view name(VertexKind kind);
 
 /// A vertex of the node template.
 struct Vertex {
-  std::string name;     ///< "gpu3"
+  std::string name;  ///< "gpu3"
   VertexKind kind = VertexKind::gpu;
   int32_t device = -1;  ///< index into System::devices(), -1 where it is not a device
   int32_t numa = 0;     ///< socket
@@ -29,12 +29,12 @@ struct Vertex {
 
 /// One direction of a link. Parallel lanes are merged into one capacity.
 struct LinkInfo {
-  std::string name;       ///< "node2/gpu0>pcie-switch0"; network links by their block's rule
-  std::string kind;       ///< the class it was declared in: "nvlink", "pcie", "socket", "nic", "network", ...
-  Bandwidth bandwidth;    ///< raw, one direction
-  double achieved = 1;    ///< fraction of it that large transfers reach (source in the data file)
+  std::string name;     ///< "node2/gpu0>pcie-switch0"; network links by their block's rule
+  std::string kind;     ///< the class it was declared in: "nvlink", "pcie", "socket", "nic", "network", ...
+  Bandwidth bandwidth;  ///< raw, one direction
+  double achieved = 1;  ///< fraction of it that large transfers reach (source in the data file)
   Time latency;
-  LinkId shared_with;     ///< half duplex: the reverse direction's id (same capacity pool), else itself
+  LinkId shared_with;  ///< half duplex: the reverse direction's id (same capacity pool), else itself
   double usable() const { return bandwidth.bytes_per_second * achieved; }
 };
 
@@ -43,7 +43,7 @@ struct Route {
   std::vector<LinkId> links;  ///< in order; a link may stand twice when staging crosses it twice
   Time latency;               ///< sum of the links' latencies plus the transport's per message
   int staged = 0;
-  double cap = 0;             ///< bytes/s that one flow can reach whatever the links allow; 0 = no cap
+  double cap = 0;  ///< bytes/s that one flow can reach whatever the links allow; 0 = no cap
 };
 
 /// The input side of one node and what all nodes share.
@@ -59,7 +59,8 @@ class System {
   /// `name_or_file`: a name in topologies/systems or a .json path; `sets`: "--set path=value" pairs
   /// (("nodes", "16"), ("links.pcie.bandwidth", "32GB/s")). Throws InputError.
   static System load(const std::string& name_or_file,
-                     const std::vector<std::pair<std::string, std::string>>& sets = {}, const Place& place = {});
+                     const std::vector<std::pair<std::string, std::string>>& sets = {},
+                     const Place& place = {});
   static System from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets = {});
   ~System();
   System(System&&) noexcept;
@@ -100,6 +101,7 @@ class System {
 
  private:
   struct Impl;
+  friend class SystemReader;
   explicit System(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,54 @@
+#include "topologies/device.h"
+
+#include <fmt/format.h>
+
+#include "base/data.h"
+
+namespace tandem {
+
+namespace {
+
+Device::Kind parse_kind(const Json& value) {
+  const std::string& text = value.as_text();
+  if (text == "gpu") return Device::Kind::gpu;
+  if (text == "cpu") return Device::Kind::cpu;
+  if (text == "tpu") return Device::Kind::tpu;
+  value.fail(fmt::format("\"{}\" is not a kind of device.{} Valid: gpu, cpu, tpu", printable(text),
+                         did_you_mean(text, {"gpu", "cpu", "tpu"})));
+}
+
+}  // namespace
+
+Device Device::from_json(const Json& document) {
+  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "memory_bandwidth",
+                 "memory", "units", "launch", "watts", "sources", "unverified", "note"});
+  Device d;
+  d.name = document.at("name").as_text();
+  d.summary = document.at("summary").as_text();
+  d.kind = parse_kind(document.at("kind"));
+  d.vendor = document.text("vendor", "");
+  d.architecture = document.at("architecture").as_text();
+  d.year = static_cast<int>(document.integer("year", 0, 0, 3000));
+  const Json& peak = document.at("peak");
+  for (const auto& [key, rate] : peak.members()) {
+    const Precision precision = parse_precision(key, rate.place());
+    d.peak[static_cast<std::size_t>(precision)] = rate.as_flop_rate();
+  }
+  if (d.peak_at(Precision::fp32).flops_per_second <= 0) {
+    peak.fail("a peak of \"fp32\" above 0 is needed: it is what unsupported formats fall back to");
+  }
+  d.memory_bandwidth = document.at("memory_bandwidth").as_bandwidth();
+  if (d.memory_bandwidth.bytes_per_second <= 0) document.at("memory_bandwidth").fail("must be above 0");
+  d.memory = document.at("memory").as_bytes();
+  if (d.memory.n <= 0) document.at("memory").fail("must be above 0");
+  d.units = static_cast<int>(document.at("units").as_int(1, 10'000'000));
+  if (const Json* launch = document.find("launch")) d.launch = launch->as_time();
+  d.watts = document.real("watts", 0, 0, 1e6);
+  return d;
+}
+
+Device Device::load(const std::string& name_or_file, const Place& place) {
+  return from_json(Json::load(find_data("topologies/devices", "device", name_or_file, place)));
+}
+
+}  // namespace tandem

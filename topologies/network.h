@@ -1,0 +1,51 @@
+#pragma once
+// What joins the nodes. A block computes routes and link ids; it tabulates nothing, so its memory does not
+// grow with the number of nodes. A new block is one file in topologies/blocks and one word in the list.
+// Internal to topologies. Floor 1.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/registry.h"
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// The figures that every block shares. A port is where a node's NIC (or a TPU's own router) plugs in.
+struct NetworkShape {
+  int64_t nodes = 1;
+  uint32_t ports = 1;   ///< of each node
+  Bandwidth bandwidth;  ///< of one port's cable, one direction
+  double achieved = 1;
+  Time latency;  ///< of each link crossed, switch included
+};
+
+/// Port `index` of `node`.
+struct Port {
+  int64_t node = 0;
+  uint32_t index = 0;
+};
+
+/// Link ids count from 0 within the network; System puts them behind the nodes' own links.
+class Network {
+ public:
+  virtual ~Network() = default;
+  virtual uint64_t link_count() const = 0;
+  virtual LinkInfo link(uint64_t id) const = 0;  ///< shared_with is filled with `id` itself
+  /// Appends the links from one port to another of a different node. O(route length).
+  virtual void route(Port from, Port to, std::vector<uint64_t>& links) const = 0;
+};
+
+struct NetworkBlock {
+  std::string_view name, summary;
+  std::vector<std::string> keys;  ///< that it reads from the "network" object beyond the common ones
+  /// `spec` is the "network" object. Throws InputError.
+  std::unique_ptr<Network> (*make)(const NetworkShape& shape, const Json& spec);
+};
+
+/// Generated from the list in topologies/CMakeLists.txt.
+const Registry<NetworkBlock>& blocks_registry();
+
+}  // namespace tandem

@@ -1,0 +1,176 @@
+#include "topologies/system.h"
+
+#include <fmt/format.h>
+
+#include "base/data.h"
+#include "topologies/system_impl.h"
+
+namespace tandem {
+
+std::string_view name(VertexKind kind) {
+  switch (kind) {
+    case VertexKind::gpu:
+      return "gpu";
+    case VertexKind::cpu:
+      return "cpu";
+    case VertexKind::tpu:
+      return "tpu";
+    case VertexKind::pcie_switch:
+      return "pcie_switch";
+    case VertexKind::nvswitch:
+      return "nvswitch";
+    case VertexKind::nic:
+      return "nic";
+    case VertexKind::memory:
+      return "memory";
+    case VertexKind::storage:
+      return "storage";
+  }
+  return "";
+}
+
+namespace {
+
+bool trains(VertexKind kind) { return kind == VertexKind::gpu || kind == VertexKind::tpu; }
+
+/// The cap that binds, 0 = none.
+double tighter(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+}  // namespace
+
+void System::Impl::append(Route& route, int64_t at_node, const NodePath& path) const {
+  const auto base = static_cast<uint64_t>(at_node) * node.links.size();
+  for (const uint32_t link : path.links) {
+    route.links.push_back(static_cast<LinkId>(base + link));
+    route.latency += node.classes[node.links[link].link_class].latency;
+  }
+}
+
+void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32_t b) const {
+  if (a == b) return;
+  const NodePath direct = node.path(a, b);
+  const bool peers = trains(node.vertices[a].kind) && trains(node.vertices[b].kind);
+  if (peers && direct.needs > peer.reach) {
+    append(route, at_node, node.path(a, stage_of[a]));
+    append(route, at_node, node.path(stage_of[a], b));
+    ++route.staged;
+    route.latency += peer.staged_latency;
+    route.cap = tighter(route.cap, peer.staged_cap);
+    return;
+  }
+  append(route, at_node, direct);
+  if (peers && direct.needs >= Reach::host_bridge) route.cap = tighter(route.cap, peer.through_host_cap);
+}
+
+void System::Impl::edge_route(Route& route, int64_t at_node, uint32_t v, bool out) const {
+  const uint32_t port = ports[port_of[v]];
+  if (port == v) return;
+  const NodePath direct = out ? node.path(v, port) : node.path(port, v);
+  // A path without any switch between still needs the PCIe root: "none" means that GPUDirect is off.
+  const bool staged = trains(node.vertices[v].kind) &&
+                      (transport.gpudirect == Reach::none || direct.needs > transport.gpudirect);
+  if (!staged) return append(route, at_node, direct);
+  const uint32_t stage = stage_of[v];
+  append(route, at_node, node.path(out ? v : port, stage));
+  append(route, at_node, node.path(stage, out ? port : v));
+  ++route.staged;
+  route.latency += peer.staged_latency;
+  route.cap = tighter(route.cap, peer.staged_cap);
+}
+
+LinkInfo System::Impl::node_link(uint64_t id) const {
+  const auto local = static_cast<uint32_t>(id % node.links.size());
+  const NodeLink& l = node.links[local];
+  const LinkClass& c = node.classes[l.link_class];
+  std::string label = node.vertices[l.from].name + ">" + node.vertices[l.to].name;
+  if (nodes > 1) label = fmt::format("node{}/{}", id / node.links.size(), label);
+  return {std::move(label), c.kind,    {c.bandwidth.bytes_per_second * l.lanes},
+          c.achieved,       c.latency, static_cast<LinkId>(c.half_duplex ? id ^ 1 : id)};
+}
+
+System::System(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+System::~System() = default;
+System::System(System&&) noexcept = default;
+System& System::operator=(System&&) noexcept = default;
+
+System System::load(const std::string& name_or_file,
+                    const std::vector<std::pair<std::string, std::string>>& sets, const Place& place) {
+  return from_json(Json::load(find_data("topologies/systems", "system", name_or_file, place)), sets);
+}
+
+System System::from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets) {
+  const Place command_line{std::make_shared<const std::string>("--set"), 0, 0};
+  for (const auto& [path, value] : sets) document.set_path(path, value, command_line, true);
+  return System(SystemReader::read(document));
+}
+
+const std::string& System::name() const { return impl_->name; }
+const std::string& System::summary() const { return impl_->summary; }
+int64_t System::nodes() const { return impl_->nodes; }
+const std::vector<Vertex>& System::vertices() const { return impl_->node.vertices; }
+const std::vector<Device>& System::devices() const { return impl_->devices; }
+const std::vector<uint32_t>& System::accelerators() const { return impl_->accelerators; }
+const HostInfo& System::host() const { return impl_->host; }
+const Json& System::communication() const { return impl_->communication; }
+
+VertexId System::vertex(int64_t node, uint32_t local) const {
+  TANDEM_CHECK(node >= 0 && node < nodes() && local < vertices().size());
+  return static_cast<VertexId>(static_cast<uint64_t>(node) * vertices().size() + local);
+}
+int64_t System::node_of(VertexId v) const { return static_cast<int64_t>(v / vertices().size()); }
+const Vertex& System::info(VertexId v) const { return vertices()[v % vertices().size()]; }
+const Device& System::device(VertexId v) const {
+  const int32_t index = info(v).device;
+  TANDEM_CHECK(index >= 0);
+  return impl_->devices[static_cast<std::size_t>(index)];
+}
+VertexId System::accelerator(int64_t i) const {
+  TANDEM_CHECK(i >= 0 && i < accelerator_count());
+  const auto per_node = static_cast<int64_t>(accelerators().size());
+  return vertex(i / per_node, accelerators()[static_cast<std::size_t>(i % per_node)]);
+}
+VertexId System::host_of(VertexId v) const {
+  return vertex(node_of(v), impl_->host_of[v % vertices().size()]);
+}
+std::string System::vertex_name(VertexId v) const {
+  return nodes() == 1 ? info(v).name : fmt::format("node{}/{}", node_of(v), info(v).name);
+}
+
+std::size_t System::link_count() const {
+  return static_cast<std::size_t>(nodes()) * impl_->node.links.size() +
+         (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
+}
+
+LinkInfo System::link(LinkId id) const {
+  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  if (id < own) return impl_->node_link(id);
+  TANDEM_CHECK(id < link_count());
+  LinkInfo out = impl_->network->link(id - own);
+  out.shared_with = id;
+  return out;
+}
+
+Route System::route(VertexId a, VertexId b) const {
+  Route out;
+  const auto per_node = static_cast<VertexId>(vertices().size());
+  const int64_t from = node_of(a), to = node_of(b);
+  TANDEM_CHECK(from < nodes() && to < nodes());
+  if (from == to) {
+    impl_->local_route(out, from, a % per_node, b % per_node);
+    return out;
+  }
+  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  impl_->edge_route(out, from, a % per_node, true);
+  std::vector<uint64_t> crossed;
+  impl_->network->route({from, impl_->port_of[a % per_node]}, {to, impl_->port_of[b % per_node]}, crossed);
+  for (const uint64_t link : crossed) {
+    out.links.push_back(static_cast<LinkId>(own + link));
+    out.latency += impl_->shape.latency;
+  }
+  impl_->edge_route(out, to, b % per_node, false);
+  out.latency += impl_->transport.latency;
+  out.cap = tighter(out.cap, impl_->transport.flow_cap);
+  return out;
+}
+
+}  // namespace tandem

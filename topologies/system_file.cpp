@@ -1,0 +1,337 @@
+// The reader of system files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/data.h"
+#include "topologies/ranges.h"
+#include "topologies/system_impl.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t kMaxLinks = 1 << 18;  // of one node, both directions
+
+VertexKind parse_vertex_kind(const Json& value) {
+  static const std::vector<std::string> valid = {"pcie_switch", "nvswitch", "nic", "memory", "storage"};
+  const std::string& text = value.as_text();
+  for (const VertexKind kind : {VertexKind::pcie_switch, VertexKind::nvswitch, VertexKind::nic,
+                                VertexKind::memory, VertexKind::storage}) {
+    if (text == name(kind)) return kind;
+  }
+  value.fail(
+      fmt::format("\"{}\" is not a kind of vertex.{} Valid: pcie_switch, nvswitch, nic, memory, storage",
+                  printable(text), did_you_mean(text, valid)));
+}
+
+VertexKind vertex_kind(Device::Kind kind) {
+  switch (kind) {
+    case Device::Kind::gpu:
+      return VertexKind::gpu;
+    case Device::Kind::cpu:
+      return VertexKind::cpu;
+    case Device::Kind::tpu:
+      return VertexKind::tpu;
+  }
+  return VertexKind::gpu;
+}
+
+Bandwidth positive_bandwidth(const Json& value) {
+  const Bandwidth b = value.as_bandwidth();
+  if (b.bytes_per_second < 1) value.fail("a bandwidth of at least 1B/s is needed");
+  return b;
+}
+
+double optional_cap(const Json& spec, std::string_view key) {
+  const Json* value = spec.find(key);
+  return value == nullptr ? 0 : positive_bandwidth(*value).bytes_per_second;
+}
+
+}  // namespace
+
+void SystemReader::add(const std::string& pattern, const Json& spec, VertexKind kind, int32_t device) {
+  const auto names = expand_range(pattern, spec.place());
+  const Json* numa = spec.find("numa");
+  if (numa != nullptr && numa->is_array() && numa->items().size() != names.size()) {
+    numa->fail(fmt::format("{} sockets for the {} vertices of \"{}\": give one number, or one each",
+                           numa->items().size(), names.size(), pattern));
+  }
+  auto& vertices = out_->node.vertices;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (vertices.size() >= kMaxVertices)
+      spec.fail(fmt::format("a node has at most {} vertices", kMaxVertices));
+    if (!index_.emplace(names[i], static_cast<uint32_t>(vertices.size())).second) {
+      spec.fail(fmt::format("the vertex \"{}\" is declared twice", names[i]));
+    }
+    int32_t socket = 0;
+    if (numa != nullptr) {
+      socket = static_cast<int32_t>((numa->is_array() ? numa->items()[i] : *numa).as_int(0, 1023));
+    }
+    vertices.push_back({names[i], kind, device, socket});
+  }
+}
+
+void SystemReader::vertices() {
+  const Json& devices = document_.at("devices");
+  for (const auto& [pattern, spec] : devices.members()) {
+    spec.only({"model", "numa", "source", "note"});
+    const Json& model = spec.at("model");
+    const auto [at, fresh] =
+        device_index_.emplace(model.as_text(), static_cast<int32_t>(out_->devices.size()));
+    if (fresh) out_->devices.push_back(Device::load(model.as_text(), model.place()));
+    add(pattern, spec, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
+  }
+  if (const Json* others = document_.find("vertices")) {
+    for (const auto& [pattern, spec] : others->members()) {
+      spec.only({"kind", "numa", "source", "note"});
+      add(pattern, spec, parse_vertex_kind(spec.at("kind")), -1);
+    }
+  }
+  auto& all = out_->node.vertices;
+  for (const bool cpus : {false, true}) {
+    for (uint32_t v = 0; v < all.size() && (!cpus || out_->accelerators.empty()); ++v) {
+      const bool trains = all[v].kind == VertexKind::gpu || all[v].kind == VertexKind::tpu;
+      if (cpus ? all[v].kind == VertexKind::cpu : trains) out_->accelerators.push_back(v);
+    }
+  }
+  const bool host =
+      std::any_of(all.begin(), all.end(), [](const Vertex& v) { return v.kind == VertexKind::cpu; });
+  if (!host) devices.fail("every node needs a CPU: it loads the data and is the last resort for messages");
+}
+
+std::vector<uint32_t> SystemReader::named(const Json& pattern) const {
+  std::vector<uint32_t> out;
+  for (const std::string& each : expand_range(pattern.as_text(), pattern.place())) {
+    const auto at = index_.find(each);
+    if (at == index_.end()) {
+      std::vector<std::string> names;
+      for (const Vertex& v : out_->node.vertices) names.push_back(v.name);
+      pattern.fail(fmt::format("there is no vertex \"{}\".{}", each, did_you_mean(each, names)));
+    }
+    out.push_back(at->second);
+  }
+  return out;
+}
+
+void SystemReader::cable(uint32_t a, uint32_t b, uint32_t link_class, int lanes, const Place& place) {
+  auto& node = out_->node;
+  if (a == b) throw InputError(place, fmt::format("\"{}\" is linked to itself", node.vertices[a].name));
+  if (!cables_.emplace(std::min(a, b), std::max(a, b), link_class).second) {
+    throw InputError(
+        place, fmt::format("\"{}\" and \"{}\" are linked twice by \"{}\"; parallel cables are the third "
+                           "element, as in [\"a\", \"b\", 2]",
+                           node.vertices[a].name, node.vertices[b].name, node.classes[link_class].kind));
+  }
+  if (node.links.size() + 2 > kMaxLinks)
+    throw InputError(place, fmt::format("a node has at most {} links", kMaxLinks));
+  node.links.push_back({a, b, link_class, lanes});
+  node.links.push_back({b, a, link_class, lanes});
+}
+
+void SystemReader::connect(const Json& pair, uint32_t link_class) {
+  const auto& ends = pair.items();
+  if (ends.size() < 2 || ends.size() > 3) {
+    pair.fail("a link is [\"from\", \"to\"] or [\"from\", \"to\", parallel cables]");
+  }
+  const auto a = named(ends[0]), b = named(ends[1]);
+  const int lanes = ends.size() == 3 ? static_cast<int>(ends[2].as_int(1, 1024)) : 1;
+  if (a.size() % b.size() != 0) {
+    pair.fail(
+        fmt::format("{} vertices cannot be spread over {}: the first count must be a multiple of the second",
+                    a.size(), b.size()));
+  }
+  const std::size_t each = a.size() / b.size();
+  for (std::size_t i = 0; i < a.size(); ++i) cable(a[i], b[i / each], link_class, lanes, pair.place());
+}
+
+void SystemReader::mesh(const Json& pattern, uint32_t link_class) {
+  const auto all = named(pattern);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = i + 1; j < all.size(); ++j) cable(all[i], all[j], link_class, 1, pattern.place());
+  }
+}
+
+void SystemReader::links() {
+  const Json* links = document_.find("links");
+  if (links == nullptr) return;
+  for (const auto& [kind, spec] : links->members()) {
+    spec.only({"bandwidth", "achieved", "latency", "duplex", "between", "mesh", "source", "note"});
+    LinkClass c;
+    c.kind = kind;
+    c.bandwidth = positive_bandwidth(spec.at("bandwidth"));
+    c.achieved = spec.real("achieved", 1, 1e-6, 1);
+    c.latency = spec.at("latency").as_time();
+    const std::string duplex = spec.text("duplex", "full");
+    if (duplex != "full" && duplex != "half") {
+      spec.at("duplex").fail(fmt::format("\"{}\" is not a duplex. Valid: full, half", printable(duplex)));
+    }
+    c.half_duplex = duplex == "half";
+    const auto id = static_cast<uint32_t>(out_->node.classes.size());
+    out_->node.classes.push_back(c);
+    const Json* between = spec.find("between");
+    const Json* meshes = spec.find("mesh");
+    if (between == nullptr && meshes == nullptr)
+      spec.fail("\"between\" or \"mesh\" must say what the link joins");
+    if (between != nullptr) {
+      for (const Json& pair : between->items()) connect(pair, id);
+    }
+    if (meshes != nullptr) {
+      for (const Json& pattern : meshes->items()) mesh(pattern, id);
+    }
+  }
+}
+
+void SystemReader::peer_access() {
+  const Json* spec = document_.find("peer_access");
+  if (spec == nullptr) return;
+  spec->only({"reach", "through_host_cap", "staged_cap", "staged_latency", "through_gpus", "source", "note"});
+  if (const Json* reach = spec->find("reach")) out_->peer.reach = parse_reach(*reach);
+  out_->peer.through_host_cap = optional_cap(*spec, "through_host_cap");
+  out_->peer.staged_cap = optional_cap(*spec, "staged_cap");
+  if (const Json* latency = spec->find("staged_latency")) out_->peer.staged_latency = latency->as_time();
+  out_->node.through_gpus = spec->boolean("through_gpus", false);
+}
+
+void SystemReader::host() {
+  const Json* spec = document_.find("host");
+  if (spec == nullptr) return;
+  spec->only({"cores", "core_speed", "local_storage", "shared_storage", "source", "note"});
+  out_->host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
+  out_->host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
+  if (const Json* local = spec->find("local_storage")) out_->host.local_storage = local->as_bandwidth();
+  if (const Json* shared = spec->find("shared_storage")) out_->host.shared_storage = shared->as_bandwidth();
+}
+
+void SystemReader::network() {
+  const Json* spec = document_.find("network");
+  const Place nodes_place =
+      document_.find("nodes") != nullptr ? document_.at("nodes").place() : document_.place();
+  if (spec == nullptr) {
+    if (out_->nodes > 1) {
+      throw InputError(nodes_place,
+                       fmt::format("{} nodes need a \"network\", which this system lacks", out_->nodes));
+    }
+    return;
+  }
+  out_->block = spec->at("block").as_text();
+  const NetworkBlock& block = blocks_registry().at(out_->block, spec->at("block").place());
+  std::vector<std::string> valid = {"block",  "bandwidth", "achieved", "latency",
+                                    "attach", "transport", "source",   "note"};
+  valid.insert(valid.end(), block.keys.begin(), block.keys.end());
+  spec->only(valid);
+  if (const Json* attach = spec->find("attach")) {
+    out_->ports = named(*attach);
+  } else {
+    for (uint32_t v = 0; v < out_->node.vertices.size(); ++v) {
+      if (out_->node.vertices[v].kind == VertexKind::nic) out_->ports.push_back(v);
+    }
+  }
+  if (out_->ports.empty()) spec->fail("the node has no NIC; add one, or name what plugs in with \"attach\"");
+  out_->shape = {out_->nodes, static_cast<uint32_t>(out_->ports.size()),
+                 positive_bandwidth(spec->at("bandwidth")), spec->real("achieved", 1, 1e-6, 1),
+                 spec->at("latency").as_time()};
+  const Json& transport = spec->at("transport");
+  transport.only({"name", "latency", "flow_cap", "gpudirect", "source", "note"});
+  out_->transport.name = transport.text("name", "tcp");
+  out_->transport.latency = transport.at("latency").as_time();
+  out_->transport.flow_cap = optional_cap(transport, "flow_cap");
+  const Json& gpudirect = transport.at("gpudirect");
+  out_->transport.gpudirect = parse_reach(gpudirect);
+  out_->network = block.make(out_->shape, *spec);
+  const uint64_t per_node = std::max(out_->node.links.size(), out_->node.vertices.size());
+  const uint64_t ids = static_cast<uint64_t>(out_->nodes) * per_node + out_->network->link_count();
+  if (ids > std::numeric_limits<uint32_t>::max()) {
+    throw InputError(nodes_place, fmt::format("{} nodes of this system have {} links, more than 4294967295",
+                                              out_->nodes, ids));
+  }
+}
+
+void SystemReader::serve() {
+  auto& node = out_->node;
+  const auto n = static_cast<uint32_t>(node.vertices.size());
+  out_->host_of.assign(n, UINT32_MAX);
+  for (uint32_t v = 0; v < n; ++v) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t c = 0; c < n; ++c) {
+      if (node.vertices[c].kind != VertexKind::cpu) continue;
+      const bool same = node.vertices[c].numa == node.vertices[v].numa;
+      if (best == UINT32_MAX || (same && node.vertices[best].numa != node.vertices[v].numa)) best = c;
+    }
+    out_->host_of[v] = node.vertices[v].kind == VertexKind::cpu ? v : best;
+  }
+  out_->stage_of = out_->host_of;
+  for (const NodeLink& l : node.links) {
+    if (node.vertices[l.to].kind != VertexKind::memory) continue;
+    for (uint32_t v = 0; v < n; ++v) {
+      if (out_->host_of[v] == l.from) out_->stage_of[v] = l.to;
+    }
+  }
+}
+
+void SystemReader::check() const {
+  const auto& node = out_->node;
+  const auto first = static_cast<uint32_t>(out_->host_of.empty() ? 0 : out_->host_of[0]);
+  const Json* links = document_.find("links");
+  const Place place = links != nullptr ? links->place() : document_.place();
+  for (uint32_t v = 0; v < node.vertices.size(); ++v) {
+    // Nothing ends at a switch, so it need only be cabled.
+    const bool inner =
+        node.vertices[v].kind == VertexKind::nvswitch || node.vertices[v].kind == VertexKind::pcie_switch;
+    if (node.distance(first, v).hops >= 0 || (inner && node.connected(first, v))) continue;
+    const std::string& from = node.vertices[first].name;
+    throw InputError(
+        place, node.connected(first, v)
+                   ? fmt::format("\"{}\" is reached from \"{}\" only through vertices that do not forward; "
+                                 "CPUs and switches do, and GPUs with peer_access.through_gpus",
+                                 node.vertices[v].name, from)
+                   : fmt::format("no links lead from \"{}\" to \"{}\"", from, node.vertices[v].name));
+  }
+}
+
+void SystemReader::ports() {
+  const auto& node = out_->node;
+  out_->port_of.assign(node.vertices.size(), 0);
+  std::map<std::pair<VertexKind, std::vector<uint32_t>>, uint32_t> dealt;
+  for (uint32_t v = 0; v < node.vertices.size() && !out_->ports.empty(); ++v) {
+    std::vector<uint32_t> nearest;
+    NodeTemplate::Distance best;
+    for (uint32_t p = 0; p < out_->ports.size(); ++p) {
+      const auto d = node.distance(v, out_->ports[p]);
+      const bool closer =
+          best.hops < 0 || d.hops < best.hops || (d.hops == best.hops && d.width > best.width);
+      if (closer) nearest.clear();
+      if (closer) best = d;
+      if (d.hops == best.hops && d.width == best.width) nearest.push_back(p);
+    }
+    uint32_t& turn = dealt[{node.vertices[v].kind, nearest}];
+    out_->port_of[v] = nearest[turn++ % nearest.size()];
+  }
+}
+
+std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
+  SystemReader reader(document);
+  reader.out_ = std::make_unique<System::Impl>();
+  System::Impl& out = *reader.out_;
+  document.only({"name", "summary", "sources", "unverified", "note", "nodes", "devices", "vertices", "links",
+                 "peer_access", "host", "network", "communication"});
+  out.name = document.at("name").as_text();
+  out.summary = document.at("summary").as_text();
+  out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);
+  reader.vertices();
+  reader.links();
+  reader.peer_access();
+  out.node.finish();
+  reader.serve();
+  reader.check();
+  reader.host();
+  reader.network();
+  reader.ports();
+  const Json* communication = document.find("communication");
+  if (communication != nullptr && !communication->is_object()) communication->fail("must be an object");
+  out.communication = communication != nullptr ? *communication : Json::make_object(document.place());
+  return std::move(reader.out_);
+}
+
+}  // namespace tandem
