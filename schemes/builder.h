@@ -78,6 +78,8 @@ class RoleBuilder {
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }
+  /// Handle on an op added earlier.
+  OpHandle op(OpId id) { return OpHandle(*builder_, index_, id); }
 
  private:
   friend class Builder;

@@ -1,0 +1,96 @@
+#include "schemes/scheme.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/data.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::string_view kFolder = "schemes/presets";
+
+Overheads read_overheads(const Json& json) {
+  json.only({"iteration", "collective", "collective_per_node", "compute_slowdown", "copies_per_byte",
+             "network_efficiency", "link_efficiency", "server_reduce"});
+  Overheads out;
+  const auto time = [&](std::string_view key, Time& to) {
+    if (const Json* value = json.find(key)) to = value->as_time();
+  };
+  time("iteration", out.iteration);
+  time("collective", out.collective);
+  time("collective_per_node", out.collective_per_node);
+  out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
+  out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
+  out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);
+  out.link_efficiency = json.real("link_efficiency", 1, 0.01, 1);
+  if (const Json* rate = json.find("server_reduce")) out.server_reduce = rate->as_bandwidth();
+  return out;
+}
+
+/// Text as a command line would have it: presets may write counts and flags bare.
+std::string setting(const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::text:
+      return value.as_text();
+    case Json::Kind::integer:
+      return std::to_string(value.as_int());
+    case Json::Kind::real:
+      return fmt::format("{}", value.as_real());
+    case Json::Kind::boolean:
+      return value.as_bool() ? "on" : "off";
+    default:
+      value.fail("an option's value must be text, a number, true or false");
+  }
+}
+
+ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
+  const Json json = Json::load(path);
+  json.only({"name", "summary", "scheme", "options", "overheads", "source"});
+  const Json& base = json.at("scheme");
+  const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
+  std::vector<std::pair<std::string, std::string>> settings;
+  if (const Json* options = json.find("options")) {
+    for (const auto& [key, value] : options->members()) settings.emplace_back(key, setting(value));
+    // The file's own settings are held against the scheme first, so that their errors name the file.
+    Options(scheme.options, settings, std::string(scheme.name), options->place());
+  }
+  settings.insert(settings.end(), selection.settings.begin(), selection.settings.end());
+  ResolvedScheme out{
+      &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}};
+  if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
+  out.source = json.text("source", "");
+  return out;
+}
+
+}  // namespace
+
+ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
+  const Selection selection = parse_selection(text, place);
+  if (const Scheme* scheme = sync_registry().find(selection.name)) {
+    return {
+        scheme, selection.name, Options(scheme->options, selection.settings, selection.name, place), {}, {}};
+  }
+  const bool file = selection.name.find('/') != std::string::npos || selection.name.ends_with(".json");
+  std::vector<std::string> names = sync_registry().names();
+  const std::vector<std::string> presets = list_data(kFolder);
+  names.insert(names.end(), presets.begin(), presets.end());
+  if (!file && std::find(presets.begin(), presets.end(), selection.name) == presets.end()) {
+    throw InputError(place, fmt::format("no scheme \"{}\".{} All: tandem list schemes",
+                                        printable(selection.name), did_you_mean(selection.name, names)));
+  }
+  return from_preset(find_data(kFolder, "scheme", selection.name, place), selection, place);
+}
+
+std::vector<SchemeEntry> list_schemes() {
+  std::vector<SchemeEntry> out;
+  for (const Scheme& s : sync_registry().all()) out.push_back({std::string(s.name), std::string(s.summary)});
+  for (const std::string& name : list_data(kFolder)) {
+    out.push_back({name, Json::load(find_data(kFolder, "scheme", name)).at("summary").as_text()});
+  }
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,88 @@
+// Data parallel with all-reduce: gradients are summed bucket by bucket while backward goes on; updates follow
+// when all of backward is issued (an update issued behind its own reduce would stall the in-order lane).
+#include <fmt/format.h>
+
+#include "schemes/collectives.h"
+#include "schemes/training.h"
+
+namespace tandem {
+
+namespace {
+
+/// Cast between FP32 and FP16 of `elements`: the smaller side has 2 bytes.
+Task cast(const Bucket& bucket, Pass pass, bool shrink) {
+  Kernel k;
+  k.kind = KernelKind::elementwise;
+  k.pass = pass;
+  k.shape = {bucket.elements, 1};
+  k.flops = {bucket.elements};
+  const Bytes wide = Bytes{4} * bucket.elements, narrow = Bytes{2} * bucket.elements;
+  k.read = shrink ? wide : narrow;
+  k.written = shrink ? narrow : wide;
+  return {bucket.layer, bucket.layers, pass, {k}};
+}
+
+void refuse_unsupported(const std::string& algorithm, const Cluster& cluster) {
+  if (algorithm == "auto") return;
+  const GroupShape group{static_cast<uint32_t>(cluster.devices), static_cast<uint32_t>(cluster.per_node)};
+  if (collectives_registry().at(algorithm).supports(CollKind::all_reduce, group)) return;
+  throw InputError(
+      fmt::format("algorithm={} cannot all-reduce among {} devices on {} nodes: it needs the same number "
+                  "of devices on every node",
+                  algorithm, cluster.devices, cluster.nodes));
+}
+
+Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+  const std::string& algorithm = o.text("algorithm");
+  const bool parallel = cluster.devices > 1, packed = parallel && o.text("compression") == "fp16";
+  if (parallel) refuse_unsupported(algorithm, cluster);
+  const Bytes limit = o.bytes("bucket"), first = o.bytes("first-bucket");
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  Training t(w, work, {first.n > 0 ? first : limit, limit, packed ? 2 : gradient_bytes(o)},
+             o.count("accumulate"));
+  b.samples_per_iteration(t.samples());
+
+  std::vector<OpId> ready, reduced;
+  const auto reduce = [&](const Bucket& bucket, OpId gradient) {
+    reduced.push_back(w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)), bucket.bytes,
+                                   algorithm, "all-reduce " + bucket.name)
+                          .after(gradient));
+  };
+  t.forward();
+  t.backward([&](const Bucket& bucket, OpId gradient) {
+    if (packed) gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name);
+    ready.push_back(gradient);
+    if (parallel && o.flag("overlap")) reduce(bucket, gradient);
+  });
+  if (parallel && !o.flag("overlap")) {
+    for (const Bucket& bucket : t.buckets()) reduce(bucket, ready.back());
+  }
+  for (std::size_t i = 0; i < t.buckets().size(); ++i) {
+    const Bucket& bucket = t.buckets()[i];
+    const OpId sum = parallel ? reduced[i] : OpId{};
+    if (packed) w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name).after(sum);
+    t.update(bucket).after(sum);
+  }
+  return b.finish();
+}
+
+}  // namespace
+
+void register_allreduce(Registry<Scheme>& registry) {
+  using Type = OptionSpec::Type;
+  registry.add(
+      {"allreduce",
+       "data parallel: gradients summed by all-reduce, in buckets, under the backward pass",
+       {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)",
+         "auto|ring|tree|double-tree|halving-doubling|hierarchical|central|direct"},
+        {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
+        {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
+        {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
+        {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
+        {"accumulate", Type::count, "1", "micro-batches summed before one reduce and update", "", 1, 1024},
+        kGradientsOption},
+       compile});
+}
+
+}  // namespace tandem

@@ -1,0 +1,184 @@
+// Parameter server: workers push gradients and pull parameters; the server's rules (batch, quorum, slack)
+// make it synchronous, asynchronous or anything between (semantics.md 4).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schemes/training.h"
+
+namespace tandem {
+
+namespace {
+
+/// Counts of the store; `node` multiplies where a node's devices push a share each.
+struct Rules {
+  Store store;
+  bool gated = false;
+};
+
+Rules rules(const Cluster& cluster, const Options& o, int64_t per_push) {
+  const int64_t workers = cluster.devices / per_push;  // devices, or nodes when these push as one
+  const std::string& mode = o.text("mode");
+  const auto count = [&](int64_t n) { return static_cast<int32_t>(n * per_push); };
+  Rules r;
+  r.gated = mode == "sync" || mode == "ssp" || mode == "backup";
+  r.store.batch = r.store.quorum = count(1);
+  if (mode == "sync") r.store.batch = r.store.quorum = count(workers);
+  if (mode == "softsync") {
+    if (o.count("n") > workers) {
+      throw InputError(fmt::format("parameter-server: n={} exceeds the {} workers", o.count("n"), workers));
+    }
+    r.store.batch = count(workers / o.count("n"));
+  }
+  if (mode == "ssp") {
+    r.store.quorum = count(workers);
+    r.store.slack = static_cast<int32_t>(o.count("slack"));
+  }
+  if (mode == "backup") {
+    if (o.count("backup") >= workers) {
+      throw InputError(fmt::format("parameter-server: backup={} leaves none of the {} workers",
+                                   o.count("backup"), workers));
+    }
+    r.store.batch = r.store.quorum = count(workers - o.count("backup"));
+    r.store.drop_late = true;
+  }
+  return r;
+}
+
+RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o) {
+  const std::string& where = o.text("server");
+  const int64_t all = where == "gpu" ? cluster.devices : cluster.nodes;
+  const int64_t shards = o.count("shards") > 0 ? o.count("shards") : all;
+  if (where == "gpu" && shards > cluster.devices) {
+    throw InputError(fmt::format("parameter-server: shards={} on {} devices", shards, cluster.devices));
+  }
+  const Site site = where == "gpu" ? Site::accelerators : where == "cpu" ? Site::hosts : Site::extra_nodes;
+  return b.role("server", {{{"shard", static_cast<int32_t>(shards)}}}, site);
+}
+
+/// One worker's ops. With push=node the gradients are first summed within the node by a reduce-scatter: each
+/// device then pushes and pulls its own 1/local of the bucket and an all-gather spreads the result. The wire
+/// carries each byte once per node, as when one device speaks for the node, and the devices' paths share it.
+class Worker {
+ public:
+  Worker(RoleBuilder& role, Training& training, int64_t local) : w_(role), t_(training), local_(local) {}
+
+  Bytes share(const Bucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
+
+  void push(uint32_t channel, const Bucket& bucket, uint32_t key, OpId gradient) {
+    if (local_ > 1) {
+      gradient = w_.collective(CollKind::reduce_scatter, kLocalAxis, bucket.bytes, "auto",
+                               "reduce-scatter " + bucket.name)
+                     .after(gradient);
+    }
+    // In-node sums keep the comm lane; pushes then use the host lane, so that both proceed at once.
+    w_.send(channel, key, share(bucket), "push " + bucket.name)
+        .after(gradient)
+        .on(local_ > 1 ? Lane::host : Lane::comm);
+  }
+
+  /// The host lane lets later pushes pass a pull that waits for other workers.
+  void pull(uint32_t channel, const Bucket& bucket, uint32_t key) {
+    pulled_.push_back(w_.recv(channel, key, "pull " + bucket.name).on(Lane::host));
+  }
+
+  void finish() {
+    for (std::size_t i = 0; i < pulled_.size(); ++i) {
+      const Bucket& bucket = t_.buckets()[i];
+      OpId ready = pulled_[i];
+      if (local_ > 1) {
+        ready =
+            w_.collective(CollKind::all_gather, kLocalAxis, bucket.bytes, "auto", "all-gather " + bucket.name)
+                .after(ready);
+      }
+      t_.next_forward_after(bucket, ready);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kLocalAxis = 2;  // bit of the mesh's second axis
+  RoleBuilder& w_;
+  Training& t_;
+  int64_t local_;
+  std::vector<OpId> pulled_;
+};
+
+/// One device needs no server: it updates its own parameters.
+Program alone(const Workload& work, const Cluster& cluster, const BucketRule& rule) {
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  Training t(w, work, rule);
+  b.samples_per_iteration(t.samples());
+  t.forward();
+  t.backward();
+  for (const Bucket& bucket : t.buckets()) t.update(bucket);
+  return b.finish();
+}
+
+Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+  const bool by_node = o.text("push") == "node", overlap = o.flag("overlap");
+  if (by_node && worker_mesh(cluster).axes.size() != 2) {
+    throw InputError(fmt::format(
+        "push=node needs the same number of devices on every node; {} devices on {} nodes are not",
+        cluster.devices, cluster.nodes));
+  }
+  const Bytes limit = overlap ? o.bytes("bucket") : BucketRule::kEndless;
+  const BucketRule rule{limit, limit, gradient_bytes(o)};
+  if (cluster.devices == 1) return alone(work, cluster, rule);
+
+  const int64_t local = by_node ? cluster.per_node : 1;
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster)), s = add_server(b, cluster, o);
+  Training t(w, work, rule);
+  b.samples_per_iteration(t.samples());
+  if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
+  Worker worker(w, t, local);
+  std::vector<Bytes> keys;
+  for (const Bucket& bucket : t.buckets()) keys.push_back(worker.share(bucket));
+  const uint32_t push = b.channel(w, s, Address::shards, keys), pull = b.channel(s, w, Address::reply, keys);
+  const Rules r = rules(cluster, o, local);
+  const uint32_t store = b.store(s, r.store);
+
+  t.forward();
+  std::vector<OpId> gradient;
+  t.backward([&](const Bucket& bucket, OpId done) {
+    gradient.push_back(done);
+    worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
+  });
+  for (uint32_t key = 0; key < t.buckets().size(); ++key) worker.pull(pull, t.buckets()[key], key);
+  worker.finish();
+
+  s.on(push);
+  OpId merged = s.apply(store);
+  if (r.gated) merged = s.gate(store).after(merged);
+  s.reply(pull).after(merged);
+  return b.finish();
+}
+
+}  // namespace
+
+void register_parameter_server(Registry<Scheme>& registry) {
+  using Type = OptionSpec::Type;
+  registry.add(
+      {"parameter-server",
+       "workers push gradients to a server and pull parameters: synchronous, asynchronous or between",
+       {{"mode", Type::choice, "sync", "when a pull is answered and what makes a version",
+         "sync|async|ssp|softsync|backup"},
+        {"server", Type::choice, "cpu",
+         "where the parameters live: CPUs of the workers' nodes, the devices, extra nodes", "cpu|gpu|nodes"},
+        {"shards", Type::count, "0",
+         "servers that share the parameters; 0 = one per node (cpu, nodes) or device (gpu)", "", 0, 100000},
+        {"slack", Type::count, "3", "ssp: iterations that the fastest worker may be ahead of the slowest", "",
+         0, 1000000},
+        {"n", Type::count, "1", "softsync: a version is made of workers/n gradients", "", 1, 100000},
+        {"backup", Type::count, "1", "backup: so many of the slowest gradients are dropped", "", 1, 100000},
+        {"overlap", Type::flag, "on", "push each bucket during backward, pull it under the next forward"},
+        {"bucket", Type::bytes, "4MiB",
+         "with overlap: gradients pushed together; 0B = every tensor on its own"},
+        {"push", Type::choice, "device", "who pushes: every device, or a node's devices as one",
+         "device|node"},
+        kGradientsOption},
+       compile});
+}
+
+}  // namespace tandem

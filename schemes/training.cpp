@@ -1,0 +1,210 @@
+#include "schemes/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tandem {
+
+namespace {
+
+/// Which layers' outputs need a gradient: those with parameters, and all that read from such.
+std::vector<bool> trainable(const std::vector<Layer>& layers) {
+  std::vector<bool> out(layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    out[i] = !layers[i].parameters.empty();
+    for (const uint32_t in : layers[i].inputs) out[i] = out[i] || out[in];
+  }
+  return out;
+}
+
+void append(std::vector<Kernel>& to, const std::vector<Kernel>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+/// Kernels of one layer's backward. The gradient of its input is left out where nothing before it learns.
+void append_backward(std::vector<Kernel>& to, const Workload& work, std::size_t layer,
+                     const std::vector<bool>& learns) {
+  const auto& inputs = work.graph->layers()[layer].inputs;
+  const Lowered& lowered = work.layers[layer];
+  if (std::any_of(inputs.begin(), inputs.end(), [&](uint32_t in) { return learns[in]; }))
+    append(to, lowered.backward_data);
+  append(to, lowered.backward_weights);
+}
+
+/// `count` neighbours become one; the last may be shorter.
+std::vector<Stage> merged(std::vector<Stage> stages, std::size_t count) {
+  std::vector<Stage> out;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (i % count == 0) {
+      out.push_back(std::move(stages[i]));
+      continue;
+    }
+    out.back().layers += stages[i].layers;
+    append(out.back().forward, stages[i].forward);
+    stages[i].backward.insert(stages[i].backward.end(), out.back().backward.begin(),
+                              out.back().backward.end());
+    out.back().backward = std::move(stages[i].backward);  // backward runs from the last layer to the first
+  }
+  return out;
+}
+
+struct Tensor {
+  uint32_t stage, layer;
+  int64_t elements;
+};
+
+/// All tensors in the order in which their gradients appear.
+std::vector<Tensor> backward_order(const std::vector<Stage>& stages, const std::vector<Layer>& layers) {
+  std::vector<Tensor> out;
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    for (uint32_t l = stages[s].layer + stages[s].layers; l-- > stages[s].layer;) {
+      const auto& parameters = layers[l].parameters;
+      for (std::size_t p = parameters.size(); p-- > 0;) {
+        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, int64_t accumulate)
+    : role_(role), work_(work), accumulate_(accumulate) {
+  split_into_stages();
+  fill_buckets(rule);
+}
+
+void Training::split_into_stages() {
+  const auto& layers = work_.graph->layers();
+  const std::vector<bool> learns = trainable(layers);
+  bool has_parameters = true;  // of the stage being filled
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool learned = !layers[i].parameters.empty();
+    if (stages_.empty() || (learned && has_parameters)) {
+      stages_.push_back({static_cast<uint32_t>(i), 0, layers[i].name, {}, {}});
+      has_parameters = false;
+    }
+    Stage& stage = stages_.back();
+    if (learned && !has_parameters) stage.name = layers[i].name;
+    has_parameters = has_parameters || learned;
+    ++stage.layers;
+    append(stage.forward, work_.layers[i].forward);
+    std::vector<Kernel> backward;
+    append_backward(backward, work_, i, learns);
+    stage.backward.insert(stage.backward.begin(), backward.begin(), backward.end());
+  }
+  if (stages_.size() > kMostStages) {
+    stages_ = merged(std::move(stages_), (stages_.size() + kMostStages - 1) / kMostStages);
+  }
+}
+
+void Training::fill_buckets(const BucketRule& rule) {
+  const auto& layers = work_.graph->layers();
+  std::map<int64_t, int64_t> sizes;  // elements -> tensors, of the open bucket
+  uint32_t highest = 0;
+  bool open = false;
+  const auto close = [&] {
+    Bucket& b = buckets_.back();
+    b.layers = highest - b.layer + 1;
+    b.name = layers[b.layer].name + (b.layers > 1 ? ".." + layers[highest].name : "");
+    for (const auto& [elements, count] : sizes) {
+      b.update.push_back(update_kernel(*work_.optimizer, elements));
+      b.update.back().repeat = count;
+    }
+    sizes.clear();
+    open = false;
+  };
+  for (const Tensor& t : backward_order(stages_, layers)) {
+    if (!open) {
+      buckets_.emplace_back();
+      highest = t.layer;
+      open = true;
+    }
+    Bucket& b = buckets_.back();
+    b.layer = t.layer;
+    b.stage = t.stage;
+    b.elements = checked_add(b.elements, t.elements, "the number of parameters");
+    b.bytes = Bytes{rule.element} * b.elements;
+    ++sizes[t.elements];
+    if (b.bytes >= (buckets_.size() == 1 ? rule.first : rule.rest)) close();
+  }
+  if (open) close();
+}
+
+Bytes Training::parameter_bytes() const { return Bytes{4} * work_.graph->parameter_elements(); }
+
+OpHandle Training::pass(const Stage& stage, bool forward, const std::string& suffix) {
+  Task task;
+  task.layer = stage.layer;
+  task.layers = stage.layers;
+  task.pass = forward ? Pass::forward : Pass::backward_weights;
+  task.kernels = forward ? stage.forward : stage.backward;
+  return role_.compute(std::move(task),
+                       fmt::format("{} {}{}", forward ? "forward" : "backward", stage.name, suffix));
+}
+
+/// All micro-batches but the last communicate nothing: one op per pass does for the whole model.
+void Training::micro_batch(int64_t index) {
+  const std::vector<Stage> whole = merged(stages_, stages_.size());
+  const std::string suffix = fmt::format("..{} (micro-batch {})", stages_.back().name, index + 1);
+  const OpId forward = pass(whole[0], true, suffix);
+  if (index == 0) first_forward_ = forward;
+  last_backward_ = pass(whole[0], false, suffix);
+}
+
+void Training::forward() {
+  const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, samples(), "the input's bytes");
+  OpId input;
+  if (work_.input) input = role_.input(samples(), {bytes});
+  for (int64_t i = 0; i + 1 < accumulate_; ++i) micro_batch(i);
+  for (const Stage& stage : stages_) forward_.push_back(pass(stage, true, ""));
+  if (!first_forward_.valid()) first_forward_ = forward_.front();
+  if (!input.valid()) return;
+  // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.
+  role_.op(first_forward_).after(input);
+  role_.op(input).after_last(first_forward_, 2);
+}
+
+void Training::backward(const Ready& ready, OpId start) {
+  std::size_t next = 0;
+  for (std::size_t s = stages_.size(); s-- > 0;) {
+    if (!stages_[s].backward.empty()) {
+      last_backward_ = pass(stages_[s], false, "").after(start);
+      start = {};
+    }
+    for (; next < buckets_.size() && buckets_[next].stage == s; ++next) ready(buckets_[next], last_backward_);
+  }
+}
+
+OpHandle Training::update(const Bucket& bucket) {
+  Task task;
+  task.layer = bucket.layer;
+  task.layers = bucket.layers;
+  task.pass = Pass::update;
+  task.kernels = bucket.update;
+  return role_.compute(std::move(task), "update " + bucket.name);
+}
+
+void Training::next_forward_after(const Bucket& bucket, OpId op) {
+  // Lanes are in order: what the lowest stage waits for, all later stages have waited for.
+  role_.op(accumulate_ > 1 ? first_forward_ : forward_[bucket.stage]).after_last(op, 1);
+}
+
+void Training::next_forward_after(OpId op) { role_.op(first_forward_).after_last(op, 1); }
+
+Mesh worker_mesh(const Cluster& cluster) {
+  const auto size = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
+  if (cluster.per_node > 0 && cluster.nodes * cluster.per_node == cluster.devices) {
+    return {{{"node", size(cluster.nodes)}, {"local", size(cluster.per_node)}}};
+  }
+  return {{{"device", size(cluster.devices)}}};
+}
+
+uint32_t all_axes(const Mesh& mesh) { return (1U << mesh.axes.size()) - 1; }
+
+int64_t gradient_bytes(const Options& options) { return options.text("gradients") == "fp16" ? 2 : 4; }
+
+}  // namespace tandem

@@ -1,0 +1,94 @@
+#pragma once
+// The part of a training iteration that schemes share: input, forward, backward with gradient buckets, and
+// updates, one compute op per few layers and pass. Floor 2.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "schemes/builder.h"
+#include "schemes/scheme.h"
+
+namespace tandem {
+
+/// What one compute op per pass covers: one layer with parameters and its parameterless neighbours (which
+/// changes no moment at which a gradient is ready or a parameter needed), or several such in long models.
+struct Stage {
+  uint32_t layer = 0, layers = 0;  ///< range of Graph::layers()
+  std::string name;                ///< of its first layer with parameters
+  std::vector<Kernel> forward, backward;
+};
+
+/// How gradients are grouped for communication.
+struct BucketRule {
+  static constexpr Bytes kEndless{INT64_MAX};
+  Bytes first, rest;    ///< a bucket closes when it reaches this size; 0 = after every tensor
+  int64_t element = 4;  ///< bytes of one communicated gradient element
+};
+
+/// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
+/// bucket holds the first layers. Bucket 0 is ready first.
+struct Bucket {
+  std::string name;                ///< "conv1" or "conv1..fc8": lowest and highest layer
+  uint32_t layer = 0, layers = 0;  ///< range of Graph::layers() that its tensors belong to
+  uint32_t stage = 0;  ///< the lowest stage with a tensor in it: its backward completes the bucket
+  int64_t elements = 0;
+  Bytes bytes;
+  std::vector<Kernel> update;  ///< one launch per tensor; equal ones folded by `repeat`
+};
+
+/// O(layers) to build. At most kMostStages stages.
+class Training {
+ public:
+  static constexpr std::size_t kMostStages = 200;
+  /// `work` must outlive it. `accumulate` micro-batches of work.batch samples make one iteration.
+  Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, int64_t accumulate = 1);
+
+  const std::vector<Stage>& stages() const { return stages_; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  int64_t samples() const { return work_.batch * accumulate_; }
+  /// Of all parameters in FP32.
+  Bytes parameter_bytes() const;
+
+  /// Input on the copy lane, prefetched two iterations deep, and forward.
+  void forward();
+  /// `ready` is called for each bucket, in order, right behind the op that completes it (gradients of all
+  /// micro-batches summed). The first op waits for `start` too, if given.
+  using Ready = std::function<void(const Bucket&, OpId gradient)>;
+  void backward(
+      const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {});
+  OpHandle update(const Bucket& bucket);
+  /// Forward of next iteration's layers in `bucket` waits for `op`.
+  void next_forward_after(const Bucket& bucket, OpId op);
+  /// The same for the whole forward.
+  void next_forward_after(OpId op);
+  OpId first_forward() const { return first_forward_; }
+  OpId last_forward() const { return forward_.back(); }
+  OpId last_backward() const { return last_backward_; }
+
+ private:
+  void split_into_stages();
+  void fill_buckets(const BucketRule& rule);
+  OpHandle pass(const Stage& stage, bool forward, const std::string& suffix);
+  void micro_batch(int64_t index);
+
+  RoleBuilder& role_;
+  const Workload& work_;
+  int64_t accumulate_;
+  std::vector<Stage> stages_;
+  std::vector<Bucket> buckets_;
+  std::vector<OpId> forward_;  ///< per stage, of the last micro-batch
+  OpId first_forward_, last_backward_;
+};
+
+/// Workers as {"node", "local"} where devices form a grid, else {"device"}.
+Mesh worker_mesh(const Cluster& cluster);
+/// Bit mask of all its axes.
+uint32_t all_axes(const Mesh& mesh);
+
+/// "gradients=fp32|fp16": bytes of one communicated element. Mixed precision keeps FP32 gradients by default.
+inline constexpr OptionSpec kGradientsOption{
+    "gradients", OptionSpec::Type::choice, "fp32",
+    "format in which gradients travel, whatever the compute precision", "fp32|fp16"};
+int64_t gradient_bytes(const Options& options);
+
+}  // namespace tandem
