@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Fits the stock efficiency curves (calibration/profiles/stock.json) to published measurements.
+
+Needs numpy and scipy, and the program dump_kernels of this build (what the product itself lowers models to):
+    ninja -C build dump_kernels && python3 calibration/fit_stock.py --dump build/dump_kernels [--check]
+
+Data (calibration/data/kernels, every row with its source):
+    devices.csv  datasheet figures           kernels.csv  single kernels, seconds
+    sources.csv  where rows come from        steps.csv    passes of whole models, seconds
+The formula is that of sim/cost/kernel_cost.h. Every curve (architecture x arithmetic) is a vector of
+logarithms, fitted by robust least squares on log(predicted / measured) and drawn towards the mean of all
+curves of the same arithmetic, which is itself drawn towards PRIOR: an architecture with few measurements
+stays near its relatives. --check leaves out one device, one model and one architecture at a time.
+"""
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+from collections import Counter, defaultdict
+
+import numpy as np
+from scipy.optimize import least_squares
+
+HOME = pathlib.Path(__file__).resolve().parent
+DATA = HOME / "data" / "kernels"
+TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd edge depth fill "
+         "scores traffic depthwise depthwise-data depthwise-weights norm norm-data softmax pool pool-data "
+         "elementwise elementwise-data embedding update gap").split()
+INDEX = {name: i for i, name in enumerate(TERMS)}
+# Where a curve starts from without any data, and how far (natural log) measurements may easily move it.
+PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, edge=8, depth=50, fill=.2, scores=8,
+             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, gap=15e-6)
+PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-weights": .45, "depthwise-data": .2,
+              "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
+MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150)
+MATRIX.update({"point-data": .4, "point-weights": .35, "conv-data": .4, "conv-weights": .35})
+SIGMA_PRIOR, SIGMA_CURVE = 0.5, 0.25
+LAUNCH = 4e-6
+DATAPARALLEL = "pytorch-dataparallel"   # host-bound boxes: their host time per kernel is fitted apart
+
+LOW = np.full(len(TERMS), np.log(1e-2))
+HIGH = np.zeros(len(TERMS))
+for name, (low, high) in dict(winograd=(1, 2.25), edge=(1, 100), depth=(5, 1000), fill=(.01, 5), scores=(.5, 40),
+                              gap=(2e-6, 2e-4)).items():
+    LOW[INDEX[name]], HIGH[INDEX[name]] = np.log(low), np.log(high)
+
+
+def rows(name):
+    with open(DATA / name) as f:
+        return list(csv.DictReader(f))
+
+
+class Device:
+    def __init__(self, row):
+        self.architecture = row["architecture"]
+        self.peak = {"fp32": float(row["fp32_tflops"]), "tf32": float(row["tf32_tflops"]), "fp16": float(row["fp16_tflops"])}
+        self.peak["bf16"] = self.peak["fp16"]
+        self.bandwidth = float(row["bandwidth_gbs"]) * 1e9
+        self.units = int(row["units"])
+
+    def arithmetic(self, precision):
+        """The curve and the peak that a precision runs on: matrix units where there are any, else fp32."""
+        matrix = precision != "fp32" and self.architecture not in WITHOUT_MATRIX and self.peak[precision] > 0
+        return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
+
+
+WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn", "haswell", "broadwell", "skylake", "cascade-lake", "zen"}
+
+
+def conv_features(pass_, s, element):
+    """Features of a convolution {batch, in, out, groups, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], transposed}."""
+    n, c, k, g = s[:4]
+    volume = lambda at: s[at] * s[at + 1] * s[at + 2]
+    inside, outside, taps = volume(4), volume(7), volume(10)
+    transposed = len(s) > 22 and s[22]
+    macs = n * k * (c / g) * taps * (inside if transposed else outside)
+    if transposed: macs = n * c * (k / g) * taps * inside
+    p = ("forward", "backward-data", "backward-weights").index(pass_)
+    if g > 1 and g == c: return INDEX["depthwise"] + p, 1, 1, 1, 1, 0
+    ci, co = c / g, k / g
+    if p == 2: m, q, depth = co, ci * taps, macs / g / (co * ci * taps)
+    else:
+        m, q = n * (inside if p == 1 else outside), (ci if (p == 1) != bool(transposed) else co)
+        depth = macs / g / (m * q)
+    one = s[10:13] == [1, 1, 1]
+    fast = s[10:13] == [1, 3, 3] and s[13:16] == [1, 1, 1] and s[16:19] == [1, 1, 1]
+    return INDEX["point" if one else "conv"] + p, g, m, q, depth, int(fast)
+
+
+STREAM = {"norm": ("norm", "norm-data"), "softmax": ("softmax", "softmax"), "pool": ("pool", "pool-data"),
+          "elementwise": ("elementwise", "elementwise-data"), "embedding": ("embedding", "embedding"),
+          "optimizer": ("update", "update")}
+
+
+def features(kind, pass_, shape, flops, bytes_, repeat, element):
+    """[term, flops, bytes, groups, m, n, k, winograd, scores bytes, repeat] of one kernel."""
+    scores = 0
+    if kind == "gemm": term, (g, m, n, k), fast = INDEX["gemm"], shape, 0
+    elif kind == "conv": term, g, m, n, k, fast = conv_features(pass_, shape, element)
+    elif kind == "attention":
+        term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
+        scores = g * m * n * element
+    else: term, g, m, n, k, fast = INDEX[STREAM[kind][pass_ != "forward"]], 1, 1, 1, 1, 0
+    return [term, flops, bytes_, g, m, n, k, fast, scores, repeat]
+
+
+OF_KIND = {"conv": [INDEX[t] for t in TERMS if t.startswith(("conv", "point", "depthwise"))], "gemm": [INDEX["gemm"]],
+           "norm": [INDEX["norm"], INDEX["norm-data"]], "pool": [INDEX["pool"], INDEX["pool-data"]],
+           "elementwise": [INDEX["elementwise"], INDEX["elementwise-data"]]}
+
+
+def together(f):
+    """Equal kernels as one with their repeats added: evaluation is per distinct kernel."""
+    distinct, which = np.unique(f[:, :-1], axis=0, return_inverse=True)
+    return np.column_stack([distinct, np.bincount(which.ravel(), f[:, -1], len(distinct))])
+
+
+def single_kernels(devices):
+    """Measurements of kernels.csv: a list of dicts with features."""
+    out = []
+    for r in rows("kernels.csv"):
+        s = [int(x) for x in r["shape"].split()]
+        e = 4 if r["precision"] in ("fp32", "tf32") else 2
+        if r["kind"] == "gemm":
+            g, m, n, k = s
+            f = features("gemm", r["pass"], s, 2 * g * m * n * k, e * g * (m * k + k * n + m * n), 1, e)
+        else:
+            n, c, h, w, k, kh, kw, ph, pw, sh, sw = s
+            oh, ow = (h + 2 * ph - kh) // sh + 1, (w + 2 * pw - kw) // sw + 1
+            shape = [n, c, k, 1, 1, h, w, 1, oh, ow, 1, kh, kw, 1, sh, sw, 1, 1, 1, 0, ph, pw, 0]
+            f = features("conv", r["pass"], shape, 2 * n * k * oh * ow * c * kh * kw,
+                         e * (n * c * h * w + n * k * oh * ow + c * k * kh * kw), 1, e)
+        out.append(dict(r, kernels=np.array([f], float), seconds=float(r["seconds"]), model=None, framework="",
+                        weight=0.0, what=r["kind"]))
+    sizes = Counter((r["device"], r["precision"], r["kind"]) for r in out)
+    for r in out: r["weight"] = np.sqrt(25 / sizes[r["device"], r["precision"], r["kind"]]) * .5
+    return out
+
+
+def whole_steps(devices, dump):
+    """Measurements of steps.csv, lowered by the product's own models."""
+    table = rows("steps.csv")
+    keys = sorted({(r["model"], r["batch"], r["precision"]) for r in table})
+    text = "".join(f"{m} {b} {p}\n" for m, b, p in keys)
+    lines = subprocess.run([dump], input=text, capture_output=True, text=True, check=True).stdout.splitlines()
+    lowered = {}
+    for key, line in zip(keys, lines):
+        e = 4 if key[2] in ("fp32", "tf32") else 2
+        ks = json.loads(line)
+        if isinstance(ks, str): print("no model:", ks); continue
+        f = [features(k, p, s, fl, by, rep, e) for k, p, s, fl, by, rep in ks]
+        p = np.array([("forward", "backward-data", "backward-weights", "update").index(k[1]) for k in ks])
+        lowered[key] = np.array(f, float), p
+    out = []
+    for r in table:
+        key = (r["model"], r["batch"], r["precision"])
+        if key not in lowered: continue
+        f, p = lowered[key]
+        what, _, kind = r["what"].partition(":")   # "backward:norm" is the sum over one kind of kernels
+        use = {"forward": p == 0, "backward": (p == 1) | (p == 2), "forward+backward": p < 3, "train": p >= 0}[what]
+        if kind: use = use & np.isin(f[:, 0], OF_KIND[kind])
+        out.append(dict(r, kernels=together(f[use]), seconds=float(r["seconds"]), weight=.5 if kind else 1.0))
+    sizes = Counter((r["device"], r["precision"], r["model"], r["what"], r["framework"]) for r in out)
+    for r in out:
+        r["weight"] /= np.sqrt(sizes[r["device"], r["precision"], r["model"], r["what"], r["framework"]])
+        if int(r["batch"]) < 8: r["weight"] *= .3
+    return out
+
+
+class Problem:
+    """The measurements of one curve, as flat arrays for fast evaluation."""
+
+    def __init__(self, measured, devices):
+        self.measured = measured
+        k = np.concatenate([r["kernels"] for r in measured])
+        self.row = np.repeat(np.arange(len(measured)), [len(r["kernels"]) for r in measured])
+        self.term = k[:, 0].astype(int)
+        self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.repeat = k[:, 1:].T
+        of = [devices[r["device"]] for r in measured]
+        self.arithmetic = np.array([d.arithmetic(r["precision"])[0] == "fp32" for d, r in zip(of, measured)])[self.row]
+        self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
+        self.bandwidth = np.array([d.bandwidth for d in of])[self.row]
+        units = np.array([d.units for d in of])[self.row]
+        self.tiles = self.g * self.m * self.n / 16384 / units * np.sqrt(self.k / 512)
+        self.fast = self.fast * self.arithmetic
+        self.matrix = self.term <= INDEX["attention"]
+        self.log_seconds = np.log([r["seconds"] for r in measured])
+        self.weight = np.array([r["weight"] for r in measured])
+        self.eager = np.array([r["framework"] == DATAPARALLEL for r in measured])[self.row]
+        self.alone = np.array([r["model"] is None for r in measured])[self.row]
+        self.floor = np.maximum(self.flops / self.peak / np.where(self.fast > 0, 2.25, 1), self.bytes / self.bandwidth)
+
+    def predict(self, log_curve, eager_gap=None):
+        c = np.exp(log_curve)
+        e = c[self.term]
+        edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
+        used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
+        gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1)
+        compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0)
+        moved = self.bytes + c[INDEX["scores"]] * self.scores
+        memory = moved / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e))
+        work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))
+        gap = np.where(self.eager, c[INDEX["gap"]] if eager_gap is None else eager_gap, c[INDEX["gap"]])
+        gap = np.where(self.alone, 0, gap)
+        each = self.repeat * np.maximum(np.maximum(self.floor, gap), LAUNCH + work)
+        return np.bincount(self.row, each, minlength=len(self.measured))
+
+    def fit(self, centre, start=None, evaluations=40):
+        """log curve nearest the measurements, drawn to `centre`; and the host time of the DataParallel boxes."""
+        x0 = np.append(centre if start is None else start[0], np.log(50e-6) if start is None else np.log(start[1]))
+        x0 = np.clip(x0, np.append(LOW, np.log(2e-6)) + 1e-6, np.append(HIGH, np.log(5e-4)) - 1e-6)
+
+        def residual(x):
+            error = (np.log(self.predict(x[:-1], np.exp(x[-1]))) - self.log_seconds) / .15
+            robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error ** 2) - 1))   # pseudo-Huber
+            return np.concatenate([self.weight * robust, (x[:-1] - centre) / SIGMA_CURVE, [(x[-1] - np.log(50e-6)) / .7]])
+
+        got = least_squares(residual, x0, bounds=(np.append(LOW, np.log(2e-6)), np.append(HIGH, np.log(5e-4))),
+                            max_nfev=evaluations, x_scale=.3)
+        return got.x[:-1], float(np.exp(got.x[-1]))
+
+
+def prior(arithmetic):
+    p = dict(PRIOR, **(MATRIX if arithmetic == "matrix" else {}))
+    return np.log([p[t] for t in TERMS])
+
+
+def curve_of(r, devices):
+    d = devices[r["device"]]
+    return d.architecture, d.arithmetic(r["precision"])[0]
+
+
+def fit_all(measured, devices, rounds=3, start=None):
+    """{curve: (log curve, eager gap)} and {arithmetic: centre}. Gauss-Seidel between curves and their centres."""
+    groups = defaultdict(list)
+    for r in measured: groups[curve_of(r, devices)].append(r)
+    problems = {c: Problem(rs, devices) for c, rs in sorted(groups.items())}
+    centres = {a: prior(a) for a in ("fp32", "matrix")} if start is None else dict(start[1])
+    curves = {} if start is None else dict(start[0])
+    for step in range(rounds):
+        for c, p in problems.items():
+            curves[c] = p.fit(centres[c[1]], curves.get(c), 25 if step == 0 else 12)
+        for a in centres:
+            of = [curves[c][0] for c in problems if c[1] == a]
+            if of:
+                tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
+                centres[a] = (np.sum(of, axis=0) + tie * prior(a)) / (len(of) + tie)
+    return curves, centres, problems
+
+
+def throughput_errors(problem, log_curve, gap):
+    """Relative error of predicted throughput for every measurement."""
+    return np.exp(problem.log_seconds) / problem.predict(log_curve, gap) - 1
+
+
+def families(model):
+    """A model's relatives, which are left out with it; None for a single kernel."""
+    if model is None: return None
+    base = model.split(":")[0]
+    for f in ("wide-resnet", "resnext", "resnet", "vgg", "inception", "bert", "gpt"):
+        if base.startswith(f): return f
+    return base
+
+
+def is_transformer(r):
+    return families(r["model"]) in ("bert", "gpt", "vit", "transformer")
+
+
+def left_out(measured, devices, fitted, key):
+    """Errors of whole steps predicted from a fit without the measurements that share key(r) with them."""
+    curves, centres, problems = fitted
+    errors = {}
+    whole = [r for r in measured if r["model"]]
+    for value in sorted({key(r) for r in whole}):
+        test = defaultdict(list)
+        for r in whole:
+            if key(r) == value: test[curve_of(r, devices)].append(r)
+        for c, rs in test.items():
+            others = [curves[o][0] for o in problems if o[1] == c[1] and o != c]
+            tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
+            centre = (np.sum(others, axis=0) + tie * prior(c[1])) / (len(others) + tie)
+            rest = [r for r in problems[c].measured if key(r) != value]
+            got = Problem(rest, devices).fit(centre, curves[c], 12) if rest else (centre, np.median([g for _, g in curves.values()]))
+            for r, e in zip(rs, throughput_errors(Problem(rs, devices), *got)): errors[id(r)] = e
+    return errors
+
+
+def table(title, measured, errors, by):
+    """Mean absolute error (percent) per group; CNN and transformer rows apart."""
+    print(title)
+    for kind in ("cnn", "transformer"):
+        rs = [r for r in measured if id(r) in errors and (":" not in r["what"]) and is_transformer(r) == (kind == "transformer")]
+        if not rs: continue
+        groups = defaultdict(list)
+        for r in rs: groups[by(r)].append(errors[id(r)])
+        for g, e in sorted(groups.items()):
+            print(f"  {kind:12} {str(g):38} {len(e):4} rows  mean |error| {100 * np.mean(np.abs(e)):5.1f} %  bias {100 * np.median(e):+5.1f} %")
+        e = [errors[id(r)] for r in rs]
+        print(f"  {kind:12} {'all':38} {len(e):4} rows  mean |error| {100 * np.mean(np.abs(e)):5.1f} %  median {100 * np.median(np.abs(e)):5.1f} %")
+
+
+# Architectures without measurements of their own still get an entry, so that the product can name the assumption.
+ARCHITECTURES = "kepler maxwell pascal volta turing ampere ada hopper blackwell gcn cdna cdna2 cdna3 haswell broadwell skylake tpu".split()
+JITTER = 0.015   # median coefficient of variation of step times in the tables that state it (1 to 2 %)
+
+
+def profile(fitted, devices, errors, unknown_error):
+    curves, centres, problems = fitted
+
+    def rounded(v): return float(f"{v:.4g}")
+
+    def curve(a, arithmetic):
+        c = (a, arithmetic)
+        x = curves[c][0] if c in curves else centres[arithmetic]
+        out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t != "gap"}
+        out["gap_us"] = rounded(np.exp(x[INDEX["gap"]]) * 1e6)
+        own = [errors[id(r)] for r in problems[c].measured if id(r) in errors and ":" not in r["what"]] if c in problems else []
+        everyone = list(errors.values())
+        e = own if len(own) >= 10 else everyone
+        out["relative_error"] = rounded(max(.05, 1.4826 * np.median(np.abs(e)))) if len(e) else 0.3
+        if c not in curves: out["relative_error"] = rounded(out["relative_error"] * 1.5)
+        out["measurements"] = len(problems[c].measured) if c in problems else 0
+        return out
+
+    return dict(summary="Achieved efficiencies of kernels per architecture and arithmetic; see sim/cost/kernel_cost.h",
+                written_by="calibration/fit_stock.py", unknown=dict(gpu="hopper", cpu="skylake", tpu="tpu", relative_error=rounded(unknown_error)),
+                architectures={a: dict(matrix_units=a not in WITHOUT_MATRIX, jitter=JITTER, fp32=curve(a, "fp32"),
+                                       matrix=curve(a, "matrix")) for a in ARCHITECTURES})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dump", required=True, help="the program dump_kernels")
+    parser.add_argument("--check", action="store_true", help="print all the tables of held-out errors")
+    parser.add_argument("--rows", action="store_true", help="print every measurement")
+    parser.add_argument("--out", default=str(HOME / "profiles" / "stock.json"))
+    options = parser.parse_args()
+    devices = {r["device"]: Device(r) for r in rows("devices.csv")}
+    measured = single_kernels(devices) + whole_steps(devices, options.dump)
+    fitted = fit_all(measured, devices)
+    inside = {}
+    for c, p in fitted[2].items():
+        for r, e in zip(p.measured, throughput_errors(p, *fitted[0][c])): inside[id(r)] = e
+    whole = [r for r in measured if r["model"]]
+    if options.rows:
+        for r in whole:
+            print(f"{100 * inside[id(r)]:+7.1f} %  {r['device']:16} {r['precision']} {r['model']:34} {r['batch']:>5} {r['what']:18} "
+                  f"{r['seconds']:.4g} {r['framework']}")
+    table("in sample, per curve", whole, inside, lambda r: curve_of(r, devices))
+    outside = left_out(measured, devices, fitted, lambda r: r["device"])
+    table("device left out, per curve", whole, outside, lambda r: curve_of(r, devices))
+    alone = left_out(measured, devices, fitted, lambda r: curve_of(r, devices)[0])
+    if options.check:
+        table("in sample, per model", whole, inside, lambda r: r["model"])
+        table("in sample, per framework", whole, inside, lambda r: r["framework"])
+        table("device left out, per device", whole, outside, lambda r: (r["device"], r["precision"]))
+        table("model left out, per model", whole, left_out(measured, devices, fitted, lambda r: families(r["model"])), lambda r: r["model"])
+        table("architecture left out, per curve", whole, alone, lambda r: curve_of(r, devices))
+    with open(options.out, "w") as f:
+        json.dump(profile(fitted, devices, outside, 1.4826 * np.median(np.abs(list(alone.values())))), f, indent=1)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

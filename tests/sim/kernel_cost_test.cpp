@@ -1,0 +1,208 @@
+#include "sim/cost/kernel_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+/// The datasheet of a Tesla V100 SXM2, with the architecture left open.
+Device device(const std::string& architecture) {
+  Device d;
+  d.name = "test-device";
+  d.architecture = architecture;
+  d.peak[static_cast<std::size_t>(Precision::fp32)] = {15.7e12};
+  d.peak[static_cast<std::size_t>(Precision::fp16)] = {125e12};
+  d.memory_bandwidth = {900e9};
+  d.units = 80;
+  d.launch = Time::from_seconds(4e-6);
+  return d;
+}
+
+Kernel gemm(int64_t m, int64_t n, int64_t k, int64_t size = 4) {
+  return {KernelKind::gemm,
+          Pass::forward,
+          {1, m, n, k},
+          Flops{2 * m * n * k},
+          Bytes{size * (m * k + k * n)},
+          Bytes{size * m * n},
+          1};
+}
+
+Kernel conv(Pass pass, int64_t batch, int64_t channels, int64_t space, int64_t window, int64_t stride,
+            int64_t groups = 1) {
+  ConvShape s;
+  s.batch = batch;
+  s.in_channels = s.out_channels = channels;
+  s.groups = groups;
+  s.in = {1, space, space};
+  s.out = {1, space / stride, space / stride};
+  s.kernel = {1, window, window};
+  s.stride = {1, stride, stride};
+  s.pad = {0, window / 2, window / 2};
+  return {KernelKind::conv,
+          pass,
+          s.pack(),
+          Flops{2 * s.macs()},
+          Bytes{4 * (s.in_elements() + s.weight_elements())},
+          Bytes{4 * s.out_elements()},
+          1};
+}
+
+Kernel stream(KernelKind kind, Pass pass, std::vector<int64_t> shape, int64_t bytes) {
+  return {kind, pass, std::move(shape), Flops{bytes / 4}, Bytes{bytes / 2}, Bytes{bytes / 2}, 1};
+}
+
+std::vector<Kernel> one_of_each() {
+  std::vector<Kernel> all{gemm(4096, 4096, 4096),
+                          gemm(1, 1, 1),
+                          gemm(1000000, 8, 8),
+                          stream(KernelKind::norm, Pass::forward, {64, 100000}, 51200000),
+                          stream(KernelKind::softmax, Pass::forward, {64, 1000}, 512000),
+                          stream(KernelKind::elementwise, Pass::forward, {1000000, 1}, 8000000),
+                          stream(KernelKind::pool, Pass::backward_data, {64, 3136, 784, 9}, 800000),
+                          stream(KernelKind::embedding, Pass::forward, {128, 1024, 30522}, 1000000),
+                          stream(KernelKind::optimizer, Pass::update, {25000000, 1}, 500000000),
+                          {KernelKind::attention,
+                           Pass::forward,
+                           {8, 16, 16, 512, 512, 64, 0},
+                           Flops{4LL * 8 * 16 * 512 * 512 * 64},
+                           Bytes{3 * 8 * 512 * 1024 * 4},
+                           Bytes{8 * 512 * 1024 * 4},
+                           1}};
+  for (Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
+    for (int64_t window : {1, 3, 7}) {
+      for (int64_t stride : {1, 2}) all.push_back(conv(pass, 32, 64, 56, window, stride));
+    }
+    all.push_back(conv(pass, 32, 64, 56, 3, 1, 64));
+    all.push_back(conv(pass, 32, 64, 56, 3, 1, 32));
+  }
+  return all;
+}
+
+const std::vector<std::string> kArchitectures{"kepler", "maxwell", "pascal", "volta",     "turing",
+                                              "ampere", "ada",     "hopper", "blackwell", "unheard-of"};
+
+TEST(KernelCost, NeverBelowTheRoofline) {
+  for (const std::string& a : kArchitectures) {
+    const Device d = device(a);
+    for (Precision p : {Precision::fp32, Precision::fp16}) {
+      const KernelCost cost(d, p);
+      for (const Kernel& k : one_of_each()) {
+        const double seconds = cost.seconds(k);
+        ASSERT_TRUE(std::isfinite(seconds));
+        const double bytes = static_cast<double>(k.read.n + k.written.n);
+        EXPECT_GE(seconds, bytes / 900e9);
+        EXPECT_GE(seconds, static_cast<double>(k.flops.n) / d.peak_at(p).flops_per_second / 2.25);
+        EXPECT_GE(seconds, 4e-6) << "a launch takes time";
+        const bool winograd = k.kind == KernelKind::conv && ConvShape::unpack(k.shape).kernel[2] == 3;
+        if (!winograd) {
+          EXPECT_GE(seconds, static_cast<double>(k.flops.n) / d.peak_at(p).flops_per_second);
+        }
+      }
+    }
+  }
+}
+
+TEST(KernelCost, RepeatsMultiply) {
+  const KernelCost cost(device("volta"), Precision::fp32);
+  for (Kernel k : one_of_each()) {
+    const double once = cost.seconds(k);
+    k.repeat = 7;
+    EXPECT_DOUBLE_EQ(cost.seconds(k), 7 * once);
+  }
+}
+
+TEST(KernelCost, GrowsWithTheBatch) {
+  for (const std::string& a : kArchitectures) {
+    const KernelCost cost(device(a), Precision::fp32);
+    for (Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
+      double before = 0;
+      for (int64_t batch = 1; batch <= 4096; batch *= 2) {
+        const double now = cost.seconds(conv(pass, batch, 256, 28, 3, 1));
+        EXPECT_GE(now, before);
+        before = now;
+      }
+    }
+  }
+}
+
+TEST(KernelCost, SmallProductsUseLessOfTheDevice) {
+  const KernelCost cost(device("volta"), Precision::fp32);
+  const auto rate = [&](const Kernel& k) { return static_cast<double>(k.flops.n) / cost.seconds(k); };
+  EXPECT_GT(rate(gemm(8192, 8192, 8192)), 0.6 * 15.7e12);
+  EXPECT_GT(rate(gemm(8192, 8192, 8192)), 1.5 * rate(gemm(512, 512, 512)));
+  EXPECT_GT(rate(gemm(8192, 8192, 8192)), 2 * rate(gemm(8192, 8192, 16)));
+}
+
+/// DeepBench, Tesla V100 PCIe, fp32: single kernels within the scatter of libraries.
+TEST(KernelCost, AgreesWithDeepBench) {
+  const KernelCost cost(device("volta"), Precision::fp32);
+  const auto near = [&](const Kernel& k, double milliseconds, double factor) {
+    const double ratio = cost.seconds(k) * 1e3 / milliseconds;
+    EXPECT_GT(ratio, 1 / factor);
+    EXPECT_LT(ratio, factor);
+  };
+  near(gemm(5124, 9124, 2560), 17.1, 1.3);
+  near(gemm(1760, 128, 1760), 0.100, 2.0);
+}
+
+TEST(KernelCost, ThreeByThreeGainsFromWinogradInFp32Only) {
+  const KernelCost fp32(device("volta"), Precision::fp32);
+  const auto per_flop = [](const KernelCost& c, const Kernel& k) {
+    return c.seconds(k) / static_cast<double>(k.flops.n);
+  };
+  const Kernel three = conv(Pass::forward, 64, 256, 56, 3, 1), five = conv(Pass::forward, 64, 256, 56, 5, 1);
+  EXPECT_LT(per_flop(fp32, three), 0.8 * per_flop(fp32, five));
+  const KernelCost fp16(device("volta"), Precision::fp16);
+  EXPECT_GT(per_flop(fp16, three), 0.9 * per_flop(fp16, five));
+}
+
+TEST(KernelCost, HalfPrecisionWithoutMatrixUnitsComputesInFp32) {
+  Device d = device("pascal");
+  d.peak[static_cast<std::size_t>(Precision::fp16)] = {0.2e12};  // the GeForce rate that no library uses
+  const Kernel big = gemm(4096, 4096, 4096);
+  EXPECT_LE(KernelCost(d, Precision::fp16).seconds(gemm(4096, 4096, 4096, 2)),
+            KernelCost(d, Precision::fp32).seconds(big));
+  const Device v = device("volta");
+  EXPECT_LT(KernelCost(v, Precision::fp16).seconds(big), 0.4 * KernelCost(v, Precision::fp32).seconds(big));
+  EXPECT_EQ(KernelCost(v, Precision::bf16).seconds(big), KernelCost(v, Precision::fp32).seconds(big))
+      << "no bf16 on volta";
+}
+
+TEST(KernelCost, SaysWhatItAssumes) {
+  EXPECT_TRUE(KernelCost(device("volta"), Precision::fp32).extrapolates().empty());
+  const KernelCost unknown(device("unheard-of"), Precision::fp32);
+  ASSERT_EQ(unknown.extrapolates().size(), 1u);
+  EXPECT_NE(unknown.extrapolates()[0].find("unheard-of"), std::string::npos);
+  EXPECT_GT(unknown.relative_error(), KernelCost(device("volta"), Precision::fp32).relative_error());
+  EXPECT_GT(KernelCost(device("volta"), Precision::fp32).jitter(), 0);
+}
+
+TEST(KernelCost, RefusesADeviceWithoutRates) {
+  Device d = device("volta");
+  d.peak = {};
+  EXPECT_THROW(KernelCost(d, Precision::fp32), InputError);
+}
+
+TEST(KernelCost, TakesLessThanAMicrosecond) {
+  const KernelCost cost(device("volta"), Precision::fp32);
+  const std::vector<Kernel> kernels = one_of_each();
+  double sum = 0, best = 1;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 100; ++i) {
+      for (const Kernel& k : kernels) sum += cost.seconds(k);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count() / (100.0 * static_cast<double>(kernels.size())));
+  }
+  EXPECT_GT(sum, 0);
+  EXPECT_LT(best, 1e-6);
+}
+
+}  // namespace
+}  // namespace tandem
