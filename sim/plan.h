@@ -11,32 +11,47 @@ namespace tandem {
 
 /// Load that a transfer puts on one resource: `weight` bytes on `link` per byte of payload.
 struct Use {
-  uint32_t link = 0;   ///< index into Plan::capacity
+  uint32_t link = 0;  ///< index into Plan::capacity
   float weight = 1;
 };
 
-/// A transfer as a fluid flow: `latency`, then `bytes` at the max-min fair rate, at most `cap` bytes/s.
+/// A transfer as a fluid flow: `bytes` at the max-min fair rate, at most `cap` bytes/s, then `latency`.
 /// A collective is one such flow for its whole group (weights = algorithm x routes).
 struct Transfer {
   Time latency;
   double bytes = 0;
   double cap = 0;  ///< payload bytes/s, 0 = none
   std::vector<Use> uses;
-  /// Duration when alone: latency + bytes / min(cap, min over uses of capacity / weight).
-  Time alone(const std::vector<double>& capacity) const;
+  /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
+  double rate_alone(const std::vector<double>& capacity) const;
+  /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.
+  Time payload(double rate, double factor = 1) const;
+  Time delay(double factor = 1) const;
+  /// Duration when alone: payload at rate_alone, then the latency.
+  Time alone(const std::vector<double>& capacity, double factor = 1) const;
 };
+
+/// Seconds >= 0 to the nearest picosecond; beyond 2^61 ps (26 days), and for NaN, kNever.
+inline constexpr int64_t kNever = int64_t{1} << 61;
+inline int64_t picoseconds(double seconds) {
+  const double ps = seconds * 1e12 + 0.5;
+  return ps < 0x1p61 ? static_cast<int64_t>(ps) : kNever;
+}
+/// `t` times a factor >= 0, to the nearest picosecond; exactly `t` for factor 1.
+Time scaled(Time t, double factor);
 
 /// Randomness and faults of a run; never part of a Program.
 struct Disturbance {
-  double compute_sigma = 0;      ///< lognormal sigma of each compute op, per (instance, iteration, op)
-  double iteration_sigma = 0;    ///< lognormal sigma common to all compute ops of an (instance, iteration)
-  double network_sigma = 0;      ///< lognormal sigma of each transfer's latency and bytes
+  double compute_sigma = 0;         ///< lognormal sigma of each compute op, per (instance, iteration, op)
+  double iteration_sigma = 0;       ///< lognormal sigma common to all compute ops of an (instance, iteration)
+  double network_sigma = 0;         ///< lognormal sigma of each transfer's latency and bytes
   double straggle_probability = 0;  ///< of an (instance, iteration) to be slowed by straggle_factor
   double straggle_factor = 1;
   /// (instance of role 0, factor): permanently slow devices.
   std::vector<std::pair<uint32_t, double>> slow;
   bool none() const {
-    return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 && slow.empty();
+    return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
+           slow.empty();
   }
 };
 
@@ -46,7 +61,8 @@ struct RoleCosts {
   std::vector<uint32_t> class_of;
   /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
   std::vector<std::vector<Time>> duration;
-  /// [class][op]: index into Plan::transfers for copy ops (and collectives: one per group class), else -1.
+  /// [class][op]: index into Plan::transfers for copy ops and collectives, else -1. A group's collective
+  /// is the transfer of its first member's class. Instances of one class load the very same links.
   std::vector<std::vector<int32_t>> transfer;
 };
 
@@ -61,6 +77,8 @@ struct Plan {
   class Messages {
    public:
     virtual ~Messages() = default;
+    /// With Address::shards, the part of the payload that goes to this receiver. The reference must hold
+    /// until the next call.
     virtual const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) = 0;
     /// Duration of applying one gradient of `key` on shard `shard` of `store`.
     virtual Time apply(uint32_t store, uint32_t key, uint32_t shard) = 0;
@@ -68,8 +86,15 @@ struct Plan {
   std::shared_ptr<Messages> messages;
   Disturbance disturbance;
   uint64_t seed = 1;
-  /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses these.
-  double compute_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
+  /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses
+  /// these. Lognormal ones have mean 1: exp(sigma z - sigma^2 / 2). A collective draws for its first member.
+  double compute_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+    return iteration_factor(role, instance, iteration) * op_factor(role, instance, iteration, op);
+  }
+  /// What all compute ops of an (instance, iteration) share: noise of the iteration, straggling, slow device.
+  double iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const;
+  /// Noise of one compute op.
+  double op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
   double transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
 };
 

@@ -2,6 +2,7 @@
 // Max-min fair sharing of resources between fluid flows, incremental. Knows no networks. Floor 3.
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/plan.h"
@@ -10,30 +11,74 @@ namespace tandem {
 
 /// Rates r_f maximal in the max-min sense subject to, for every resource l,
 ///   sum over flows f of weight(f, l) * r_f <= capacity(l),   and r_f <= cap_f.
-/// Flows are added and removed one at a time; only the connected component they touch is solved anew.
+/// Flows are added and removed one at a time; update() then solves by progressive filling only what these
+/// changes can reach. Filling fixes slow flows first, and a flow that goes or comes touches nothing that was
+/// fixed below its own rate: so only the flows at or above that level count, and of those only the ones
+/// joined to the change by resources they share. Deterministic.
 class FairShare {
  public:
   using FlowId = uint32_t;
+  /// Throws InputError for a capacity that is not finite or negative.
   explicit FairShare(std::vector<double> capacity);
-  /// Registers a flow; ids are reused after remove(). `uses` is copied. cap 0 = none; a flow with neither
-  /// uses nor cap has infinite rate.
+  /// Registers a flow; ids are reused after remove(). `uses` is copied; uses of one link add up. cap 0 =
+  /// none; a flow with neither uses nor cap has infinite rate. Throws InputError for weights that are not
+  /// finite or negative. O(uses).
   FlowId add(std::span<const Use> uses, double cap);
   void remove(FlowId flow);
-  /// Solves what changed; calls `changed(flow, rate)` semantics via changed_flows(): flows whose rate is
-  /// not what it was at the last update(), in increasing id.
+  /// Solves what changed. Returns the flows whose rate is not what it was at the last update(), new ones
+  /// included; valid until the next call. O(k log k) in the uses k of the flows reached.
   const std::vector<FlowId>& update();
-  double rate(FlowId flow) const;
-  std::size_t active() const;
+  /// As of the last update().
+  double rate(FlowId flow) const { return flows_[flow].rate; }
+  std::size_t active() const { return active_; }
 
  private:
-  struct Flow {
-    std::vector<Use> uses;
-    double cap = 0, rate = 0;
-    bool live = false;
+  struct Share {
+    uint32_t link = 0;
+    uint32_t position = 0;  ///< in the link's list
+    double weight = 0;
   };
+  struct Flow {
+    double rate = 0, cap = 0;
+    uint32_t first = 0, count = 0, room = 0;  ///< its shares in pool_
+    uint32_t seen = 0;                        ///< round in which update() reached it
+    bool live = false, fixed = false;
+  };
+  struct Member {
+    FlowId flow;
+    uint32_t share;  ///< index into pool_
+    double weight;
+  };
+  struct Link {
+    std::vector<Member> members;
+    double left = 0, load = 0;  ///< while solving: capacity left, weight of the flows not yet fixed
+    uint32_t open = 0;          ///< how many these are
+    uint32_t seen = 0;
+  };
+  struct Level {
+    double level;
+    uint32_t index;  ///< of a link, or kCap + a flow
+    bool operator>(const Level& o) const { return level != o.level ? level > o.level : index > o.index; }
+  };
+  void reserve_shares(Flow& flow, std::size_t count);
+  void touch(uint32_t link);
+  double threshold();
+  void gather(double threshold);
+  void fill();
+  void fix(FlowId flow, double rate);
+  double level(const Link& link) const;
+
   std::vector<double> capacity_;
+  std::vector<Link> links_;
   std::vector<Flow> flows_;
-  std::vector<FlowId> free_, changed_;
+  std::vector<Share> pool_;
+  std::vector<FlowId> free_, changed_, added_, reached_;
+  std::vector<double> before_;          ///< rates of reached_ before
+  std::vector<uint32_t> dirty_, area_;  ///< links of changed flows; links reached
+  std::vector<Level> heap_;
+  double removed_level_ = 0;  ///< least rate among flows removed since the last update()
+  uint32_t round_ = 0;
+  std::size_t active_ = 0;
 };
 
 }  // namespace tandem

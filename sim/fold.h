@@ -1,0 +1,23 @@
+#pragma once
+// What a plan's instances have in common. Floor 3.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/evaluate.h"
+
+namespace tandem {
+
+/// The transfers that one run of op `op` of role `role` makes: (index into Plan::transfers, how often), once
+/// per instance or per group of a collective, in increasing index. Empty for other ops.
+std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t role, uint32_t op);
+
+/// "" when all instances of every role take equal times, else what differs. Such a plan folds to one row per
+/// role: without noise, what is equal before an op is equal after it.
+std::string unlike(const Plan& plan);
+
+/// The sweep over all instances, or over one row per role (requires unlike() to be "").
+Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded);
+
+}  // namespace tandem

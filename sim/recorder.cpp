@@ -1,0 +1,122 @@
+#include "sim/recorder.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace)
+    : plan_(plan), options_(options), trace_(trace), runs_(plan.transfers.size()) {
+  const Role& workers = plan.program->roles[0];
+  const auto n = static_cast<std::size_t>(workers.mesh.size());
+  const auto iterations = static_cast<std::size_t>(std::max(options.iterations, 0));
+  kept_ = static_cast<uint32_t>(std::max(options.kept_instances, 1));
+  warm_iterations_ = static_cast<uint32_t>(iterations / 4);
+  warm_.assign(n, 0);
+  last_.assign(n, 0);
+  trace_.iteration_end.assign(iterations, Time{});
+  trace_.iteration_start.assign(iterations, Time{kNever});
+  trace_.link_bytes.assign(plan.capacity.size(), 0);
+  for (const Op& op : workers.ops) {
+    for (const Dep& dep : op.deps) ring_ = std::max<uint32_t>(ring_, dep.lag + 1U);
+  }
+  ends_.assign(workers.ops.size(), std::vector<Ended>(ring_));
+}
+
+void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, int64_t start,
+                    int64_t end, uint32_t count) {
+  if (role == 0 && instance == 0) worker0(iteration, op, start, end);
+  if (iteration + static_cast<uint32_t>(options_.kept_iterations) < trace_.iteration_end.size()) return;
+  const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
+  for (uint32_t i = instance; i < std::min(instance + count, wanted); ++i) {
+    trace_.spans.push_back({role, i, iteration, op, Time{start}, Time{end}});
+  }
+}
+
+void Recorder::iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count) {
+  Time& latest = trace_.iteration_end[iteration];
+  latest.ps = std::max(latest.ps, end);
+  trace_.worker_iterations += count;
+  if (iteration + 1 == warm_iterations_) std::fill_n(warm_.begin() + instance, count, end);
+  if (iteration + 1 == trace_.iteration_end.size()) std::fill_n(last_.begin() + instance, count, end);
+}
+
+void Recorder::message(const Transfer& transfer) {
+  for (const Use& use : transfer.uses) {
+    trace_.link_bytes.at(use.link) += transfer.bytes * static_cast<double>(use.weight);
+  }
+}
+
+Recorder::Wait Recorder::wait_of(const Op& op) const {
+  switch (op.kind) {
+    case OpKind::copy:
+      return plan_.program->copies[op.what].kind == CopyKind::input ? Wait::input : Wait::comm;
+    case OpKind::collective:
+    case OpKind::send:
+    case OpKind::recv:
+      return Wait::comm;
+    default:
+      return Wait::other;
+  }
+}
+
+void Recorder::charge(Wait wait, int64_t time) {
+  (wait == Wait::comm    ? trace_.exposed_comm
+   : wait == Wait::input ? trace_.exposed_input
+                         : trace_.idle)
+      .ps += time;
+}
+
+void Recorder::compute_starts(uint32_t iteration, uint32_t index, int64_t start) {
+  if (start <= compute_end_) return;
+  const auto& ops = plan_.program->roles[0].ops;
+  Wait wait = Wait::other;
+  for (const Dep& dep : ops[index].deps) {
+    if (dep.lag > iteration || ops[dep.op].lane == Lane::compute) continue;
+    const Ended& ended = ends_[dep.op][(iteration - dep.lag) % ring_];
+    if (ended.iteration != iteration - dep.lag || ended.at != start) continue;
+    wait = wait_of(ops[dep.op]);
+    break;
+  }
+  charge(wait, start - compute_end_);
+}
+
+void Recorder::worker0(uint32_t iteration, uint32_t index, int64_t start, int64_t end) {
+  const Op& op = plan_.program->roles[0].ops[index];
+  Time& begun = trace_.iteration_start[iteration];
+  begun.ps = std::min(begun.ps, start);
+  ends_[index][iteration % ring_] = {iteration, end};
+  if (end > last_end_ || (end == last_end_ && index < last_op_)) {
+    last_end_ = end;
+    last_op_ = index;
+  }
+  const bool works = op.kind == OpKind::compute || op.kind == OpKind::apply;
+  if (op.lane != Lane::compute || works) trace_.busy[static_cast<int>(op.lane)].ps += end - start;
+  if (op.lane != Lane::compute) return;
+  if (!works) charge(wait_of(op), end - start);
+  compute_end_ = end;
+}
+
+void Recorder::finish() {
+  if (last_end_ > compute_end_)
+    charge(wait_of(plan_.program->roles[0].ops[last_op_]), last_end_ - compute_end_);
+  for (Time& t : trace_.iteration_start) {
+    if (t.ps == kNever) t = {};
+  }
+  for (std::size_t t = 0; t < runs_.size(); ++t) {
+    for (const Use& use : plan_.transfers[t].uses) {
+      trace_.link_bytes.at(use.link) +=
+          static_cast<double>(runs_[t]) * plan_.transfers[t].bytes * static_cast<double>(use.weight);
+    }
+  }
+  // Workers in a row with equal times count as one product, so that folding gives the same sum.
+  const auto steady = static_cast<double>(trace_.iteration_end.size() - warm_iterations_);
+  for (std::size_t i = 0, n = 0; i < warm_.size(); i += n) {
+    for (n = 1; i + n < warm_.size() && warm_[i + n] == warm_[i] && last_[i + n] == last_[i];) ++n;
+    if (last_[i] > warm_[i]) {
+      trace_.steady_rate += static_cast<double>(n) * (steady / Time{last_[i] - warm_[i]}.seconds());
+    }
+  }
+  std::sort(trace_.spans.begin(), trace_.spans.end());
+}
+
+}  // namespace tandem

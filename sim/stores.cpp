@@ -1,0 +1,69 @@
+#include "sim/stores.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+VersionedStore::VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers)
+    : store_(store), keys_(keys), workers_(workers), parts_(std::size_t{shards} * keys) {
+  if (!store.drop_late) return;
+  for (Part& part : parts_) part.clock.assign(workers, 0);
+}
+
+void VersionedStore::merge(uint32_t shard, uint32_t key) {
+  Part& part = at(shard, key);
+  if (++part.merged < static_cast<uint32_t>(store_.batch)) return;
+  part.merged = 0;
+  ++part.version;
+}
+
+VersionedStore::Level& VersionedStore::level(Part& part, uint32_t value) {
+  const std::size_t i = value - part.base;
+  if (i >= part.levels.size()) part.levels.resize(i + 1);
+  return part.levels[i];
+}
+
+void VersionedStore::reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const {
+  Level& l = level(part, value);
+  if (++l.reached == static_cast<uint32_t>(store_.quorum)) {
+    released.insert(released.end(), l.parked.begin(), l.parked.end());
+    l.parked.clear();
+  }
+  std::size_t passed = 0;
+  while (passed < part.levels.size() && part.levels[passed].reached == workers_) ++passed;
+  part.levels.erase(part.levels.begin(), part.levels.begin() + static_cast<std::ptrdiff_t>(passed));
+  part.base += static_cast<uint32_t>(passed);
+}
+
+uint32_t VersionedStore::handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number,
+                                 uint32_t read, std::vector<uint32_t>& released) {
+  Part& part = at(shard, key);
+  if (!store_.drop_late) {
+    reach(part, number, released);
+    return number;
+  }
+  uint32_t& clock = part.clock[worker];
+  const uint32_t to = std::max(clock, read + 1);
+  while (clock < to) reach(part, ++clock, released);
+  return to;
+}
+
+bool VersionedStore::open(uint32_t shard, uint32_t key, uint32_t clock) const {
+  const Part& part = at(shard, key);
+  const int64_t value = int64_t{clock} - store_.slack;
+  if (value < int64_t{part.base}) return true;
+  const auto i = static_cast<std::size_t>(value - int64_t{part.base});
+  return i < part.levels.size() && part.levels[i].reached >= static_cast<uint32_t>(store_.quorum);
+}
+
+void VersionedStore::park(uint32_t shard, uint32_t key, uint32_t clock, uint32_t message) {
+  level(at(shard, key), clock - static_cast<uint32_t>(store_.slack)).parked.push_back(message);
+}
+
+int64_t VersionedStore::versions() const {
+  int64_t sum = 0;
+  for (const Part& part : parts_) sum += part.version;
+  return sum;
+}
+
+}  // namespace tandem

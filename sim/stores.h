@@ -1,0 +1,55 @@
+#pragma once
+// Versioned parameters and the clocks behind gates (schemes/semantics.md, part 4). Floor 3.
+#include <cstdint>
+#include <vector>
+
+#include "schemes/program.h"
+
+namespace tandem {
+
+/// All (shard, key) pairs of one Store. Clocks are kept as counts per value, so a gate costs O(1); memory is
+/// O(shards x keys x spread of clocks), and with drop_late O(shards x keys x workers).
+class VersionedStore {
+ public:
+  VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers);
+
+  uint32_t version(uint32_t shard, uint32_t key) const { return at(shard, key).version; }
+  /// Whether a gradient computed on version `read` is to be dropped now.
+  bool late(uint32_t shard, uint32_t key, uint32_t read) const {
+    return store_.drop_late && read < at(shard, key).version;
+  }
+  /// Merges one gradient: every `batch`-th raises the version.
+  void merge(uint32_t shard, uint32_t key);
+  /// The worker's gradient was handled (merged or dropped): it is the `number`-th of its (worker, key), from
+  /// 1, computed on version `read`. Returns the worker's clock. Appends to `released` the messages parked at
+  /// gates that open by it, in the order they were parked.
+  uint32_t handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number, uint32_t read,
+                   std::vector<uint32_t>& released);
+  /// Whether the gate is open for a worker of this clock.
+  bool open(uint32_t shard, uint32_t key, uint32_t clock) const;
+  /// Keeps `message` until the gate opens for `clock`. Requires !open().
+  void park(uint32_t shard, uint32_t key, uint32_t clock, uint32_t message);
+  int64_t versions() const;  ///< summed over all shards and keys
+
+ private:
+  struct Level {
+    uint32_t reached = 0;          ///< workers with a clock of at least this value
+    std::vector<uint32_t> parked;  ///< messages that wait for quorum on this value
+  };
+  struct Part {
+    uint32_t version = 0, merged = 0;
+    uint32_t base = 1;  ///< value of levels[0]; all workers have passed every value below
+    std::vector<Level> levels;
+    std::vector<uint32_t> clock;  ///< [worker], with drop_late only
+  };
+  const Part& at(uint32_t shard, uint32_t key) const { return parts_[std::size_t{shard} * keys_ + key]; }
+  Part& at(uint32_t shard, uint32_t key) { return parts_[std::size_t{shard} * keys_ + key]; }
+  void reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const;
+  static Level& level(Part& part, uint32_t value);
+
+  Store store_;
+  uint32_t keys_, workers_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace tandem
