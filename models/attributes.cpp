@@ -68,6 +68,11 @@ std::vector<int64_t> Attributes::list(std::string_view key, std::size_t dims, in
   return list(key, low);
 }
 
+std::vector<int64_t> Attributes::sizes(std::string_view key, std::size_t dims) const {
+  require(key);
+  return list(key, dims, 1, 1);
+}
+
 std::vector<int64_t> Attributes::list(std::string_view key, int64_t low) const {
   std::vector<int64_t> out;
   for (const Json& item : require(key).items()) out.push_back(ranged(item, key, low, INT32_MAX));

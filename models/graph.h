@@ -68,7 +68,8 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// FLOPs of the forward matrix kernels (gemm, conv, attention) of one lowered layer.
+/// FLOPs of the forward matrix kernels (gemm, conv, attention) of one lowered layer, as papers count them:
+/// the scores that a causal mask hides included, although the kernel skips them (Narayanan et al. 2021).
 Flops matrix_flops(const Lowered& lowered);
 
 /// Names and summaries of models/zoo, sorted.

@@ -34,6 +34,8 @@ class Attributes {
   bool is_text(std::string_view key) const;
   /// A number for all `dims` dimensions or a list of `dims` numbers.
   std::vector<int64_t> list(std::string_view key, std::size_t dims, int64_t fallback, int64_t low = 0) const;
+  /// The same, but required and each at least 1: a kernel, a size.
+  std::vector<int64_t> sizes(std::string_view key, std::size_t dims) const;
   /// A list of any length; required.
   std::vector<int64_t> list(std::string_view key, int64_t low = 0) const;
   /// The graph calls it after the layer type has read what it wants.

@@ -1,6 +1,6 @@
 #pragma once
 // Reads a model file: parameters, expressions, blocks, groups and repeats, unrolled into a flat list of
-// layers in file order with their inputs resolved. The format is described in models/zoo/README.md. Floor 1.
+// layers in file order with their inputs resolved. The format is described in models/README.md. Floor 1.
 #include <optional>
 #include <string>
 #include <utility>

@@ -94,8 +94,8 @@ Lowered attention(const LayerInput& in) {
     auto& list = pass == Pass::forward ? out.forward : out.backward_data;
     list = {attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, h.key, h.head_dim, causal, size)};
     if (!rotary) continue;
-    const int64_t turned =
-        product({in.batch, h.head_dim, product({h.heads, h.query}) + product({h.kv_heads, h.key})});
+    const int64_t turned = product(
+        {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
     list.insert(pass == Pass::forward ? list.begin() : list.end(), elementwise(pass, turned, 1, size, 3));
   }
   out.keeps_input = out.keeps_output = true;

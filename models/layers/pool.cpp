@@ -40,8 +40,7 @@ Lowered global_pool(const LayerInput& in) {
 /// Windows that share the input evenly; the last counts as full.
 Lowered adaptive_pool(const LayerInput& in) {
   const Shape& shape = in.only(2);
-  if (!in.attributes.has("size")) in.attributes.integer("size");  // says that it is missing
-  const auto size = in.attributes.list("size", shape.size() - 1, 1, 1);
+  const auto size = in.attributes.sizes("size", shape.size() - 1);
   Shape output{shape[0]};
   int64_t window = 1;
   for (std::size_t d = 0; d < size.size(); ++d) {
@@ -52,12 +51,12 @@ Lowered adaptive_pool(const LayerInput& in) {
   return pooling(in, output, elements(shape) / shape[0], out_space, window, false);
 }
 
-/// Nearest neighbour: every element is written factor^d times; backward sums them.
+/// Nearest neighbour: every element is written factor times in each dimension; backward sums them.
 Lowered upsample(const LayerInput& in) {
   const Shape& shape = in.only(2);
-  const int64_t factor = in.attributes.integer("factor");
+  const auto factor = in.attributes.sizes("factor", shape.size() - 1);
   Shape output = shape;
-  for (std::size_t d = 1; d < output.size(); ++d) output[d] = product({output[d], factor});
+  for (std::size_t d = 1; d < output.size(); ++d) output[d] = product({output[d], factor[d - 1]});
   return pooling(in, output, elements(shape) / shape[0], elements(output) / shape[0], 1, false);
 }
 

@@ -33,8 +33,7 @@ inline Window read_window(const LayerInput& in, bool pooling, bool dilated) {
   Window w;
   w.dims = shape.size() - 1;
   const std::size_t skip = 3 - w.dims;
-  if (!in.attributes.has("kernel")) in.attributes.integer("kernel");  // says that it is missing
-  const auto kernel = in.attributes.list("kernel", w.dims, 1, 1);
+  const auto kernel = in.attributes.sizes("kernel", w.dims);
   const bool given = in.attributes.has("stride");
   const auto stride = in.attributes.list("stride", w.dims, 1, 1);
   const auto dilation =
