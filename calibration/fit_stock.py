@@ -35,6 +35,8 @@ PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-we
               "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
 MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150)
 MATRIX.update({"point-data": .4, "point-weights": .35, "conv-data": .4, "conv-weights": .35})
+CPU = {t: .6 * PRIOR[t] for t in ("point", "conv", "point-data", "point-weights", "conv-data", "conv-weights", "attention")}
+CPU.update(winograd=1.3)
 SIGMA_PRIOR, SIGMA_CURVE = 0.5, 0.25
 LAUNCH = 4e-6
 DATAPARALLEL = "pytorch-dataparallel"   # host-bound boxes: their host time per kernel is fitted apart
@@ -62,10 +64,12 @@ class Device:
     def arithmetic(self, precision):
         """The curve and the peak that a precision runs on: matrix units where there are any, else fp32."""
         matrix = precision != "fp32" and self.architecture not in WITHOUT_MATRIX and self.peak[precision] > 0
+        if self.architecture in CPUS: return "cpu", self.peak["fp32"] * 1e12
         return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
 
 
-WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn", "haswell", "broadwell", "skylake", "cascade-lake", "zen"}
+CPUS = {"haswell", "broadwell", "skylake", "zen"}
+WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn"} | CPUS
 
 
 def conv_features(pass_, s, element):
@@ -178,7 +182,7 @@ class Problem:
         self.term = k[:, 0].astype(int)
         self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.repeat = k[:, 1:].T
         of = [devices[r["device"]] for r in measured]
-        self.arithmetic = np.array([d.arithmetic(r["precision"])[0] == "fp32" for d, r in zip(of, measured)])[self.row]
+        self.arithmetic = np.array([d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)])[self.row]
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
         self.bandwidth = np.array([d.bandwidth for d in of])[self.row]
         units = np.array([d.units for d in of])[self.row]
@@ -222,7 +226,7 @@ class Problem:
 
 
 def prior(arithmetic):
-    p = dict(PRIOR, **(MATRIX if arithmetic == "matrix" else {}))
+    p = dict(PRIOR, **{"fp32": {}, "matrix": MATRIX, "cpu": CPU}[arithmetic])
     return np.log([p[t] for t in TERMS])
 
 
@@ -236,12 +240,12 @@ def fit_all(measured, devices, rounds=3, start=None):
     groups = defaultdict(list)
     for r in measured: groups[curve_of(r, devices)].append(r)
     problems = {c: Problem(rs, devices) for c, rs in sorted(groups.items())}
-    centres = {a: prior(a) for a in ("fp32", "matrix")} if start is None else dict(start[1])
+    centres = {a: prior(a) for a in ("fp32", "matrix", "cpu")} if start is None else dict(start[1])
     curves = {} if start is None else dict(start[0])
     for step in range(rounds):
         for c, p in problems.items():
             curves[c] = p.fit(centres[c[1]], curves.get(c), 25 if step == 0 else 12)
-        for a in centres:
+        for a in ("fp32", "matrix"):   # the only CPU measured ran no vendor library: other CPUs keep the prior
             of = [curves[c][0] for c in problems if c[1] == a]
             if of:
                 tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
@@ -311,6 +315,7 @@ def profile(fitted, devices, errors, unknown_error):
     def rounded(v): return float(f"{v:.4g}")
 
     def curve(a, arithmetic):
+        if a in CPUS: arithmetic = "cpu"
         c = (a, arithmetic)
         x = curves[c][0] if c in curves else centres[arithmetic]
         out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t != "gap"}
@@ -318,7 +323,7 @@ def profile(fitted, devices, errors, unknown_error):
         own = [errors[id(r)] for r in problems[c].measured if id(r) in errors and ":" not in r["what"]] if c in problems else []
         everyone = list(errors.values())
         e = own if len(own) >= 10 else everyone
-        out["relative_error"] = rounded(max(.05, 1.4826 * np.median(np.abs(e)))) if len(e) else 0.3
+        out["relative_error"] = rounded(min(1, max(.05, 1.4826 * np.median(np.abs(e)))))
         if c not in curves: out["relative_error"] = rounded(out["relative_error"] * 1.5)
         out["measurements"] = len(problems[c].measured) if c in problems else 0
         return out
