@@ -1,9 +1,9 @@
 # Where one iteration's time goes: stacked bars in milliseconds.
 # $bars: label, compute, exposed communication, input, idle, total text, total
 # heading, rotation (degrees of the labels), margin (lines below the axis)
-set title heading offset 0,1.6
+set title heading offset 0,1.8
 set tmargin 6
-set key at graph 0.5, 1.075 center horizontal maxrows 1
+set key at graph 0.5, 1.075 center horizontal maxrows 1 width -4
 set ylabel 'milliseconds per iteration'
 set style data histograms
 set style histogram rowstacked

@@ -1,0 +1,115 @@
+// The tour: two models on the same eight V100 cards, joined by PCIe and by NVLink.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/draw.h"
+#include "app/output.h"
+#include "app/pictures.h"
+#include "app/question.h"
+#include "app/report_text.h"
+#include "app/verb.h"
+#include "base/json.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr const char* kModels[] = {"resnet50", "vgg16"};
+constexpr const char* kSystems[] = {"v100-pcie-8x", "dgx1-v100"};
+constexpr const char* kScheme = "pytorch-ddp";
+
+Question question(const std::string& model, const std::string& system) {
+  Question q{.graph = Graph::load(model),
+             .system = System::load(system),
+             .scheme = resolve_scheme(kScheme, Place{}),
+             .system_text = system,
+             .sets = {},
+             .devices = {1, 2, 4, 8},
+             .anchor = {},
+             .disturbance = {}};
+  q.batch = 64;
+  q.optimizer = &optimizer("momentum");
+  return q;
+}
+
+/// One model on both systems: table, what it means, reports and pictures in `folder`.
+std::string chapter(const std::string& model, const std::filesystem::path& folder,
+                    std::vector<std::string>& files) {
+  std::vector<Report> all, last;
+  std::string out;
+  for (const char* system : kSystems) {
+    const Question q = question(model, system);
+    const auto reports = answer(q);
+    out += fmt::format("{} ({} parameters) on {}\n{}\n", model,
+                       count_text(static_cast<double>(q.graph.parameter_elements())), system,
+                       report_table(reports).text());
+    files.push_back((folder / fmt::format("{}-{}.json", model, system)).string());
+    write_file(files.back(), reports_to_json(reports, true));
+    all.insert(all.end(), reports.begin(), reports.end());
+    last.push_back(reports.back());
+  }
+  out += fmt::format(
+      "Eight cards are {:.2f} times one over PCIe and {:.2f} times one over NVLink; NVLink makes them "
+      "{:.2f} times as fast.\nOver PCIe {:.0f} % of a step is communication that nothing hides, over "
+      "NVLink {:.0f} %.\n\n",
+      last[0].speedup, last[1].speedup, last[1].samples_per_second / last[0].samples_per_second,
+      100 * last[0].time_share.exposed_communication, 100 * last[1].time_share.exposed_communication);
+  const auto series = series_of(all);
+  for (const PictureKind& kind : picture_kinds()) {
+    for (std::string& file : kind.draw(series, (folder / fmt::format("{}-{}", model, kind.name)).string())) {
+      files.push_back(std::move(file));
+    }
+  }
+  return out;
+}
+
+int demo(const Arguments& arguments) {
+  const std::filesystem::path folder = arguments.text("out", "tandem-demo");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw InputError(
+        fmt::format("{}: cannot make the folder: {}", printable(folder.string()), error.message()));
+  std::string out =
+      "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a "
+      "training\n"
+      "step cost on each? Data parallel with PyTorch DDP, fp32, 64 images per card; simulated from "
+      "datasheets and\n"
+      "published kernel timings, nothing run.\n\n";
+  std::vector<std::string> files;
+  Progress progress(arguments);
+  for (const char* model : kModels) {
+    progress.show(fmt::format("predicting and drawing {} ...", model));
+    out += chapter(model, folder, files);
+  }
+  for (const char* system : kSystems) {
+    progress.show(fmt::format("drawing {} ...", system));
+    files.push_back((folder / fmt::format("{}.svg", system)).string());
+    draw_dot(System::load(system).dot(), files.back());
+  }
+  progress.show("");
+  out += fmt::format("Reports (JSON) and pictures (PNG, SVG) are in {}/:\n", folder.string());
+  for (const std::string& file : files) {
+    if (!file.ends_with(".svg") || file.find("-v100") != std::string::npos ||
+        file.find("v100-") != std::string::npos) {
+      out += "  " + std::filesystem::path(file).filename().string() + "\n";
+    }
+  }
+  out += "Next: tandem predict --help, or the same question about your own machine: tandem list systems\n";
+  write_stdout(out);
+  return 0;
+}
+
+}  // namespace
+
+void register_demo(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "demo",
+       .summary = "the tour: ResNet-50 and VGG-16 on eight V100, PCIe against NVLink, with pictures",
+       .usage = "[options]",
+       .flags = {{"out", "DIR", "folder for reports and pictures; default tandem-demo"}, quiet_flag()},
+       .run = demo});
+}
+
+}  // namespace tandem

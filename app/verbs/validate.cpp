@@ -1,0 +1,45 @@
+#include "calibration/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "app/output.h"
+#include "app/verb.h"
+
+namespace tandem {
+
+namespace {
+
+int run_validate(const Arguments& arguments) {
+  const std::string format = arguments.choice("format", "md", {"md", "json"});
+  const int threads = static_cast<int>(
+      arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  std::vector<ValidationRow> rows;
+  {
+    Progress progress(arguments);
+    rows = validate(arguments.words(), threads,
+                    [&](int done, int total) { progress.show(fmt::format("series {} of {}", done, total)); });
+  }
+  put_result(arguments, format == "json" ? validation_json(rows) : validation_markdown(rows));
+  return 0;
+}
+
+}  // namespace
+
+void register_validate(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "validate",
+       .summary = "predictions against the published measurements in calibration/data, row by row",
+       .usage = "[FILE...] [options]",
+       .flags = {{"format", "FORMAT", "md (default) or json"},
+                 {"threads", "N", "default: one per processor; the result does not depend on it"},
+                 out_flag(),
+                 quiet_flag()},
+       .most_words = 1000,
+       .run = run_validate,
+       .details = "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md"});
+}
+
+}  // namespace tandem
