@@ -1,0 +1,129 @@
+// check() must refuse each kind of bad program and say which rule it breaks.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "fixtures.h"
+
+namespace tandem {
+namespace {
+
+/// Sound, with something of every kind: workers 2 x 2, server of 2 shards.
+Program sound() {
+  return compile("parameter-server:mode=ssp,slack=1,push=node,bucket=64KiB,shards=2", small_mlp(), {4, 2, 2});
+}
+
+std::string refusal(const std::function<void(Program&)>& damage) {
+  Program p = sound();
+  damage(p);
+  try {
+    check(p);
+  } catch (const ProgramError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+Op& worker_op(Program& p, OpKind kind, int which = 0) {
+  for (Op& op : p.roles[0].ops) {
+    if (op.kind == kind && which-- == 0) return op;
+  }
+  throw std::runtime_error("no such op");
+}
+
+#define EXPECT_REFUSED(words, damage) \
+  EXPECT_NE(refusal([](Program & p) damage).find(words), std::string::npos) << refusal([](Program & p) damage)
+
+TEST(Check, AcceptsTheSoundProgram) { EXPECT_NO_THROW(check(sound())); }
+
+TEST(Check, RefusesBadTables) {
+  EXPECT_REFUSED("needs a role", { p.roles.clear(); });
+  EXPECT_REFUSED("no instances", { p.roles[0].mesh.axes[0].size = 0; });
+  EXPECT_REFUSED("more than 2^31", { p.roles[0].mesh.axes[0].size = INT32_MAX; });
+  EXPECT_REFUSED("must repeat every iteration", { p.roles[0].on_channel = 0; });
+  EXPECT_REFUSED("channel that does not exist", { p.roles[1].on_channel = 9; });
+  EXPECT_REFUSED("leads elsewhere", {
+    p.channels[0].to_role = 0;
+    p.channels[0].address = Address::same_index;
+  });
+  EXPECT_REFUSED("role that does not exist", { p.channels[0].to_role = 7; });
+  EXPECT_REFUSED("has no keys", { p.channels[0].key_bytes.clear(); });
+  EXPECT_REFUSED("other keys", { p.channels[1].key_bytes.push_back({1}); });
+  EXPECT_REFUSED("different size", { p.channels[0].address = Address::same_index; });
+  EXPECT_REFUSED("sampled_peer", { p.channels[0].address = Address::sampled_peer; });
+  EXPECT_REFUSED("batch", { p.stores[0].batch = 0; });
+  EXPECT_REFUSED("slack", { p.stores[0].slack = -1; });
+  EXPECT_REFUSED("never opens", { p.stores[0].quorum = 5; });
+  EXPECT_REFUSED("does not run per message", { p.stores[0].role = 0; });
+}
+
+TEST(Check, RefusesIndicesThatDoNotExist) {
+  EXPECT_REFUSED("task does not exist", { worker_op(p, OpKind::compute).what = 9999; });
+  EXPECT_REFUSED("copy does not exist", { worker_op(p, OpKind::copy).what = 9999; });
+  EXPECT_REFUSED("collective does not exist", { worker_op(p, OpKind::collective).what = 9999; });
+  EXPECT_REFUSED("channel does not exist", { worker_op(p, OpKind::send).what = 9999; });
+  EXPECT_REFUSED("key does not exist", { worker_op(p, OpKind::recv).key = 9999; });
+  EXPECT_REFUSED("store does not exist", { p.roles[1].ops[0].what = 9999; });
+  EXPECT_REFUSED("label does not exist", { worker_op(p, OpKind::compute).label = 9999; });
+  EXPECT_REFUSED("which does not exist", { worker_op(p, OpKind::compute).deps.push_back({9999, 0}); });
+}
+
+TEST(Check, RefusesOpsOutOfPlace) {
+  EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::compute).lane = Lane::comm; });
+  EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::collective).lane = Lane::host; });
+  EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::recv).lane = Lane::compute; });
+  EXPECT_REFUSED("may only compute, apply, gate and reply",
+                 { p.roles[1].ops.push_back(worker_op(p, OpKind::copy)); });
+  EXPECT_REFUSED("cannot look back", { p.roles[1].ops[1].deps.push_back({0, 1}); });
+  EXPECT_REFUSED("knows no iterations", { p.roles[1].ops[0].every = 2; });
+  EXPECT_REFUSED("held by another role", { p.roles[0].ops.push_back(p.roles[1].ops[0]); });
+  EXPECT_REFUSED("another role", { worker_op(p, OpKind::send).what = 1; });
+  EXPECT_REFUSED("another role", { worker_op(p, OpKind::recv).what = 0; });
+}
+
+TEST(Check, RefusesBadCollectives) {
+  EXPECT_REFUSED("spans no axis", { p.collectives[0].axes = 0; });
+  EXPECT_REFUSED("mesh lacks", { p.collectives[0].axes = 4; });
+  EXPECT_REFUSED("root", { p.collectives[0].root = 2; });
+  EXPECT_REFUSED("not a name", { p.collectives[0].algorithm = "a b"; });
+}
+
+TEST(Check, RefusesMessagesThatDoNotMatch) {
+  EXPECT_REFUSED("bytes where the channel's key", { worker_op(p, OpKind::send).bytes.n += 1; });
+  EXPECT_REFUSED("rule 3.4", { worker_op(p, OpKind::send).every = 2; });
+  EXPECT_REFUSED("rule 3.4", { p.roles[1].ops.pop_back(); });
+  EXPECT_REFUSED("rule 3.4", { worker_op(p, OpKind::recv, 1).key = worker_op(p, OpKind::recv, 0).key; });
+}
+
+TEST(Check, RefusesForwardDependenciesAndDeadlocks) {
+  EXPECT_REFUSED("not earlier", { p.roles[0].ops[1].deps.push_back({3, 0}); });
+  EXPECT_REFUSED("not earlier", { p.roles[0].ops[1].deps.push_back({1, 0}); });
+  // The pull in front of its own push, on one lane: each waits for the other.
+  EXPECT_REFUSED("deadlock", {
+    Op& first = worker_op(p, OpKind::send);
+    Op& last = worker_op(p, OpKind::recv);
+    first.deps.clear();
+    last.deps.clear();
+    std::swap(first, last);
+  });
+}
+
+TEST(Check, RefusesTwoRolesThatWaitForEachOther) {
+  const auto program = [](bool crossed) {
+    Builder b;
+    RoleBuilder x = b.role("x", {{{"i", 2}}}), y = b.role("y", {{{"i", 2}}});
+    const uint32_t xy = b.channel(x, y, Address::same_index, {{8}}),
+                   yx = b.channel(y, x, Address::same_index, {{8}});
+    x.send(xy, 0, {8}, "there");
+    x.recv(yx, 0, "back");
+    if (crossed) std::swap(b.program().roles[0].ops[0], b.program().roles[0].ops[1]);
+    y.recv(xy, 0, "there");
+    y.send(yx, 0, {8}, "back");
+    return b.program();
+  };
+  EXPECT_NO_THROW(check(program(false)));
+  EXPECT_THROW(check(program(true)), ProgramError);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,57 @@
+#pragma once
+// Small inputs that the tests of schemes share.
+#include <string>
+
+#include "schemes/builder.h"
+#include "schemes/scheme.h"
+
+namespace tandem {
+
+/// Two linear layers: 1024 x 2048 and 2048 x 10, with bias.
+inline const Graph& small_mlp() {
+  static const Graph graph = Graph::from_json(Json::parse(R"({
+    "name": "small-mlp", "summary": "two linear layers", "source": "test",
+    "sample": {"unit": "images", "stored": "2KiB", "decoded": "4KiB", "decode": "20us"},
+    "inputs": {"features": [1024]},
+    "layers": [
+      {"name": "fc1", "type": "linear", "features": 2048},
+      {"name": "relu", "type": "relu"},
+      {"name": "fc2", "type": "linear", "features": 10},
+      {"name": "loss", "type": "cross-entropy"}
+    ]})",
+                                                          "small-mlp.json"));
+  return graph;
+}
+
+inline Workload workload(const Graph& graph, int64_t batch = 32) {
+  return {&graph, graph.lower(batch, Precision::fp32), batch, Precision::fp32, &optimizer("momentum"), true};
+}
+
+inline Program compile(std::string_view text, const Graph& graph, const Cluster& cluster) {
+  const ResolvedScheme s = resolve_scheme(text, {});
+  return s.scheme->compile(workload(graph), cluster, s.options);
+}
+
+/// Ops of a kind in one role.
+inline int64_t count(const Program& p, OpKind kind, std::size_t role = 0) {
+  int64_t n = 0;
+  for (const Op& op : p.roles[role].ops) n += op.kind == kind ? 1 : 0;
+  return n;
+}
+
+/// Index of the op with this label in role 0; fails the program when there is none.
+inline uint32_t find(const Program& p, std::string_view label) {
+  for (uint32_t i = 0; i < p.roles[0].ops.size(); ++i) {
+    if (p.labels[p.roles[0].ops[i].label] == label) return i;
+  }
+  throw std::runtime_error("no op \"" + std::string(label) + "\" in\n" + print(p));
+}
+
+inline bool depends(const Program& p, uint32_t op, uint32_t on, uint16_t lag) {
+  for (const Dep& d : p.roles[0].ops[op].deps) {
+    if (d.op == on && d.lag == lag) return true;
+  }
+  return false;
+}
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+#include "schemes/program.h"
+
+#include <gtest/gtest.h>
+
+#include "fixtures.h"
+
+namespace tandem {
+namespace {
+
+/// A worker that trains and a server that answers.
+Program small() {
+  Builder b;
+  RoleBuilder w = b.role("worker", {{{"node", 2}, {"local", 2}}}),
+              s = b.role("server", {{{"shard", 3}}}, Site::hosts);
+  const uint32_t push = b.channel(w, s, Address::shards, {{100}, {200}});
+  const uint32_t pull = b.channel(s, w, Address::reply, {{100}, {200}});
+  const uint32_t store = b.store(s, {0, 4, 4, 0, false});
+  OpHandle in = w.input(32, {4096});
+  Kernel k;
+  k.flops = {1000};
+  k.read = {10};
+  k.written = {20};
+  k.repeat = 3;
+  const OpId f = w.compute({1, 2, Pass::forward, {k}}, "forward \"a\\b\"").after(in);
+  in.after_last(f, 2);
+  const OpId sum = w.collective(CollKind::reduce_scatter, 2, {400}, "ring", "sum").after(f).every(2);
+  w.send(push, 0, {100}, "push 0").after(sum);
+  w.send(push, 1, {200}, "push 1").on(Lane::host);
+  w.recv(pull, 0, "pull 0").on(Lane::host);
+  w.recv(pull, 1, "pull 1").on(Lane::host);
+  s.on(push);
+  const OpId merged = s.apply(store);
+  const OpId open = s.gate(store).after(merged);
+  s.reply(pull).after(open);
+  b.samples_per_iteration(32);
+  return b.finish();
+}
+
+TEST(Program, MeshSizeIsTheCheckedProduct) {
+  EXPECT_EQ(Mesh{}.size(), 1);
+  EXPECT_EQ((Mesh{{{"a", 3}, {"b", 5}}}).size(), 15);
+  const Mesh huge{{{"a", INT32_MAX}, {"b", INT32_MAX}, {"c", INT32_MAX}}};
+  EXPECT_THROW(huge.size(), InputError);
+}
+
+TEST(Program, OnlyProgramsWithoutMessagesAreStatic) {
+  EXPECT_FALSE(is_static(small()));
+  EXPECT_TRUE(is_static(compile("allreduce", small_mlp(), {4, 1, 4})));
+  EXPECT_FALSE(is_static(compile("parameter-server", small_mlp(), {4, 1, 4})));
+}
+
+TEST(Program, PrintParsePrintIsTheIdentity) {
+  const std::string text = print(small());
+  const Program again = parse_program(text);
+  EXPECT_EQ(print(again), text);
+  EXPECT_EQ(fingerprint(again), fingerprint(small()));
+  EXPECT_NO_THROW(check(again));
+}
+
+TEST(Program, FingerprintSeesEveryChange) {
+  Program p = small();
+  const uint64_t before = fingerprint(p);
+  p.roles[0].ops[1].deps.pop_back();
+  EXPECT_NE(fingerprint(p), before);
+}
+
+TEST(Program, ParseNamesTheLineOfWhatIsWrong) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      parse_program(text, "p.txt");
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(message("").substr(0, 5), "p.txt");
+  EXPECT_NE(message("tandem-program-1\nrole hosts mesh=a:2 on=- \"w\"\n 0 compile compute\n").find("p.txt:3"),
+            std::string::npos);
+  EXPECT_NE(message("tandem-program-1\ncollective 0 all_reduse axes=1 algorithm=auto root=0\n")
+                .find("Did you mean all_reduce"),
+            std::string::npos);
+  EXPECT_NE(message("tandem-program-1\nsamples -4\n").find("p.txt:2"), std::string::npos);
+}
+
+/// Cutting or changing any byte gives a program or an InputError, never anything else.
+TEST(Program, ParserSurvivesDamagedText) {
+  const std::string text = print(small());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    std::string cut = text.substr(0, i), changed = text;
+    changed[i] = static_cast<char>(changed[i] ^ 5);
+    for (const std::string& damaged : {cut, changed}) {
+      try {
+        check(parse_program(damaged));
+      } catch (const InputError&) {
+      } catch (const ProgramError&) {
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,113 @@
+#include "schemes/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+namespace tandem {
+namespace {
+
+Report sample() {
+  Report r;
+  r.evaluator = "sweep";
+  r.evaluator_reason = "static \xff program";  // not UTF-8: replaced, not thrown at
+  r.seed = 7;
+  r.inputs = {{"model", "resnet50"}, {"scheme", "allreduce"}};
+  r.devices = 8;
+  r.batch_per_device = 64;
+  r.samples_per_second = 1402.25;
+  r.interval = {1350, 1460, 0.9};
+  r.iteration_median = 0.365;
+  r.iteration_p05 = 0.361;
+  r.iteration_p95 = 0.372;
+  r.speedup = 7.7;
+  r.scaling_efficiency = 0.963;
+  r.staleness.add(0, 10);
+  r.staleness.add(3, 30);
+  r.time_share = {0.9, 0.06, 0.01, 0.03};
+  r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}};
+  r.bottleneck = {"link pcie0", "94 % busy", 0.31};
+  r.links = {{"pcie0", 0.31, {1234}}};
+  r.calibrated = true;
+  r.extrapolates = {"batch 512"};
+  r.notes = {"a note"};
+  r.simulated_events = 99;
+  r.wall_seconds = 0.01;
+  r.timeline = {{"worker", "compute", "forward fc1", 1, 2, 0.5, 0.75}};
+  return r;
+}
+
+TEST(Report, HasTheContractsSchema) {
+  const Json j = Json::parse(sample().to_json(), "report.json");
+  for (const char* key : {"schema",
+                          "engine",
+                          "evaluator",
+                          "tandem_version",
+                          "seed",
+                          "inputs",
+                          "devices",
+                          "samples_per_second",
+                          "samples_per_second_interval",
+                          "iteration_seconds",
+                          "speedup",
+                          "scaling_efficiency",
+                          "staleness",
+                          "time_share",
+                          "memory_bytes_per_device",
+                          "bottleneck",
+                          "links",
+                          "calibrated",
+                          "extrapolates",
+                          "simulated_events",
+                          "run"}) {
+    EXPECT_NE(j.find(key), nullptr) << key;
+  }
+  EXPECT_EQ(j.at("schema").as_text(), "tandem-report-1");
+  EXPECT_DOUBLE_EQ(j.at("samples_per_second_interval").at("level").as_real(), 0.9);
+  EXPECT_DOUBLE_EQ(j.at("iteration_seconds").at("p95").as_real(), 0.372);
+  EXPECT_DOUBLE_EQ(j.at("staleness").at("mean").as_real(), 2.25);
+  EXPECT_EQ(j.at("staleness").at("max").as_int(), 3);
+  EXPECT_EQ(j.at("staleness").at("histogram").items()[1].at("versions").as_int(), 3);
+  EXPECT_EQ(j.at("staleness").at("histogram").items()[1].at("count").as_int(), 30);
+  EXPECT_DOUBLE_EQ(j.at("time_share").at("exposed_communication").as_real(), 0.06);
+  EXPECT_EQ(j.at("memory_bytes_per_device").at("total").as_int(), 21);
+  EXPECT_TRUE(j.at("memory_bytes_per_device").at("fits").as_bool());
+  EXPECT_EQ(j.at("bottleneck").at("resource").as_text(), "link pcie0");
+  EXPECT_EQ(j.at("links").items()[0].at("bytes").as_int(), 1234);
+  EXPECT_EQ(j.at("inputs").at("batch_per_device").as_int(), 64);
+  EXPECT_EQ(j.at("run").keys(), std::vector<std::string>{"wall_seconds"});
+}
+
+TEST(Report, ReadsBackWhatItWrote) {
+  const std::string text = sample().to_json();
+  EXPECT_EQ(Report::from_json(Json::parse(text, "r.json")).to_json(), text);
+}
+
+TEST(Report, ReproducibleLeavesOutTheRun) {
+  Report slow = sample();
+  slow.wall_seconds = 5;
+  EXPECT_EQ(slow.to_json(true), sample().to_json(true));
+  EXPECT_NE(slow.to_json(), sample().to_json());
+}
+
+TEST(Report, RefusesNumbersThatJsonLacks) {
+  Report r = sample();
+  r.speedup = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(r.to_json(), std::logic_error);
+}
+
+TEST(Report, SeveralShareOneDocument) {
+  const std::string path = testing::TempDir() + "/reports.json";
+  write_file(path, reports_to_json({sample(), sample()}, false));
+  EXPECT_EQ(load_reports(path).size(), 2U);
+  write_file(path, reports_to_json({sample()}, false));
+  EXPECT_EQ(load_reports(path).size(), 1U);
+  write_file(path, R"({"schema": "tandem-check-1"})");
+  EXPECT_THROW(load_reports(path), InputError);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,166 @@
+// What each scheme compiles to.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "fixtures.h"
+#include "schemes/training.h"
+
+namespace tandem {
+namespace {
+
+/// Variants of every scheme worth a golden of its own; each registered scheme must stand here.
+const std::vector<std::pair<std::string, std::string>> kGoldens{
+    {"allreduce", "allreduce:bucket=64KiB"},
+    {"allreduce_no_overlap", "allreduce:overlap=off,algorithm=ring"},
+    {"allreduce_accumulate", "allreduce:accumulate=3,compression=fp16"},
+    {"parameter-server", "parameter-server:bucket=64KiB"},
+    {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
+    {"parameter-server_ssp_node", "parameter-server:mode=ssp,slack=2,push=node,server=nodes,shards=3"},
+    {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
+    {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
+    {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},
+    {"local-sgd", "local-sgd"},
+    {"data-parallel-master", "data-parallel-master"},
+};
+
+TEST(Sync, ProgramsAreAsRecorded) {
+  for (const auto& [file, text] : kGoldens) {
+    const bool one_node = file == "data-parallel-master";
+    const Cluster cluster = one_node ? Cluster{4, 1, 4} : Cluster{4, 2, 2};
+    const std::string path = std::string(TANDEM_ROOT) + "/tests/golden/programs/" + file + ".txt";
+    const std::string now = "# " + text + "\n" + print(compile(text, small_mlp(), cluster));
+    if (std::getenv("TANDEM_UPDATE_GOLDENS") != nullptr) write_file(path, now);
+    EXPECT_EQ(now, read_file(path)) << "rewrite with TANDEM_UPDATE_GOLDENS=1 and explain the change";
+  }
+}
+
+TEST(Sync, EverySchemeHasAGolden) {
+  for (const Scheme& s : sync_registry().all()) {
+    const bool found =
+        std::any_of(kGoldens.begin(), kGoldens.end(), [&](const auto& g) { return g.first == s.name; });
+    EXPECT_TRUE(found) << s.name;
+    EXPECT_FALSE(s.summary.empty());
+    for (const OptionSpec& o : s.options) EXPECT_FALSE(o.help.empty()) << s.name << " " << o.name;
+  }
+}
+
+TEST(Sync, OneDeviceCommunicatesNothing) {
+  for (const auto& [file, text] : kGoldens) {
+    const Program p = compile(text, small_mlp(), {1, 1, 1});
+    EXPECT_EQ(p.roles.size(), 1U) << text;
+    EXPECT_TRUE(is_static(p)) << text;
+    EXPECT_EQ(count(p, OpKind::collective), 0) << text;
+    EXPECT_GT(count(p, OpKind::compute), 3) << text;
+  }
+}
+
+TEST(Sync, EveryParameterIsSummedOnceAndUpdatedOnce) {
+  const Graph& g = small_mlp();
+  for (const char* bucket : {"0B", "1KiB", "1MiB", "25MiB", "1TiB"}) {
+    const Program p = compile(std::string("allreduce:bucket=") + bucket, g, {4, 1, 4});
+    int64_t bytes = 0, updated = 0;
+    for (const Op& op : p.roles[0].ops) {
+      if (op.kind == OpKind::collective) bytes += op.bytes.n;
+      if (op.kind != OpKind::compute || p.tasks[op.what].pass != Pass::update) continue;
+      for (const Kernel& k : p.tasks[op.what].kernels) updated += k.shape[0] * k.repeat;
+    }
+    EXPECT_EQ(bytes, 4 * g.parameter_elements()) << bucket;
+    EXPECT_EQ(updated, g.parameter_elements()) << bucket;
+  }
+  EXPECT_EQ(count(compile("allreduce:bucket=0B", g, {4, 1, 4}), OpKind::collective),
+            4);  // two weights, two biases
+  EXPECT_EQ(count(compile("allreduce:bucket=1TiB", g, {4, 1, 4}), OpKind::collective), 1);
+}
+
+TEST(Sync, ReducesOverlapBackwardAndUpdatesFollowAllOfIt) {
+  const Program on = compile("allreduce:bucket=1KiB", small_mlp(), {4, 1, 4});
+  const uint32_t reduce = find(on, "all-reduce fc2"), backward1 = find(on, "backward fc1");
+  EXPECT_LT(reduce, backward1);
+  EXPECT_TRUE(depends(on, reduce, find(on, "backward fc2"), 0));
+  EXPECT_LT(backward1, find(on, "update fc2"));
+  EXPECT_TRUE(depends(on, find(on, "update fc2"), reduce, 0));
+  const Program off = compile("allreduce:bucket=1KiB,overlap=off", small_mlp(), {4, 1, 4});
+  EXPECT_TRUE(depends(off, find(off, "all-reduce fc2"), find(off, "backward fc1"), 0));
+}
+
+TEST(Sync, TheFirstLayerMakesNoInputGradient) {
+  const Workload w = workload(small_mlp());
+  Builder b;
+  RoleBuilder r = b.role("worker", {{{"device", 1}}});
+  const Training t(r, w, {});
+  ASSERT_EQ(t.stages().size(), 2U);
+  for (const Kernel& k : t.stages()[0].backward) {
+    // The relu behind fc1 passes its gradient back; fc1 itself makes only those of its parameters.
+    EXPECT_TRUE(k.kind != KernelKind::gemm || k.pass == Pass::backward_weights);
+  }
+  int data = 0;
+  for (const Kernel& k : t.stages()[1].backward)
+    data += k.kind == KernelKind::gemm && k.pass == Pass::backward_data ? 1 : 0;
+  EXPECT_EQ(data, 1);
+}
+
+TEST(Sync, InputIsPrefetchedTwoIterationsDeep) {
+  const Program p = compile("allreduce", small_mlp(), {4, 1, 4});
+  const uint32_t input = find(p, "input"), forward = find(p, "forward fc1");
+  EXPECT_TRUE(depends(p, forward, input, 0));
+  EXPECT_TRUE(depends(p, input, forward, 2));
+}
+
+TEST(Sync, PullsHideUnderTheNextForward) {
+  const Program p = compile("parameter-server:bucket=1KiB", small_mlp(), {4, 1, 4});
+  EXPECT_TRUE(depends(p, find(p, "forward fc1"), find(p, "pull fc1"), 1));
+  EXPECT_TRUE(depends(p, find(p, "forward fc2"), find(p, "pull fc2"), 1));
+  EXPECT_FALSE(depends(p, find(p, "forward fc1"), find(p, "pull fc2"), 1));
+}
+
+TEST(Sync, ServerRulesFollowTheMode) {
+  const auto store = [](const std::string& options, Cluster cluster = {8, 2, 4}) {
+    return compile("parameter-server:" + options, small_mlp(), cluster).stores[0];
+  };
+  EXPECT_EQ(store("mode=sync").batch, 8);
+  EXPECT_EQ(store("mode=sync").quorum, 8);
+  EXPECT_EQ(store("mode=async").batch, 1);
+  EXPECT_EQ(store("mode=async,push=node").batch, 4);
+  EXPECT_EQ(store("mode=ssp,slack=5").slack, 5);
+  EXPECT_EQ(store("mode=softsync,n=4").batch, 2);
+  EXPECT_EQ(store("mode=softsync,n=2,push=node").batch, 4);
+  EXPECT_EQ(store("mode=backup,backup=2").batch, 6);
+  EXPECT_TRUE(store("mode=backup,backup=2").drop_late);
+  EXPECT_THROW(store("mode=backup,backup=8"), InputError);
+  EXPECT_THROW(store("mode=softsync,n=9"), InputError);
+}
+
+TEST(Sync, NodesPushEachByteOnce) {
+  const Program p = compile("parameter-server:push=node", small_mlp(), {8, 2, 4});
+  int64_t pushed = 0;
+  for (const Op& op : p.roles[0].ops) pushed += op.kind == OpKind::send ? op.bytes.n : 0;
+  EXPECT_NEAR(static_cast<double>(pushed), static_cast<double>(small_mlp().parameter_elements()),
+              16);  // a quarter of 4 bytes
+}
+
+TEST(Sync, UnevenClustersAreServedOrRefused) {
+  const Cluster uneven{5, 2, 0};
+  EXPECT_NO_THROW(compile("allreduce", small_mlp(), uneven));
+  EXPECT_NO_THROW(compile("parameter-server", small_mlp(), uneven));
+  EXPECT_THROW(compile("allreduce:algorithm=hierarchical", small_mlp(), uneven), InputError);
+  EXPECT_THROW(compile("parameter-server:push=node", small_mlp(), uneven), InputError);
+  EXPECT_THROW(compile("data-parallel-master", small_mlp(), {8, 2, 4}), InputError);
+}
+
+TEST(Sync, LargeModelsStaySmallPrograms) {
+  const auto ops = [](const char* model) {
+    const Graph g = Graph::load(model);
+    return compile("allreduce", g, {8, 1, 8}).roles[0].ops.size();
+  };
+  EXPECT_LE(ops("resnet50"), 250U);
+  EXPECT_LE(ops("vgg16"), 250U);
+  const Graph gpt = Graph::load("gpt3-175b");
+  const Program p = compile("allreduce:bucket=1GiB", gpt, {8, 1, 8});
+  EXPECT_LE(count(p, OpKind::compute), 400 + count(p, OpKind::collective));
+}
+
+}  // namespace
+}  // namespace tandem
