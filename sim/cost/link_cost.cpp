@@ -176,14 +176,29 @@ class Layout {
     const CollectiveAlgorithm* a = collectives_registry().find(name);
     return a != nullptr && a->supports(kind, shape());
   }
+  /// As can(), for what the library would do by itself: its trees join nodes, inside one they are chains.
+  bool suits(const std::string& name, CollKind kind) const {
+    if (name == "double-tree" && library_.packs_rings) return native_tree(name, kind);
+    return can(name, kind);
+  }
   Pattern lay(const std::string& name, CollKind kind) {
-    if (name == "direct" && kind == CollKind::all_to_all) return exchange_pattern(system_, group_);
+    if (name == "direct" && kind == CollKind::all_to_all) {
+      Pattern p = exchange_pattern(system_, group_);
+      p.efficiency = library_.exchange_efficiency;
+      return p;
+    }
     if (name == "ring") return ring_pattern(system_, group_, kind, rings());
     if (name == "nvls") return switch_pattern(system_, group_);
     if (name == "torus") return torus_pattern(system_, group_, kind);
     if (native_tree(name, kind)) {
       Pattern p = tree_pattern(system_, group_, rings());
       p.efficiency = library_.tree_efficiency;
+      // The library gives a tree no more of the network than a ring, though over two nodes it would need
+      // less.
+      const double least = busiest(ring_pattern(system_, group_, kind, rings()));
+      const double own = busiest(p);
+      for (auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)])
+        weight *= std::max(1.0, least / own);
       return p;
     }
     return schedule_pattern(system_, group_, kind, collectives_registry().at(name));
@@ -198,6 +213,14 @@ class Layout {
   GroupShape shape() const {
     const std::size_t local = group_.uniform ? group_.by_node.front().size() : 1;
     return {static_cast<uint32_t>(group_.ranks()), static_cast<uint32_t>(local)};
+  }
+  /// Seconds per byte of the busiest network link.
+  double busiest(const Pattern& p) const {
+    double most = 0;
+    for (const auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)]) {
+      most = std::max(most, weight / system_.link(link).usable());
+    }
+    return most;
   }
   const std::vector<Ring>& rings() {
     if (rings_.empty()) rings_ = search_rings(system_, group_, library_.packs_rings);
@@ -223,7 +246,7 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   out->ranks = static_cast<double>(group.ranks());
   if (algorithm == "auto") {
     for (const std::string& name : library_->algorithms) {
-      if (layout.can(name, kind)) out->all.push_back(layout.lay(name, kind));
+      if (layout.suits(name, kind)) out->all.push_back(layout.lay(name, kind));
     }
     const std::string last_resort = kind == CollKind::all_to_all ? "direct" : "ring";
     if (out->all.empty()) out->all.push_back(layout.lay(last_resort, kind));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/data.h"
@@ -49,9 +50,33 @@ void read_protocol(const Json& json, Protocol& p) {
   }
 }
 
+/// What the entry says about the accelerators' architecture: start-up and fabric steps scale with the device,
+/// and only some switches reduce.
+void apply_architecture(const Json& json, const System& system, Library& lib) {
+  const auto& accelerators = system.accelerators();
+  const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
+  const std::string architecture =
+      device < 0 ? "" : system.devices()[static_cast<std::size_t>(device)].architecture;
+  if (const Json* scales = json.find("latency_scale")) {
+    const double scale = scales->real(architecture, 1, 0.01, 100);
+    for (Protocol& p : lib.protocols) {
+      p.base *= scale;
+      p.step[0] *= scale;
+    }
+  }
+  if (const Json* reducing = json.find("switch_architectures")) {
+    const auto& names = reducing->items();
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const Json& n) { return n.as_text() == architecture; })) {
+      lib.switch_efficiency = 0;
+    }
+  }
+}
+
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
-             "switch_latency", "switch_efficiency", "message_base", "staged_base"});
+             "exchange_efficiency", "switch_latency", "switch_efficiency", "switch_architectures",
+             "latency_scale", "message_base", "staged_base"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -60,6 +85,7 @@ Library read_library(const Json& json, const std::string& family) {
   lib.packs_rings = json.boolean("pack_rings", false);
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   if (const Json* j = json.find("switch_latency")) lib.switch_latency = j->as_time().seconds();
   lib.switch_efficiency = json.real("switch_efficiency", 0, 0, 1);
   if (const Json* j = json.find("message_base")) lib.message_base = j->as_time().seconds();
@@ -130,6 +156,7 @@ Library library_of(const System& system) {
     }
   }
   Library lib = read_library(*best, family);
+  apply_architecture(*best, system, lib);
   if (communication.is_object()) apply_overrides(communication, lib);
   return lib;
 }
