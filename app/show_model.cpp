@@ -38,7 +38,7 @@ std::string page(const Graph& graph, const std::vector<Lowered>& lowered) {
                parameters == 0 ? "" : grouped(static_cast<double>(parameters)),
                flops.n == 0 ? "" : to_text(flops)});
   }
-  std::string out = fmt::format("{}: {}\n\n{}\n{} layers · {} parameters · {} MAC forward per sample\n",
+  std::string out = fmt::format("{}: {}\n\n{}\n{} layers · {} parameters · {}MAC forward per sample\n",
                                 graph.name(), graph.summary(), table.text(), lowered.size(),
                                 grouped(static_cast<double>(graph.parameter_elements())),
                                 count_text(static_cast<double>(graph.forward_flops().n) / 2));

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <numeric>
+#include <tuple>
 
 namespace tandem {
 
@@ -42,23 +44,30 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// How far apart the letters are where words of equal length differ: puts vgg16 before vgg11 for "vgg17".
+std::size_t letter_gap(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return 1000;
+  std::size_t gap = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) gap += static_cast<std::size_t>(std::abs(a[i] - b[i]));
+  return gap;
+}
+
 }  // namespace
 
 std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
                                  std::size_t most) {
   wrong = wrong.substr(0, 100);
-  std::vector<std::pair<std::size_t, std::size_t>> ranked;
+  std::vector<std::tuple<std::size_t, std::size_t, std::size_t>> ranked;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::size_t d = distance(wrong, candidates[i]);
     const bool begins = wrong.size() >= 3 && candidates[i].substr(0, wrong.size()) == wrong;
     if (begins || d <= std::max<std::size_t>(1, std::max(wrong.size(), candidates[i].size()) / 3)) {
-      ranked.emplace_back(begins ? std::min<std::size_t>(d, 2) : d, i);
+      ranked.emplace_back(begins ? std::min<std::size_t>(d, 2) : d, letter_gap(wrong, candidates[i]), i);
     }
   }
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> out;
-  for (const auto& [d, i] : ranked) {
+  for (const auto& [d, gap, i] : ranked) {
     if (out.size() < most) out.push_back(candidates[i]);
   }
   return out;

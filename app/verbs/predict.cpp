@@ -12,17 +12,19 @@ namespace tandem {
 
 namespace {
 
-/// "pytorch-ddp (bucket=25MiB, overlap=on)": the options that tell schemes apart, as settled.
+/// "pytorch-ddp (bucket=25MiB)": the options that are not the scheme's defaults.
 std::string scheme_text(const ResolvedScheme& scheme) {
   std::string options;
-  for (const auto& [key, value] : scheme.options.all()) {
-    options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
+  for (const OptionSpec& spec : scheme.scheme->options) {
+    const std::string& value = scheme.options.text(spec.name);
+    if (value != spec.fallback)
+      options += fmt::format("{}{}={}", options.empty() ? "" : ", ", spec.name, value);
   }
   return options.empty() ? scheme.name : fmt::format("{} ({})", scheme.name, options);
 }
 
 std::string heading(const Question& q) {
-  return fmt::format("{} · {} parameters · {} MAC forward    {} · {} · {} · {} {} per device", q.graph.name(),
+  return fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} · {} {} per device", q.graph.name(),
                      count_text(static_cast<double>(q.graph.parameter_elements())),
                      count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(),
                      scheme_text(q.scheme), name(q.precision), q.batch, q.graph.sample().unit);
