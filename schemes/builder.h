@@ -75,6 +75,8 @@ class RoleBuilder {
   OpHandle gate(uint32_t store, std::string_view label = "gate");                      // lane host
   OpHandle reply(uint32_t channel,
                  std::string_view label = "reply");  // lane comm; bytes of the message's key
+  /// The same work as an earlier op, without its deps: shares the task, so repeating costs no memory.
+  OpHandle again(OpId op);
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }

@@ -147,19 +147,24 @@ OpHandle Training::pass(const Stage& stage, bool forward, const std::string& suf
 }
 
 /// All micro-batches but the last communicate nothing: one op per pass does for the whole model.
-void Training::micro_batch(int64_t index) {
+void Training::earlier_micro_batches() {
+  if (accumulate_ == 1) return;
   const std::vector<Stage> whole = merged(stages_, stages_.size());
-  const std::string suffix = fmt::format("..{} (micro-batch {})", stages_.back().name, index + 1);
-  const OpId forward = pass(whole[0], true, suffix);
-  if (index == 0) first_forward_ = forward;
+  const std::string suffix = fmt::format("..{} (micro-batch)", stages_.back().name);
+  first_forward_ = pass(whole[0], true, suffix);
   last_backward_ = pass(whole[0], false, suffix);
+  const OpId backward = last_backward_;
+  for (int64_t i = 2; i < accumulate_; ++i) {
+    role_.again(first_forward_);
+    last_backward_ = role_.again(backward);
+  }
 }
 
 void Training::forward() {
   const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, samples(), "the input's bytes");
   OpId input;
   if (work_.input) input = role_.input(samples(), {bytes});
-  for (int64_t i = 0; i + 1 < accumulate_; ++i) micro_batch(i);
+  earlier_micro_batches();
   for (const Stage& stage : stages_) forward_.push_back(pass(stage, true, ""));
   if (!first_forward_.valid()) first_forward_ = forward_.front();
   if (!input.valid()) return;

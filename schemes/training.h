@@ -69,7 +69,7 @@ class Training {
   void split_into_stages();
   void fill_buckets(const BucketRule& rule);
   OpHandle pass(const Stage& stage, bool forward, const std::string& suffix);
-  void micro_batch(int64_t index);
+  void earlier_micro_batches();
 
   RoleBuilder& role_;
   const Workload& work_;

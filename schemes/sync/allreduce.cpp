@@ -1,6 +1,7 @@
 // Data parallel with all-reduce: gradients are summed bucket by bucket while backward goes on; updates follow
 // when all of backward is issued (an update issued behind its own reduce would stall the in-order lane).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "schemes/collectives.h"
 #include "schemes/training.h"
@@ -71,11 +72,12 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
 
 void register_allreduce(Registry<Scheme>& registry) {
   using Type = OptionSpec::Type;
+  static const std::string algorithms =
+      fmt::format("auto|{}", fmt::join(collectives_registry().names(), "|"));
   registry.add(
       {"allreduce",
        "data parallel: gradients summed by all-reduce, in buckets, under the backward pass",
-       {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)",
-         "auto|ring|tree|double-tree|halving-doubling|hierarchical|central|direct"},
+       {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)", algorithms},
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
