@@ -28,12 +28,11 @@ Lowered batch_norm(const LayerInput& in) {
   out.forward = {norm(Pass::forward, channels, length, 2, 1, 5, size)};
   out.backward_data = {norm(Pass::backward_data, channels, length, 2, 1, 5, size)};
   const bool affine = in.attributes.boolean("affine", true);
-  const Kernel sums =
-      norm(affine ? Pass::backward_weights : Pass::backward_data, channels, length, 2, 0, 5, size);
+  Kernel sums = norm(affine ? Pass::backward_weights : Pass::backward_data, channels, length, 2, 0, 5, size);
+  sums.written = Bytes{2 * size} * channels;
   if (affine) {
     out.parameters = {{"scale", channels}, {"shift", channels}};
     out.backward_weights = {sums};
-    out.backward_weights[0].written = Bytes{2 * size} * channels;
   } else {
     out.backward_data.insert(out.backward_data.begin(), sums);
   }

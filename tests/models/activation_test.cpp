@@ -1,0 +1,60 @@
+#include "helpers.h"
+
+namespace tandem {
+namespace {
+
+struct Case {
+  std::string type;
+  bool in_place, keeps_input, keeps_output;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.type; }
+};
+class Activation : public testing::TestWithParam<Case> {};
+
+TEST_P(Activation, PassesOverTheTensorAndKeepsWhatItsGradientNeeds) {
+  const Lowered l = lower_one(GetParam().type, {{16, 4, 4}}, "{}", 2, Precision::fp16);
+  EXPECT_EQ(l.output, (Shape{16, 4, 4}));
+  EXPECT_TRUE(l.parameters.empty());
+  ASSERT_EQ(l.forward.size(), 1U);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{512, 1}));
+  EXPECT_EQ(l.forward[0].read.n, 1024);
+  EXPECT_EQ(l.forward[0].written.n, 1024);
+  EXPECT_GE(l.forward[0].flops.n, 512);
+  EXPECT_EQ(l.backward_data[0].shape, (std::vector<int64_t>{512, 2}));
+  EXPECT_EQ(l.backward_data[0].read.n, 2048);
+  EXPECT_TRUE(l.backward_weights.empty());
+  EXPECT_EQ(l.in_place, GetParam().in_place);
+  EXPECT_EQ(l.keeps_input, GetParam().keeps_input);
+  EXPECT_EQ(l.keeps_output, GetParam().keeps_output);
+}
+INSTANTIATE_TEST_SUITE_P(All, Activation,
+                         testing::Values(Case{"relu", true, false, true}, Case{"relu6", true, false, true},
+                                         Case{"leaky-relu", true, false, true},
+                                         Case{"clip", true, false, true}, Case{"sigmoid", false, false, true},
+                                         Case{"tanh", false, false, true}, Case{"gelu", false, true, false},
+                                         Case{"swish", false, true, false},
+                                         Case{"softplus", false, true, false}));
+
+TEST(Dropout, KeepsAMaskOfOneByteAnElement) {
+  const Lowered l = lower_one("dropout", {{10, 10}}, R"({"p": 0.1})", 4);
+  EXPECT_EQ(l.forward[0].read.n, 1600);
+  EXPECT_EQ(l.forward[0].written.n, 1600 + 400);
+  EXPECT_EQ(l.backward_data[0].read.n, 1600 + 400);
+  EXPECT_EQ(l.kept_extra, 25);  // 100 bytes in elements of 4
+  EXPECT_EQ(lower_one("dropout", {{10, 10}}, "{}", 4, Precision::fp16).kept_extra, 50);
+  EXPECT_FALSE(l.keeps_input || l.keeps_output);
+}
+
+TEST(Dropout, OfNothingIsNothing) {
+  const Lowered l = lower_one("dropout", {{10, 10}}, R"({"p": 0})");
+  EXPECT_TRUE(l.forward.empty() && l.backward_data.empty() && l.in_place);
+  EXPECT_THAT(error_of([] { lower_one("dropout", {{10}}, R"({"p": 1.5})"); }),
+              testing::HasSubstr("1.5 is outside"));
+}
+
+TEST(Clip, NeedsAnInterval) {
+  EXPECT_THAT(error_of([] { lower_one("clip", {{10}}, R"({"low": 2, "high": 1})"); }),
+              testing::HasSubstr("above \"low\""));
+}
+
+}  // namespace
+}  // namespace tandem

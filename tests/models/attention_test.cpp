@@ -1,0 +1,71 @@
+#include "helpers.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Attention, CountsScoresAndValues) {
+  const Lowered l = lower_one("attention", {{1024, 3 * 768}}, R"({"heads": 12})", 2, Precision::fp16);
+  EXPECT_EQ(l.output, (Shape{1024, 768}));
+  EXPECT_TRUE(l.parameters.empty());
+  ASSERT_EQ(l.forward.size(), 1U);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{2, 12, 12, 1024, 1024, 64, 0}));
+  EXPECT_EQ(l.forward[0].flops.n, 4LL * 2 * 12 * 1024 * 1024 * 64);
+  constexpr int64_t kTensor = 2 * 2 * 1024 * 768;
+  EXPECT_EQ(l.forward[0].read.n, 3 * kTensor);
+  EXPECT_EQ(l.forward[0].written.n, kTensor);
+  EXPECT_EQ(2 * l.backward_data[0].flops.n, 5 * l.forward[0].flops.n);
+  EXPECT_EQ(l.backward_data[0].read.n, 5 * kTensor);
+  EXPECT_EQ(l.backward_data[0].written.n, 3 * kTensor);
+  EXPECT_TRUE(l.keeps_input && l.keeps_output);
+  EXPECT_EQ(l.kept_extra, 12 * 1024);
+}
+
+TEST(Attention, CausalHalvesFlopsButNotBytes) {
+  const Kernel full = lower_one("attention", {{512, 192}}, R"({"heads": 4})").forward[0];
+  const Kernel causal = lower_one("attention", {{512, 192}}, R"({"heads": 4, "causal": true})").forward[0];
+  EXPECT_EQ(full.flops.n, 2 * causal.flops.n);
+  EXPECT_EQ(full.read, causal.read);
+}
+
+TEST(Attention, GroupedQueriesShareKeysAndValues) {
+  const Lowered l = lower_one("attention", {{256, (32 + 2 * 8) * 128}}, R"({"heads": 32, "kv_heads": 8})");
+  EXPECT_EQ(l.output, (Shape{256, 4096}));
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{1, 32, 8, 256, 256, 128, 0}));
+  EXPECT_EQ(l.forward[0].read.n, 4 * 256 * (32 + 16) * 128);
+}
+
+TEST(Attention, CrossAttentionTakesThreeInputs) {
+  const Lowered l = lower_one("attention", {{20, 512}, {50, 512}, {50, 512}}, R"({"heads": 8})");
+  EXPECT_EQ(l.output, (Shape{20, 512}));
+  EXPECT_EQ(l.forward[0].flops.n, 4 * 8 * 20 * 50 * 64);
+  EXPECT_EQ(l.forward[0].read.n, 4 * 512 * (20 + 100));
+}
+
+TEST(Attention, RotaryTurnsQueriesAndKeys) {
+  const Lowered l =
+      lower_one("attention", {{256, 48 * 128}}, R"({"heads": 32, "kv_heads": 8, "rotary": true})", 2);
+  ASSERT_EQ(l.forward.size(), 2U);
+  EXPECT_EQ(l.forward[0].shape[0], 2 * 256 * 40 * 128);
+  EXPECT_EQ(l.forward[1].kind, KernelKind::attention);
+  EXPECT_EQ(l.backward_data[0].kind, KernelKind::attention);
+  EXPECT_EQ(l.backward_data[1].pass, Pass::backward_data);
+}
+
+TEST(AttentionErrors, SayWhatDoesNotFit) {
+  const auto fails = [](std::vector<Shape> in, const char* attributes) {
+    return error_of([&] { lower_one("attention", in, attributes); });
+  };
+  EXPECT_THAT(fails({{10, 100}}, R"({"heads": 3})"), HasSubstr("the packed input has width 100"));
+  EXPECT_THAT(fails({{10, 96}}, R"({"heads": 4, "kv_heads": 3})"),
+              HasSubstr("3 key-value heads do not divide 4"));
+  EXPECT_THAT(fails({{10, 64}, {10, 64}}, R"({"heads": 4})"), HasSubstr("one packed input or three"));
+  EXPECT_THAT(fails({{10, 64}, {12, 64}, {13, 64}}, R"({"heads": 4})"),
+              HasSubstr("k is 12x64 and v is 13x64"));
+  EXPECT_THAT(fails({{10, 66}, {10, 64}, {10, 64}}, R"({"heads": 4})"), HasSubstr("q has width 66"));
+  EXPECT_THAT(fails({{2, 3, 4}}, R"({"heads": 1})"), HasSubstr("takes inputs {time, width}"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,77 @@
+#include "helpers.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(BatchNorm, ReadsTwiceWritesOnce) {
+  const Lowered l = lower_one("batch-norm", {{64, 10, 10}}, "{}", 8);
+  constexpr int64_t kBytes = 4 * 8 * 6400;
+  EXPECT_EQ(l.output, (Shape{64, 10, 10}));
+  EXPECT_EQ(parameters(l), 128);
+  EXPECT_EQ(l.buffers, 128);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{64, 800}));
+  EXPECT_EQ(l.forward[0].read.n, 2 * kBytes);
+  EXPECT_EQ(l.forward[0].written.n, kBytes);
+  // The sums are the parameters' gradients; then one more pass makes dx.
+  EXPECT_EQ(l.backward_weights[0].read.n, 2 * kBytes);
+  EXPECT_EQ(l.backward_weights[0].written.n, 4 * 128);
+  EXPECT_EQ(l.backward_data[0].read.n, 2 * kBytes);
+  EXPECT_EQ(l.backward_data[0].written.n, kBytes);
+  EXPECT_TRUE(l.keeps_input);
+}
+
+TEST(BatchNorm, WithoutParametersStillNeedsTheSums) {
+  const Lowered l = lower_one("batch-norm", {{64, 10, 10}}, R"({"affine": false})");
+  EXPECT_TRUE(l.parameters.empty() && l.backward_weights.empty());
+  ASSERT_EQ(l.backward_data.size(), 2U);
+  EXPECT_EQ(l.backward_data[0].pass, Pass::backward_data);
+}
+
+TEST(LayerNorm, WorksOnRows) {
+  const Lowered l = lower_one("layer-norm", {{128, 768}}, "{}", 2);
+  EXPECT_EQ(parameters(l), 2 * 768);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{256, 768}));
+  EXPECT_EQ(l.forward[0].read.n, 4 * (256 * 768 + 2 * 768));
+  EXPECT_EQ(l.forward[0].written.n, 4 * 256 * 768);
+  EXPECT_EQ(l.backward_data[0].read.n, 2 * 4 * 256 * 768);
+  EXPECT_EQ(l.backward_weights[0].written.n, 4 * 2 * 768);
+  EXPECT_EQ(l.kept_extra, 2 * 128);
+  EXPECT_EQ(parameters(lower_one("layer-norm", {{128, 768}}, R"({"bias": false})")), 768);
+}
+
+TEST(RmsNorm, HasAScaleOnly) {
+  const Lowered l = lower_one("rms-norm", {{128, 768}});
+  EXPECT_EQ(parameters(l), 768);
+  EXPECT_EQ(l.kept_extra, 128);
+  EXPECT_LT(l.forward[0].flops, lower_one("layer-norm", {{128, 768}}).forward[0].flops);
+}
+
+TEST(GroupNorm, TakesGroupsOfChannels) {
+  const Lowered l = lower_one("group-norm", {{64, 8, 8}}, R"({"groups": 32})", 2);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{64, 128}));
+  EXPECT_EQ(parameters(l), 128);
+  EXPECT_THAT(error_of([] {
+                lower_one("group-norm", {{64, 8, 8}}, R"({"groups": 33})");
+              }),
+              HasSubstr("33 groups do not divide 64"));
+}
+
+TEST(PixelNorm, TakesTheChannelsOfAPixel) {
+  const Lowered l = lower_one("pixel-norm", {{512, 4, 4}}, "{}", 2);
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{32, 512}));
+  EXPECT_TRUE(l.parameters.empty() && l.backward_weights.empty());
+}
+
+TEST(Lrn, GradientReadsThreeTensors) {
+  const Lowered l = lower_one("lrn", {{96, 55, 55}}, R"({"window": 5})");
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{55 * 55, 96}));
+  EXPECT_EQ(l.forward[0].flops.n, 10 * 96 * 55 * 55);
+  EXPECT_EQ(l.backward_data[0].read.n, 3 * l.forward[0].read.n);
+  EXPECT_TRUE(l.keeps_input && l.keeps_output);
+  EXPECT_THAT(error_of([] { lower_one("lrn", {{3, 5, 5}}); }), HasSubstr("window of 5 channels"));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,34 @@
+#include "models/optimizer.h"
+
+#include "helpers.h"
+
+namespace tandem {
+namespace {
+
+TEST(Optimizer, StateIsWhatEachRuleKeeps) {
+  EXPECT_EQ(optimizer("sgd").state, 0);
+  EXPECT_EQ(optimizer("momentum").state, 1);
+  EXPECT_EQ(optimizer("rmsprop").state, 1);
+  EXPECT_EQ(optimizer("adam").state, 2);
+  EXPECT_EQ(optimizer("adamw").state, 2);
+}
+
+TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
+  for (const Optimizer& o : optimizers()) {
+    const Kernel k = update_kernel(o, 1000);
+    EXPECT_EQ(k.kind, KernelKind::optimizer);
+    EXPECT_EQ(k.pass, Pass::update);
+    EXPECT_EQ(k.flops.n, 1000 * o.flops);
+    EXPECT_EQ(k.read.n, 4000 * (2 + o.state)) << o.name;
+    EXPECT_EQ(k.written.n, 4000 * (1 + o.state)) << o.name;
+    EXPECT_FALSE(o.summary.empty());
+  }
+}
+
+TEST(Optimizer, UnknownNameGetsTheNearest) {
+  EXPECT_THAT(error_of([] { optimizer("adm"); }),
+              testing::AllOf(testing::HasSubstr("no optimizer \"adm\""), testing::HasSubstr("adam")));
+}
+
+}  // namespace
+}  // namespace tandem
