@@ -33,12 +33,15 @@ Device Device::from_json(const Json& document) {
   for (const auto& [key, rate] : peak.members()) {
     const Precision precision = parse_precision(key, rate.place());
     d.peak[static_cast<std::size_t>(precision)] = rate.as_flop_rate();
+    if (rate.as_flop_rate().flops_per_second > 1e21) rate.fail("a peak of at most 1000000PFLOP/s is allowed");
   }
   if (d.peak_at(Precision::fp32).flops_per_second <= 0) {
     peak.fail("a peak of \"fp32\" above 0 is needed: it is what unsupported formats fall back to");
   }
   d.memory_bandwidth = document.at("memory_bandwidth").as_bandwidth();
-  if (d.memory_bandwidth.bytes_per_second <= 0) document.at("memory_bandwidth").fail("must be above 0");
+  if (d.memory_bandwidth.bytes_per_second < 1 || d.memory_bandwidth.bytes_per_second > 1e18) {
+    document.at("memory_bandwidth").fail("must be from 1B/s to 1000000TB/s");
+  }
   d.memory = document.at("memory").as_bytes();
   if (d.memory.n <= 0) document.at("memory").fail("must be above 0");
   d.units = static_cast<int>(document.at("units").as_int(1, 10'000'000));

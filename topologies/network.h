@@ -33,7 +33,9 @@ class Network {
  public:
   virtual ~Network() = default;
   virtual uint64_t link_count() const = 0;
-  virtual LinkInfo link(uint64_t id) const = 0;  ///< shared_with is filled with `id` itself
+  virtual Bandwidth bandwidth(uint64_t id) const = 0;  ///< raw, one direction
+  /// "from>to" in the block's own words, where ports are "node3/port0" (or "node3" without switches).
+  virtual std::string label(uint64_t id) const = 0;
   /// Appends the links from one port to another of a different node. O(route length).
   virtual void route(Port from, Port to, std::vector<uint64_t>& links) const = 0;
 };

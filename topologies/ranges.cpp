@@ -52,7 +52,7 @@ std::vector<std::string> expand_range(const std::string& pattern, const Place& p
     }
     if (last < first) fail("the range runs backwards");
     if (last - first >= kMaxVertices - out.size()) fail(fmt::format("more than {} of them", kMaxVertices));
-    for (std::uint64_t i = first; i <= last; ++i) out.push_back(fmt::format("{}{}", stem, i));
+    for (std::uint64_t i = 0; i <= last - first; ++i) out.push_back(fmt::format("{}{}", stem, first + i));
     if (comma == std::string_view::npos) return out;
     body.remove_prefix(comma + 1);
   }

@@ -8,7 +8,7 @@
 namespace tandem {
 
 /// Most vertices that one node may have; what a name may expand to.
-inline constexpr std::size_t kMaxVertices = 4096;
+inline constexpr std::size_t kMaxVertices = 1024;
 
 /// The names that `pattern` stands for, in order. Throws InputError at `place` when it is malformed, empty
 /// or stands for more than kMaxVertices names. Nothing is allocated in proportion to a hostile range.

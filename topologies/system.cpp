@@ -99,8 +99,10 @@ System System::load(const std::string& name_or_file,
 }
 
 System System::from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets) {
-  const Place command_line{std::make_shared<const std::string>("--set"), 0, 0};
-  for (const auto& [path, value] : sets) document.set_path(path, value, command_line, true);
+  for (const auto& [path, value] : sets) {
+    const std::string option = fmt::format("--set {}={}", printable(path), printable(value));
+    document.set_path(path, value, {std::make_shared<const std::string>(option), 0, 0}, true);
+  }
   return System(SystemReader::read(document));
 }
 
@@ -145,9 +147,31 @@ LinkInfo System::link(LinkId id) const {
   const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
   if (id < own) return impl_->node_link(id);
   TANDEM_CHECK(id < link_count());
-  LinkInfo out = impl_->network->link(id - own);
-  out.shared_with = id;
-  return out;
+  return {impl_->network->label(id - own),
+          "network",
+          impl_->network->bandwidth(id - own),
+          impl_->shape.achieved,
+          impl_->shape.latency,
+          id};
+}
+
+double System::usable(LinkId id) const {
+  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  if (id < own) return impl_->node.width(static_cast<uint32_t>(id % impl_->node.links.size()));
+  return impl_->network->bandwidth(id - own).bytes_per_second * impl_->shape.achieved;
+}
+
+std::string_view System::link_kind(LinkId id) const {
+  const auto& node = impl_->node;
+  if (id >= static_cast<uint64_t>(nodes()) * node.links.size()) return "network";
+  return node.classes[node.links[id % node.links.size()].link_class].kind;
+}
+
+LinkId System::pool(LinkId id) const {
+  const auto& node = impl_->node;
+  if (id >= static_cast<uint64_t>(nodes()) * node.links.size()) return id;
+  // Both directions of a cable are neighbours, and a node has an even number of links.
+  return node.classes[node.links[id % node.links.size()].link_class].half_duplex ? id & ~LinkId{1} : id;
 }
 
 Route System::route(VertexId a, VertexId b) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,10 @@ class System {
 
   std::size_t link_count() const;
   LinkInfo link(LinkId id) const;
+  // The figures of link(id) without building its name: for loops over all links.
+  double usable(LinkId id) const;  ///< bytes/s, one direction
+  LinkId pool(LinkId id) const;    ///< half duplex: the lower id of the pair; else itself
+  std::string_view link_kind(LinkId id) const;
   /// Widest of the shortest allowed paths. Peer access rules of the data file decide about staging.
   /// a == b gives an empty route. Thread safe.
   Route route(VertexId a, VertexId b) const;

@@ -12,7 +12,7 @@ namespace tandem {
 
 namespace {
 
-constexpr std::size_t kMaxLinks = 1 << 18;  // of one node, both directions
+constexpr std::size_t kMaxLinks = 1 << 15;  // of one node, both directions
 
 VertexKind parse_vertex_kind(const Json& value) {
   static const std::vector<std::string> valid = {"pcie_switch", "nvswitch", "nic", "memory", "storage"};
@@ -40,7 +40,8 @@ VertexKind vertex_kind(Device::Kind kind) {
 
 Bandwidth positive_bandwidth(const Json& value) {
   const Bandwidth b = value.as_bandwidth();
-  if (b.bytes_per_second < 1) value.fail("a bandwidth of at least 1B/s is needed");
+  if (b.bytes_per_second < 1 || b.bytes_per_second > 1e18)
+    value.fail("a bandwidth from 1B/s to 1000000TB/s is needed");
   return b;
 }
 
@@ -89,16 +90,15 @@ void SystemReader::vertices() {
       add(pattern, spec, parse_vertex_kind(spec.at("kind")), -1);
     }
   }
-  auto& all = out_->node.vertices;
-  for (const bool cpus : {false, true}) {
-    for (uint32_t v = 0; v < all.size() && (!cpus || out_->accelerators.empty()); ++v) {
-      const bool trains = all[v].kind == VertexKind::gpu || all[v].kind == VertexKind::tpu;
-      if (cpus ? all[v].kind == VertexKind::cpu : trains) out_->accelerators.push_back(v);
-    }
+  const auto& all = out_->node.vertices;
+  std::vector<uint32_t> cpus;
+  for (uint32_t v = 0; v < all.size(); ++v) {
+    if (all[v].kind == VertexKind::gpu || all[v].kind == VertexKind::tpu) out_->accelerators.push_back(v);
+    if (all[v].kind == VertexKind::cpu) cpus.push_back(v);
   }
-  const bool host =
-      std::any_of(all.begin(), all.end(), [](const Vertex& v) { return v.kind == VertexKind::cpu; });
-  if (!host) devices.fail("every node needs a CPU: it loads the data and is the last resort for messages");
+  if (out_->accelerators.empty()) out_->accelerators = cpus;
+  if (cpus.empty())
+    devices.fail("every node needs a CPU: it loads the data and is the last resort for messages");
 }
 
 std::vector<uint32_t> SystemReader::named(const Json& pattern) const {
@@ -298,7 +298,8 @@ void SystemReader::ports() {
     std::vector<uint32_t> nearest;
     NodeTemplate::Distance best;
     for (uint32_t p = 0; p < out_->ports.size(); ++p) {
-      const auto d = node.distance(v, out_->ports[p]);
+      // Cables and forwarding are the same both ways; from the ports there are fewer trees to grow.
+      const auto d = node.distance(out_->ports[p], v);
       const bool closer =
           best.hops < 0 || d.hops < best.hops || (d.hops == best.hops && d.width > best.width);
       if (closer) nearest.clear();

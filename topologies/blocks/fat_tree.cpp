@@ -41,18 +41,13 @@ class FatTree : public Network {
     // The top switch has no trunk upwards, so its entry only ends the ladder.
   }
   uint64_t link_count() const override { return levels_.back().first; }
-  LinkInfo link(uint64_t id) const override {
-    std::size_t k = 0;
-    while (k + 2 < levels_.size() && id >= levels_[k + 1].first) ++k;
-    const uint64_t unit = (id - levels_[k].first) / 2;
-    const std::string below = label(k, unit), above = label(k + 1, parent(k, unit));
+  Bandwidth bandwidth(uint64_t id) const override { return {levels_[level(id)].bandwidth}; }
+  std::string label(uint64_t id) const override {
+    const std::size_t k = level(id);
+    const uint64_t below = (id - levels_[k].first) / 2;
     const bool up = (id - levels_[k].first) % 2 == 0;
-    return {up ? below + ">" + above : above + ">" + below,
-            "network",
-            {levels_[k].bandwidth},
-            shape_.achieved,
-            shape_.latency,
-            static_cast<LinkId>(id)};
+    const std::string low = name_of(k, below), high = name_of(k + 1, parent(k, below));
+    return up ? low + ">" + high : high + ">" + low;
   }
   void route(Port from, Port to, std::vector<uint64_t>& links) const override {
     uint64_t a = unit(from), b = unit(to);
@@ -74,7 +69,12 @@ class FatTree : public Network {
     const uint64_t node = unit / shape_.ports, rail = unit % shape_.ports;
     return node / down_ * shape_.ports + rail;
   }
-  std::string label(std::size_t k, uint64_t unit) const {
+  std::size_t level(uint64_t id) const {
+    std::size_t k = 0;
+    while (id >= levels_[k + 1].first) ++k;
+    return k;
+  }
+  std::string name_of(std::size_t k, uint64_t unit) const {
     if (k == 0) return fmt::format("node{}/port{}", unit / shape_.ports, unit % shape_.ports);
     return k == 1 ? fmt::format("leaf{}", unit) : fmt::format("spine{}-{}", k - 1, unit);
   }

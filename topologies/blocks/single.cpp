@@ -11,23 +11,19 @@ class Single : public Network {
  public:
   explicit Single(const NetworkShape& shape) : shape_(shape) {}
   uint64_t link_count() const override { return 2 * static_cast<uint64_t>(shape_.nodes) * shape_.ports; }
-  LinkInfo link(uint64_t id) const override {
+  Bandwidth bandwidth(uint64_t) const override { return shape_.bandwidth; }
+  std::string label(uint64_t id) const override {
     const uint64_t port = id / 2;
     const std::string end = fmt::format("node{}/port{}", port / shape_.ports, port % shape_.ports);
-    return {id % 2 == 0 ? end + ">switch" : "switch>" + end,
-            "network",
-            shape_.bandwidth,
-            shape_.achieved,
-            shape_.latency,
-            static_cast<LinkId>(id)};
+    return id % 2 == 0 ? end + ">switch" : "switch>" + end;
   }
   void route(Port from, Port to, std::vector<uint64_t>& links) const override {
-    links.push_back(2 * id(from));
-    links.push_back(2 * id(to) + 1);
+    links.push_back(2 * port(from));
+    links.push_back(2 * port(to) + 1);
   }
 
  private:
-  uint64_t id(Port p) const { return static_cast<uint64_t>(p.node) * shape_.ports + p.index; }
+  uint64_t port(Port p) const { return static_cast<uint64_t>(p.node) * shape_.ports + p.index; }
   NetworkShape shape_;
 };
 

@@ -9,21 +9,17 @@ namespace tandem {
 
 namespace {
 
+constexpr int64_t kMaxSize = 65536;  // routes have up to half as many links
+
 class Torus : public Network {
  public:
   Torus(const NetworkShape& shape, std::vector<int64_t> sizes) : shape_(shape), sizes_(std::move(sizes)) {}
   uint64_t link_count() const override { return static_cast<uint64_t>(shape_.nodes) * 2 * sizes_.size(); }
-  LinkInfo link(uint64_t id) const override {
+  Bandwidth bandwidth(uint64_t) const override { return shape_.bandwidth; }
+  std::string label(uint64_t id) const override {
     const auto per_node = 2 * sizes_.size();
     const auto node = static_cast<int64_t>(id / per_node);
-    const std::size_t axis = id % per_node / 2;
-    const int64_t step = id % 2 == 0 ? 1 : -1;
-    return {fmt::format("node{}>node{}", node, neighbour(node, axis, step)),
-            "network",
-            shape_.bandwidth,
-            shape_.achieved,
-            shape_.latency,
-            static_cast<LinkId>(id)};
+    return fmt::format("node{}>node{}", node, neighbour(node, id % per_node / 2, id % 2 == 0 ? 1 : -1));
   }
   void route(Port from, Port to, std::vector<uint64_t>& links) const override {
     int64_t at = from.node;
@@ -88,6 +84,10 @@ std::unique_ptr<Network> make_torus(const NetworkShape& shape, std::vector<int64
     throw InputError(place, fmt::format("a torus needs one port per node, not {}", shape.ports));
   if (sizes.empty() || sizes.size() > 6) throw InputError(place, "a torus has 1 to 6 dimensions");
   int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size > kMaxSize)
+      throw InputError(place, fmt::format("a torus has at most {} nodes along one axis", kMaxSize));
+  }
   for (const int64_t size : sizes) product = checked_mul(product, size, "the torus");
   if (product != shape.nodes) {
     throw InputError(

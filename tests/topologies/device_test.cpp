@@ -1,0 +1,84 @@
+#include "topologies/device.h"
+
+#include <gtest/gtest.h>
+
+#include "topologies/system.h"
+
+namespace tandem {
+namespace {
+
+std::string message(const std::string& text) {
+  try {
+    Device::from_json(Json::parse(text, "device.json"));
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+constexpr const char* kGood =
+    R"({"name": "x", "summary": "s", "kind": "gpu", "architecture": "volta", "peak": {"fp32": "10TFLOP/s"},
+        "memory_bandwidth": "900GB/s", "memory": "16GiB", "units": 80})";
+
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = kGood;
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Device, ReadsTheFigures) {
+  const Device d = Device::load("gtx-1080-ti");
+  EXPECT_EQ(d.kind, Device::Kind::gpu);
+  EXPECT_EQ(d.architecture, "pascal");
+  EXPECT_DOUBLE_EQ(d.peak_at(Precision::fp32).flops_per_second, 11.34e12);
+  EXPECT_EQ(d.peak_at(Precision::fp16).flops_per_second, 0) << "useless FP16 must fall back to FP32";
+  EXPECT_EQ(d.memory.n, int64_t{11} << 30);
+  EXPECT_DOUBLE_EQ(d.memory_bandwidth.bytes_per_second, 484e9);
+  EXPECT_EQ(d.units, 28);
+}
+
+TEST(Device, EveryFileLoadsUnderItsOwnNameAndIsPlausible) {
+  const auto all = list_devices();
+  ASSERT_GE(all.size(), 60u);
+  for (const auto& entry : all) {
+    SCOPED_TRACE(entry.name);
+    const Device d = Device::load(entry.name);
+    EXPECT_EQ(d.name, entry.name);
+    EXPECT_FALSE(entry.summary.empty());
+    EXPECT_GE(d.year, 2013);
+    const double fp32 = d.peak_at(Precision::fp32).flops_per_second;
+    const double intensity = fp32 / d.memory_bandwidth.bytes_per_second;
+    EXPECT_GT(intensity, 2) << "FLOP per byte";
+    EXPECT_LT(intensity, 130);
+    for (int p = 0; p < kPrecisions; ++p) {
+      const double peak = d.peak[static_cast<std::size_t>(p)].flops_per_second;
+      EXPECT_TRUE(peak == 0 || peak >= fp32) << name(static_cast<Precision>(p)) << " is slower than fp32";
+    }
+    EXPECT_GT(d.launch.ps, 0);
+  }
+}
+
+TEST(Device, RefusesBadFiles) {
+  EXPECT_EQ(message(kGood), "");
+  EXPECT_NE(message(changed("\"units\"", "\"unitz\"")).find("units"), std::string::npos);
+  EXPECT_NE(message(changed("16GiB", "16")).find("unit is missing"), std::string::npos);
+  EXPECT_NE(message(changed("900GB/s", "-900GB/s")).find("negative"), std::string::npos);
+  EXPECT_NE(message(changed("900GB/s", "1e300GB/s")).find("1000000TB/s"), std::string::npos);
+  EXPECT_NE(message(changed("fp32", "fp31")).find("fp32"), std::string::npos);
+  EXPECT_NE(message(changed("\"fp32\": \"10TFLOP/s\"", "")).find("fp32"), std::string::npos);
+  EXPECT_NE(message(changed("\"gpu\"", "\"gpv\"")).find("Did you mean gpu"), std::string::npos);
+  EXPECT_NE(message(changed("80}", "0}")).find("device.json:2:"), std::string::npos);
+}
+
+TEST(Device, UnknownNameSaysTheNearest) {
+  try {
+    Device::load("gtx-1080-it");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("gtx-1080-ti"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace tandem

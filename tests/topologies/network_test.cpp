@@ -1,0 +1,143 @@
+// Properties of every network block at many sizes.
+#include "topologies/network.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tandem {
+namespace {
+
+std::unique_ptr<Network> make(const std::string& block, int64_t nodes, uint32_t ports,
+                              const std::string& spec) {
+  const NetworkShape shape{nodes, ports, {12.5e9}, 0.9, {1'000'000}};
+  return blocks_registry().at(block).make(shape, Json::parse(spec, "network.json"));
+}
+
+struct Case {
+  std::string block, spec;
+  uint32_t ports;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.block << " " << c.spec << " ports " << c.ports; }
+
+class Blocks : public testing::TestWithParam<Case> {
+ protected:
+  bool switched() const { return GetParam().block == "single" || GetParam().block == "fat_tree"; }
+  std::string end(Port p) const {
+    return "node" + std::to_string(p.node) + (switched() ? "/port" + std::to_string(p.index) : "");
+  }
+};
+
+/// The labels of a route must join up: the strongest check that ids, labels and routes mean the same thing.
+TEST_P(Blocks, RoutesAreChainsFromPortToPort) {
+  for (const int64_t nodes : {1, 2, 3, 4, 6, 7, 9, 16, 30, 33}) {
+    const auto network = make(GetParam().block, nodes, GetParam().ports, GetParam().spec);
+    for (int64_t a = 0; a < nodes; ++a) {
+      for (int64_t b = 0; b < nodes; ++b) {
+        if (a == b) continue;
+        const Port from{a, static_cast<uint32_t>(a) % GetParam().ports},
+            to{b, static_cast<uint32_t>(b) % GetParam().ports};
+        std::vector<uint64_t> there, back;
+        network->route(from, to, there);
+        network->route(to, from, back);
+        ASSERT_FALSE(there.empty());
+        ASSERT_EQ(there.size(), back.size()) << nodes << ": " << a << " " << b;
+        std::string at = end(from);
+        for (const uint64_t link : there) {
+          ASSERT_LT(link, network->link_count());
+          const std::string label = network->label(link);
+          const auto arrow = label.find('>');
+          ASSERT_EQ(label.substr(0, arrow), at) << nodes << ": " << a << " to " << b << " by " << label;
+          at = label.substr(arrow + 1);
+        }
+        ASSERT_EQ(at, end(to));
+        ASSERT_EQ(std::set<uint64_t>(there.begin(), there.end()).size(), there.size()) << "a link twice";
+      }
+    }
+  }
+}
+
+TEST_P(Blocks, AppendsToWhatIsThere) {
+  const auto network = make(GetParam().block, 8, GetParam().ports, GetParam().spec);
+  std::vector<uint64_t> links = {42};
+  network->route({0, 0}, {5, 0}, links);
+  EXPECT_EQ(links.front(), 42u);
+  EXPECT_GT(links.size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Blocks,
+    testing::Values(Case{"single", "{}", 1}, Case{"single", "{}", 4}, Case{"fat_tree", R"({"down": 2})", 1},
+                    Case{"fat_tree", R"({"down": 4})", 3},
+                    Case{"fat_tree", R"({"down": 4, "rails": true})", 4},
+                    Case{"fat_tree", R"({"down": 16, "rails": true, "oversubscription": 2})", 2},
+                    Case{"torus", R"({"dimensions": 2})", 1}, Case{"torus", R"({"dimensions": 3})", 1},
+                    Case{"torus", R"({"dimensions": 1})", 1}, Case{"ring", "{}", 1}));
+
+TEST(Blocks, RegistryHoldsExactlyTheTestedOnes) {
+  EXPECT_EQ(blocks_registry().names(), (std::vector<std::string>{"single", "fat_tree", "torus", "ring"}));
+}
+
+/// Full bisection without oversubscription: every trunk carries what all its ports can send.
+TEST(FatTree, TrunksCarryTheirPortsDividedByTheOversubscription) {
+  for (const double over : {1.0, 4.0}) {
+    const auto network =
+        make("fat_tree", 64, 2, R"({"down": 8, "oversubscription": )" + std::to_string(over) + "}");
+    std::vector<uint64_t> links;
+    network->route({0, 0}, {63, 0}, links);
+    ASSERT_EQ(links.size(), 6u) << "port, leaf, spine and down again: 128 ports, 16 leaves, 2 spines";
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[0]).bytes_per_second, 12.5e9);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[1]).bytes_per_second, 8 * 12.5e9 / over);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[2]).bytes_per_second, 64 * 12.5e9 / over / over);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[3]).bytes_per_second, 64 * 12.5e9 / over / over);
+  }
+}
+
+TEST(FatTree, OneRailNeedsOneLeafAndCrossingRailsGoesUp) {
+  const auto network = make("fat_tree", 16, 4, R"({"down": 16, "rails": true})");
+  std::vector<uint64_t> same, cross;
+  network->route({0, 2}, {15, 2}, same);
+  network->route({0, 2}, {15, 3}, cross);
+  EXPECT_EQ(same.size(), 2u);
+  EXPECT_EQ(cross.size(), 4u);
+}
+
+TEST(Torus, GoesTheShorterWayRound) {
+  const auto network = make("torus", 64, 1, R"({"sizes": [8, 8]})");
+  const auto hops = [&](int64_t a, int64_t b) {
+    std::vector<uint64_t> links;
+    network->route({a, 0}, {b, 0}, links);
+    return links.size();
+  };
+  EXPECT_EQ(hops(0, 7), 1u);
+  EXPECT_EQ(hops(0, 63), 2u);
+  EXPECT_EQ(hops(0, 36), 8u) << "half way round in both axes";
+  EXPECT_EQ(network->link_count(), 256u);
+}
+
+/// Average distance on an even ring of n is n/4 (with the node itself counted).
+TEST(Ring, MeanDistanceIsAQuarterOfTheNodes) {
+  const auto network = make("ring", 20, 1, "{}");
+  std::size_t total = 0;
+  for (int64_t b = 1; b < 20; ++b) {
+    std::vector<uint64_t> links;
+    network->route({0, 0}, {b, 0}, links);
+    total += links.size();
+  }
+  EXPECT_EQ(total, 20u * 20 / 4);
+}
+
+TEST(Torus, RefusesShapesThatDoNotFit) {
+  EXPECT_THROW(make("torus", 64, 1, R"({"sizes": [8, 7]})"), InputError);
+  EXPECT_THROW(make("torus", 64, 2, "{}"), InputError);
+  EXPECT_THROW(make("torus", 64, 1, R"({"sizes": []})"), InputError);
+  EXPECT_THROW(make("torus", 64, 1, R"({"sizes": [1000000000, 1000000000, 1000000000]})"), InputError);
+  EXPECT_THROW(make("ring", 1'000'000'000, 1, "{}"), InputError)
+      << "routes would be half a billion links long";
+  EXPECT_THROW(make("fat_tree", 4, 1, R"({"down": 1})"), InputError);
+  EXPECT_THROW(make("fat_tree", 4, 1, R"({"down": 4, "oversubscription": 0})"), InputError);
+}
+
+}  // namespace
+}  // namespace tandem
