@@ -1,0 +1,253 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/sim/workloads.h"
+
+namespace tandem {
+namespace {
+
+using workloads::parameter_server;
+using workloads::ServerSetting;
+
+constexpr int64_t kMs = 1'000'000'000;
+
+/// 37 ms of compute and 12 of communication, of which the last 3 ms are in the way of the update unless that
+/// waits for the reduce of `lag` iterations ago; reduced in each `every`-th iteration.
+Trace overlap(uint16_t lag, uint16_t every, int32_t iterations) {
+  Builder b;
+  RoleBuilder w = b.role("worker", Mesh{{{"data", 4}}});
+  w.compute({}, "forward");
+  const OpId late = w.compute({}, "backward, last layers");
+  const OpId early = w.compute({}, "backward, first layers");
+  const OpId first =
+      w.collective(CollKind::all_reduce, 1, Bytes{9}, "ring", "reduce").after(late).every(every);
+  const OpId second =
+      w.collective(CollKind::all_reduce, 1, Bytes{3}, "ring", "reduce").after(early).every(every);
+  OpHandle update = w.compute({}, "update");
+  for (const OpId reduced : {first, second}) {
+    if (lag == 0) {
+      update.after(reduced);
+    } else {
+      update.after_last(reduced, lag);
+    }
+  }
+  Plan plan;
+  plan.transfers = {{Time{9 * kMs}, 0, 0, {}}, {Time{3 * kMs}, 0, 0, {}}};
+  plan.roles = {{{},
+                 {{Time{12 * kMs}, Time{12 * kMs}, Time{12 * kMs}, Time{}, Time{}, Time{kMs}}},
+                 {{-1, -1, -1, 0, 1, -1}}}};
+  plan.program = std::make_shared<Program>(b.finish());
+  const Trace events = run_events(plan, {.iterations = iterations});
+  EXPECT_EQ(events.fingerprint, run_sweep(plan, {.iterations = iterations}).fingerprint);
+  return events;
+}
+
+TEST(Events, OverlapOracles) {
+  EXPECT_EQ(overlap(0, 1, 8).makespan, Time{8 * 40 * kMs});        // 37 + the 3 that nothing hides
+  EXPECT_EQ(overlap(1, 1, 8).makespan.ps / kMs / 8, 37);           // delayed: all hidden
+  EXPECT_EQ(overlap(0, 4, 8).makespan, Time{8 * 37'750'000'000});  // every 4th: 37 + 3/4
+  EXPECT_EQ(overlap(0, 1, 8).exposed_comm, Time{8 * 3 * kMs});
+  EXPECT_EQ(overlap(1, 1, 8).exposed_comm, Time{2 * kMs});  // the very last reduce, less the update
+}
+
+TEST(Events, LatencyFollowsThePayloadAndFreesTheLane) {
+  // Two keys pushed one after the other: 2 us each on the lane, 5 us of latency overlap.
+  ServerSetting s{.workers = 1, .keys = 2};
+  s.message = {Time{5'000'000}, 2000, 1e9, {}};
+  const Trace t = run_events(parameter_server(s), {.iterations = 1});
+  // compute 1, push 2 + 2, latency 5, reply 2, latency 5 = 17 us.
+  EXPECT_EQ(t.makespan, Time{17'000'000});
+  EXPECT_EQ(t.versions, 2);
+}
+
+TEST(Events, PushesOfSeveralWorkersShareTheServersLink) {
+  ServerSetting s{.workers = 4};
+  s.message = {Time{}, 1000, 0, {{0, 1}}};
+  Plan plan = parameter_server(s);
+  plan.capacity = {1e9};
+  const Trace t = run_events(plan, {.iterations = 1});
+  // All push at 1 us, each at a quarter: 4 us; then all replies at once: 4 us more.
+  EXPECT_EQ(t.makespan, Time{9'000'000});
+  EXPECT_EQ(t.link_bytes[0], 8000);
+}
+
+TEST(Events, AsynchronousStalenessIsWorkersMinusOne) {
+  for (const int32_t workers : {1, 4, 16, 64}) {
+    ServerSetting s{.workers = workers};
+    Plan plan = parameter_server(s);
+    plan.disturbance.compute_sigma = 0.2;
+    const int32_t iterations = 200;
+    const Trace t = run_events(plan, {.iterations = iterations});
+    EXPECT_EQ(t.versions, int64_t{workers} * iterations);
+    EXPECT_EQ(t.staleness.count(), int64_t{workers} * iterations);
+    EXPECT_NEAR(t.staleness.mean(), workers - 1, 0.05 * workers) << workers;
+    EXPECT_EQ(t.dropped, 0);
+  }
+}
+
+TEST(Events, SynchronousStalenessIsZeroAndVersionsAreRounds) {
+  ServerSetting s{.workers = 8, .shards = 3, .keys = 2, .gate = true};
+  s.store.batch = 8;
+  s.store.quorum = 8;
+  s.apply = Time{1000};
+  s.message = {Time{2000}, 100, 1e9, {}};
+  Plan plan = parameter_server(s);
+  plan.disturbance.compute_sigma = 0.5;
+  const Trace t = run_events(plan, {.iterations = 20});
+  EXPECT_EQ(t.staleness.max(), 0);
+  EXPECT_EQ(t.versions, 3 * 2 * 20);
+}
+
+TEST(Events, StaleSynchronousClocksStayWithinSlack) {
+  for (const int32_t slack : {0, 1, 3}) {
+    ServerSetting s{.workers = 6, .gate = true};
+    s.store = {.batch = 1, .quorum = 6, .slack = slack};
+    Plan plan = parameter_server(s);
+    plan.disturbance.compute_sigma = 0.3;
+    plan.disturbance.slow = {{2, 3.0}};
+    const Trace t = run_events(plan, {.iterations = 40, .kept_iterations = 40});
+    // When iteration k starts anywhere, every worker has ended iteration k - 1 - slack.
+    std::vector<Time> ended(40), begun(40, Time{kNever});
+    for (const Span& span : t.spans) {
+      if (span.role != 0) continue;
+      if (span.op == 0) begun[span.iteration] = std::min(begun[span.iteration], span.start);
+      if (span.op == 1) ended[span.iteration] = std::max(ended[span.iteration], span.end);
+    }
+    int64_t spread = 0;
+    for (int k = slack + 1; k < 40; ++k) {
+      EXPECT_GE(begun[static_cast<std::size_t>(k)], ended[static_cast<std::size_t>(k - slack - 1)]) << slack;
+    }
+    for (int k = slack; k < 40; ++k) {
+      if (begun[static_cast<std::size_t>(k)] < ended[static_cast<std::size_t>(k - slack)]) ++spread;
+    }
+    EXPECT_GT(spread, 0) << "the slack is never used";
+    EXPECT_LE(t.staleness.max(), int64_t{6} * (2 * slack + 1));
+  }
+}
+
+TEST(Events, SoftSynchronousStalenessIsAboutN) {
+  // n-softsync merges floor(W / n) gradients a version: about n versions pass while a worker computes.
+  for (const int32_t n : {1, 2, 4, 10}) {
+    ServerSetting s{.workers = 40};
+    s.store.batch = 40 / n;
+    Plan plan = parameter_server(s);
+    plan.disturbance.compute_sigma = 0.2;
+    const Trace t = run_events(plan, {.iterations = 200});
+    EXPECT_NEAR(t.staleness.mean(), n, 0.1 * n + 0.1) << n;
+  }
+}
+
+TEST(Events, BackupWorkersDropLateGradients) {
+  ServerSetting s{.workers = 10, .gate = true};
+  s.store = {.batch = 8, .quorum = 8, .slack = 0, .drop_late = true};
+  Plan plan = parameter_server(s);
+  plan.disturbance.compute_sigma = 0.3;
+  const Trace t = run_events(plan, {.iterations = 50});
+  EXPECT_EQ(t.staleness.max(), 0);
+  EXPECT_GT(t.dropped, 0);
+  EXPECT_EQ(t.staleness.count() + t.dropped, 500);
+  EXPECT_EQ(t.versions, t.staleness.count() / 8);
+}
+
+TEST(Events, ASaturatedServerSetsTheRate) {
+  ServerSetting s{.workers = 32, .compute = Time{100'000}, .apply = Time{50'000}};
+  const Trace t = run_events(parameter_server(s), {.iterations = 40});
+  // Demand 32 / 100 ns is over the service rate 1 / 50 ns.
+  EXPECT_EQ(t.makespan, Time{100'000 + 32 * 40 * 50'000});
+  EXPECT_NEAR(t.steady_rate, 1e12 / 50'000, 0.02e12 / 50'000);
+  EXPECT_NEAR(t.staleness.mean(), 31, 1);
+}
+
+TEST(Events, LittlesLawHoldsForGradientsOnTheWay) {
+  ServerSetting s{.workers = 16, .apply = Time{30'000}};
+  s.message = {Time{200'000}, 100, 1e9, {}};
+  Plan plan = parameter_server(s);
+  plan.disturbance.compute_sigma = 0.4;
+  const int32_t iterations = 300;
+  const Trace t =
+      run_events(plan, {.iterations = iterations, .kept_iterations = iterations, .kept_instances = 16});
+  // Time from a step's start to its recv's end, times the rate, is the number of workers.
+  double inside = 0;
+  std::vector<std::vector<Time>> start(16, std::vector<Time>(static_cast<std::size_t>(iterations)));
+  for (const Span& span : t.spans) {
+    if (span.role != 0) continue;
+    if (span.op == 0) start[span.instance][span.iteration] = span.start;
+  }
+  for (const Span& span : t.spans) {
+    if (span.role == 0 && span.op == 2) inside += (span.end - start[span.instance][span.iteration]).seconds();
+  }
+  const double mean = inside / (16.0 * iterations);
+  EXPECT_NEAR(t.steady_rate * mean, 16, 0.3);
+}
+
+TEST(Events, ReplyIsStampedAtItsStart) {
+  // Worker 1's gradient is merged while the reply to worker 0 is under way: the stamp does not see it.
+  ServerSetting s{.workers = 2, .compute = Time{10'000}};
+  s.message = {Time{}, 1, 1e6, {}};  // 1 us on the way
+  Plan plan = parameter_server(s);
+  plan.disturbance.slow = {{1, 1.5}};
+  const Trace t = run_events(plan, {.iterations = 2});
+  // Merges: w0 (0 on 0), w1 (1 on 0), w0 (its reply left before w1's merge: 2 on 1), w1 (3 on 2).
+  EXPECT_EQ(t.staleness_by_worker[0].mean(), 0.5);
+  EXPECT_EQ(t.staleness_by_worker[1].mean(), 1);
+}
+
+TEST(Events, RunsAreReproducibleAndSeedsMatter) {
+  ServerSetting s{.workers = 12, .shards = 2, .keys = 3};
+  s.message = {Time{1000}, 100, 0, {{0, 1}}};
+  Plan plan = parameter_server(s);
+  plan.capacity = {1e9};
+  plan.disturbance.compute_sigma = 0.1;
+  plan.disturbance.network_sigma = 0.1;
+  const Trace a = run_events(plan, {}), b = run_events(plan, {});
+  EXPECT_EQ(a.fingerprint, b.fingerprint);
+  plan.seed = 2;
+  EXPECT_NE(a.fingerprint, run_events(plan, {}).fingerprint);
+}
+
+TEST(Events, ADeadlockIsNamed) {
+  Builder b;
+  RoleBuilder w = b.role("worker", Mesh{{{"data", 4}}});
+  const uint32_t gossip = b.channel(w, w, Address::sampled_peer, {Bytes{8}});
+  w.send(gossip, 0, Bytes{8}, "push");
+  w.recv(gossip, 0, "pull");
+  Plan plan;
+  plan.program = std::make_shared<Program>(b.finish());
+  plan.roles = {{{}, {{Time{}, Time{}}}, {{-1, -1}}}};
+  plan.messages = std::make_shared<workloads::UniformMessages>(Transfer{}, Time{});
+  bool stuck = false;
+  for (plan.seed = 1; plan.seed < 50 && !stuck; ++plan.seed) {
+    try {
+      run_events(plan, {.iterations = 20});
+    } catch (const ProgramError& e) {
+      stuck = std::string(e.what()).find("deadlock: role \"worker\", instance") == 0;
+    }
+  }
+  EXPECT_TRUE(stuck);
+}
+
+TEST(Events, TimesBeyondTheRangeAreRefused) {
+  ServerSetting s{.compute = Time{kNever - 1}};
+  EXPECT_THROW(run_events(parameter_server(s), {.iterations = 3}), InputError);
+}
+
+TEST(Factors, AreLognormalWithMeanOne) {
+  Plan plan;
+  plan.disturbance.compute_sigma = 0.5;
+  plan.disturbance.network_sigma = 0.3;
+  double compute = 0, squares = 0, network = 0;
+  const int n = 200'000;
+  for (int i = 0; i < n; ++i) {
+    const double f = plan.compute_factor(0, static_cast<uint32_t>(i), 3, 7);
+    compute += f;
+    squares += std::log(f) * std::log(f);
+    network += plan.transfer_factor(0, static_cast<uint32_t>(i), 3, 7);
+  }
+  EXPECT_NEAR(compute / n, 1, 0.005);
+  EXPECT_NEAR(network / n, 1, 0.005);
+  EXPECT_NEAR(squares / n, 0.25 + 0.125 * 0.125, 0.005);  // variance + mean^2 of the logarithm
+}
+
+}  // namespace
+}  // namespace tandem

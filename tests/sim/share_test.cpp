@@ -1,0 +1,217 @@
+#include "sim/network/share.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/sim/workloads.h"
+
+namespace tandem {
+namespace {
+
+using workloads::fat_tree_capacity;
+using workloads::fat_tree_flows;
+using workloads::run_flows;
+
+struct Load {
+  std::vector<Use> uses;
+  double cap = 0;
+};
+
+/// Textbook progressive filling, all flows at once: raise every rate together, freeze what hits a limit.
+std::vector<double> naive(const std::vector<double>& capacity, const std::vector<Load>& flows) {
+  std::vector<double> rate(flows.size(), 0), left = capacity;
+  std::vector<char> frozen(flows.size(), 0);
+  double level = 0;
+  for (std::size_t open = flows.size(); open > 0;) {
+    double step = std::numeric_limits<double>::infinity();
+    for (std::size_t l = 0; l < capacity.size(); ++l) {
+      double load = 0;
+      for (std::size_t f = 0; f < flows.size(); ++f) {
+        for (const Use& u : flows[f].uses)
+          load += !frozen[f] && u.link == l ? static_cast<double>(u.weight) : 0.0;
+      }
+      if (load > 0) step = std::min(step, left[l] / load);
+    }
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      if (!frozen[f] && flows[f].cap > 0) step = std::min(step, flows[f].cap - level);
+    }
+    level += step;
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      if (frozen[f]) continue;
+      rate[f] = level;
+      for (const Use& u : flows[f].uses) left[u.link] -= static_cast<double>(u.weight) * step;
+    }
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      if (frozen[f]) continue;
+      bool stop = flows[f].cap > 0 && level >= flows[f].cap * (1 - 1e-12);
+      for (const Use& u : flows[f].uses) stop = stop || left[u.link] <= capacity[u.link] * 1e-12;
+      if (!stop) continue;
+      frozen[f] = 1;
+      --open;
+    }
+  }
+  return rate;
+}
+
+struct Instance {
+  std::vector<double> capacity;
+  std::vector<Load> flows;
+};
+
+Instance random_instance(uint64_t seed) {
+  SplitMix64 random(seed);
+  Instance x;
+  const auto links = 1 + random.next() % 8, flows = 1 + random.next() % 14;
+  for (uint64_t l = 0; l < links; ++l) x.capacity.push_back(static_cast<double>(1 + random.next() % 20));
+  for (uint64_t f = 0; f < flows; ++f) {
+    Load load;
+    const auto uses = 1 + random.next() % 3;
+    for (uint64_t u = 0; u < uses; ++u) {
+      load.uses.push_back(
+          {static_cast<uint32_t>(random.next() % links), static_cast<float>(1 + random.next() % 4) / 2});
+    }
+    if (random.next() % 3 == 0) load.cap = static_cast<double>(1 + random.next() % 30) / 8;
+    x.flows.push_back(load);
+  }
+  return x;
+}
+
+/// Feasible, and every flow is at its cap or has a full link on which no flow is faster.
+void expect_max_min(const Instance& x, const std::vector<double>& rate, uint64_t seed) {
+  std::vector<double> load(x.capacity.size(), 0), fastest(load);
+  for (std::size_t f = 0; f < x.flows.size(); ++f) {
+    for (const Use& u : x.flows[f].uses) {
+      load[u.link] += static_cast<double>(u.weight) * rate[f];
+      fastest[u.link] = std::max(fastest[u.link], rate[f]);
+    }
+  }
+  for (std::size_t l = 0; l < load.size(); ++l)
+    EXPECT_LE(load[l], x.capacity[l] * (1 + 1e-9)) << "seed " << seed;
+  for (std::size_t f = 0; f < x.flows.size(); ++f) {
+    bool bound = x.flows[f].cap > 0 && rate[f] >= x.flows[f].cap * (1 - 1e-9);
+    EXPECT_TRUE(x.flows[f].cap == 0 || rate[f] <= x.flows[f].cap * (1 + 1e-9));
+    for (const Use& u : x.flows[f].uses) {
+      bound = bound ||
+              (load[u.link] >= x.capacity[u.link] * (1 - 1e-9) && rate[f] >= fastest[u.link] * (1 - 1e-9));
+    }
+    EXPECT_TRUE(bound) << "flow " << f << " of seed " << seed << " has no bottleneck";
+  }
+}
+
+TEST(FairShare, IsMaxMinFairAndAgreesWithTheTextbookThroughArrivalsAndDepartures) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const Instance all = random_instance(seed);
+    FairShare share(all.capacity);
+    Instance now{all.capacity, {}};
+    std::vector<FairShare::FlowId> ids;
+    SplitMix64 random(seed + 1000);
+    std::vector<double> known;
+    for (std::size_t step = 0; step < 3 * all.flows.size(); ++step) {
+      const std::size_t changes = 1 + random.next() % 3;
+      for (std::size_t c = 0; c < changes; ++c) {
+        if (!ids.empty() && random.next() % 2 == 0) {
+          const auto victim = static_cast<std::ptrdiff_t>(random.next() % ids.size());
+          share.remove(ids[static_cast<std::size_t>(victim)]);
+          ids.erase(ids.begin() + victim);
+          now.flows.erase(now.flows.begin() + victim);
+        } else {
+          now.flows.push_back(all.flows[random.next() % all.flows.size()]);
+          ids.push_back(share.add(now.flows.back().uses, now.flows.back().cap));
+          if (ids.back() >= known.size()) known.resize(ids.back() + 1);
+          known[ids.back()] = -1;
+        }
+      }
+      // Whoever is not named as changed must still have the rate it had.
+      for (const auto id : share.update()) known[id] = share.rate(id);
+      std::vector<double> rate;
+      for (const auto id : ids) {
+        rate.push_back(share.rate(id));
+        EXPECT_EQ(share.rate(id), known[id]);
+      }
+      expect_max_min(now, rate, seed);
+      const auto expected = naive(now.capacity, now.flows);
+      for (std::size_t f = 0; f < rate.size(); ++f)
+        EXPECT_NEAR(rate[f], expected[f], 1e-9 * expected[f]) << seed;
+      EXPECT_EQ(share.active(), ids.size());
+    }
+  }
+}
+
+TEST(FairShare, ScalesWithCapacity) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Instance x = random_instance(seed);
+    for (Load& f : x.flows) f.cap = 0;
+    std::vector<double> scaled = x.capacity;
+    for (double& c : scaled) c *= 8;  // a power of two: exact
+    FairShare one(x.capacity), eight(scaled);
+    for (const Load& f : x.flows) {
+      one.add(f.uses, 0);
+      eight.add(f.uses, 0);
+    }
+    one.update();
+    eight.update();
+    for (uint32_t f = 0; f < x.flows.size(); ++f) EXPECT_EQ(eight.rate(f), 8 * one.rate(f));
+  }
+}
+
+TEST(FairShare, AloneAFlowGetsItsNarrowestLinkOrItsCap) {
+  FairShare share({10, 6});
+  const std::vector<Use> uses{{0, 1}, {1, 2}};
+  const auto flow = share.add(uses, 0);
+  share.update();
+  EXPECT_EQ(share.rate(flow), 3);
+  share.remove(flow);
+  const auto capped = share.add(uses, 2.5);
+  share.update();
+  EXPECT_EQ(share.rate(capped), 2.5);
+  const auto free = share.add({}, 0);
+  share.update();
+  EXPECT_TRUE(std::isinf(share.rate(free)));
+}
+
+TEST(FairShare, ChangesElsewhereAreNotReported) {
+  FairShare share({10, 10});
+  const std::vector<Use> left{{0, 1}}, right{{1, 1}};
+  const auto a = share.add(left, 0);
+  share.update();
+  const auto b = share.add(right, 0);
+  EXPECT_EQ(share.update(), std::vector<FairShare::FlowId>{b});
+  EXPECT_EQ(share.rate(a), 10);
+}
+
+struct FatTree {
+  uint32_t flows, spines;
+  bool arrivals;
+  double makespan, sum;
+};
+
+/// Figures that SimGrid 3.32 (CM02, no correction factors) and a plain solver agree on.
+class FatTreeFlows : public testing::TestWithParam<FatTree> {};
+
+TEST_P(FatTreeFlows, MatchesSimGridToAllPrintedDigits) {
+  const FatTree& c = GetParam();
+  const auto finish = run_flows(fat_tree_capacity(c.spines), fat_tree_flows(c.flows, c.spines, c.arrivals));
+  double sum = 0;
+  for (const int64_t f : finish) sum += Time{f}.seconds();
+  EXPECT_NEAR(Time{*std::max_element(finish.begin(), finish.end())}.seconds(), c.makespan, 0.51e-9);
+  EXPECT_NEAR(sum, c.sum, 0.51e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, FatTreeFlows,
+                         testing::Values(FatTree{100, 16, false, 0.018431087, 0.682098},
+                                         FatTree{100, 16, true, 0.018875065, 0.778936},
+                                         FatTree{100, 4, false, 0.030741709, 0.968766},
+                                         FatTree{100, 4, true, 0.031185687, 1.043349},
+                                         FatTree{1000, 16, false, 0.051249004, 18.317471},
+                                         FatTree{1000, 16, true, 0.056898950, 24.365199},
+                                         FatTree{1000, 4, false, 0.117431384, 42.733817},
+                                         FatTree{1000, 4, true, 0.119167458, 45.613831},
+                                         FatTree{10000, 16, false, 0.269116766, 1174.798590},
+                                         FatTree{10000, 16, true, 0.297254753, 1466.712527},
+                                         FatTree{10000, 4, false, 0.789392191, 3886.004535},
+                                         FatTree{10000, 4, true, 0.792124477, 3791.158867}));
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include "sim/fold.h"
+#include "tests/sim/random_plan.h"
+
+namespace tandem {
+namespace {
+
+using workloads::RandomPlan;
+using workloads::RandomPlanOptions;
+
+void expect_same(const Trace& a, const Trace& b, uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed) + ", " + a.evaluator + " against " + b.evaluator);
+  EXPECT_EQ(a.makespan, b.makespan);
+  EXPECT_EQ(a.iteration_end, b.iteration_end);
+  EXPECT_EQ(a.iteration_start, b.iteration_start);
+  EXPECT_EQ(a.worker_iterations, b.worker_iterations);
+  EXPECT_EQ(a.steady_rate, b.steady_rate);
+  for (int lane = 0; lane < kLanes; ++lane) EXPECT_EQ(a.busy[lane], b.busy[lane]);
+  EXPECT_EQ(a.exposed_comm, b.exposed_comm);
+  EXPECT_EQ(a.exposed_input, b.exposed_input);
+  EXPECT_EQ(a.idle, b.idle);
+  EXPECT_EQ(a.link_bytes, b.link_bytes);
+  EXPECT_EQ(a.events, b.events);
+  EXPECT_EQ(a.spans, b.spans);
+  EXPECT_EQ(a.fingerprint, b.fingerprint);
+}
+
+constexpr EvaluateOptions kOptions{.iterations = 9, .kept_iterations = 3, .kept_instances = 5};
+
+TEST(Sweep, EqualsEventsBitForBit) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const RandomPlanOptions options{.noisy = seed % 2 == 0, .links = seed % 3 == 0};
+    const Plan plan = RandomPlan(seed, options).make();
+    ASSERT_EQ(contention(plan), "") << seed;
+    expect_same(run_sweep(plan, kOptions), run_events(plan, kOptions), seed);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Sweep, FoldedEqualsUnfolded) {
+  int folded = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Plan plan = RandomPlan(seed, {.alike = true}).make();
+    ASSERT_EQ(unlike(plan), "");
+    expect_same(sweep(plan, kOptions, true), run_events(plan, kOptions), seed);
+    const Trace chosen = evaluate(plan, kOptions);
+    folded += chosen.evaluator == "folded" ? 1 : 0;
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(folded, 300);
+}
+
+TEST(Sweep, ScalingAllDurationsScalesAllTimes) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Trace one = evaluate(RandomPlan(seed, {}).make(), kOptions);
+    const Trace seven = evaluate(RandomPlan(seed, {.scale = 7}).make(), kOptions);
+    EXPECT_EQ(seven.makespan, one.makespan * 7) << seed;
+    ASSERT_EQ(one.spans.size(), seven.spans.size());
+    for (std::size_t s = 0; s < one.spans.size(); ++s) {
+      EXPECT_EQ(seven.spans[s].start, one.spans[s].start * 7);
+      EXPECT_EQ(seven.spans[s].end, one.spans[s].end * 7);
+    }
+  }
+}
+
+TEST(Sweep, TimeSharesOfWorkerZeroAddUp) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Plan plan = RandomPlan(seed, {.noisy = true}).make();
+    const Trace t = evaluate(plan, {.iterations = 9, .kept_iterations = 9});
+    Time end;
+    for (const Span& s : t.spans) end = s.role == 0 && s.instance == 0 ? std::max(end, s.end) : end;
+    EXPECT_EQ(t.busy[0] + t.exposed_comm + t.exposed_input + t.idle, end) << seed;
+  }
+}
+
+TEST(Sweep, RefusesProgramsWithMessages) {
+  EXPECT_THROW(run_sweep(workloads::parameter_server({}), {}), ProgramError);
+}
+
+TEST(Evaluate, SendsSharedLinksToEvents) {
+  // Two instances copy over one link: each alone could fill it.
+  Builder b;
+  RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
+  w.copy(CopyKind::host_to_device, Bytes{1000}, "load");
+  Plan plan;
+  plan.capacity = {1e9};
+  plan.link_names = {"pcie0"};
+  plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}};
+  plan.roles = {{{}, {{Time{}}}, {{0}}}};
+  plan.program = std::make_shared<Program>(b.finish());
+  EXPECT_EQ(contention(plan), "load (copy lane of 2 instances of worker) share pcie0");
+  const Trace t = evaluate(plan, {.iterations = 1});
+  EXPECT_EQ(t.evaluator, "events");
+  EXPECT_EQ(t.makespan, Time{2'000'000});  // half the rate each
+  EXPECT_EQ(t.link_bytes[0], 2000);
+  plan.transfers[0].cap = 0.5e9;  // now both fit
+  EXPECT_EQ(contention(plan), "");
+  EXPECT_EQ(evaluate(plan, {.iterations = 1}).evaluator, "folded");
+  EXPECT_EQ(run_events(plan, {.iterations = 1}).makespan, Time{2'000'000});
+}
+
+TEST(Evaluate, SeesLanesOfOneInstanceAndGroupsThatShare) {
+  Builder b;
+  RoleBuilder w = b.role("worker", Mesh{{{"node", 2}, {"local", 2}}});
+  w.copy(CopyKind::input, Bytes{1000}, "input");
+  w.collective(CollKind::all_reduce, 2, Bytes{1000}, "ring", "reduce");
+  Plan plan;
+  plan.capacity = {1e9, 1e9};
+  plan.roles = {{{}, {{Time{}, Time{}}}, {{0, 1}}}};
+  plan.transfers = {{Time{}, 1000, 0.2e9, {{0, 1}}}, {Time{}, 1000, 0.6e9, {{1, 1}}}};
+  plan.program = std::make_shared<Program>(b.finish());
+  EXPECT_EQ(contention(plan), "reduce (comm lane of 4 instances of worker) share link 1");  // two groups
+  plan.transfers[1].cap = 0.5e9;
+  EXPECT_EQ(contention(plan), "");
+  plan.transfers[1].uses = {{0, 1}};
+  EXPECT_EQ(contention(plan),
+            "reduce (comm lane of 4 instances of worker) and input (copy lane of 4 instances of "
+            "worker) share link 0");
+}
+
+TEST(Sweep, HundredThousandRanksOfResNet50) {
+  const Trace wide = run_sweep(workloads::resnet50_iteration(100'000), {.iterations = 1});
+  const Trace folded = evaluate(workloads::resnet50_iteration(100'000), {.iterations = 1});
+  expect_same(wide, folded, 0);
+  EXPECT_EQ(wide.events, 16'200'000);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,215 @@
+#pragma once
+// Published workloads and small plans that the simulator's tests and benchmarks share.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "schemes/builder.h"
+#include "sim/evaluate.h"
+#include "sim/network/flows.h"
+#include "sim/plan.h"
+
+namespace tandem::workloads {
+
+// ---- ring all-reduce over links of 50 GB/s and 500 ns
+
+inline constexpr double kRingBandwidth = 50e9;
+inline constexpr int64_t kRingLatency = 500'000;  // ps
+inline constexpr double kRingBytes = 104'857'600;
+
+/// The whole all-reduce as one transfer: 2(N-1) steps of latency + bytes / N / bandwidth.
+inline Transfer ring_transfer(int64_t ranks, double bytes) {
+  Transfer t;
+  const int64_t steps = 2 * (ranks - 1);
+  t.latency = Time{steps * kRingLatency};
+  t.bytes = ranks > 1 ? bytes : 0;
+  t.cap = ranks > 1 ? kRingBandwidth * static_cast<double>(ranks) / static_cast<double>(steps) : 0;
+  return t;
+}
+
+// ---- W2: one data-parallel iteration of ResNet-50
+
+struct Layer {
+  int64_t bytes, forward_us;
+};
+inline std::vector<Layer> resnet50_layers() {
+  std::vector<Layer> out{{37632, 76}};
+  const auto add = [&](std::initializer_list<Layer> layers, int times = 1) {
+    for (int i = 0; i < times; ++i) out.insert(out.end(), layers);
+  };
+  add({{16384, 8}, {147456, 74}, {65536, 33}, {65536, 33}});
+  add({{65536, 33}, {147456, 74}, {65536, 33}}, 2);
+  add({{131072, 66}, {589824, 74}, {262144, 33}, {524288, 66}});
+  add({{262144, 33}, {589824, 74}, {262144, 33}}, 3);
+  add({{524288, 66}, {2359296, 74}, {1048576, 33}, {2097152, 66}});
+  add({{1048576, 33}, {2359296, 74}, {1048576, 33}}, 5);
+  add({{2097152, 66}, {9437184, 74}, {4194304, 33}, {8388608, 66}});
+  add({{4194304, 33}, {9437184, 74}, {4194304, 33}}, 2);
+  add({{8192000, 1}});
+  return out;
+}
+
+/// W2 on `ranks`; with `skew` > 0 rank r adds (7919 r mod skew) us to every compute op (W2j: 97, W2k: 997).
+inline Plan resnet50_iteration(int32_t ranks, uint32_t skew = 0) {
+  const auto layers = resnet50_layers();
+  Builder b;
+  RoleBuilder worker = b.role("worker", Mesh{{{"data", ranks}}});
+  Plan plan;
+  RoleCosts costs;
+  std::vector<int64_t> us;
+  std::vector<int32_t> transfer;
+  const auto compute = [&](int64_t t) {
+    us.push_back(t);
+    transfer.push_back(-1);
+    return worker.compute({}, "compute").id();
+  };
+  for (const Layer& l : layers) compute(l.forward_us);
+  for (std::size_t i = layers.size(); i-- > 0;) {
+    const OpId backward = compute(2 * layers[i].forward_us);
+    worker.collective(CollKind::all_reduce, 1, Bytes{layers[i].bytes}, "ring", "reduce").after(backward);
+    us.push_back(0);
+    transfer.push_back(static_cast<int32_t>(plan.transfers.size()));
+    plan.transfers.push_back(ring_transfer(ranks, static_cast<double>(layers[i].bytes)));
+  }
+  const uint32_t classes = skew == 0 ? 1 : skew;
+  for (uint32_t c = 0; c < classes; ++c) {
+    std::vector<Time> times;
+    for (std::size_t o = 0; o < us.size(); ++o) {
+      times.push_back(Time{transfer[o] < 0 ? (us[o] + static_cast<int64_t>(c)) * 1'000'000 : 0});
+    }
+    costs.duration.push_back(std::move(times));
+    costs.transfer.push_back(transfer);
+  }
+  for (uint64_t r = 0; skew > 0 && r < static_cast<uint64_t>(ranks); ++r) {
+    costs.class_of.push_back(static_cast<uint32_t>(7919 * r % skew));
+  }
+  plan.roles.push_back(std::move(costs));
+  plan.program = std::make_shared<Program>(b.finish());
+  return plan;
+}
+
+/// One collective per rank and nothing else: W1 and W3 with the collective as one op.
+inline Plan single_collective(std::vector<Axis> axes, Transfer transfer) {
+  Builder b;
+  Mesh mesh{std::move(axes)};
+  const uint32_t all = (1U << mesh.axes.size()) - 1;
+  RoleBuilder worker = b.role("worker", mesh);
+  worker.collective(CollKind::all_reduce, all, Bytes{static_cast<int64_t>(transfer.bytes)}, "ring", "reduce");
+  Plan plan;
+  plan.transfers.push_back(std::move(transfer));
+  plan.roles.push_back({{}, {{Time{}}}, {{0}}});
+  plan.program = std::make_shared<Program>(b.finish());
+  return plan;
+}
+
+// ---- S2: random flows on a fat tree of 256 hosts
+
+struct FlowStart {
+  int64_t at;  ///< ps
+  double bytes;
+  std::vector<Use> uses;
+};
+
+/// 16 leaves of 16 hosts, `spines` spines, every cable 12.5e9 B/s. Links: host up, host down, leaf to spine,
+/// spine to leaf.
+inline std::vector<double> fat_tree_capacity(uint32_t spines) {
+  return std::vector<double>(512 + 32 * spines, 12.5e9);
+}
+inline std::vector<FlowStart> fat_tree_flows(uint32_t flows, uint32_t spines, bool arrivals) {
+  SplitMix64 random(42);
+  std::vector<FlowStart> out;
+  for (uint32_t i = 0; i < flows; ++i) {
+    const auto src = static_cast<uint32_t>(random.next() % 256);
+    const auto d = static_cast<uint32_t>(random.next() % 255);
+    const uint32_t dst = d + (d >= src ? 1 : 0);
+    const double bytes = static_cast<double>(1'000'000 + random.next() % 99'000'001);
+    const auto at = static_cast<int64_t>(random.next() % (uint64_t{25'000} * flows)) * 1000;
+    FlowStart f{arrivals ? at : 0, bytes, {{src, 1}}};
+    const uint32_t spine = dst % spines;
+    if (src / 16 != dst / 16) {
+      f.uses.push_back({512 + (src / 16) * spines + spine, 1});
+      f.uses.push_back({512 + 16 * spines + (dst / 16) * spines + spine, 1});
+    }
+    f.uses.push_back({256 + dst, 1});
+    out.push_back(std::move(f));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const FlowStart& a, const FlowStart& b) { return a.at < b.at; });
+  return out;
+}
+
+/// Finish times in ps, by flow. Requires starts in order of time.
+inline std::vector<int64_t> run_flows(const std::vector<double>& capacity,
+                                      const std::vector<FlowStart>& starts) {
+  Flows flows(capacity);
+  std::vector<int64_t> finish(starts.size());
+  std::vector<uint64_t> done;
+  for (std::size_t next = 0; next < starts.size() || flows.active() > 0;) {
+    const int64_t now = std::min(next < starts.size() ? starts[next].at : kNever, flows.next());
+    done.clear();
+    if (flows.next() <= now) flows.finish(now, done);
+    for (const uint64_t tag : done) finish[tag] = now;
+    for (; next < starts.size() && starts[next].at == now; ++next) {
+      flows.start(now, starts[next].uses, 0, starts[next].bytes, next);
+    }
+    flows.update(now);
+  }
+  return finish;
+}
+
+// ---- parameter servers
+
+/// All messages of a kind take the same time; applying takes `apply_time`.
+class UniformMessages : public Plan::Messages {
+ public:
+  UniformMessages(Transfer message, Time apply_time) : message_(std::move(message)), apply_(apply_time) {}
+  const Transfer& message(uint32_t, uint32_t, uint32_t, uint32_t) override { return message_; }
+  Time apply(uint32_t, uint32_t, uint32_t) override { return apply_; }
+
+ private:
+  Transfer message_;
+  Time apply_;
+};
+
+struct ServerSetting {
+  int32_t workers = 4, shards = 1, keys = 1;
+  Store store{};  ///< role is set here
+  bool gate = false;
+  Time compute{1'000'000}, apply{};
+  Transfer message{};  ///< every push and reply
+};
+
+/// Workers compute once, push all keys and pull them; the next iteration computes on what came back.
+inline Plan parameter_server(const ServerSetting& s) {
+  Builder b;
+  RoleBuilder worker = b.role("worker", Mesh{{{"data", s.workers}}});
+  RoleBuilder server = b.role("server", Mesh{{{"shard", s.shards}}}, Site::extra_nodes);
+  const std::vector<Bytes> keys(static_cast<std::size_t>(s.keys), Bytes{1000});
+  const uint32_t push = b.channel(worker, server, Address::shards, keys);
+  const uint32_t pull = b.channel(server, worker, Address::reply, keys);
+  Store store = s.store;
+  store.role = server.index();
+  const uint32_t parameters = b.store(server, store);
+  OpHandle compute = worker.compute({}, "step");
+  for (uint32_t k = 0; k < keys.size(); ++k) worker.send(push, k, keys[k], "push").after(compute);
+  for (uint32_t k = 0; k < keys.size(); ++k) compute.after_last(worker.recv(pull, k, "pull").on(Lane::host));
+  server.on(push);
+  server.apply(parameters);
+  if (s.gate) server.gate(parameters);
+  server.reply(pull);
+  Plan plan;
+  plan.program = std::make_shared<Program>(b.finish());
+  for (const Role& role : plan.program->roles) {
+    RoleCosts costs;
+    costs.duration.assign(1, std::vector<Time>(role.ops.size()));
+    costs.transfer.assign(1, std::vector<int32_t>(role.ops.size(), -1));
+    plan.roles.push_back(std::move(costs));
+  }
+  plan.roles[0].duration[0][0] = s.compute;
+  plan.messages = std::make_shared<UniformMessages>(s.message, s.apply);
+  return plan;
+}
+
+}  // namespace tandem::workloads
