@@ -102,9 +102,16 @@ class Simulation {
  private:
   int32_t iterations(const Program& program) const {
     if (p_.iterations > 0) return p_.iterations;
-    if (is_static(program)) return 24;
+    if (is_static(program) || in_lock_step(program)) return 24;
     // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
     return static_cast<int32_t>(std::clamp<int64_t>(4000 / program.roles[0].mesh.size(), 60, 1000));
+  }
+
+  /// Every reply waits for every worker: no arrival order decides anything.
+  static bool in_lock_step(const Program& program) {
+    const int64_t workers = program.roles[0].mesh.size();
+    return std::all_of(program.stores.begin(), program.stores.end(),
+                       [&](const Store& s) { return s.quorum >= workers && s.slack == 0; });
   }
 
   void steady(Run& r, int64_t devices) const {
