@@ -160,12 +160,15 @@ void Training::earlier_micro_batches() {
   }
 }
 
-void Training::forward() {
+void Training::forward(const Before& before) {
   const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, samples(), "the input's bytes");
   OpId input;
   if (work_.input) input = role_.input(samples(), {bytes});
   earlier_micro_batches();
-  for (const Stage& stage : stages_) forward_.push_back(pass(stage, true, ""));
+  for (uint32_t i = 0; i < stages_.size(); ++i) {
+    before(i);
+    forward_.push_back(pass(stages_[i], true, ""));
+  }
   if (!first_forward_.valid()) first_forward_ = forward_.front();
   if (!input.valid()) return;
   // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.

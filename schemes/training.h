@@ -49,8 +49,10 @@ class Training {
   /// Of all parameters in FP32.
   Bytes parameter_bytes() const;
 
-  /// Input on the copy lane, prefetched two iterations deep, and forward.
-  void forward();
+  /// Input on the copy lane, prefetched two iterations deep, and forward. `before` is called in front of the
+  /// op of each stage.
+  using Before = std::function<void(uint32_t stage)>;
+  void forward(const Before& before = [](uint32_t) {});
   /// `ready` is called for each bucket, in order, right behind the op that completes it (gradients of all
   /// micro-batches summed). The first op waits for `start` too, if given.
   using Ready = std::function<void(const Bucket&, OpId gradient)>;

@@ -115,6 +115,38 @@ Program alone(const Workload& work, const Cluster& cluster, const BucketRule& ru
   return b.finish();
 }
 
+/// One synchronous shard on every device: pushing to all shards and pulling from all is an all-reduce in
+/// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
+/// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
+/// forward.
+Program on_devices(const Workload& work, const Cluster& cluster, const BucketRule& rule) {
+  Builder b;
+  const Mesh mesh = worker_mesh(cluster);
+  RoleBuilder w = b.role("worker", mesh);
+  Training t(w, work, rule);
+  b.samples_per_iteration(t.samples());
+  const auto& buckets = t.buckets();
+  std::vector<OpId> updates(buckets.size());
+  std::size_t open = buckets.size();  // buckets from here on are updated
+  t.forward([&](uint32_t stage) {
+    for (; open > 0 && buckets[open - 1].stage == stage; --open) {
+      const Bucket& bucket = buckets[open - 1];
+      const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
+      updates[open - 1] =
+          w.compute({bucket.layer, bucket.layers, Pass::update, {update_kernel(*work.optimizer, part)}},
+                    "update " + bucket.name);
+    }
+  });
+  std::size_t key = 0;
+  t.backward([&](const Bucket& bucket, OpId gradient) {
+    const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, "direct",
+                                  "push and pull " + bucket.name)
+                         .after(gradient);
+    w.op(updates[key++]).after_last(sum);
+  });
+  return b.finish();
+}
+
 Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
   const bool by_node = o.text("push") == "node", overlap = o.flag("overlap");
   if (by_node && worker_mesh(cluster).axes.size() != 2) {
@@ -125,6 +157,10 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   const Bytes limit = overlap ? o.bytes("bucket") : BucketRule::kEndless;
   const BucketRule rule{limit, limit, gradient_bytes(o)};
   if (cluster.devices == 1) return alone(work, cluster, rule);
+  const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
+  if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node) {
+    return on_devices(work, cluster, rule);
+  }
 
   const int64_t local = by_node ? cluster.per_node : 1;
   Builder b;

@@ -17,6 +17,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"allreduce_no_overlap", "allreduce:overlap=off,algorithm=ring"},
     {"allreduce_accumulate", "allreduce:accumulate=3,compression=fp16"},
     {"parameter-server", "parameter-server:bucket=64KiB"},
+    {"parameter-server_gpu", "parameter-server:server=gpu,bucket=64KiB"},
     {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
     {"parameter-server_ssp_node", "parameter-server:mode=ssp,slack=2,push=node,server=nodes,shards=3"},
     {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
@@ -131,6 +132,17 @@ TEST(Sync, ServerRulesFollowTheMode) {
   EXPECT_TRUE(store("mode=backup,backup=2").drop_late);
   EXPECT_THROW(store("mode=backup,backup=8"), InputError);
   EXPECT_THROW(store("mode=softsync,n=9"), InputError);
+}
+
+/// Each update stands in front of the forward that needs it and waits for the last iteration's sum.
+TEST(Sync, ShardsOnAllDevicesAreADirectAllReduce) {
+  const Program p = compile("parameter-server:server=gpu,bucket=64KiB", small_mlp(), {4, 1, 4});
+  EXPECT_TRUE(is_static(p));
+  EXPECT_EQ(p.collectives[0].algorithm, "direct");
+  EXPECT_LT(find(p, "forward fc1"), find(p, "update fc2"));
+  EXPECT_LT(find(p, "update fc2"), find(p, "forward fc2"));
+  EXPECT_TRUE(depends(p, find(p, "update fc2"), find(p, "push and pull fc2"), 1));
+  EXPECT_FALSE(is_static(compile("parameter-server:server=gpu,shards=2", small_mlp(), {4, 1, 4})));
 }
 
 TEST(Sync, NodesPushEachByteOnce) {
