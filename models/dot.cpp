@@ -29,23 +29,31 @@ struct Node {
   bool input = false;
 };
 
-/// "h.11.attention" -> "h.11"; "stage1.first.conv1" -> "stage1"; "relu" -> "relu".
-std::string outermost(const std::string& name) {
-  const auto dot = name.find('.');
-  if (dot == std::string::npos) return name;
-  const auto next = name.find('.', dot + 1);
-  const std::string_view second =
-      std::string_view(name).substr(dot + 1, next == std::string::npos ? next : next - dot - 1);
-  const bool number = second.find_first_not_of("0123456789") == std::string_view::npos;
-  return name.substr(0, number ? next : dot);
+/// The block `depth` levels from the outside that a layer belongs to: at depth 1 "h.11.attention" gives
+/// "h.11" and "stage1.first.conv1" gives "stage1"; a layer in fewer blocks is its own.
+std::string block_of(const std::string& name, std::size_t depth) {
+  std::size_t end = 0;
+  for (std::size_t level = 0; level < depth; ++level) {
+    end = name.find('.', end);
+    if (end == std::string::npos) return name;
+    std::size_t digits = end + 1;
+    while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9') ++digits;
+    if (digits > end + 1 && digits < name.size() && name[digits] == '.') end = digits;  // a round of a repeat
+    if (level + 1 < depth) ++end;
+  }
+  return name.substr(0, end);
 }
 
 class Picture {
  public:
-  explicit Picture(const Graph& graph) : graph_(graph), fold_(graph.layers().size() > kDotLayers) {
-    const auto lowered = graph.lower(1, Precision::fp32);
-    for (std::size_t i = 0; i < graph.layers().size(); ++i) add(graph.layers()[i], lowered[i]);
-    if (fold_) merge_runs();
+  explicit Picture(const Graph& graph) : graph_(graph), lowered_(graph.lower(1, Precision::fp32)) {
+    if (graph.layers().size() <= kDotLayers) {
+      draw(SIZE_MAX);
+    } else {
+      std::size_t depth = 5;
+      do draw(depth--);
+      while (nodes_.size() > kDotNodes && depth > 0);
+    }
     connect();
   }
 
@@ -61,8 +69,19 @@ class Picture {
   }
 
  private:
-  void add(const Layer& layer, const Lowered& lowered) {
-    const std::string key = fold_ ? outermost(layer.name) : layer.name;
+  /// One node per block at that depth.
+  void draw(std::size_t depth) {
+    nodes_.clear();
+    node_of_key_.clear();
+    node_of_layer_.clear();
+    for (std::size_t i = 0; i < graph_.layers().size(); ++i) {
+      const Layer& layer = graph_.layers()[i];
+      add(depth == SIZE_MAX ? layer.name : block_of(layer.name, depth), layer, lowered_[i]);
+    }
+    if (depth != SIZE_MAX) merge_runs();
+  }
+
+  void add(const std::string& key, const Layer& layer, const Lowered& lowered) {
     const auto [at, fresh] = node_of_key_.emplace(key, nodes_.size());
     if (fresh) {
       nodes_.push_back({});
@@ -121,7 +140,7 @@ class Picture {
   }
 
   const Graph& graph_;
-  bool fold_;
+  const std::vector<Lowered> lowered_;
   std::vector<Node> nodes_;
   std::map<std::string, std::size_t> node_of_key_;
   std::vector<std::size_t> node_of_layer_;

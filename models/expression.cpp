@@ -7,19 +7,17 @@
 namespace tandem {
 
 void Variables::set(std::string_view name, int64_t value) {
-  for (auto& [n, v] : values_) {
-    if (n == name) {
-      v = value;
-      return;
-    }
+  const auto at = values_.find(name);
+  if (at != values_.end()) {
+    at->second = value;
+  } else {
+    values_.emplace(name, value);
   }
-  values_.emplace_back(name, value);
 }
 
 const int64_t* Variables::find(std::string_view name) const {
-  for (const auto& [n, v] : values_) {
-    if (n == name) return &v;
-  }
+  const auto at = values_.find(name);
+  if (at != values_.end()) return &at->second;
   return outer_ != nullptr ? outer_->find(name) : nullptr;
 }
 

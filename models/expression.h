@@ -1,6 +1,7 @@
 #pragma once
 // The whole-number expressions of model files: "=width*4+1". Floor 1.
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,12 +19,12 @@ class Variables {
   const int64_t* find(std::string_view name) const;
   /// The level that has no outer one.
   const Variables* outermost() const { return outer_ != nullptr ? outer_->outermost() : this; }
-  /// All visible names, innermost level first.
+  /// All visible names, innermost level first, sorted within a level.
   std::vector<std::string> names() const;
 
  private:
   const Variables* outer_;
-  std::vector<std::pair<std::string, int64_t>> values_;
+  std::map<std::string, int64_t, std::less<>> values_;
 };
 
 /// Value of `text` ("=" and all): + - * / ( ), unary minus, whole numbers and names. Throws InputError at

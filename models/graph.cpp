@@ -90,6 +90,7 @@ Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t
 }
 
 void infer_shapes(std::vector<Layer>& layers) {
+  std::size_t kernels = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     Layer& layer = layers[i];
     if (layer.type == nullptr) continue;
@@ -99,6 +100,9 @@ void infer_shapes(std::vector<Layer>& layers) {
       blame(layer, InputError(fmt::format("its output {} has a dimension outside 1 .. {}",
                                           to_text(lowered.output), kMaxDimension)));
     }
+    kernels += lowered.forward.size() + lowered.backward_data.size() + lowered.backward_weights.size();
+    if (kernels > kMaxKernels)
+      blame(layer, InputError(fmt::format("the model has more than {} kernels", kMaxKernels)));
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
     try {

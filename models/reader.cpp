@@ -110,9 +110,10 @@ class Reader {
     const Json* type = entry.find("type");
     const Json* block = entry.find("block");
     const Json* layers = entry.find("layers");
-    if ((type != nullptr) + (block != nullptr) + (layers != nullptr) != 1) {
-      entry.fail("an entry has exactly one of \"type\" (a layer), \"block\" or \"layers\" (a group)");
-    }
+    // A recurrent layer may have an attribute "layers" of its own.
+    const bool one =
+        block != nullptr ? type == nullptr && layers == nullptr : type != nullptr || layers != nullptr;
+    if (!one) entry.fail("an entry has exactly one of \"type\" (a layer), \"block\" or \"layers\" (a group)");
     return type != nullptr ? type->as_text() : block != nullptr ? block->as_text() : "group";
   }
 
@@ -161,6 +162,7 @@ class Reader {
     std::vector<std::string> known;
     for (const auto& entry : names.symbols) known.push_back(entry.first);
     std::sort(known.begin(), known.end());
+    if (known.size() > 2000) known.resize(2000);  // the search is for people, and quadratic
     name.fail(fmt::format("nothing here is named \"{}\".{}", printable(name.as_text()),
                           did_you_mean(name.as_text(), known)));
   }
@@ -194,6 +196,7 @@ class Reader {
   /// The attribute with its expressions, alone or in a list, worked out.
   Json settle(const Json& value, const Variables& variables) {
     spend(1, value);
+    if (value.is_text()) spend(static_cast<int64_t>(value.as_text().size() / 32), value);
     if (is_expression(value))
       return Json::make_integer(evaluate(value.as_text(), variables, value.place()), value.place());
     if (!value.is_array()) return value;

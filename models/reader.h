@@ -30,8 +30,9 @@ ModelDescription read_model(const Json& document, const Settings& overrides, con
 inline constexpr std::size_t kMaxLayers = 100'000;
 inline constexpr int64_t kMaxValues = 1'000'000;  ///< entries and attribute values, after unrolling
 inline constexpr int64_t kMaxRepeat = 100'000;
-inline constexpr std::size_t kMaxNesting = 32;  ///< blocks and groups inside each other
-inline constexpr std::size_t kMaxPath = 256;    ///< characters of a layer's full name
+inline constexpr std::size_t kMaxNesting = 32;     ///< blocks and groups inside each other
+inline constexpr std::size_t kMaxPath = 256;       ///< characters of a layer's full name
+inline constexpr int64_t kMaxKernels = 2'000'000;  ///< of the whole model
 inline constexpr int64_t kMaxDimension = int64_t{1} << 31;
 
 }  // namespace tandem

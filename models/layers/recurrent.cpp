@@ -49,7 +49,7 @@ Lowered recurrent(const LayerInput& in, int64_t gates) {
   const Shape& shape = in.only(2);
   if (shape.size() != 2) in.attributes.fail(fmt::format("takes {{time, features}}, not {}", to_text(shape)));
   const int64_t hidden = in.attributes.integer("hidden");
-  const int64_t layers = in.attributes.integer("layers", 1, 1, 1000);
+  const int64_t layers = in.attributes.integer("layers", 1, 1, 100);
   const int64_t directions = in.attributes.boolean("bidirectional", false) ? 2 : 1;
   const bool bias = in.attributes.boolean("bias", true);
   Lowered out;

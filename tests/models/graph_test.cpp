@@ -122,5 +122,12 @@ TEST(Dot, FoldsEqualBlocksOfALargeModel) {
   EXPECT_LT(std::count(dot.begin(), dot.end(), '\n'), 60);
 }
 
+TEST(Dot, FoldsNoMoreThanReadersNeed) {
+  const std::string dot = Graph::load("resnet50").dot();
+  EXPECT_THAT(dot, HasSubstr("stage1.first"));
+  EXPECT_THAT(dot, HasSubstr("stage3.rest.0 .. stage3.rest.4 (x 5)"));
+  EXPECT_THAT(dot, testing::Not(HasSubstr("residual")));
+}
+
 }  // namespace
 }  // namespace tandem

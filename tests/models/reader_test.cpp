@@ -66,6 +66,12 @@ TEST(Reader, RepeatOfZeroPassesItsInputOn) {
   EXPECT_THAT(g.layers()[2].inputs, ElementsAre(1));
 }
 
+TEST(Reader, RecurrentLayersMayHaveAnAttributeNamedLayers) {
+  const Graph g = graph_of(
+      R"({"name": "x", "inputs": {"a": [5, 8]}, "layers": [{"type": "lstm", "hidden": 4, "layers": 2}]})");
+  EXPECT_EQ(g.parameter_elements(), 16 * (8 + 4 + 2) + 16 * (4 + 4 + 2));
+}
+
 TEST(Reader, ReadsSampleAndPublishedFigures) {
   const Graph g =
       image_graph(R"({"type": "relu"})",
@@ -156,6 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"dotted", R"({"type": "relu", "name": "a.b"})", "not a valid name", ""},
         Bad{"nothing", "", "at least one layer", ""},
         Bad{"no_kind", R"({"name": "x"})", "exactly one of \"type\"", ""},
+        Bad{"kernels",
+            R"({"type": "reshape", "shape": [3, 64]}, {"repeat": 20000, "layers": [{"type": "lstm", "hidden": 1, "layers": 100}]})",
+            "more than 2000000 kernels", ""},
         Bad{"two_kinds", R"({"type": "relu", "block": "x"})", "exactly one of \"type\"", ""},
         Bad{"repeat_layer", R"({"type": "relu", "repeat": 2})", "unknown attribute \"repeat\"", ""},
         Bad{"repeat_negative", R"({"repeat": -1, "layers": [{"type": "relu"}]})", "\"repeat\" is -1", ""},
