@@ -20,6 +20,7 @@ constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
 
 std::string title_value(const Report& r, std::string_view key) {
   if (key == "batch_per_device") return fmt::format("batch {}", r.batch_per_device);
+  if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
   return report_input(r, key);
 }
 
@@ -30,6 +31,7 @@ std::string shared_title(const std::vector<Series>& series, bool shared) {
     std::set<std::string> values;
     for (const Series& s : series) values.insert(title_value(s.reports[0], key));
     const std::string value = title_value(series[0].reports[0], key);
+    if (key == "input" && shared) continue;  // worth a word only where it differs
     if (shared == (values.size() == 1) && !value.empty()) out += (out.empty() ? "" : ", ") + value;
   }
   return out;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "app/gnuplot.h"
@@ -13,6 +14,7 @@ namespace tandem {
 
 namespace {
 
+constexpr std::string_view kWorker = "worker";
 constexpr uint32_t kMostInstances = 4, kIterations = 2;
 constexpr double kLetter = 0.0068;  ///< of the picture's width, at the size the labels are drawn in
 
@@ -21,7 +23,7 @@ struct Work {
 };
 constexpr Work kWork[] = {{"forward", "#4C78A8"},       {"backward", "#2A4D73"},      {"update", "#8C6BB1"},
                           {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"}, {"server", "#B23A48"},
-                          {"other", "#77716C"}};
+                          {"waiting", "#BDB7B0"}};
 
 std::size_t work_of(const TimelineEntry& e) {
   if (e.lane == "comm") return 3;
@@ -29,7 +31,7 @@ std::size_t work_of(const TimelineEntry& e) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (e.label.rfind(kWork[i].name, 0) == 0) return i;
   }
-  return e.role == "server" ? 5 : 6;
+  return e.lane == "compute" ? 5 : 6;
 }
 
 int lane_order(const std::string& lane) {
@@ -37,13 +39,24 @@ int lane_order(const std::string& lane) {
   return static_cast<int>(std::find(std::begin(order), std::end(order), lane) - std::begin(order));
 }
 
+/// The window is what the shown workers compute in the first of the kept iterations; what runs ahead of it
+/// (input for later ones) or on after it (servers) is cut at its borders.
 std::vector<TimelineEntry> shown(const Report& report) {
-  std::vector<TimelineEntry> out;
-  uint32_t last = 0;
-  for (const TimelineEntry& e : report.timeline) last = std::max(last, e.iteration);
+  uint32_t first = UINT32_MAX;
   for (const TimelineEntry& e : report.timeline) {
-    const bool recent = e.iteration + kIterations > last;
-    if (recent && e.instance < kMostInstances && e.end_seconds > e.start_seconds) out.push_back(e);
+    if (e.role == kWorker) first = std::min(first, e.iteration);
+  }
+  double from = INFINITY, to = 0;
+  for (const TimelineEntry& e : report.timeline) {
+    if (e.role != kWorker || e.instance >= kMostInstances || e.iteration - first >= kIterations) continue;
+    if (e.lane == "compute") from = std::min(from, e.start_seconds);
+    if (e.lane == "compute" || e.lane == "comm") to = std::max(to, e.end_seconds);
+  }
+  std::vector<TimelineEntry> out;
+  for (TimelineEntry e : report.timeline) {
+    e.start_seconds = std::max(e.start_seconds, from);
+    e.end_seconds = std::min(e.end_seconds, to);
+    if (e.instance < kMostInstances && e.end_seconds > e.start_seconds) out.push_back(std::move(e));
   }
   return out;
 }
@@ -59,10 +72,10 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
   double first = entries[0].start_seconds, last = 0;
   std::map<uint32_t, double> begins;  // of iterations, on instance 0
   for (const TimelineEntry& e : entries) {
-    rows[{e.role == "worker" ? "" : e.role, e.instance, lane_order(e.lane), e.lane}] = 0;
+    rows[{e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane}] = 0;
     first = std::min(first, e.start_seconds);
     last = std::max(last, e.end_seconds);
-    if (e.instance == 0 && e.lane == "compute") {
+    if (e.instance == 0 && e.role == kWorker && e.lane == "compute") {
       const auto at = begins.try_emplace(e.iteration, e.start_seconds).first;
       at->second = std::min(at->second, e.start_seconds);
     }
@@ -77,7 +90,7 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
   }
   bool used[std::size(kWork)] = {};
   for (const TimelineEntry& e : entries) {
-    const int at = rows[{e.role == "worker" ? "" : e.role, e.instance, lane_order(e.lane), e.lane}];
+    const int at = rows[{e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane}];
     const std::size_t work = work_of(e);
     used[work] = true;
     const double start = 1e3 * (e.start_seconds - first), end = 1e3 * (e.end_seconds - first);
@@ -88,7 +101,7 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
     }
   }
   for (const auto& [iteration, begin] : begins) marks.push_back({cell(1e3 * (begin - first))});
-  if (texts.empty()) texts.push_back({"NaN", "NaN", " "});
+  if (texts.empty()) texts.push_back({"0", "-9", " "});  // off the picture: gnuplot 5.4 crashes on none
   if (marks.empty()) marks.push_back({"NaN"});
   Gnuplot plot("timeline");
   plot.set("heading", fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,

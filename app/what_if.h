@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-/// About the last report of `reports`, which answers `question`: twice the bottleneck link and the best other
-/// stock system with the same accelerator when communication binds, a smaller number format when compute
+/// About the last report of `reports`, which answers `question`: twice one kind of link and the best other
+/// stock system with the same chip when communication binds, a smaller number format when compute
 /// does, synthetic input when input does; then whether the figures are calibrated. One sentence each.
 std::string closing_line(const Question& question, const std::vector<Report>& reports);
 

@@ -386,14 +386,17 @@ Json& Json::set_path(std::string_view path, std::string_view value, const Place&
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.tmp{}", path, getpid());
+  struct stat info {};
+  // A device or pipe is written to, never replaced by a file of its name.
+  const bool special = stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  const std::string temporary = special ? path : fmt::format("{}.tmp{}", path, getpid());
   std::FILE* f = std::fopen(temporary.c_str(), "wb");
   if (f == nullptr) throw InputError(fmt::format("{}: cannot write: {}", printable(path), std::strerror(errno)));
   const bool written = std::fwrite(content.data(), 1, content.size(), f) == content.size();
   const bool closed = std::fclose(f) == 0;
-  if (!written || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!written || !closed || (!special && std::rename(temporary.c_str(), path.c_str()) != 0)) {
     const int error = errno;
-    std::remove(temporary.c_str());
+    if (!special) std::remove(temporary.c_str());
     throw InputError(fmt::format("{}: cannot write: {}", printable(path), std::strerror(error)));
   }
 }

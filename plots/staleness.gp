@@ -3,7 +3,9 @@
 set title heading
 set xlabel 'staleness in versions'
 set ylabel 'share of gradients, %'
-set key inside top right vertical
+set title offset 0,1.8
+set tmargin 6
+set key at graph 0.5, 1.075 center horizontal
 set yrange [0 : *]
 set xrange [-0.7 : most + 0.7]
 set style fill solid 0.85 noborder

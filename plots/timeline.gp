@@ -5,7 +5,7 @@
 set title heading font ',14'
 set xlabel 'milliseconds'
 set lmargin 24
-set key outside bottom center horizontal maxrows 1
+set key outside bottom center horizontal maxrows 1 width -0.5 font ',12'
 set bmargin 6
 set grid noy x
 set xrange [0 : last]

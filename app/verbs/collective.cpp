@@ -42,6 +42,7 @@ double bus_factor(CollKind kind, double n) {
 CollKind read_kind(const Arguments& arguments) {
   std::vector<std::string> names;
   for (int k = 0; k < kCollKinds; ++k) names.emplace_back(name(static_cast<CollKind>(k)));
+  for (std::string& n : names) std::replace(n.begin(), n.end(), '_', '-');
   const std::string wanted = arguments.choice("kind", names[0], names);
   return static_cast<CollKind>(std::find(names.begin(), names.end(), wanted) - names.begin());
 }

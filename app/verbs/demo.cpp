@@ -72,11 +72,9 @@ int demo(const Arguments& arguments) {
     throw InputError(
         fmt::format("{}: cannot make the folder: {}", printable(folder.string()), error.message()));
   std::string out =
-      "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a "
-      "training\n"
-      "step cost on each? Data parallel with PyTorch DDP, fp32, 64 images per card; simulated from "
-      "datasheets and\n"
-      "published kernel timings, nothing run.\n\n";
+      "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a\n"
+      "training step cost on each? Data parallel with PyTorch DDP, mixed precision, 32 images per card;\n"
+      "simulated from datasheets and published kernel timings, nothing run.\n\n";
   std::vector<std::string> files;
   Progress progress(arguments);
   for (const char* model : kModels) {
