@@ -26,31 +26,51 @@ HOME = pathlib.Path(__file__).resolve().parent
 DATA = HOME / "data" / "kernels"
 TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd edge depth fill "
          "scores traffic depthwise depthwise-data depthwise-weights norm norm-data softmax pool pool-data "
-         "elementwise elementwise-data embedding update gap").split()
+         "elementwise elementwise-data embedding update stream gap").split()
 INDEX = {name: i for i, name in enumerate(TERMS)}
 # Where a curve starts from without any data, and how far (natural log) measurements may easily move it.
 PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, edge=8, depth=50, fill=.2, scores=8,
-             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, gap=15e-6)
+             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, gap=15e-6)
 PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-weights": .45, "depthwise-data": .2,
               "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
 MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150)
 MATRIX.update({"point-data": .4, "point-weights": .35, "conv-data": .4, "conv-weights": .35})
 CPU = {t: .6 * PRIOR[t] for t in ("point", "conv", "point-data", "point-weights", "conv-data", "conv-weights", "attention")}
 CPU.update(winograd=1.3)
-SIGMA_PRIOR, SIGMA_CURVE = 0.5, 0.25
+SIGMA_PRIOR, SIGMA_CURVE, SIGMA_GROUP, SIGMA_SIZE = 0.5, 0.15, 0.3, 0.4
 LAUNCH = 4e-6
 DATAPARALLEL = "pytorch-dataparallel"   # host-bound boxes: their host time per kernel is fitted apart
 
 LOW = np.full(len(TERMS), np.log(1e-2))
 HIGH = np.zeros(len(TERMS))
 for name, (low, high) in dict(winograd=(1, 2.25), edge=(1, 100), depth=(5, 1000), fill=(.01, 5), scores=(.5, 40),
-                              gap=(2e-6, 2e-4)).items():
+                              stream=(5e9, 1e12), gap=(2e-6, 2e-4)).items():
     LOW[INDEX[name]], HIGH[INDEX[name]] = np.log(low), np.log(high)
+
+
+
+
+def whitening():
+    """Inverse of the Cholesky factor of how curves vary around their centre: terms of a group move together
+    (a library or a clock is better or worse at all of them), sizes more freely than efficiencies."""
+    sigma = np.full(len(TERMS), SIGMA_CURVE)
+    for t in ("edge", "depth", "fill", "gap", "scores", "stream"): sigma[INDEX[t]] = SIGMA_SIZE
+    covariance = np.diag(sigma ** 2)
+    products = [t for t in TERMS if t == "attention" or t.startswith(("point", "conv"))]
+    streams = TERMS[INDEX["depthwise"]:INDEX["stream"]] + ["traffic"]
+    passes = [[t for t in products if t.endswith(end)] for end in ("-data", "-weights")]
+    for group in [products, streams] + passes + [["norm", "norm-data"], ["pool", "pool-data"], ["elementwise", "elementwise-data"]]:
+        v = np.array([t in group for t in TERMS], float)
+        covariance += (SIGMA_GROUP if group is products or group is streams else SIGMA_GROUP / 2) ** 2 * np.outer(v, v)
+    return np.linalg.inv(np.linalg.cholesky(covariance))
 
 
 def rows(name):
     with open(DATA / name) as f:
         return list(csv.DictReader(f))
+
+
+WHITE = whitening()
 
 
 class Device:
@@ -63,7 +83,7 @@ class Device:
 
     def arithmetic(self, precision):
         """The curve and the peak that a precision runs on: matrix units where there are any, else fp32."""
-        matrix = precision != "fp32" and self.architecture not in WITHOUT_MATRIX and self.peak[precision] > 0
+        matrix = self.architecture not in WITHOUT_MATRIX and self.peak[precision] > self.peak["fp32"]
         if self.architecture in CPUS: return "cpu", self.peak["fp32"] * 1e12
         return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
 
@@ -185,8 +205,8 @@ class Problem:
         self.arithmetic = np.array([d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)])[self.row]
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
         self.bandwidth = np.array([d.bandwidth for d in of])[self.row]
-        units = np.array([d.units for d in of])[self.row]
-        self.tiles = self.g * self.m * self.n / 16384 / units * np.sqrt(self.k / 512)
+        self.units = np.array([d.units for d in of])[self.row]
+        self.tiles = self.g * self.m * self.n / 16384 / self.units * np.sqrt(self.k / 512)
         self.fast = self.fast * self.arithmetic
         self.matrix = self.term <= INDEX["attention"]
         self.log_seconds = np.log([r["seconds"] for r in measured])
@@ -203,7 +223,7 @@ class Problem:
         gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1)
         compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0)
         moved = self.bytes + c[INDEX["scores"]] * self.scores
-        memory = moved / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e))
+        memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))
         work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))
         gap = np.where(self.eager, c[INDEX["gap"]] if eager_gap is None else eager_gap, c[INDEX["gap"]])
         gap = np.where(self.alone, 0, gap)
@@ -218,7 +238,7 @@ class Problem:
         def residual(x):
             error = (np.log(self.predict(x[:-1], np.exp(x[-1]))) - self.log_seconds) / .15
             robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error ** 2) - 1))   # pseudo-Huber
-            return np.concatenate([self.weight * robust, (x[:-1] - centre) / SIGMA_CURVE, [(x[-1] - np.log(50e-6)) / .7]])
+            return np.concatenate([self.weight * robust, WHITE @ (x[:-1] - centre), [(x[-1] - np.log(50e-6)) / .7]])
 
         got = least_squares(residual, x0, bounds=(np.append(LOW, np.log(2e-6)), np.append(HIGH, np.log(5e-4))),
                             max_nfev=evaluations, x_scale=.3)
@@ -253,8 +273,8 @@ def fit_all(measured, devices, rounds=3, start=None):
     return curves, centres, problems
 
 
-def throughput_errors(problem, log_curve, gap):
-    """Relative error of predicted throughput for every measurement."""
+def throughput_errors(problem, log_curve, gap=None):
+    """Relative error of predicted throughput for every measurement, as the product predicts it (no eager gap)."""
     return np.exp(problem.log_seconds) / problem.predict(log_curve, gap) - 1
 
 
@@ -286,7 +306,7 @@ def left_out(measured, devices, fitted, key):
             centre = (np.sum(others, axis=0) + tie * prior(c[1])) / (len(others) + tie)
             rest = [r for r in problems[c].measured if key(r) != value]
             got = Problem(rest, devices).fit(centre, curves[c], 12) if rest else (centre, np.median([g for _, g in curves.values()]))
-            for r, e in zip(rs, throughput_errors(Problem(rs, devices), *got)): errors[id(r)] = e
+            for r, e in zip(rs, throughput_errors(Problem(rs, devices), got[0], None)): errors[id(r)] = e
     return errors
 
 
@@ -318,7 +338,8 @@ def profile(fitted, devices, errors, unknown_error):
         if a in CPUS: arithmetic = "cpu"
         c = (a, arithmetic)
         x = curves[c][0] if c in curves else centres[arithmetic]
-        out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t != "gap"}
+        out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t not in ("gap", "stream")}
+        out["stream_gbs"] = rounded(np.exp(x[INDEX["stream"]]) * 1e-9)
         out["gap_us"] = rounded(np.exp(x[INDEX["gap"]]) * 1e6)
         own = [errors[id(r)] for r in problems[c].measured if id(r) in errors and ":" not in r["what"]] if c in problems else []
         everyone = list(errors.values())
@@ -346,7 +367,8 @@ def main():
     fitted = fit_all(measured, devices)
     inside = {}
     for c, p in fitted[2].items():
-        for r, e in zip(p.measured, throughput_errors(p, *fitted[0][c])): inside[id(r)] = e
+        for r, e in zip(p.measured, throughput_errors(p, fitted[0][c][0], None)): inside[id(r)] = e
+        print(c, f"host time per kernel {1e6 * np.exp(fitted[0][c][0][INDEX['gap']]):.0f} us, of the DataParallel boxes {1e6 * fitted[0][c][1]:.0f} us")
     whole = [r for r in measured if r["model"]]
     if options.rows:
         for r in whole:

@@ -51,7 +51,8 @@ double read_term(const Json& json, int term) {
 
 struct Curve {
   std::array<double, kTerms> term{};
-  double gap = 0;  // seconds
+  double gap = 0;     // seconds
+  double stream = 0;  // bytes/s of one unit (SM, core)
   double relative_error = 0;
   bool fitted = false;  // from measurements of this very architecture and arithmetic
 };
@@ -64,12 +65,13 @@ struct Architecture {
 };
 
 Curve read_curve(const Json& json) {
-  std::vector<std::string> keys{"gap_us", "relative_error", "measurements"};
+  std::vector<std::string> keys{"gap_us", "stream_gbs", "relative_error", "measurements"};
   keys.insert(keys.end(), kNames.begin(), kNames.end());
   json.only(keys);
   Curve c;
   for (int t = 0; t < kTerms; ++t) c.term[t] = read_term(json.at(kNames[t]), t);
   c.gap = json.at("gap_us").as_real(0, 1e6) * 1e-6;
+  c.stream = json.at("stream_gbs").as_real(1e-3, 1e6) * 1e9;
   c.relative_error = json.at("relative_error").as_real(0, 10);
   c.fitted = json.at("measurements").as_int(0) > 0;
   return c;
@@ -142,21 +144,25 @@ struct KernelCost::Impl {
   bool fp32_arithmetic;
   std::vector<std::string> assumptions;
 
+  /// Moves bytes at the achieved part of the bandwidth, and no faster than the units can ask for them.
+  double stream(double bytes, int term) const {
+    return bytes / (bandwidth * curve.term[term]) + bytes / (units * curve.stream);
+  }
+
   double matrix(double flops, const Product& p, double efficiency, double bytes) const {
     const auto& t = curve.term;
     const double tiles = p.groups * p.m * p.n / kTile / units * std::sqrt(p.k / kDepth);
     const double used = p.m / (p.m + t[edge]) * (p.n / (p.n + t[edge])) * (p.k / (p.k + t[depth])) *
                         (tiles / (tiles + t[fill]));
-    return p4(flops / (peak * efficiency * used), bytes / (bandwidth * t[traffic]));
+    return p4(flops / (peak * efficiency * used), stream(bytes, traffic));
   }
 
   double convolution(const Kernel& k, double bytes, double* gain) const {
     const ConvShape s = ConvShape::unpack(k.shape);
     const int pass = k.pass == Pass::forward ? 0 : k.pass == Pass::backward_data ? 1 : 2;
     const auto& t = curve.term;
-    if (s.groups > 1 && s.groups == s.in_channels) {  // depthwise: one multiply-add per byte or so
-      return bytes / (bandwidth * t[depthwise + pass]);
-    }
+    // Depthwise: one multiply-add per byte or so.
+    if (s.groups > 1 && s.groups == s.in_channels) return stream(bytes, depthwise + pass);
     const std::array<int64_t, 3> ones{1, 1, 1};
     const bool pointwise = s.kernel == ones;
     const bool three = s.kernel == std::array<int64_t, 3>{1, 3, 3};
@@ -180,7 +186,6 @@ struct KernelCost::Impl {
   double work(const Kernel& k, double bytes, double* gain) const {
     const auto& t = curve.term;
     const bool forward = k.pass == Pass::forward;
-    const auto stream = [&](int term) { return bytes / (bandwidth * t[term]); };
     switch (k.kind) {
       case KernelKind::gemm:
         return matrix(count(k.flops.n),
@@ -191,19 +196,19 @@ struct KernelCost::Impl {
       case KernelKind::attention:
         return attend(k, bytes);
       case KernelKind::norm:
-        return stream(forward ? norm : norm_data);
+        return stream(bytes, forward ? norm : norm_data);
       case KernelKind::softmax:
-        return stream(softmax);
+        return stream(bytes, softmax);
       case KernelKind::pool:
-        return stream(forward ? pool : pool_data);
+        return stream(bytes, forward ? pool : pool_data);
       case KernelKind::elementwise:
-        return stream(forward ? elementwise : elementwise_data);
+        return stream(bytes, forward ? elementwise : elementwise_data);
       case KernelKind::embedding:
-        return stream(embedding);
+        return stream(bytes, embedding);
       case KernelKind::optimizer:
-        return stream(update);
+        return stream(bytes, update);
     }
-    return stream(elementwise);
+    return stream(bytes, elementwise);
   }
 };
 
@@ -220,7 +225,8 @@ KernelCost::KernelCost(const Device& device, Precision precision) : impl_(std::m
   }
   const double peak = device.peak_at(precision).flops_per_second;
   const double fp32 = device.peak_at(Precision::fp32).flops_per_second;
-  const bool matrix = precision != Precision::fp32 && a->matrix_units && peak > 0;
+  // Consumer boards compute TF32 no faster than FP32: libraries then keep FP32 and its Winograd kernels.
+  const bool matrix = a->matrix_units && peak > fp32;
   impl_->fp32_arithmetic = !matrix;
   impl_->curve = matrix ? a->matrix : a->fp32;
   // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.

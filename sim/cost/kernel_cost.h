@@ -6,7 +6,7 @@
 //
 //   seconds  = repeat * max(floor, gap, launch + (compute^4 + memory^4)^(1/4))
 //   compute  = flops / (peak * efficiency * M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill) * winograd)
-//   memory   = bytes / (bandwidth * achieved)
+//   memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
 //
 // M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
 // pass; W = G M N sqrt(K) / units is how well the product fills the device, in tiles. Depthwise convolutions
