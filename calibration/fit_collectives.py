@@ -24,6 +24,8 @@ PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Application-level timings and machines whose transport bypasses the library's own protocols: judged, never fitted.
 NOT_FITTED = {"copper-k80", "p4d.24xlarge", "p5.48xlarge", "g4dn-metal.json"}
+# The host of the two-card machine is not the eight-card one's.
+NOT_FITTED_ROWS = re.compile(r"^4090-pcie-8x,[^,]*,[^,]*,2,")
 
 # Constants that move, per entry: path in the entry, lowest, highest. "@name" is the protocol of that name.
 SPACE = {
@@ -31,11 +33,11 @@ SPACE = {
                  "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie", "@simple.efficiency.host"],
     "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
                  "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
-                 "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric", "@simple.efficiency.host",
+                 "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
                  "@simple.efficiency.network", "self_copy", "tree_efficiency"],
     "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.efficiency.fabric", "@ll128.base", "@ll128.step.fabric",
                   "@ll128.efficiency.fabric", "@simple.base", "@simple.step.fabric", "@simple.efficiency.fabric",
-                  "self_copy", "exchange_efficiency", "switch_latency", "switch_efficiency", "latency_scale.hopper",
+                  "self_copy", "exchange_efficiency", "switch_latency", "switch_efficiency.hopper", "switch_efficiency.blackwell", "latency_scale.hopper",
                   "latency_scale.blackwell"],
 }
 
@@ -147,15 +149,18 @@ def read_rows():
 
 
 def version_of(line):
+    """Of NCCL; none for machines of another library."""
     library = re.search(r"communication\.library=nccl-([0-9.]+)", line)
-    return [int(x) for x in library.group(1).split(".")] if library else [99]
+    return [int(x) for x in library.group(1).split(".")] if library else None
 
 
 def belongs(line, name, profile):
+    if version_of(line) is None:
+        return False
     starts = [[int(x) for x in e["from"].split(".")] for e in profile["families"]["nccl"]]
     mine = [int(x) for x in name.split("-")[1].split(".")]
     best = max((s for s in starts if s <= version_of(line)), default=starts[0])
-    return best == mine and line.split(",")[0] not in NOT_FITTED
+    return best == mine and line.split(",")[0] not in NOT_FITTED and not NOT_FITTED_ROWS.match(line)
 
 
 def fit(program, name, lines, comment, profile):
@@ -172,7 +177,7 @@ def fit(program, name, lines, comment, profile):
     low, high = zip(*(map(math.log, bounds(p)) for p in paths))
     start = numpy.clip([math.log(get(entry, p)) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
     result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.02,
-                           max_nfev=25, x_scale=0.3)
+                           max_nfev=10, x_scale=0.3)
     residuals(result.x)
     return entry
 

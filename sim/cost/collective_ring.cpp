@@ -1,5 +1,7 @@
 // Rings: the loads of node-by-node rings over the links.
 #include <algorithm>
+#include <limits>
+#include <set>
 
 #include "sim/cost/link_pattern.h"
 
@@ -42,6 +44,20 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
   return out;
 }
 
+/// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.
+double fabric_rate(const System& system, VertexId v) {
+  std::set<uint32_t> seen;
+  double rate = 0;
+  for (const uint32_t local : system.accelerators()) {
+    const VertexId peer = system.vertex(system.node_of(v), local);
+    if (peer == v) continue;
+    const Route r = system.route(v, peer);
+    if (hop_class(system, v, peer, r) != HopClass::fabric) continue;
+    if (seen.insert(resource_of(system, r.links.front())).second) rate += system.usable(r.links.front());
+  }
+  return rate > 0 ? rate : std::numeric_limits<double>::infinity();
+}
+
 }  // namespace
 
 Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
@@ -54,7 +70,10 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
   const double steps = chain ? n - 1 : sent;
   Pattern p;
   p.algorithm = "ring";
-  p.wire_chunks = sent;
+  // Gathering and scattering move the own chunk between two buffers; reducing overlaps half of it; chains
+  // none.
+  const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
+  p.self_copy = passes / n / fabric_rate(system, group.members.front());
   for (const Ring& ring : rings) {
     for (const RingHop& h : hops(group, ring)) {
       const Route r = system.route(h.from, h.to);

@@ -35,7 +35,7 @@ Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, cons
         total.cap[c] = 1 / (step.repeat / one.cap[c] + (total.cap[c] > 0 ? 1 / total.cap[c] : 0));
       }
     }
-    for (const auto& [link, weight] : sum) busiest = std::max(busiest, weight / system.link(link).usable());
+    for (const auto& [link, weight] : sum) busiest = std::max(busiest, weight / system.usable(link));
     in_turn += busiest * step.repeat;
     depth += step.repeat;
     total.steps[static_cast<std::size_t>(worst)] += step.repeat;
@@ -45,7 +45,7 @@ Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, cons
   double at_once = 0;
   for (const auto& load : total.load) {
     for (const auto& [link, weight] : load)
-      at_once = std::max(at_once, (sum[link] += weight) / system.link(link).usable());
+      at_once = std::max(at_once, (sum[link] += weight) / system.usable(link));
   }
   for (const double cap : total.cap) at_once = std::max(at_once, cap > 0 ? 1 / cap : 0);
   // Pieces stream through the steps: the pipe fills once, then the busiest link works without pause.

@@ -13,13 +13,12 @@ namespace tandem {
 
 struct LinkCost::Patterns {
   std::vector<Pattern> all;
-  double ranks = 1;
 };
 
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
     : system_(system), overheads_(overheads), library_(std::make_unique<Library>(library_of(system))) {
   capacity_.resize(system.link_count());
-  for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.link(l).usable();
+  for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.usable(l);
 }
 LinkCost::~LinkCost() = default;
 
@@ -110,7 +109,7 @@ struct Priced {
 };
 
 Priced price(const Pattern& p, const Protocol& protocol, const Library& library, const Overheads& overheads,
-             const std::vector<double>& capacity, double ranks) {
+             const std::vector<double>& capacity) {
   Priced out;
   out.latency = protocol.base + p.wire;
   double caps = 0, fabric = 0;
@@ -132,7 +131,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
-  const double copy = p.wire_chunks > 0 && ranks > 0 ? fabric * library.self_copy / p.wire_chunks : 0;
+  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time;
   out.possible = true;
   return out;
@@ -218,7 +217,7 @@ class Layout {
   double busiest(const Pattern& p) const {
     double most = 0;
     for (const auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)]) {
-      most = std::max(most, weight / system_.link(link).usable());
+      most = std::max(most, weight / system_.usable(link));
     }
     return most;
   }
@@ -243,7 +242,6 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   const Group group = make_group(system_, members);
   Layout layout(system_, *library_, group);
   auto out = std::make_unique<Patterns>();
-  out->ranks = static_cast<double>(group.ranks());
   if (algorithm == "auto") {
     for (const std::string& name : library_->algorithms) {
       if (layout.suits(name, kind)) out->all.push_back(layout.lay(name, kind));
@@ -280,7 +278,7 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
         protocol.base = library_->switch_latency;
         protocol.efficiency[0] = library_->switch_efficiency;
       }
-      Priced priced = price(p, protocol, *library_, overheads_, capacity_, known.ranks);
+      Priced priced = price(p, protocol, *library_, overheads_, capacity_);
       const double seconds = priced.latency + size * priced.seconds_per_byte;
       if (!priced.possible || seconds >= best) continue;
       best = seconds;

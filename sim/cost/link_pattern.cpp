@@ -22,7 +22,7 @@ HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& ro
   if (system.node_of(a) != system.node_of(b)) return HopClass::network;
   if (route.staged > 0) return HopClass::host;
   const bool fabric = std::all_of(route.links.begin(), route.links.end(),
-                                  [&](LinkId l) { return fabric_kind(system.link(l).kind); });
+                                  [&](LinkId l) { return fabric_kind(system.link_kind(l)); });
   return fabric ? HopClass::fabric : HopClass::pcie;
 }
 

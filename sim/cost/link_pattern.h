@@ -21,9 +21,11 @@ struct Pattern {
   double wire = 0;  ///< seconds: sum of the routes' latencies over those steps
   /// Payload bytes/s allowed by the routes' own caps, per class; 0 = none.
   PerHop cap{};
-  double extra_time = 0;   ///< seconds per payload byte besides the busiest link (phases that cannot overlap)
-  double wire_chunks = 0;  ///< chunks that the busiest rank sends; 0 = no self copy to charge
-  double efficiency = 1;   ///< of the algorithm, on top of the protocol's
+  double extra_time = 0;  ///< seconds per payload byte besides the busiest link (phases that cannot overlap)
+  /// Seconds per payload byte that a rank spends on copying its own chunk, at one pass at the rate of its
+  /// whole fabric.
+  double self_copy = 0;
+  double efficiency = 1;  ///< of the algorithm, on top of the protocol's
 
   /// Adds `weight` payload bytes per byte on every link of `route` and narrows the cap.
   void add(const Route& route, HopClass hop, double weight, const System& system);

@@ -64,12 +64,8 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
       p.step[0] *= scale;
     }
   }
-  if (const Json* reducing = json.find("switch_architectures")) {
-    const auto& names = reducing->items();
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const Json& n) { return n.as_text() == architecture; })) {
-      lib.switch_efficiency = 0;
-    }
+  if (const Json* reducing = json.find("switch_efficiency")) {
+    lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
   }
 }
 
@@ -87,7 +83,6 @@ Library read_library(const Json& json, const std::string& family) {
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   if (const Json* j = json.find("switch_latency")) lib.switch_latency = j->as_time().seconds();
-  lib.switch_efficiency = json.real("switch_efficiency", 0, 0, 1);
   if (const Json* j = json.find("message_base")) lib.message_base = j->as_time().seconds();
   if (const Json* j = json.find("staged_base")) lib.staged_base = j->as_time().seconds();
   return lib;

@@ -40,8 +40,24 @@ class Search {
 
   std::vector<Ring> run(bool cycle) {
     cycle_ = cycle;
+    const std::vector<double> whole = residual_;
+    double total = 0;
+    std::vector<Ring> best = pack(1e300, total);
+    if (best.empty()) return best;
+    // Some graphs (four GPUs with one cable between any two) fill up only with rings of half a cable.
+    const double half = best.front().share * total / 2;
+    residual_ = whole;
+    double halves = 0;
+    std::vector<Ring> thin = pack(half, halves);
+    return halves > total * 1.02 ? thin : best;
+  }
+
+ private:
+  /// Rings of at most `limit` each, with shares that add up to 1; their total rate.
+  std::vector<Ring> pack(double limit, double& total) {
+    limit_ = limit;
     std::vector<Ring> rings;
-    double total = 0, first = 0;
+    double first = 0;
     while (rings.size() < kMostRings) {
       Ring ring = widest();
       if (best_rate_ <= 0 || (first > 0 && best_rate_ < kLeastShareOfFirst * first)) break;
@@ -55,14 +71,13 @@ class Search {
     return rings;
   }
 
- private:
   Hop hop(const std::vector<Route>& routes) {
     std::map<uint32_t, int> crossings;
     for (const Route& r : routes) {
       for (const LinkId l : r.links) {
         const uint32_t resource = resource_of(system_, l);
         const auto [at, fresh] = index_.emplace(resource, static_cast<uint32_t>(residual_.size()));
-        if (fresh) residual_.push_back(system_.link(resource).usable());
+        if (fresh) residual_.push_back(system_.usable(resource));
         ++crossings[at->second];
       }
     }
@@ -74,6 +89,12 @@ class Search {
   /// Rate of the ring so far if `h` joins it, given its crossings in used_.
   double with(const Hop& h, double rate) const {
     for (const auto& [l, n] : h) rate = std::min(rate, residual_[l] / (used_[l] + n));
+    return rate;
+  }
+  /// Rate that a hop already in used_ leaves.
+  double with_marked(const Hop& h) const {
+    double rate = 1e300;
+    for (const auto& [l, n] : h) rate = std::min(rate, residual_[l] / used_[l]);
     return rate;
   }
   void mark(const Hop& h, int sign) {
@@ -98,28 +119,59 @@ class Search {
     best_rate_ = 0;
     best_.clear();
     tries_ = 0;
-    bound_ = bound() * (1 - 1e-9);
+    bound_ = std::min(bound(), limit_) * (1 - 1e-9);
     taken_.assign(size_, 0);
-    const std::size_t starts = cycle_ ? 1 : size_;
-    for (std::size_t s = 0; s < starts && best_rate_ < bound_; ++s) {
-      order_ = {static_cast<uint32_t>(s)};
-      taken_[s] = 1;
-      extend(1e300);
-      taken_[s] = 0;
+    if (cycle_) {
+      start(0, size_);
+    } else {
+      // The network decides: first the pairs of members (out, in) that it joins widest.
+      std::vector<std::pair<double, std::size_t>> ends;
+      for (std::size_t k = 0; k < closing_.size(); ++k) {
+        if (k / size_ == k % size_ && size_ > 1) continue;
+        ends.emplace_back(-with(closing_[k], 1e300), k);
+      }
+      std::stable_sort(ends.begin(), ends.end(),
+                       [](const auto& x, const auto& y) { return x.first < y.first; });
+      for (const auto& [rate, k] : ends) {
+        if (best_rate_ >= bound_ || -rate <= best_rate_) break;
+        mark(closing_[k], 1);
+        start(k % size_, k / size_);
+        mark(closing_[k], -1);
+      }
     }
     Ring ring;
     ring.order.assign(best_.begin(), best_.end());
     return ring;
   }
 
+  /// Searches orders that begin at `from` and, unless `to` is none, end at `to`.
+  void start(std::size_t from, std::size_t to) {
+    order_ = {static_cast<uint32_t>(from)};
+    taken_[from] = 1;
+    last_ = to;
+    if (to < size_) taken_[to] = 1;
+    const double rate = to < size_ ? with_marked(closing(to, from)) : 1e300;
+    extend(rate);
+    taken_[from] = 0;
+    if (to < size_) taken_[to] = 0;
+  }
+
+  void finish(double rate) {
+    const double closed =
+        std::min(limit_, cycle_ ? with(closing(order_.back(), order_.front()), rate) : rate);
+    if (closed <= best_rate_ * (1 + 1e-9)) return;
+    best_rate_ = closed;
+    best_ = order_;
+  }
+
   void extend(double rate) {
     if (++tries_ > kMostTries && best_rate_ > 0) return;
-    if (order_.size() == size_) {
-      const double closed = with(closing(order_.back(), order_.front()), rate);
-      if (closed > best_rate_ * (1 + 1e-9)) {
-        best_rate_ = closed;
-        best_ = order_;
-      }
+    if (order_.size() == size_) return finish(rate);
+    if (!cycle_ && order_.size() + 1 == size_) {
+      const double ended = with(inside(order_.back(), last_), rate);
+      order_.push_back(static_cast<uint32_t>(last_));
+      finish(ended);
+      order_.pop_back();
       return;
     }
     const std::size_t at = order_.back();
@@ -163,7 +215,8 @@ class Search {
   std::vector<Hop> inside_, closing_;
   std::vector<char> taken_;
   std::vector<uint32_t> order_, best_;
-  double best_rate_ = 0, bound_ = 0;
+  std::size_t last_ = 0;  // where a path must end
+  double best_rate_ = 0, bound_ = 0, limit_ = 0;
   int tries_ = 0;
 };
 

@@ -1,0 +1,288 @@
+#include "sim/cost/link_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "schemes/collectives.h"
+#include "sim/cost/link_pattern.h"
+
+namespace tandem {
+namespace {
+
+/// Two GPUs and a NIC below one PCIe switch; figures round so that times can be summed by hand.
+constexpr const char* kSmall = R"({
+  "name": "small", "summary": "test", "nodes": 2,
+  "devices": {"gpu[0-1]": {"model": "gtx-1080-ti"}, "cpu0": {"model": "generic-cpu"}},
+  "vertices": {"plx0": {"kind": "pcie_switch"}, "nic0": {"kind": "nic"}},
+  "links": {"pcie": {"bandwidth": "10GB/s", "latency": "1us",
+                     "between": [["gpu[0-1]", "plx0"], ["plx0", "cpu0"], ["nic0", "cpu0"]]}},
+  "peer_access": {"reach": "switch"},
+  "host": {"cores": 8, "core_speed": 2, "local_storage": "1GB/s", "shared_storage": "3GB/s"},
+  "network": {"block": "single", "bandwidth": "1GB/s", "latency": "2us",
+              "transport": {"name": "tcp", "latency": "10us", "gpudirect": "none"}},
+  "communication": {"library": "nccl-2.4"}
+})";
+
+System small(const std::vector<std::pair<std::string, std::string>>& sets = {}) {
+  return System::from_json(Json::parse(kSmall, "small.json"), sets);
+}
+
+std::vector<VertexId> first(const System& system, int64_t count) {
+  std::vector<VertexId> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(system.accelerator(i));
+  return out;
+}
+
+double seconds(LinkCost& links, const Transfer& t) { return t.alone(links.capacity()).seconds(); }
+
+/// What nccl-tests calls the bus factor: bytes that the busiest rank must send per byte of the buffer.
+double bus_factor(CollKind kind, double n) {
+  switch (kind) {
+    case CollKind::all_reduce:
+      return 2 * (n - 1) / n;
+    case CollKind::broadcast:
+    case CollKind::reduce:
+      return 1;
+    default:
+      return (n - 1) / n;
+  }
+}
+
+TEST(Message, TakesLatencyPlusBytesOverTheNarrowestLink) {
+  const System s = small();
+  LinkCost links(s, {});
+  const Transfer t = links.message(s.accelerator(0), s.accelerator(1), {10'000'000});
+  ASSERT_EQ(t.uses.size(), 2u);
+  const double software = t.latency.seconds() - 2e-6;
+  EXPECT_GT(software, 0);
+  EXPECT_NEAR(seconds(links, t), t.latency.seconds() + 1e-3, 1e-9);
+  EXPECT_EQ(seconds(links, links.message(s.accelerator(0), s.accelerator(0), {1000})), 0);
+}
+
+TEST(Message, StagedThroughTheHostCrossesLinksBothWays) {
+  const System direct = small(), staged = small({{"peer_access.reach", "none"}});
+  LinkCost a(direct, {}), b(staged, {});
+  const Transfer t = a.message(direct.accelerator(0), direct.accelerator(1), {1'000'000});
+  const Transfer u = b.message(staged.accelerator(0), staged.accelerator(1), {1'000'000});
+  EXPECT_EQ(t.uses.size(), 2u);
+  EXPECT_EQ(u.uses.size(), 4u);
+  EXPECT_GT(u.latency.seconds(), t.latency.seconds());
+}
+
+TEST(Message, HalfDuplexDirectionsAreOneResource) {
+  const System s = small({{"links.pcie.duplex", "half"}, {"peer_access.reach", "none"}});
+  LinkCost links(s, {});
+  const Transfer t = links.message(s.accelerator(0), s.accelerator(1), {1'000'000});
+  std::set<uint32_t> seen;
+  double most = 0;
+  for (const Use& u : t.uses) {
+    EXPECT_TRUE(seen.insert(u.link).second);
+    most = std::max(most, static_cast<double>(u.weight));
+  }
+  EXPECT_EQ(most, 2);  // up and down the switch's one uplink
+}
+
+TEST(Message, NetworkEfficiencyOfASchemeSlowsTheNetworkOnly) {
+  const System s = small();
+  Overheads half;
+  half.network_efficiency = 0.5;
+  LinkCost plain(s, {}), slow(s, half);
+  const auto time = [&](LinkCost& links, int64_t a, int64_t b) {
+    const Transfer t = links.message(s.accelerator(a), s.accelerator(b), {1'000'000'000});
+    return seconds(links, t) - t.latency.seconds();
+  };
+  EXPECT_NEAR(time(slow, 0, 2) / time(plain, 0, 2), 2, 1e-6);
+  EXPECT_NEAR(time(slow, 0, 1) / time(plain, 0, 1), 1, 1e-6);
+}
+
+TEST(Input, IsLimitedByItsSlowestStage) {
+  const System s = small();
+  LinkCost links(s, {});
+  const auto rate = [&](int64_t stored, int64_t decoded, double decode) {
+    const Transfer t = links.input(s.accelerator(0), 1000, {stored}, {decoded}, decode);
+    EXPECT_EQ(t.bytes, 1000.0 * static_cast<double>(decoded));
+    return 1000 / (seconds(links, t) - t.latency.seconds());
+  };
+  EXPECT_NEAR(rate(100'000, 600'000, 0.01), 8 * 2 / 0.01, 1);  // 16 core-seconds per second
+  EXPECT_NEAR(rate(1'000'000, 600'000, 1e-5), 1000, 1e-2);     // 1 GB/s local storage
+  EXPECT_NEAR(rate(0, 1'000'000, 0), 10'000, 1e-1);            // 10 GB/s to the device
+  EXPECT_EQ(links.resource_name(static_cast<uint32_t>(s.link_count())), "shared storage");
+  EXPECT_EQ(links.capacity().size(), s.link_count() + 3);
+}
+
+TEST(Collective, IsFreeForOneMemberOrNoBytes) {
+  const System s = small();
+  LinkCost links(s, {});
+  for (const CollKind kind : {CollKind::all_reduce, CollKind::all_to_all, CollKind::broadcast}) {
+    EXPECT_EQ(seconds(links, links.collective(kind, "auto", {1 << 20}, first(s, 1))), 0);
+    EXPECT_EQ(seconds(links, links.collective(kind, "auto", {0}, first(s, 4))), 0);
+  }
+}
+
+TEST(Collective, NamesWhatItChoseAndRefusesWhatItCannot) {
+  const System s = System::load("dgx-a100");
+  LinkCost links(s, {});
+  LinkCost::Choice choice;
+  links.collective(CollKind::all_reduce, "auto", {64 << 20}, first(s, 8), &choice);
+  EXPECT_EQ(choice.algorithm, "ring");
+  EXPECT_EQ(choice.protocol, "simple");
+  links.collective(CollKind::all_reduce, "auto", {256}, first(s, 8), &choice);
+  EXPECT_EQ(choice.protocol, "ll");
+  EXPECT_THROW(links.collective(CollKind::all_reduce, "rign", {1000}, first(s, 8)), InputError);
+  EXPECT_THROW(links.collective(CollKind::all_to_all, "ring", {1000}, first(s, 8)), InputError);
+  EXPECT_THROW(links.collective(CollKind::all_reduce, "nvls", {1000}, first(s, 8)), InputError);
+}
+
+TEST(Collective, ReducesInTheSwitchFromHopperOn) {
+  const System s = System::load("dgx-h100");
+  LinkCost links(s, {});
+  LinkCost::Choice choice;
+  links.collective(CollKind::all_reduce, "auto", {512 << 20}, first(s, 8), &choice);
+  EXPECT_EQ(choice.algorithm, "nvls");
+  links.collective(CollKind::all_reduce, "auto", {512 << 20}, first(s, 4), &choice);
+  EXPECT_EQ(choice.algorithm, "ring");  // measured: the ring wins up to four GPUs
+}
+
+// On every machine, for every kind and algorithm: more bytes take longer, and no rank sends faster than its
+// links.
+class Laws : public testing::TestWithParam<const char*> {};
+
+TEST_P(Laws, HoldForAllAlgorithms) {
+  const System s = System::load(GetParam());
+  LinkCost links(s, {});
+  std::vector<std::string> names = collectives_registry().names();
+  names.emplace_back("auto");
+  const int64_t most = std::min<int64_t>(s.accelerator_count(), 24);
+  for (const int64_t n : {int64_t{2}, int64_t{3}, int64_t{4}, int64_t{8}, most}) {
+    if (n > most) continue;
+    const auto members = first(s, n);
+    // A rank's ways out, all of them together: no collective beats these (but the switch's own reduction).
+    double out = 0;
+    std::set<uint32_t> seen;
+    for (const VertexId b : members) {
+      if (b == members[0]) continue;
+      const LinkId l = s.route(members[0], b).links.front();
+      if (seen.insert(resource_of(s, l)).second) out += s.usable(l);
+    }
+    for (int k = 0; k < kCollKinds; ++k) {
+      const auto kind = static_cast<CollKind>(k);
+      for (const std::string& name : names) {
+        double before = 0;
+        for (const int64_t bytes :
+             {int64_t{1}, int64_t{5000}, int64_t{3} << 20, int64_t{1} << 28, int64_t{1} << 32}) {
+          LinkCost::Choice choice;
+          double t = 0;
+          try {
+            t = seconds(links, links.collective(kind, name, {bytes}, members, &choice));
+          } catch (const InputError&) {
+            EXPECT_NE(name, "auto");
+            continue;
+          }
+          ASSERT_TRUE(std::isfinite(t)) << name;
+          EXPECT_GE(t, before) << GetParam() << " " << name << " " << n;
+          EXPECT_GT(t, 0);
+          before = t;
+          if (choice.algorithm == "nvls") continue;
+          const double sent = static_cast<double>(bytes) * bus_factor(kind, static_cast<double>(n));
+          EXPECT_LE(sent / t, out * 1.0001)
+              << GetParam() << " " << name << " " << tandem::name(kind) << " x" << n;
+        }
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Systems, Laws,
+                         testing::Values("dgx1-v100", "dgx-a100", "dgx-h100", "v100-pcie-8x", "p2.8xlarge",
+                                         "lisa-1080ti", "hkbu-rdma", "mi300x-8x", "skylake-opa", "tpu-v3-pod",
+                                         "z10pe-2x1080ti"));
+
+double bus_bandwidth(const std::string& system, int64_t n, int64_t bytes = int64_t{1} << 30,
+                     const std::vector<std::pair<std::string, std::string>>& sets = {}) {
+  const System s = System::load(system, sets);
+  LinkCost links(s, {});
+  const double t = seconds(links, links.collective(CollKind::all_reduce, "auto", {bytes}, first(s, n)));
+  return static_cast<double>(bytes) * bus_factor(CollKind::all_reduce, static_cast<double>(n)) / t / 1e9;
+}
+
+TEST(RingSearch, FillsTheHybridCubeMesh) {
+  // NCCL on DGX-1: about 130 GB/s (V100, six cables each), 62 and 52 GB/s (P100, eight and four GPUs; Tartan
+  // suite).
+  EXPECT_NEAR(bus_bandwidth("dgx1-v100", 8), 130, 13);
+  EXPECT_NEAR(bus_bandwidth("dgx1-p100", 8), 62, 6);
+  EXPECT_NEAR(bus_bandwidth("dgx1-p100", 4), 52, 7);
+}
+
+TEST(RingSearch, SharesAddUpAndVisitEveryMember) {
+  const System s = System::load("dgx1-v100");
+  for (const int64_t n : {2, 3, 5, 8}) {
+    const auto rings = search_rings(s, make_group(s, first(s, n)), true);
+    double sum = 0;
+    for (const Ring& r : rings) {
+      EXPECT_EQ(std::set<uint32_t>(r.order.begin(), r.order.end()).size(), static_cast<std::size_t>(n));
+      sum += r.share;
+    }
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
+}
+
+TEST(RingSearch, UsesEveryNicOfANode) {
+  const System s = System::load("dgx-a100", {{"nodes", "2"}});
+  EXPECT_EQ(search_rings(s, make_group(s, first(s, 16)), true).size(), 8u);
+  EXPECT_GT(bus_bandwidth("dgx-a100", 16, int64_t{1} << 32, {{"nodes", "2"}}),
+            150);  // eight ports of 23 GB/s
+}
+
+TEST(Collective, RepresentativeNodesPriceAsAllNodesDo) {
+  for (const char* algorithm : {"ring", "double-tree"}) {
+    const System s = System::load("dgx-a100", {{"nodes", "160"}});
+    LinkCost links(s, {});
+    const auto time = [&](int64_t n) {
+      return seconds(links, links.collective(CollKind::all_reduce, algorithm, {1 << 28}, first(s, n)));
+    };
+    const double whole = time(1016), part = time(1032);  // the limit lies between
+    EXPECT_NEAR(part / whole, 1, 0.03) << algorithm;
+  }
+}
+
+TEST(Collective, SchedulesAreExtrapolatedSmoothly) {
+  const System s = System::load("dgx-a100", {{"nodes", "128"}});
+  LinkCost links(s, {});
+  for (const char* name : {"halving-doubling", "hierarchical", "tree"}) {
+    const auto time = [&](int64_t n) {
+      return seconds(links, links.collective(CollKind::all_reduce, name, {1 << 26}, first(s, n)));
+    };
+    const double a = time(128), b = time(256), c = time(512);
+    EXPECT_GT(c, b * 0.99) << name;
+    EXPECT_LT(c - b, 3 * std::max(b - a, 0.02 * b)) << name;
+  }
+}
+
+TEST(Collective, PricesAHundredThousandRanksQuickly) {
+  const System s = System::load("infiniband-cluster", {{"nodes", "12500"}});
+  const auto members = first(s, s.accelerator_count());
+  ASSERT_GE(members.size(), 12500u);
+  LinkCost links(s, {});
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t bytes = 1 << 20; bytes < 20 << 20; bytes += 1 << 20) {
+    EXPECT_GT(seconds(links, links.collective(CollKind::all_reduce, "auto", {bytes}, members)), 0);
+  }
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
+}
+
+TEST(Collective, LibraryOfTheSystemDecides) {
+  const auto time = [&](const char* library) {
+    const System s = System::load("dgx-a100", {{"communication.library", library}});
+    LinkCost links(s, {});
+    return seconds(links, links.collective(CollKind::all_reduce, "auto", {256 << 10}, first(s, 2)));
+  };
+  EXPECT_GT(time("nccl-2.8"), time("nccl-2.27"));  // LL128 came in between; measured 46 and 15 us
+  EXPECT_THROW(time("ncll-2.8"), InputError);
+  EXPECT_THROW(time("nccl-two"), InputError);
+}
+
+}  // namespace
+}  // namespace tandem
