@@ -29,6 +29,16 @@ const char* shape_of(VertexKind kind) {
   return "";
 }
 
+/// For a quoted dot string.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 const char* color_of(const std::string& kind) {
   if (kind.starts_with("nvlink") || kind.starts_with("xgmi") || kind.starts_with("ici")) return "#2e8b57";
   if (kind.starts_with("pcie")) return "#555555";
@@ -44,7 +54,7 @@ std::string System::dot() const {
   std::string out = fmt::format(
       "graph \"{}\" {{\n  label=\"{}\\n{} node(s), {} devices\";\n  fontname=\"sans\";\n"
       "  node [fontname=\"sans\", fontsize=11];\n  edge [fontname=\"sans\", fontsize=9];\n",
-      name(), summary(), nodes(), accelerator_count());
+      escaped(name()), escaped(summary()), nodes(), accelerator_count());
   int32_t sockets = 0;
   for (const Vertex& v : node.vertices) sockets = std::max(sockets, v.numa + 1);
   for (int32_t socket = 0; socket < sockets; ++socket) {
@@ -53,7 +63,7 @@ std::string System::dot() const {
     for (const Vertex& v : node.vertices) {
       if (v.numa != socket) continue;
       const std::string model =
-          v.device >= 0 ? "\\n" + devices()[static_cast<std::size_t>(v.device)].name : "";
+          v.device >= 0 ? "\\n" + escaped(devices()[static_cast<std::size_t>(v.device)].name) : "";
       out += fmt::format("    \"{0}\" [label=\"{0}{1}\", {2}];\n", v.name, model, shape_of(v.kind));
     }
     out += "  }\n";
@@ -67,7 +77,7 @@ std::string System::dot() const {
   }
   if (impl_->network) {
     out += fmt::format("  \"network\" [label=\"network: {}\\n{} x {}\", shape=ellipse, style=dashed];\n",
-                       impl_->block, impl_->transport.name, to_text(impl_->shape.bandwidth));
+                       impl_->block, escaped(impl_->transport.name), to_text(impl_->shape.bandwidth));
     for (const uint32_t port : impl_->ports) {
       out += fmt::format("  \"{}\" -- \"network\" [label=\"{}\", color=\"{}\"];\n", node.vertices[port].name,
                          to_text(impl_->shape.bandwidth), color_of("network"));
@@ -130,7 +140,8 @@ std::string System::to_json_text() const {
                  {"core_speed", host().core_speed},
                  {"local_storage_bytes_per_second", host().local_storage.bytes_per_second},
                  {"shared_storage_bytes_per_second", host().shared_storage.bytes_per_second}};
-  return out.dump(2) + "\n";
+  // What came from the command line may not be UTF-8.
+  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 namespace {

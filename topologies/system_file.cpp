@@ -223,6 +223,14 @@ void SystemReader::network() {
   spec->only(valid);
   if (const Json* attach = spec->find("attach")) {
     out_->ports = named(*attach);
+    for (const uint32_t port : out_->ports) {
+      const VertexKind kind = out_->node.vertices[port].kind;
+      if (kind == VertexKind::nic || kind == VertexKind::gpu || kind == VertexKind::tpu ||
+          kind == VertexKind::cpu)
+        continue;
+      attach->fail(fmt::format("\"{}\" cannot plug into the network: NICs and devices can",
+                               out_->node.vertices[port].name));
+    }
   } else {
     for (uint32_t v = 0; v < out_->node.vertices.size(); ++v) {
       if (out_->node.vertices[v].kind == VertexKind::nic) out_->ports.push_back(v);

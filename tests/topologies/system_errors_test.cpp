@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"\"block\": \"single\"", "\"block\": \"single\", \"down\": 4", "down"},
         Row{"\"block\": \"single\"", "\"block\": \"torus\", \"sizes\": [3]", "multiply to 3"},
         Row{"\"block\": \"single\"", "\"block\": \"single\", \"attach\": \"nic7\"", "nic7"},
+        Row{"\"block\": \"single\"", "\"block\": \"single\", \"attach\": \"mem0\"", "cannot plug"},
         Row{"\"gpudirect\": \"none\"", "\"gpu_direct\": \"none\"", "gpudirect"},
         Row{"\"kind\": \"nic\"", "\"kind\": \"storage\"", "no NIC"},
         Row{"\"cpu0\": {\"model\": \"generic-cpu\"}", "\"cpu0\": {\"model\": \"generic\"}", "needs a CPU"},
@@ -127,6 +128,12 @@ TEST(BadSystems, SetIsCheckedLikeTheFile) {
     const std::string said = message(kGood, {{path, value}});
     EXPECT_NE(said.find(says), std::string::npos) << path << "=" << value << ": " << said;
   }
+}
+
+TEST(BadSystems, OddNamesAreShownSafely) {
+  const System s = System::from_json(Json::parse(kGood, "system.json"), {{"name", "a\"b\\\xff"}});
+  EXPECT_NE(s.dot().find("graph \"a\\\"b\\\\"), std::string::npos) << s.dot();
+  EXPECT_NE(s.to_json_text().find("\"devices\""), std::string::npos);
 }
 
 /// Sizes at the limits must end quickly, whether accepted or not.
