@@ -29,8 +29,8 @@ NOT_FITTED_ROWS = re.compile(r"^4090-pcie-8x,[^,]*,[^,]*,2,")
 
 # Constants that move, per entry: path in the entry, lowest, highest. "@name" is the protocol of that name.
 SPACE = {
-    "nccl-2.0": ["@ll.base", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.pcie", "@simple.base",
-                 "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie", "@simple.efficiency.host"],
+    "nccl-2.0": ["@simple.base", "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie",
+                 "@simple.efficiency.host"],
     "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
                  "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
                  "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
@@ -104,9 +104,9 @@ def get(entry, path):
     return float(value.split()[0]) if is_time(path) else float(value)
 
 
-def put(entry, path, value):
+def put(entry, path, value, digits=6):
     at, key = place(entry, path)
-    at[key] = f"{value:.3g} us" if is_time(path) else float(f"{value:.3g}")
+    at[key] = f"{value:.{digits}g} us" if is_time(path) else float(f"{value:.{digits}g}")
 
 
 def bounds(path):
@@ -169,17 +169,21 @@ def fit(program, name, lines, comment, profile):
     run = Runner(program, lines)
     entry, paths = entry_of(profile, name), SPACE[name]
 
+    # Logarithms, moved away from zero because the finite differences below are relative to |x|.
+    def coordinate(value):
+        return math.log(value) + 10
+
     def residuals(x):
         for path, value in zip(paths, x):
-            put(entry, path, math.exp(value))
+            put(entry, path, math.exp(value - 10))
         return numpy.array([math.log(float(r[6]) / float(r[5])) for r in run(comment, profile)])
 
-    low, high = zip(*(map(math.log, bounds(p)) for p in paths))
-    start = numpy.clip([math.log(get(entry, p)) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
-    result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.02,
+    low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
+    start = numpy.clip([coordinate(get(entry, p)) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
+    result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
                            max_nfev=10, x_scale=0.3)
-    residuals(result.x)
-    return entry
+    for path, value in zip(paths, result.x):
+        put(entry, path, math.exp(value - 10), digits=3)
 
 
 def size_class(size):

@@ -143,8 +143,10 @@ TEST(Collective, ReducesInTheSwitchFromHopperOn) {
   LinkCost::Choice choice;
   links.collective(CollKind::all_reduce, "auto", {512 << 20}, first(s, 8), &choice);
   EXPECT_EQ(choice.algorithm, "nvls");
-  links.collective(CollKind::all_reduce, "auto", {512 << 20}, first(s, 4), &choice);
-  EXPECT_EQ(choice.algorithm, "ring");  // measured: the ring wins up to four GPUs
+  links.collective(CollKind::all_reduce, "auto", {512 << 20}, first(s, 2), &choice);
+  EXPECT_EQ(choice.algorithm, "ring");
+  links.collective(CollKind::all_reduce, "auto", {64 << 10}, first(s, 8), &choice);
+  EXPECT_EQ(choice.protocol, "ll");
 }
 
 // On every machine, for every kind and algorithm: more bytes take longer, and no rank sends faster than its
