@@ -24,13 +24,13 @@ from scipy.optimize import least_squares
 
 HOME = pathlib.Path(__file__).resolve().parent
 DATA = HOME / "data" / "kernels"
-TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd edge depth fill "
+TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd grouped edge depth fill "
          "scores traffic depthwise depthwise-data depthwise-weights norm norm-data softmax pool pool-data "
          "elementwise elementwise-data embedding update stream gap").split()
 INDEX = {name: i for i, name in enumerate(TERMS)}
 # Where a curve starts from without any data, and how far (natural log) measurements may easily move it.
-PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, edge=8, depth=50, fill=.2, scores=8,
-             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, gap=15e-6)
+PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, grouped=.6, edge=8, depth=50, fill=.2, scores=8,
+             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, gap=45e-6)
 PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-weights": .45, "depthwise-data": .2,
               "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
 MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150)
@@ -39,7 +39,6 @@ CPU = {t: .6 * PRIOR[t] for t in ("point", "conv", "point-data", "point-weights"
 CPU.update(winograd=1.3)
 SIGMA_PRIOR, SIGMA_CURVE, SIGMA_GROUP, SIGMA_SIZE = 0.5, 0.15, 0.3, 0.4
 LAUNCH = 4e-6
-DATAPARALLEL = "pytorch-dataparallel"   # host-bound boxes: their host time per kernel is fitted apart
 
 LOW = np.full(len(TERMS), np.log(1e-2))
 HIGH = np.zeros(len(TERMS))
@@ -54,7 +53,7 @@ def whitening():
     """Inverse of the Cholesky factor of how curves vary around their centre: terms of a group move together
     (a library or a clock is better or worse at all of them), sizes more freely than efficiencies."""
     sigma = np.full(len(TERMS), SIGMA_CURVE)
-    for t in ("edge", "depth", "fill", "gap", "scores", "stream"): sigma[INDEX[t]] = SIGMA_SIZE
+    for t in ("edge", "depth", "fill", "grouped", "scores", "stream"): sigma[INDEX[t]] = SIGMA_SIZE
     covariance = np.diag(sigma ** 2)
     products = [t for t in TERMS if t == "attention" or t.startswith(("point", "conv"))]
     streams = TERMS[INDEX["depthwise"]:INDEX["stream"]] + ["traffic"]
@@ -101,7 +100,7 @@ def conv_features(pass_, s, element):
     macs = n * k * (c / g) * taps * (inside if transposed else outside)
     if transposed: macs = n * c * (k / g) * taps * inside
     p = ("forward", "backward-data", "backward-weights").index(pass_)
-    if g > 1 and g == c: return INDEX["depthwise"] + p, 1, 1, 1, 1, 0
+    if g > 1 and g == c: return INDEX["depthwise"] + p, 1, 1, 1, 1, 0, 0
     ci, co = c / g, k / g
     if p == 2: m, q, depth = co, ci * taps, macs / g / (co * ci * taps)
     else:
@@ -109,7 +108,7 @@ def conv_features(pass_, s, element):
         depth = macs / g / (m * q)
     one = s[10:13] == [1, 1, 1]
     fast = s[10:13] == [1, 3, 3] and s[13:16] == [1, 1, 1] and s[16:19] == [1, 1, 1]
-    return INDEX["point" if one else "conv"] + p, g, m, q, depth, int(fast)
+    return INDEX["point" if one else "conv"] + p, g, m, q, depth, int(fast), int(g > 1)
 
 
 STREAM = {"norm": ("norm", "norm-data"), "softmax": ("softmax", "softmax"), "pool": ("pool", "pool-data"),
@@ -118,15 +117,15 @@ STREAM = {"norm": ("norm", "norm-data"), "softmax": ("softmax", "softmax"), "poo
 
 
 def features(kind, pass_, shape, flops, bytes_, repeat, element):
-    """[term, flops, bytes, groups, m, n, k, winograd, scores bytes, repeat] of one kernel."""
-    scores = 0
+    """[term, flops, bytes, groups, m, n, k, winograd, scores bytes, grouped, same op, repeat] of one kernel."""
+    scores, grouped = 0, 0
     if kind == "gemm": term, (g, m, n, k), fast = INDEX["gemm"], shape, 0
-    elif kind == "conv": term, g, m, n, k, fast = conv_features(pass_, shape, element)
+    elif kind == "conv": term, g, m, n, k, fast, grouped = conv_features(pass_, shape, element)
     elif kind == "attention":
         term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
         scores = g * m * n * element
     else: term, g, m, n, k, fast = INDEX[STREAM[kind][pass_ != "forward"]], 1, 1, 1, 1, 0
-    return [term, flops, bytes_, g, m, n, k, fast, scores, repeat]
+    return [term, flops, bytes_, g, m, n, k, fast, scores, grouped, pass_ == "backward-weights", repeat]
 
 
 OF_KIND = {"conv": [INDEX[t] for t in TERMS if t.startswith(("conv", "point", "depthwise"))], "gemm": [INDEX["gemm"]],
@@ -200,7 +199,7 @@ class Problem:
         k = np.concatenate([r["kernels"] for r in measured])
         self.row = np.repeat(np.arange(len(measured)), [len(r["kernels"]) for r in measured])
         self.term = k[:, 0].astype(int)
-        self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.repeat = k[:, 1:].T
+        self.flops, self.bytes, self.g, self.m, self.n, self.k, self.fast, self.scores, self.grouped, _, self.repeat = k[:, 1:].T
         of = [devices[r["device"]] for r in measured]
         self.arithmetic = np.array([d.arithmetic(r["precision"])[0] != "matrix" for d, r in zip(of, measured)])[self.row]
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
@@ -211,38 +210,34 @@ class Problem:
         self.matrix = self.term <= INDEX["attention"]
         self.log_seconds = np.log([r["seconds"] for r in measured])
         self.weight = np.array([r["weight"] for r in measured])
-        self.eager = np.array([r["framework"] == DATAPARALLEL for r in measured])[self.row]
-        self.alone = np.array([r["model"] is None for r in measured])[self.row]
+        alone = np.array([r["model"] is None for r in measured])[self.row]
+        self.op = ~alone & (k[:, 10] == 0)
         self.floor = np.maximum(self.flops / self.peak / np.where(self.fast > 0, 2.25, 1), self.bytes / self.bandwidth)
 
-    def predict(self, log_curve, eager_gap=None):
+    def predict(self, log_curve):
         c = np.exp(log_curve)
         e = c[self.term]
         edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
         used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
-        gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1)
+        gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1)
         compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0)
         moved = self.bytes + c[INDEX["scores"]] * self.scores
         memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))
         work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))
-        gap = np.where(self.eager, c[INDEX["gap"]] if eager_gap is None else eager_gap, c[INDEX["gap"]])
-        gap = np.where(self.alone, 0, gap)
+        gap = c[INDEX["gap"]] * self.op
         each = self.repeat * np.maximum(np.maximum(self.floor, gap), LAUNCH + work)
         return np.bincount(self.row, each, minlength=len(self.measured))
 
     def fit(self, centre, start=None, evaluations=40):
-        """log curve nearest the measurements, drawn to `centre`; and the host time of the DataParallel boxes."""
-        x0 = np.append(centre if start is None else start[0], np.log(50e-6) if start is None else np.log(start[1]))
-        x0 = np.clip(x0, np.append(LOW, np.log(2e-6)) + 1e-6, np.append(HIGH, np.log(5e-4)) - 1e-6)
+        """The log curve nearest the measurements, drawn to `centre`."""
 
         def residual(x):
-            error = (np.log(self.predict(x[:-1], np.exp(x[-1]))) - self.log_seconds) / .15
+            error = (np.log(self.predict(x)) - self.log_seconds) / .15
             robust = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error ** 2) - 1))   # pseudo-Huber
-            return np.concatenate([self.weight * robust, WHITE @ (x[:-1] - centre), [(x[-1] - np.log(50e-6)) / .7]])
+            return np.concatenate([self.weight * robust, WHITE @ (x - centre)])
 
-        got = least_squares(residual, x0, bounds=(np.append(LOW, np.log(2e-6)), np.append(HIGH, np.log(5e-4))),
-                            max_nfev=evaluations, x_scale=.3)
-        return got.x[:-1], float(np.exp(got.x[-1]))
+        x0 = np.clip(centre if start is None else start, LOW + 1e-6, HIGH - 1e-6)
+        return least_squares(residual, x0, bounds=(LOW, HIGH), max_nfev=evaluations, x_scale=.3).x
 
 
 def prior(arithmetic):
@@ -256,7 +251,7 @@ def curve_of(r, devices):
 
 
 def fit_all(measured, devices, rounds=3, start=None):
-    """{curve: (log curve, eager gap)} and {arithmetic: centre}. Gauss-Seidel between curves and their centres."""
+    """{curve: log curve}, {arithmetic: centre}. Gauss-Seidel between curves and their centres."""
     groups = defaultdict(list)
     for r in measured: groups[curve_of(r, devices)].append(r)
     problems = {c: Problem(rs, devices) for c, rs in sorted(groups.items())}
@@ -266,16 +261,16 @@ def fit_all(measured, devices, rounds=3, start=None):
         for c, p in problems.items():
             curves[c] = p.fit(centres[c[1]], curves.get(c), 25 if step == 0 else 12)
         for a in ("fp32", "matrix"):   # the only CPU measured ran no vendor library: other CPUs keep the prior
-            of = [curves[c][0] for c in problems if c[1] == a]
+            of = [curves[c] for c in problems if c[1] == a]
             if of:
                 tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
                 centres[a] = (np.sum(of, axis=0) + tie * prior(a)) / (len(of) + tie)
     return curves, centres, problems
 
 
-def throughput_errors(problem, log_curve, gap=None):
-    """Relative error of predicted throughput for every measurement, as the product predicts it (no eager gap)."""
-    return np.exp(problem.log_seconds) / problem.predict(log_curve, gap) - 1
+def throughput_errors(problem, log_curve):
+    """Relative error of predicted throughput for every measurement."""
+    return np.exp(problem.log_seconds) / problem.predict(log_curve) - 1
 
 
 def families(model):
@@ -301,12 +296,12 @@ def left_out(measured, devices, fitted, key):
         for r in whole:
             if key(r) == value: test[curve_of(r, devices)].append(r)
         for c, rs in test.items():
-            others = [curves[o][0] for o in problems if o[1] == c[1] and o != c]
+            others = [curves[o] for o in problems if o[1] == c[1] and o != c]
             tie = (SIGMA_CURVE / SIGMA_PRIOR) ** 2
             centre = (np.sum(others, axis=0) + tie * prior(c[1])) / (len(others) + tie)
             rest = [r for r in problems[c].measured if key(r) != value]
-            got = Problem(rest, devices).fit(centre, curves[c], 12) if rest else (centre, np.median([g for _, g in curves.values()]))
-            for r, e in zip(rs, throughput_errors(Problem(rs, devices), got[0], None)): errors[id(r)] = e
+            got = Problem(rest, devices).fit(centre, curves[c], 12) if rest else centre
+            for r, e in zip(rs, throughput_errors(Problem(rs, devices), got)): errors[id(r)] = e
     return errors
 
 
@@ -337,7 +332,7 @@ def profile(fitted, devices, errors, unknown_error):
     def curve(a, arithmetic):
         if a in CPUS: arithmetic = "cpu"
         c = (a, arithmetic)
-        x = curves[c][0] if c in curves else centres[arithmetic]
+        x = curves[c] if c in curves else centres[arithmetic]
         out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t not in ("gap", "stream")}
         out["stream_gbs"] = rounded(np.exp(x[INDEX["stream"]]) * 1e-9)
         out["gap_us"] = rounded(np.exp(x[INDEX["gap"]]) * 1e6)
@@ -367,8 +362,7 @@ def main():
     fitted = fit_all(measured, devices)
     inside = {}
     for c, p in fitted[2].items():
-        for r, e in zip(p.measured, throughput_errors(p, fitted[0][c][0], None)): inside[id(r)] = e
-        print(c, f"host time per kernel {1e6 * np.exp(fitted[0][c][0][INDEX['gap']]):.0f} us, of the DataParallel boxes {1e6 * fitted[0][c][1]:.0f} us")
+        for r, e in zip(p.measured, throughput_errors(p, fitted[0][c])): inside[id(r)] = e
     whole = [r for r in measured if r["model"]]
     if options.rows:
         for r in whole:

@@ -21,14 +21,14 @@ constexpr double kDepth = 512;           // multiply-adds per output at which `f
 /// Members of a curve in stock.json, as used in the formula of the header.
 enum Term : int {
   gemm, point, point_data, point_weights, conv, conv_data, conv_weights, attention,  // achieved part of the peak
-  winograd, edge, depth, fill, scores,                                               // factors and sizes
+  winograd, grouped, edge, depth, fill, scores,                                               // factors and sizes
   traffic, depthwise, depthwise_data, depthwise_weights, norm, norm_data, softmax,   // ... of the bandwidth
   pool, pool_data, elementwise, elementwise_data, embedding, update,
   kTerms
 };
 constexpr std::array<std::string_view, kTerms> kNames{
   "gemm", "point", "point-data", "point-weights", "conv", "conv-data", "conv-weights", "attention",
-  "winograd", "edge", "depth", "fill", "scores",
+  "winograd", "grouped", "edge", "depth", "fill", "scores",
   "traffic", "depthwise", "depthwise-data", "depthwise-weights", "norm", "norm-data", "softmax",
   "pool", "pool-data", "elementwise", "elementwise-data", "embedding", "update"};
 // clang-format on
@@ -169,7 +169,8 @@ struct KernelCost::Impl {
     const bool unit = s.stride == ones && s.dilation == ones;
     const bool fast = fp32_arithmetic && three && unit;
     if (fast) *gain = kWinograd;
-    const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1);
+    const double efficiency =
+        t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) * (s.groups > 1 ? t[grouped] : 1);
     return matrix(count(k.flops.n), product(s, k.pass), efficiency, bytes);
   }
 
@@ -259,7 +260,9 @@ double KernelCost::seconds(const Kernel& kernel) const {
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);
-  return count(kernel.repeat) * std::max({floor, d.curve.gap, d.launch + work});
+  // Gradients of weights come from the same framework operation as those of the input.
+  const double gap = kernel.pass == Pass::backward_weights ? 0 : d.curve.gap;
+  return count(kernel.repeat) * std::max({floor, gap, d.launch + work});
 }
 
 double KernelCost::relative_error() const { return impl_->curve.relative_error; }

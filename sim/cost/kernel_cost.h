@@ -5,13 +5,14 @@
 // whole-model timings. Floor 3.
 //
 //   seconds  = repeat * max(floor, gap, launch + (compute^4 + memory^4)^(1/4))
-//   compute  = flops / (peak * efficiency * M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill) * winograd)
-//   memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
+//   compute  = flops / (peak * efficiency * M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill) * winograd *
+//   grouped) memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
 //
 // M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
 // pass; W = G M N sqrt(K) / units is how well the product fills the device, in tiles. Depthwise convolutions
-// and all kinds without a matrix product are memory only. `gap` is the host's time per kernel of an eager
-// framework, below which no kernel gets. `floor` is the roofline at efficiency 1.
+// and all kinds without a matrix product are memory only. `gap` is the host's time per operation of an eager
+// framework (none for gradients of weights, which share the operation of the input's gradient). `floor` is
+// the roofline at efficiency 1.
 #include <memory>
 #include <string>
 #include <vector>
