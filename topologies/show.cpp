@@ -72,7 +72,7 @@ std::string System::dot() const {
     const NodeLink& l = node.links[i];
     const LinkInfo info = impl_->node_link(i);
     out += fmt::format("  \"{}\" -- \"{}\" [label=\"{} {}\", color=\"{}\", penwidth={}];\n",
-                       node.vertices[l.from].name, node.vertices[l.to].name, info.kind,
+                       node.vertices[l.from].name, node.vertices[l.to].name, escaped(info.kind),
                        to_text(info.bandwidth), color_of(info.kind), std::min(1 + l.lanes / 2, 4));
   }
   if (impl_->network) {
