@@ -112,7 +112,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
              const std::vector<double>& capacity) {
   Priced out;
   out.latency = protocol.base + p.wire;
-  double caps = 0, fabric = 0;
+  double caps = 0, fabric = 0, least = 1;
   std::map<uint32_t, double>& uses = out.uses;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
     out.latency += p.steps[c] * protocol.step[c];
@@ -121,6 +121,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
     const double efficiency = protocol.efficiency[c] * p.efficiency *
                               (network ? overheads.network_efficiency : overheads.link_efficiency);
     if (efficiency <= 0) return out;
+    least = std::min(least, efficiency);
     for (const auto& [link, weight] : p.load[c]) uses[link] += weight / efficiency;
     if (p.cap[c] > 0) caps = std::max(caps, 1 / (p.cap[c] * efficiency));
     if (c == static_cast<std::size_t>(HopClass::fabric)) {
@@ -132,7 +133,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
   const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
-  out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time;
+  out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;
 }
@@ -146,11 +147,7 @@ Transfer transfer_of(const Priced& p, double bytes) {
   return t;
 }
 
-}  // namespace
-
-namespace {
-
-/// Lays out one named algorithm; throws InputError when it cannot serve.
+/// Lays out algorithms by name for one group.
 class Layout {
  public:
   Layout(const System& system, const Library& library, const Group& group)
