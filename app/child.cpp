@@ -24,11 +24,12 @@ namespace {
 
 constexpr std::size_t kMostOutput = 64 << 20;
 
-/// Both ends of a pipe, closed when it dies and never inherited by accident.
+/// Both ends of a pipe (read, write), closed when it dies and never inherited by accident. The child's stdin
+/// is a socket instead, because writing to a socket can be told not to raise SIGPIPE.
 struct Pipe {
   int ends[2] = {-1, -1};
-  Pipe() {
-    if (pipe2(ends, O_CLOEXEC) != 0)
+  explicit Pipe(bool socket = false) {
+    if ((socket ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) : pipe2(ends, O_CLOEXEC)) != 0)
       throw DeviceError(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   }
   ~Pipe() { close_end(0), close_end(1); }
@@ -81,7 +82,7 @@ void drain(Pipe& pipe, std::string& text) {
 }
 
 void feed(Pipe& pipe, std::string_view& input) {
-  const ssize_t wrote = write(pipe.ends[1], input.data(), std::min<std::size_t>(input.size(), PIPE_BUF));
+  const ssize_t wrote = send(pipe.ends[1], input.data(), input.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (wrote > 0) input.remove_prefix(static_cast<std::size_t>(wrote));
   if (input.empty() || (wrote < 0 && errno != EINTR && errno != EAGAIN)) pipe.close_end(1);
 }
@@ -90,7 +91,7 @@ void feed(Pipe& pipe, std::string_view& input) {
 
 ChildResult run_child(const std::vector<std::string>& argv, std::string_view input, std::string_view package,
                       std::chrono::seconds limit) {
-  Pipe in, out, err;
+  Pipe in(true), out, err;
   const pid_t pid = spawn(argv, in, out, err, package);
   in.close_end(0), out.close_end(1), err.close_end(1);
   if (input.empty()) in.close_end(1);

@@ -1,0 +1,223 @@
+// Every kind of bad input: one line on stderr that names the fault, the right exit code, nothing on stdout.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/app/tool.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kUsage = 2, kInput = 3;
+
+void expect_refusal(const ChildResult& result, int code, const std::string& says) {
+  EXPECT_EQ(result.status, code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr(says));
+  EXPECT_EQ(result.err.rfind("tandem: ", 0), 0u) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_LT(result.err.size(), 1000u);
+}
+
+struct BadWords {
+  const char* name;
+  std::vector<std::string> words;
+  int code;
+  const char* says;
+};
+class BadCommandLine : public ::testing::TestWithParam<BadWords> {};
+
+TEST_P(BadCommandLine, IsRefused) {
+  expect_refusal(tool(GetParam().words), GetParam().code, GetParam().says);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadCommandLine,
+    ::testing::Values(
+        BadWords{"verb", {"predikt"}, kUsage, "Did you mean predict?"},
+        BadWords{"verb_of_later", {"advise", "--model", "x"}, kUsage, "not in this version"},
+        BadWords{"option", small_predict({"--bach", "3"}), kUsage, "Did you mean --batch?"},
+        BadWords{"option_twice", small_predict({"--batch", "3", "--batch", "4"}), kUsage, "twice"},
+        BadWords{"option_without_value", {"predict", "--model"}, kUsage, "model"},
+        BadWords{"no_model", {"predict", "--system", "dgx1-v100"}, kUsage, "--model is missing"},
+        BadWords{"no_system", {"predict", "--model", "lenet5"}, kUsage, "--system is missing"},
+        BadWords{"word_too_many", small_predict({"word"}), kUsage, "one word too many"},
+        BadWords{"word_missing", {"show", "model"}, kUsage, "a word is missing"},
+        BadWords{"help_of_nothing", {"help", "predikt"}, kUsage, "Did you mean predict?"}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, BadCommandLine,
+    ::testing::Values(
+        BadWords{"model",
+                 {"predict", "--model", "vgg17", "--system", "dgx1-v100"},
+                 kInput,
+                 "Did you mean vgg16 or vgg19?"},
+        BadWords{"model_file",
+                 {"predict", "--model", "no/such.json", "--system", "dgx1-v100"},
+                 kInput,
+                 "no/such.json"},
+        BadWords{"model_folder", {"predict", "--model", "./", "--system", "dgx1-v100"}, kInput, "folder"},
+        BadWords{"model_key",
+                 {"predict", "--model", "lenet5:clases=3", "--system", "dgx1-v100"},
+                 kInput,
+                 "classes"},
+        BadWords{"system", {"predict", "--model", "lenet5", "--system", "dgx1-v101"}, kInput, "dgx1-v100"},
+        BadWords{"scheme", small_predict({"--scheme", "allredcue"}), kInput, "Did you mean allreduce"},
+        BadWords{"scheme_option", small_predict({"--scheme", "allreduce:buckets=1MiB"}), kInput, "bucket"},
+        BadWords{"scheme_unit", small_predict({"--scheme", "allreduce:bucket=25"}), kInput, "unit"},
+        BadWords{"scheme_shape", small_predict({"--scheme", "allreduce:bucket"}), kInput, "key=value"},
+        BadWords{"precision", small_predict({"--precision", "fp31"}), kInput, "fp32"},
+        BadWords{"optimizer", small_predict({"--optimizer", "adamm"}), kInput, "adam"},
+        BadWords{"format", small_predict({"--format", "jsn"}), kInput, "Did you mean json?"},
+        BadWords{"input", small_predict({"--input", "fake"}), kInput, "real, synthetic"},
+        BadWords{"batch_zero", small_predict({"--batch", "0"}), kInput, "outside 1"},
+        BadWords{"batch_negative", small_predict({"--batch", "-3"}), kInput, "outside 1"},
+        BadWords{"batch_absurd", small_predict({"--batch", "99999999999999999999"}), kInput, "outside 1"},
+        BadWords{"batch_word", small_predict({"--batch", "many"}), kInput, "not a whole number"},
+        BadWords{"devices_zero",
+                 {"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "0"},
+                 kInput,
+                 "outside 1"},
+        BadWords{"devices_list",
+                 {"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "1,,2"},
+                 kInput,
+                 "not a whole number"},
+        BadWords{"devices_lacking",
+                 {"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "9"},
+                 kInput,
+                 "8"},
+        BadWords{"seed", small_predict({"--seed", "-1"}), kInput, "outside 0"},
+        BadWords{"iterations", small_predict({"--iterations", "1e9"}), kInput, "not a whole number"},
+        BadWords{"anchor", small_predict({"--anchor", "fast"}), kInput, "not a number"},
+        BadWords{"anchor_nan", small_predict({"--anchor", "nan"}), kInput, "not a number"},
+        BadWords{"anchor_negative", small_predict({"--anchor", "-5"}), kInput, "outside"},
+        BadWords{"anchor_devices", small_predict({"--anchor", "5@0"}), kInput, "outside 1"},
+        BadWords{"jitter", small_predict({"--jitter", "inf"}), kInput, "outside 0"},
+        BadWords{"set_shape", small_predict({"--set", "nodes"}), kInput, "path=value"},
+        BadWords{"set_key", small_predict({"--set", "links.pci.bandwidth=1GB/s"}), kInput, "pcie"},
+        BadWords{"set_unit", small_predict({"--set", "links.pcie.bandwidth=32"}), kInput, "unit"},
+        BadWords{"set_nodes", small_predict({"--set", "nodes=-1"}), kInput, "nodes"},
+        BadWords{"set_nodes_absurd", small_predict({"--set", "nodes=99999999999999999999"}), kInput, "nodes"},
+        BadWords{
+            "too_large",
+            {"predict", "--model", "gpt3-175b", "--system", "dgx1-v100", "--devices", "1", "--batch", "1"},
+            kInput,
+            "fit"},
+        BadWords{
+            "largest_batch",
+            {"predict", "--model", "resnet50", "--system", "dgx1-v100", "--devices", "1", "--batch", "4096"},
+            kInput,
+            "the largest batch that fits is"},
+        BadWords{
+            "control_characters", {"predict", "--model", "a\x1b[31m\nb", "--system", "x"}, kInput, "\\x1b"},
+        BadWords{"list_kind", {"list", "modles"}, kInput, "models"},
+        BadWords{"show_kind", {"show", "modle", "x"}, kInput, "model"},
+        BadWords{"show_device", {"show", "device", "v101"}, kInput, "no device"},
+        BadWords{"show_layer", {"show", "layer", "convv"}, kInput, "conv"},
+        BadWords{"show_collective", {"show", "collective", "rng"}, kInput, "ring"},
+        BadWords{
+            "show_format", {"show", "device", "v100-sxm2-16gb", "--format", "yaml"}, kInput, "text, json"},
+        BadWords{"collective_kind",
+                 {"collective", "--system", "dgx1-v100", "--kind", "all-reduse"},
+                 kInput,
+                 "all-reduce"},
+        BadWords{"collective_size", {"collective", "--system", "dgx1-v100", "--from", "8"}, kInput, "unit"},
+        BadWords{"collective_order",
+                 {"collective", "--system", "dgx1-v100", "--from", "8KiB", "--to", "1KiB"},
+                 kInput,
+                 "smaller"},
+        BadWords{"collective_algorithm",
+                 {"collective", "--system", "dgx1-v100", "--algorithm", "rinq"},
+                 kInput,
+                 "ring"},
+        BadWords{"export_kind", {"export", "chrom-trace", "x"}, kInput, "chrome-trace"},
+        BadWords{"report_missing", {"compare", "no-a.json", "no-b.json"}, kInput, "no-a.json"},
+        BadWords{"out_folder", small_predict({"--out", "/no/such/folder/x"}), kInput, "cannot write"}),
+    [](const auto& info) { return info.param.name; });
+
+struct BadFile {
+  const char* name;
+  std::string content;
+  const char* says;
+};
+class BadJson : public ::testing::TestWithParam<BadFile> {};
+
+/// The same text as model, as system and as report: each reader refuses it and names the file.
+TEST_P(BadJson, IsRefusedByEveryReader) {
+  const Scratch scratch;
+  const std::string path = scratch.write("bad.json", GetParam().content);
+  const std::vector<std::vector<std::string>> commands = {
+      {"predict", "--model", path, "--system", "dgx1-v100"},
+      {"show", "model", path},
+      {"show", "system", path},
+      {"show", "device", path},
+      {"compare", path, path},
+      {"plot", path, "--out", scratch.file("pictures")},
+      {"export", "chrome-trace", path}};
+  for (const auto& words : commands) {
+    SCOPED_TRACE(words[0] + " " + words[1]);
+    const ChildResult result = tool(words);
+    expect_refusal(result, kInput, GetParam().says);
+    EXPECT_THAT(result.err, HasSubstr("bad.json"));
+  }
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadJson,
+    ::testing::Values(BadFile{"empty", "", "bad.json"}, BadFile{"truncated", "{\"name\": \"x\", ", ":1:"},
+                      BadFile{"half_string", "{\"name\": \"x", ":1:"},
+                      BadFile{"binary", std::string("\x00\xff\xfe\x7f", 4), "bad.json"},
+                      BadFile{"deep", repeated("[", 100000), "bad.json"},
+                      BadFile{"deep_objects", repeated("{\"a\":", 5000), "bad.json"},
+                      BadFile{"duplicate", "{\"name\": \"x\",\n \"name\": \"y\"}", ":2:"},
+                      BadFile{"nan", "{\"name\": NaN}", ":1:"},
+                      BadFile{"huge_number", "{\"name\": 1e999}", "bad.json"},
+                      BadFile{"wrong_kind", "[1, 2, 3]", "bad.json"},
+                      BadFile{"unknown_key", "{\"nmae\": \"x\"}", "bad.json"},
+                      BadFile{"null", "null", "bad.json"},
+                      BadFile{"not_utf8", "{\"name\": \"\xc3\x28\"}", "bad.json"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(BadFiles, LargeFilesAreRefusedQuickly) {
+  const Scratch scratch;
+  const std::string path = scratch.write("bad.json", "{\"name\": \"" + std::string(17 << 20, 'x') + "\"}");
+  expect_refusal(tool({"show", "system", path}), kInput, "larger than");
+}
+
+TEST(BadFiles, ManyValuesAreRefused) {
+  const Scratch scratch;
+  const std::string path = scratch.write("bad.json", "{\"layers\": [" + repeated("1,", 2000000) + "1]}");
+  expect_refusal(tool({"show", "model", path}), kInput, "bad.json");
+}
+
+TEST(BadFiles, AbsurdReportNumbersAreRefused) {
+  const Scratch scratch;
+  for (const char* field : {"\"devices\": -1", "\"samples_per_second\": -5",
+                            "\"devices\": 99999999999999999999", "\"engine\": 7"}) {
+    SCOPED_TRACE(field);
+    std::string text =
+        R"({"schema": "tandem-report-1", "engine": "sim", "devices": 1, "samples_per_second": 1.0})";
+    const std::string key = std::string(field).substr(0, std::string(field).find(':'));
+    const auto at = text.find(key);
+    text.replace(at, text.find_first_of(",}", at) - at, field);
+    const std::string path = scratch.write("bad.json", text);
+    expect_refusal(tool({"compare", path, path}), kInput, "bad.json");
+  }
+}
+
+TEST(BadFiles, LogWithoutRowsIsRefused) {
+  const Scratch scratch;
+  const std::string path = scratch.write("log.txt", "# nothing\n1 2 3\n");
+  expect_refusal(tool({"collective", "--system", "dgx1-v100", "--against", path}), kInput, "no row");
+}
+
+}  // namespace
+}  // namespace tandem::test

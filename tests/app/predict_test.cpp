@@ -1,0 +1,153 @@
+// predict, compare, collective and export by what they promise about the figures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/nccl_log.h"
+#include "app/table.h"
+#include "base/json.h"
+#include "schemes/report.h"
+#include "tests/app/tool.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json predict_json(std::vector<std::string> more) {
+  more.insert(more.end(), {"--format", "json"});
+  const ChildResult result = tool(small_predict(std::move(more)));
+  EXPECT_EQ(result.status, 0) << result.err;
+  return Json::parse(result.out, "stdout");
+}
+
+TEST(Predict, OneReportStandsAloneAndSeveralInAList) {
+  const ChildResult one =
+      tool({"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "2", "--format", "json"});
+  EXPECT_EQ(Json::parse(one.out, "stdout").at("schema").as_text(), "tandem-report-1");
+  const Json two = predict_json({});
+  EXPECT_EQ(two.at("schema").as_text(), "tandem-reports-1");
+  ASSERT_EQ(two.at("reports").items().size(), 2u);
+  EXPECT_EQ(two.at("reports").items()[1].at("devices").as_int(), 2);
+}
+
+TEST(Predict, ReportHoldsWhatTheContractNames) {
+  const Json report = predict_json({}).at("reports").items()[1];
+  for (const char* key : {"engine", "evaluator", "tandem_version", "seed", "inputs", "samples_per_second",
+                          "samples_per_second_interval", "iteration_seconds", "speedup", "scaling_efficiency",
+                          "staleness", "time_share", "memory_bytes_per_device", "bottleneck", "links",
+                          "calibrated", "extrapolates", "simulated_events"}) {
+    EXPECT_NE(report.find(key), nullptr) << key;
+  }
+  const Json& share = report.at("time_share");
+  EXPECT_NEAR(share.at("compute").as_real() + share.at("exposed_communication").as_real() +
+                  share.at("input").as_real() + share.at("idle").as_real(),
+              1.0, 1e-9);
+  const Json& memory = report.at("memory_bytes_per_device");
+  int64_t sum = 0;
+  for (const char* part : {"parameters", "gradients", "optimizer", "activations", "workspace", "buffers"}) {
+    sum += memory.at(part).as_int(0);
+  }
+  EXPECT_EQ(memory.at("total").as_int(), sum);
+  EXPECT_NEAR(report.at("scaling_efficiency").as_real(), report.at("speedup").as_real() / 2, 1e-9);
+  EXPECT_LT(report.at("samples_per_second_interval").at("low").as_real(),
+            report.at("samples_per_second").as_real());
+}
+
+TEST(Predict, AnchorIsMet) {
+  const Json reports = predict_json({"--anchor", "1000"});
+  const Json& one = reports.at("reports").items()[0];
+  EXPECT_NEAR(one.at("samples_per_second").as_real(), 1000, 20);
+  EXPECT_TRUE(one.at("calibrated").as_bool());
+}
+
+TEST(Predict, TableNamesWhatWasAsked) {
+  const ChildResult result = tool(small_predict({"--scheme", "pytorch-ddp", "--batch", "16"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const char* text :
+       {"lenet5", "dgx1-v100", "pytorch-ddp", "16 images per device", "devices", "samples/s", "90 % interval",
+        "speed-up", "efficiency", "memory/device", "bound by", "Uncalibrated"}) {
+    EXPECT_THAT(result.out, HasSubstr(text));
+  }
+  EXPECT_EQ(result.out.find("staleness"), std::string::npos);
+  const ChildResult async = tool(small_predict({"--scheme", "parameter-server:mode=async"}));
+  EXPECT_THAT(async.out, HasSubstr("staleness"));
+}
+
+TEST(Compare, OfAReportWithItselfIsOne) {
+  const Scratch scratch;
+  ASSERT_EQ(tool(small_predict({"--format", "json", "--out", scratch.file("a.json")})).status, 0);
+  const ChildResult result =
+      tool({"compare", scratch.file("a.json"), scratch.file("a.json"), "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "stdout");
+  for (const Json& row : document.at("rows").items()) {
+    EXPECT_EQ(row.at("samples_per_second_ratio").as_real(), 1.0);
+  }
+  EXPECT_THAT(tool({"compare", scratch.file("a.json"), scratch.file("a.json")}).out, HasSubstr("1.000"));
+}
+
+TEST(Collective, BusBandwidthFollowsTheDefinition) {
+  const ChildResult result = tool({"collective", "--system", "dgx1-v100", "--devices", "8", "--from", "1MiB",
+                                   "--to", "4MiB", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "stdout");
+  EXPECT_EQ(document.at("schema").as_text(), "tandem-collective-1");
+  ASSERT_EQ(document.at("rows").items().size(), 3u);
+  for (const Json& row : document.at("rows").items()) {
+    const double algbw = row.at("algbw_bytes_per_second").as_real();
+    EXPECT_NEAR(algbw, row.at("bytes").as_real() / row.at("seconds").as_real(), 1e-6 * algbw);
+    EXPECT_NEAR(row.at("busbw_bytes_per_second").as_real(), 1.75 * algbw, 1e-6 * algbw);
+  }
+}
+
+TEST(NcclLog, ReadsOldAndNewRows) {
+  const auto rows = read_nccl_log(
+      "#       size  count  type redop root time algbw busbw #wrong\n"
+      "        1024  256  float  sum  -1  20.5  0.05  0.09  0  20.1  0.05  0.09  0\n"
+      "     2097152  524288  float  sum  100.0  20.97  36.70  4e-7  99.0  21.18  37.07  4e-7\n"
+      "# Avg bus bandwidth : 1\n",
+      "log");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].bytes, 1024);
+  EXPECT_DOUBLE_EQ(rows[1].seconds, 100e-6);
+  EXPECT_DOUBLE_EQ(rows[1].busbw, 36.70e9);
+}
+
+TEST(Collective, StandsBesideAMeasuredLog) {
+  const Scratch scratch;
+  const std::string log =
+      scratch.write("log.txt", "1048576 262144 float sum -1 100.0 10.49 18.35 0 101.0 10.38 18.17 0\n");
+  const ChildResult result = tool({"collective", "--system", "dgx1-v100", "--against", log});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1048576"));
+  EXPECT_THAT(result.out, HasSubstr("100.00"));
+}
+
+TEST(Export, ChromeTraceHoldsEveryOpOfTheTimeline) {
+  const Scratch scratch;
+  ASSERT_EQ(tool(small_predict({"--format", "json", "--out", scratch.file("a.json")})).status, 0);
+  const ChildResult result = tool({"export", "chrome-trace", scratch.file("a.json")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "stdout");
+  std::size_t spans = 0;
+  for (const Json& event : document.at("traceEvents").items()) {
+    if (event.at("ph").as_text() != "X") continue;
+    ++spans;
+    EXPECT_GE(event.at("dur").as_real(), 0);
+  }
+  EXPECT_EQ(spans, load_reports(scratch.file("a.json")).back().timeline.size());
+}
+
+TEST(Table, AlignsByCharactersAndQuotesCsv) {
+  Table table({{"a"}, {"n", true}});
+  table.add({"µs", "1"});
+  table.add({"x, \"y\"", "10"});
+  EXPECT_EQ(table.text(), "a         n\nµs        1\nx, \"y\"   10\n");
+  EXPECT_EQ(table.csv(), "a,n\nµs,1\n\"x, \"\"y\"\"\",10\n");
+  EXPECT_EQ(grouped(1234567.4), "1,234,567");
+  EXPECT_EQ(grouped(0.5), "0.500");
+  EXPECT_EQ(grouped(-1234), "-1,234");
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,57 @@
+#pragma once
+// Runs the built program as a user does. Floor 6.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/child.h"
+
+namespace tandem::test {
+
+inline ChildResult tool(std::vector<std::string> words, const std::string& input = "") {
+  words.insert(words.begin(), TANDEM_BINARY);
+  return run_child(words, input, "");
+}
+
+/// Through sh, for redirections; `$0` of the script is the program.
+inline ChildResult shell(const std::string& script) {
+  return run_child({"sh", "-c", script, TANDEM_BINARY}, "", "");
+}
+
+/// A folder of its own that vanishes with it.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(file(name), std::ios::binary) << content;
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A small, fast question.
+inline std::vector<std::string> small_predict(std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"predict",   "--model",   "lenet5", "--system",
+                                    "dgx1-v100", "--devices", "1,2"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace tandem::test

@@ -1,0 +1,19 @@
+#include "models/graph.h"
+#include "tests/fuzz/target.h"
+
+namespace tandem::fuzz {
+
+/// A model file: whatever is accepted can be lowered and drawn.
+void model(std::string_view bytes) {
+  try {
+    const Graph graph = Graph::from_json(Json::parse(bytes, "fuzz"));
+    if (graph.layers().size() > 2000) return;
+    graph.lower(2, Precision::fp16);
+    graph.forward_flops();
+    graph.dot();
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace tandem::fuzz
+TANDEM_FUZZ_TARGET(model)

@@ -1,0 +1,23 @@
+#include "schemes/report.h"
+
+#include "app/pictures.h"
+#include "app/report_text.h"
+#include "tests/fuzz/target.h"
+
+namespace tandem::fuzz {
+
+/// A report file: whatever is accepted can be printed and written again.
+void report(std::string_view bytes) {
+  try {
+    const std::vector<Report> reports = {Report::from_json(Json::parse(bytes, "fuzz"))};
+    report_table(reports).text();
+    report_csv(reports);
+    compare_table(reports, reports).markdown();
+    series_of(reports);
+    reports_to_json(reports, false);
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace tandem::fuzz
+TANDEM_FUZZ_TARGET(report)

@@ -1,0 +1,104 @@
+// The fuzz targets without a fuzzer: the corpus, then seeded mutations of it (cut, flip, insert, splice).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "tests/fuzz/target.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Target {
+  const char* name;
+  void (*run)(std::string_view);
+};
+
+constexpr Target kTargets[] = {{"json", fuzz::json},     {"model", fuzz::model},   {"options", fuzz::options},
+                               {"report", fuzz::report}, {"system", fuzz::system}, {"units", fuzz::units}};
+constexpr int kMutations = 2000;
+
+std::vector<std::string> corpus(const std::string& target) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(fs::path(TANDEM_ROOT) / "tests/fuzz/corpus" / target)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> out;
+  for (const fs::path& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    out.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  return out;
+}
+
+std::string mutate(std::string text, const std::vector<std::string>& all, SplitMix64& random) {
+  static const std::vector<std::string> tokens = {"\"",
+                                                  "{",
+                                                  "}",
+                                                  "[",
+                                                  "]",
+                                                  ":",
+                                                  ",",
+                                                  "-1",
+                                                  "0",
+                                                  "1e308",
+                                                  "NaN",
+                                                  "null",
+                                                  "9223372036854775807",
+                                                  "\\u0000",
+                                                  "/*",
+                                                  "=1/0",
+                                                  "=2*x",
+                                                  "GB/s",
+                                                  "in"};
+  const uint64_t edits = 1 + random.next() % 4;
+  for (uint64_t i = 0; i < edits; ++i) {
+    const std::size_t at = text.empty() ? 0 : random.next() % text.size();
+    const std::size_t length = 1 + random.next() % 16;
+    switch (random.next() % 5) {
+      case 0:
+        text.resize(at);
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, tokens[random.next() % tokens.size()]);
+        break;
+      case 3:
+        if (!text.empty()) text[at] = static_cast<char>(random.next());
+        break;
+      default: {
+        const std::string& other = all[random.next() % all.size()];
+        text.insert(at, other.substr(random.next() % (other.size() + 1), 8 * length));
+      }
+    }
+  }
+  return text;
+}
+
+class Smoke : public ::testing::TestWithParam<Target> {};
+
+TEST_P(Smoke, CorpusAndMutationsAreUnderstoodOrRefused) {
+  const auto seeds = corpus(GetParam().name);
+  ASSERT_FALSE(seeds.empty());
+  for (const std::string& seed : seeds) GetParam().run(seed);
+  SplitMix64 random(20200718);
+  for (int i = 0; i < kMutations; ++i) {
+    const std::string input = mutate(seeds[random.next() % seeds.size()], seeds, random);
+    ASSERT_NO_THROW(GetParam().run(input)) << "mutation " << i << ": " << input.substr(0, 500);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Smoke, ::testing::ValuesIn(kTargets),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,27 @@
+#pragma once
+// A fuzz target: any bytes in, either understood or refused with InputError; nothing else may happen.
+// Floor 6.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tandem::fuzz {
+
+void json(std::string_view bytes);
+void model(std::string_view bytes);
+void options(std::string_view bytes);
+void report(std::string_view bytes);
+void system(std::string_view bytes);
+void units(std::string_view bytes);
+
+}  // namespace tandem::fuzz
+
+#ifdef TANDEM_LIBFUZZER
+#define TANDEM_FUZZ_TARGET(name)                                            \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
+    tandem::fuzz::name({reinterpret_cast<const char*>(data), size});        \
+    return 0;                                                               \
+  }
+#else
+#define TANDEM_FUZZ_TARGET(name)
+#endif
