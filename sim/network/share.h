@@ -29,7 +29,7 @@ class FairShare {
   /// included; valid until the next call. O(k log k) in the uses k of the flows reached.
   const std::vector<FlowId>& update();
   /// As of the last update().
-  double rate(FlowId flow) const { return flows_[flow].rate; }
+  double rate(FlowId flow) const { return rate_[flow]; }
   std::size_t active() const { return active_; }
 
  private:
@@ -39,21 +39,21 @@ class FairShare {
     double weight = 0;
   };
   struct Flow {
-    double rate = 0, cap = 0;
+    double cap = 0;
     uint32_t first = 0, count = 0, room = 0;  ///< its shares in pool_
-    uint32_t seen = 0;                        ///< round in which update() reached it
-    bool live = false, fixed = false;
+    bool live = false;
   };
   struct Member {
     FlowId flow;
     uint32_t share;  ///< index into pool_
     double weight;
   };
-  struct Link {
-    std::vector<Member> members;
-    double left = 0, load = 0;  ///< while solving: capacity left, weight of the flows not yet fixed
+  /// A link while solving.
+  struct Filling {
+    double left = 0, load = 0;  ///< capacity left; weight of the flows not yet fixed
     uint32_t open = 0;          ///< how many these are
-    uint32_t seen = 0;
+    uint32_t seen = 0;          ///< round in which it was reached
+    double level() const { return left > 0 ? left / load : 0; }
   };
   struct Level {
     double level;
@@ -62,15 +62,18 @@ class FairShare {
   };
   void reserve_shares(Flow& flow, std::size_t count);
   void touch(uint32_t link);
+  void reach(FlowId flow, double before);
   double threshold();
   void gather(double threshold);
   void fill();
+  void saturate(uint32_t link, double level);
   void fix(FlowId flow, double rate);
-  double level(const Link& link) const;
 
   std::vector<double> capacity_;
-  std::vector<Link> links_;
+  std::vector<std::vector<Member>> members_;  ///< [link]
+  std::vector<Filling> filling_;              ///< [link]
   std::vector<Flow> flows_;
+  std::vector<double> rate_;  ///< [flow]; kOpen while solving
   std::vector<Share> pool_;
   std::vector<FlowId> free_, changed_, added_, reached_;
   std::vector<double> before_;          ///< rates of reached_ before
@@ -78,6 +81,7 @@ class FairShare {
   std::vector<Level> heap_;
   double removed_level_ = 0;  ///< least rate among flows removed since the last update()
   uint32_t round_ = 0;
+  std::size_t open_ = 0;  ///< reached flows not yet fixed
   std::size_t active_ = 0;
 };
 
