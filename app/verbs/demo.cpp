@@ -1,6 +1,7 @@
 // The tour: two models on the same eight V100 cards, joined by PCIe and by NVLink.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "app/draw.h"
@@ -28,7 +29,8 @@ Question question(const std::string& model, const std::string& system) {
              .devices = {1, 2, 4, 8},
              .anchor = {},
              .disturbance = {}};
-  q.batch = 64;
+  q.batch = 32;
+  q.precision = Precision::fp16;
   q.optimizer = &optimizer("momentum");
   return q;
 }
@@ -89,10 +91,9 @@ int demo(const Arguments& arguments) {
   progress.show("");
   out += fmt::format("Reports (JSON) and pictures (PNG, SVG) are in {}/:\n", folder.string());
   for (const std::string& file : files) {
-    if (!file.ends_with(".svg") || file.find("-v100") != std::string::npos ||
-        file.find("v100-") != std::string::npos) {
-      out += "  " + std::filesystem::path(file).filename().string() + "\n";
-    }
+    const std::string png = file.substr(0, file.rfind('.')) + ".png";
+    const bool twin = file.ends_with(".svg") && std::find(files.begin(), files.end(), png) != files.end();
+    if (!twin) out += "  " + std::filesystem::path(file).filename().string() + "\n";
   }
   out += "Next: tandem predict --help, or the same question about your own machine: tandem list systems\n";
   write_stdout(out);
