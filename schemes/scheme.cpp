@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "compute_slowdown", "copies_per_byte",
-             "network_efficiency", "link_efficiency", "server_reduce"});
+  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "compute_slowdown",
+             "copies_per_byte", "network_efficiency", "link_efficiency", "server_reduce"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();
@@ -22,6 +22,8 @@ Overheads read_overheads(const Json& json) {
   time("iteration", out.iteration);
   time("collective", out.collective);
   time("collective_per_node", out.collective_per_node);
+  time("issue", out.issue);
+  out.single_process = json.boolean("single_process", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
   out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
   out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);

@@ -135,12 +135,18 @@ class Binder {
     return found->second;
   }
 
+  /// The kernels, but no less than the host takes to issue them: a device cannot run ahead of its host.
   double task_seconds(const Task& task, VertexId v, bool worker) {
     const KernelCost& cost = kernel_cost(v);
     double seconds = 0;
     for (const Kernel& k : task.kernels) seconds += cost.seconds(k);
     if (!worker) return seconds;
-    return seconds * in_.compute_scale * (in_.cluster.devices > 1 ? 1 + in_.overheads.compute_slowdown : 1);
+    const Overheads& o = in_.overheads;
+    const bool several = in_.cluster.devices > 1;
+    seconds *= in_.compute_scale * (several ? 1 + o.compute_slowdown : 1);
+    if (task.pass == Pass::update) return seconds;
+    const auto driven = static_cast<double>(o.single_process ? in_.cluster.devices : 1);
+    return std::max(seconds, o.issue.seconds() * static_cast<double>(task.layers) * driven);
   }
 
   std::vector<Time> durations(uint32_t r, uint32_t instance) {

@@ -82,7 +82,8 @@ class Worker {
     pulled_.push_back(w_.recv(channel, key, "pull " + bucket.name).on(Lane::host));
   }
 
-  void finish() {
+  /// `whole`: no layer starts before every pull has ended.
+  void finish(bool whole) {
     for (std::size_t i = 0; i < pulled_.size(); ++i) {
       const Bucket& bucket = t_.buckets()[i];
       OpId ready = pulled_[i];
@@ -91,7 +92,11 @@ class Worker {
             w_.collective(CollKind::all_gather, kLocalAxis, bucket.bytes, "auto", "all-gather " + bucket.name)
                 .after(ready);
       }
-      t_.next_forward_after(bucket, ready);
+      if (whole) {
+        t_.next_forward_after(ready);
+      } else {
+        t_.next_forward_after(bucket, ready);
+      }
     }
   }
 
@@ -182,7 +187,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
   });
   for (uint32_t key = 0; key < t.buckets().size(); ++key) worker.pull(pull, t.buckets()[key], key);
-  worker.finish();
+  worker.finish(o.text("pull") == "all");
 
   s.on(push);
   OpId merged = s.apply(store);
@@ -211,6 +216,8 @@ void register_parameter_server(Registry<Scheme>& registry) {
         {"overlap", Type::flag, "on", "push each bucket during backward, pull it under the next forward"},
         {"bucket", Type::bytes, "4MiB",
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
+        {"pull", Type::choice, "layer",
+         "what a layer's forward waits for: the pull of its own parameters, or every pull", "layer|all"},
         {"push", Type::choice, "device", "who pushes: every device, or a node's devices as one",
          "device|node"},
         kGradientsOption},
