@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 namespace tandem {
 
 namespace {
 
-constexpr int64_t kMostDevices = 100'000'000;
+constexpr int64_t kMostDevices = 1'000'000;
 
 Anchor read_anchor(const std::string& text) {
   const Place place = option_place("anchor");
@@ -107,9 +109,17 @@ Prediction Question::prediction(int64_t device_count) const {
   return p;
 }
 
+Report answer(const Question& question, int64_t devices) {
+  const auto start = std::chrono::steady_clock::now();
+  Report report = simulate(question.prediction(devices));
+  report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const auto& [path, value] : question.sets) report.inputs.emplace_back("set." + path, value);
+  return report;
+}
+
 std::vector<Report> answer(const Question& question) {
   std::vector<Report> out;
-  for (const int64_t n : question.devices) out.push_back(simulate(question.prediction(n)));
+  for (const int64_t n : question.devices) out.push_back(answer(question, n));
   return out;
 }
 

@@ -40,6 +40,8 @@ std::vector<Flag> question_flags();
 Question read_question(const Arguments& arguments);
 /// "path=value" pairs of --set.
 std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments);
+/// simulate() with its wall time and the --set changes among the report's inputs.
+Report answer(const Question& question, int64_t devices);
 /// One report per device count, in order.
 std::vector<Report> answer(const Question& question);
 

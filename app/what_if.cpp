@@ -13,8 +13,9 @@ namespace tandem {
 
 namespace {
 
-/// Links beyond this are not searched for the bottleneck's name: the line must stay instant.
-constexpr std::size_t kMostLinks = 200'000;
+// The line must stay instant: beyond these a change is not tried out.
+constexpr std::size_t kMostLinks = 20'000;
+constexpr int64_t kMostEvents = 2'000'000;
 
 std::optional<Report> try_simulate(Prediction p) {
   p.check_memory = false;
@@ -140,7 +141,9 @@ std::string without_input(const Question& q, const Report& last) {
 std::string closing_line(const Question& q, const std::vector<Report>& reports) {
   const Report& last = reports.back();
   std::string out;
-  if (last.bottleneck.resource.rfind("compute", 0) == 0) {
+  if (last.simulated_events > kMostEvents) {
+    // Too slow to repeat; only say what the figures rest on.
+  } else if (last.bottleneck.resource.rfind("compute", 0) == 0) {
     out += smaller_format(q, last);
   } else if (last.bottleneck.resource == "input") {
     out += without_input(q, last);

@@ -53,7 +53,7 @@ int predict(const Arguments& arguments) {
     Progress progress(arguments);
     for (const int64_t n : question.devices) {
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
-      reports.push_back(simulate(question.prediction(n)));
+      reports.push_back(answer(question, n));
     }
   }
   if (format == "json") {
