@@ -10,6 +10,8 @@ namespace tandem {
 namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr uint32_t kCap = 1U << 31;
+// A link used beyond this share is taken for full: it may soon be, and solving again costs more.
+constexpr double kNearlyFull = 0.98;
 constexpr double kOpen = -1;  // rate of a flow that is not yet fixed
 }  // namespace
 
@@ -17,6 +19,8 @@ FairShare::FairShare(std::vector<double> capacity)
     : capacity_(std::move(capacity)),
       members_(capacity_.size()),
       filling_(capacity_.size()),
+      usage_(capacity_.size()),
+      full_(capacity_.size()),
       removed_level_(kInfinite) {
   for (const double c : capacity_) {
     if (!(c >= 0) || std::isinf(c))
@@ -80,12 +84,14 @@ void FairShare::remove(FlowId id) {
     removed_level_ = std::min(removed_level_, rate_[id]);
   }
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-    auto& members = members_[pool_[s].link];
+    const uint32_t link = pool_[s].link;
+    auto& members = members_[link];
     const uint32_t at = pool_[s].position;
     members[at] = members.back();
     pool_[members[at].share].position = at;
     members.pop_back();
-    dirty_.push_back(pool_[s].link);
+    usage_[link] = members.empty() ? 0 : usage_[link] - pool_[s].weight * rate_[id];
+    if (full_[link] != 0) dirty_.push_back(link);
   }
   flow.live = false;
   free_.push_back(id);
@@ -127,7 +133,9 @@ void FairShare::reach(FlowId id, double before) {
   reached_.push_back(id);
   before_.push_back(before);
   const Flow& flow = flows_[id];
-  for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) touch(pool_[s].link);
+  for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
+    if (full_[pool_[s].link] != 0) touch(pool_[s].link);
+  }
 }
 
 /// Collects the links and flows that the change can reach and what is left for them.
@@ -164,6 +172,7 @@ void FairShare::fix(FlowId id, double rate) {
   const Flow& flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
     Filling& link = filling_[pool_[s].link];
+    if (link.seen != round_) continue;
     link.left -= pool_[s].weight * rate;
     link.load -= pool_[s].weight;
     --link.open;
@@ -171,9 +180,15 @@ void FairShare::fix(FlowId id, double rate) {
 }
 
 void FairShare::saturate(uint32_t link, double level) {
+  full_[link] = 1;
+  // Its own books are closed at once rather than flow by flow.
+  Filling& filling = filling_[link];
+  const double left = std::max(0.0, filling.left - filling.load * level);
+  filling.seen = 0;
   for (const Member& m : members_[link]) {
     if (rate_[m.flow] == kOpen) fix(m.flow, level);
   }
+  filling = {left, 0, 0, round_};
 }
 
 /// Progressive filling. A link's level only rises as flows are fixed below it, so a heap entry that is out
@@ -181,7 +196,9 @@ void FairShare::saturate(uint32_t link, double level) {
 void FairShare::fill() {
   heap_.clear();
   for (const uint32_t l : area_) {
-    if (filling_[l].open > 0) heap_.push_back({filling_[l].level(), l});
+    if (filling_[l].open == 0) continue;
+    full_[l] = 0;
+    heap_.push_back({filling_[l].level(), l});
   }
   for (const FlowId id : reached_) {
     if (flows_[id].cap < kInfinite) heap_.push_back({flows_[id].cap, kCap + id});
@@ -208,11 +225,55 @@ void FairShare::fill() {
   }
 }
 
+/// Books the new rates; false when they overfill a link outside the area, which is then marked as full.
+bool FairShare::settle() {
+  bool fits = true;
+  for (const uint32_t l : area_) {
+    usage_[l] = capacity_[l] - filling_[l].left;
+    if (usage_[l] > kNearlyFull * capacity_[l]) full_[l] = 1;
+  }
+  for (std::size_t i = 0; i < reached_.size(); ++i) {
+    const double change = rate_[reached_[i]] - std::max(before_[i], 0.0);
+    if (change == 0) continue;
+    const Flow& flow = flows_[reached_[i]];
+    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
+      const uint32_t l = pool_[s].link;
+      if (filling_[l].seen == round_) continue;
+      usage_[l] += pool_[s].weight * change;
+      if (usage_[l] > capacity_[l] * (1 + 1e-11) && full_[l] == 0) {
+        full_[l] = 1;
+        dirty_.push_back(l);
+        fits = false;
+      }
+    }
+  }
+  return fits;
+}
+
+/// Back to the rates before fill(), with all that was reached to be reached again.
+void FairShare::undo() {
+  for (const uint32_t l : area_) full_[l] = 1;
+  for (std::size_t i = 0; i < reached_.size(); ++i) {
+    const double before = std::max(before_[i], 0.0);
+    const Flow& flow = flows_[reached_[i]];
+    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
+      if (filling_[pool_[s].link].seen == round_) continue;
+      usage_[pool_[s].link] -= pool_[s].weight * (rate_[reached_[i]] - before);
+    }
+    rate_[reached_[i]] = before;
+  }
+}
+
 const std::vector<FairShare::FlowId>& FairShare::update() {
   changed_.clear();
   if (added_.empty() && dirty_.empty()) return changed_;
-  gather(threshold());
-  fill();
+  const double from = threshold();
+  for (;;) {
+    gather(from);
+    fill();
+    if (settle()) break;
+    undo();
+  }
   for (std::size_t i = 0; i < reached_.size(); ++i) {
     if (rate_[reached_[i]] != before_[i]) changed_.push_back(reached_[i]);
   }

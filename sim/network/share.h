@@ -14,7 +14,8 @@ namespace tandem {
 /// Flows are added and removed one at a time; update() then solves by progressive filling only what these
 /// changes can reach. Filling fixes slow flows first, and a flow that goes or comes touches nothing that was
 /// fixed below its own rate: so only the flows at or above that level count, and of those only the ones
-/// joined to the change by resources they share. Deterministic.
+/// joined to the change by full resources. Resources with room to spare are checked afterwards; one that
+/// turns out too small joins, and the change is solved once more. Deterministic.
 class FairShare {
  public:
   using FlowId = uint32_t;
@@ -67,11 +68,15 @@ class FairShare {
   void gather(double threshold);
   void fill();
   void saturate(uint32_t link, double level);
+  bool settle();
+  void undo();
   void fix(FlowId flow, double rate);
 
   std::vector<double> capacity_;
   std::vector<std::vector<Member>> members_;  ///< [link]
   std::vector<Filling> filling_;              ///< [link]
+  std::vector<double> usage_;                 ///< [link]: sum of weight x rate
+  std::vector<uint8_t> full_;                 ///< [link]: the bottleneck of some flow, or to be taken for one
   std::vector<Flow> flows_;
   std::vector<double> rate_;  ///< [flow]; kOpen while solving
   std::vector<Share> pool_;
