@@ -22,7 +22,7 @@ std::string memory_text(const MemoryUse& m) {
 }
 
 bool any_staleness(const std::vector<Report>& reports) {
-  return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.count() > 0; });
+  return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.max() > 0; });
 }
 
 std::string staleness_text(const Histogram& h) {

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-/// The columns of `predict`: staleness only when some report has any, memory as "9.8 of 16 GiB".
+/// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB".
 Table report_table(const std::vector<Report>& reports);
 
 /// One row per report with plain numbers under names that carry their unit, for spreadsheets.

@@ -41,7 +41,7 @@ class DeviceError : public std::runtime_error {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
 /// The candidates nearest to `wrong` by edit distance (at most `most`, none if all are far away),
-/// nearest first, ties in the order given. O(candidates x length^2).
+/// nearest first, ties by the nearest letters. O(candidates x length^2).
 std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
                                  std::size_t most = 2);
 
