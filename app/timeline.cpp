@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "app/gnuplot.h"
 #include "app/pictures.h"
@@ -61,66 +63,83 @@ std::vector<TimelineEntry> shown(const Report& report) {
   return out;
 }
 
+using Cells = std::vector<std::vector<std::string>>;
+
+/// Rows from the top: workers before servers, instance by instance, lanes in their order.
+using RowKey = std::tuple<std::string, uint32_t, int, std::string>;
+RowKey row_key(const TimelineEntry& e) {
+  return {e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane};
+}
+
+struct Chart {
+  std::map<RowKey, int> rows;
+  Cells boxes, names, row_names, marks;
+  std::set<std::size_t> works;
+  double first = INFINITY, last = 0;  ///< seconds
+};
+
+void add_rows(Chart& chart, const std::vector<TimelineEntry>& entries) {
+  std::map<uint32_t, double> begins;  // of the iterations of worker 0
+  for (const TimelineEntry& e : entries) {
+    chart.rows[row_key(e)] = 0;
+    chart.first = std::min(chart.first, e.start_seconds);
+    chart.last = std::max(chart.last, e.end_seconds);
+    if (e.instance != 0 || e.role != kWorker || e.lane != "compute") continue;
+    const auto at = begins.try_emplace(e.iteration, e.start_seconds).first;
+    at->second = std::min(at->second, e.start_seconds);
+  }
+  int row = 0;
+  for (auto& [key, index] : chart.rows) {
+    const auto& [role, instance, order, lane] = key;
+    index = row++;
+    chart.row_names.push_back(
+        {std::to_string(index), fmt::format("{} {} {}", role.empty() ? kWorker : role, instance, lane)});
+  }
+  for (const auto& [iteration, begin] : begins) chart.marks.push_back({cell(1e3 * (begin - chart.first))});
+  if (chart.marks.empty()) chart.marks.push_back({"0"});
+}
+
+void add_boxes(Chart& chart, const std::vector<TimelineEntry>& entries) {
+  for (const TimelineEntry& e : entries) {
+    const std::string row = std::to_string(chart.rows[row_key(e)]);
+    const std::size_t work = work_of(e);
+    chart.works.insert(work);
+    const double start = 1e3 * (e.start_seconds - chart.first), end = 1e3 * (e.end_seconds - chart.first);
+    chart.boxes.push_back({cell(start), cell(end), row, "0x" + std::string(kWork[work].colour.substr(1))});
+    if (end - start > kLetter * static_cast<double>(e.label.size() + 1) * 1e3 * (chart.last - chart.first)) {
+      chart.names.push_back({cell((start + end) / 2), row, e.label});
+    }
+  }
+  if (chart.names.empty())
+    chart.names.push_back({"0", "-9", " "});  // off the picture: gnuplot 5.4 crashes on none
+}
+
 }  // namespace
 
 std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base) {
   const Report& report = series[0].reports.back();
   const auto entries = shown(report);
   if (entries.empty()) return {};
-  using RowKey = std::tuple<std::string, uint32_t, int, std::string>;
-  std::map<RowKey, int> rows;
-  double first = entries[0].start_seconds, last = 0;
-  std::map<uint32_t, double> begins;  // of iterations, on instance 0
-  for (const TimelineEntry& e : entries) {
-    rows[{e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane}] = 0;
-    first = std::min(first, e.start_seconds);
-    last = std::max(last, e.end_seconds);
-    if (e.instance == 0 && e.role == kWorker && e.lane == "compute") {
-      const auto at = begins.try_emplace(e.iteration, e.start_seconds).first;
-      at->second = std::min(at->second, e.start_seconds);
-    }
-  }
-  int row = 0;
-  std::vector<std::vector<std::string>> names, boxes, texts, marks;
-  for (auto& [key, index] : rows) {
-    index = row++;
-    const std::string role = std::get<0>(key).empty() ? "worker" : std::get<0>(key);
-    names.push_back(
-        {std::to_string(index), fmt::format("{} {} {}", role, std::get<1>(key), std::get<3>(key))});
-  }
-  bool used[std::size(kWork)] = {};
-  for (const TimelineEntry& e : entries) {
-    const int at = rows[{e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane}];
-    const std::size_t work = work_of(e);
-    used[work] = true;
-    const double start = 1e3 * (e.start_seconds - first), end = 1e3 * (e.end_seconds - first);
-    const std::string colour = "0x" + std::string(kWork[work].colour.substr(1));
-    boxes.push_back({cell(start), cell(end), std::to_string(at), colour});
-    if ((end - start) / (1e3 * (last - first)) > kLetter * static_cast<double>(e.label.size() + 1)) {
-      texts.push_back({cell((start + end) / 2), std::to_string(at), e.label});
-    }
-  }
-  for (const auto& [iteration, begin] : begins) marks.push_back({cell(1e3 * (begin - first))});
-  if (texts.empty()) texts.push_back({"0", "-9", " "});  // off the picture: gnuplot 5.4 crashes on none
-  if (marks.empty()) marks.push_back({"NaN"});
+  Chart chart;
+  add_rows(chart, entries);
+  add_boxes(chart, entries);
   Gnuplot plot("timeline");
   plot.set("heading", fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,
                                   report.devices == 1 ? "" : "s"));
-  plot.set("rows", row - 1);
-  plot.set("dense", boxes.size() > 100 * rows.size() ? 1 : 0);
-  plot.set("last", 1e3 * (last - first));
-  int legends = 0;
-  for (std::size_t i = 0; i < std::size(kWork); ++i) {
-    if (!used[i]) continue;
-    ++legends;
-    plot.set(fmt::format("legend_{}", legends), kWork[i].name);
-    plot.set(fmt::format("legend_colour_{}", legends), kWork[i].colour);
+  plot.set("rows", static_cast<double>(chart.rows.size()) - 1);
+  plot.set("dense", chart.boxes.size() > 100 * chart.rows.size() ? 1 : 0);
+  plot.set("last", 1e3 * (chart.last - chart.first));
+  plot.set("legends", static_cast<double>(chart.works.size()));
+  int legend = 0;
+  for (const std::size_t work : chart.works) {
+    ++legend;
+    plot.set(fmt::format("legend_{}", legend), kWork[work].name);
+    plot.set(fmt::format("legend_colour_{}", legend), kWork[work].colour);
   }
-  plot.set("legends", legends);
-  plot.data("boxes", boxes);
-  plot.data("names", texts);
-  plot.data("rows_data", names);
-  plot.data("marks", marks);
+  plot.data("boxes", chart.boxes);
+  plot.data("names", chart.names);
+  plot.data("rows_data", chart.row_names);
+  plot.data("marks", chart.marks);
   return plot.draw(base);
 }
 
