@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "compute_slowdown",
+  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "feed", "compute_slowdown",
              "copies_per_byte", "network_efficiency", "link_efficiency", "server_reduce"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
@@ -28,6 +28,7 @@ Overheads read_overheads(const Json& json) {
   out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
   out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);
   out.link_efficiency = json.real("link_efficiency", 1, 0.01, 1);
+  if (const Json* rate = json.find("feed")) out.feed = rate->as_bandwidth();
   if (const Json* rate = json.find("server_reduce")) out.server_reduce = rate->as_bandwidth();
   return out;
 }

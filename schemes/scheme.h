@@ -47,6 +47,7 @@ struct Overheads {
   Time collective_per_node;       ///< the same, once more per node beyond the first
   Time issue;                     ///< host time to start one layer's pass: a floor of every compute op
   bool single_process = false;    ///< one process issues the work of all devices, one after the other
+  Bandwidth feed;                 ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;    ///< compute runs (1 + this) slower while training on several devices
   double copies_per_byte = 0;     ///< device-memory passes over every gradient byte (fusion buffers)
   double network_efficiency = 1;  ///< of the usable network bandwidth

@@ -149,6 +149,14 @@ class Binder {
     return std::max(seconds, o.issue.seconds() * static_cast<double>(task.layers) * driven);
   }
 
+  /// What one process takes to hand all devices their input before a step.
+  Time feeding() const {
+    const double rate = in_.overheads.feed.bytes_per_second;
+    if (rate == 0) return {};
+    const auto samples = static_cast<double>(program_.samples_per_iteration * in_.cluster.devices);
+    return Time::from_seconds(samples * static_cast<double>(in_.graph->sample().decoded.n) / rate);
+  }
+
   std::vector<Time> durations(uint32_t r, uint32_t instance) {
     const Role& role = program_.roles[r];
     const VertexId v = where_[r][instance];
@@ -162,7 +170,7 @@ class Binder {
       if (op.kind != OpKind::compute) continue;
       const bool worker = role.site == Site::accelerators;
       out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
-      if (first) out[i] += in_.overheads.iteration;
+      if (first) out[i] += in_.overheads.iteration + feeding();
       first = false;
     }
     return durations_.emplace(key, std::move(out)).first->second;

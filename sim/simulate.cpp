@@ -13,9 +13,8 @@ namespace tandem {
 
 namespace {
 
-/// Step-time noise of a healthy machine: lognormal sigma of a device's iteration. Repeated published runs
-/// spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU standard deviations).
-constexpr double kIterationSigma = 0.01;
+/// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU deviations).
+constexpr double kRunToRun = 0.01;
 /// Relative standard error of a predicted exposed communication time without calibration.
 constexpr double kLinkError = 0.25;
 /// What remains of the compute error once one rate was measured on the same machine.
@@ -68,7 +67,7 @@ class Simulation {
     if (p_.disturbance) {
       b.plan.disturbance = *p_.disturbance;
     } else {
-      b.plan.disturbance.iteration_sigma = kIterationSigma;
+      b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
     }
     return b;
   }
@@ -271,7 +270,7 @@ void add_timeline(Report& r, const Run& run) {
 Report::Interval interval(double rate, const TimeShare& t, double compute_error) {
   const double compute = (t.compute + t.idle) * compute_error;
   const double rest = (t.exposed_communication + t.input) * kLinkError;
-  const double sigma = std::sqrt(compute * compute + rest * rest + kIterationSigma * kIterationSigma);
+  const double sigma = std::sqrt(compute * compute + rest * rest + kRunToRun * kRunToRun);
   return {rate * std::exp(-kNormal90 * sigma), rate * std::exp(kNormal90 * sigma), 0.9};
 }
 

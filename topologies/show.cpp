@@ -138,6 +138,7 @@ std::string System::to_json_text() const {
   }
   out["host"] = {{"cores", host().cores},
                  {"core_speed", host().core_speed},
+                 {"jitter", host().jitter},
                  {"local_storage_bytes_per_second", host().local_storage.bytes_per_second},
                  {"shared_storage_bytes_per_second", host().shared_storage.bytes_per_second}};
   // What came from the command line may not be UTF-8.

@@ -53,6 +53,7 @@ struct HostInfo {
   double core_speed = 1;     ///< image-decode speed of one core relative to a 2.3 GHz Broadwell core
   Bandwidth local_storage;   ///< of one node
   Bandwidth shared_storage;  ///< of all nodes together; 0 = data is local
+  double jitter = 0.01;      ///< lognormal sigma of a device's step time on this host (1 % is common)
 };
 
 class System {

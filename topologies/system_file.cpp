@@ -197,9 +197,10 @@ void SystemReader::peer_access() {
 void SystemReader::host() {
   const Json* spec = document_.find("host");
   if (spec == nullptr) return;
-  spec->only({"cores", "core_speed", "local_storage", "shared_storage", "source", "note"});
+  spec->only({"cores", "core_speed", "local_storage", "shared_storage", "jitter", "source", "note"});
   out_->host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
   out_->host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
+  out_->host.jitter = spec->real("jitter", out_->host.jitter, 0, 1);
   if (const Json* local = spec->find("local_storage")) out_->host.local_storage = local->as_bandwidth();
   if (const Json* shared = spec->find("shared_storage")) out_->host.shared_storage = shared->as_bandwidth();
 }
