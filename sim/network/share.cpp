@@ -12,12 +12,15 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr uint32_t kCap = 1U << 31;
 // A link used beyond this share is taken for full: it may soon be, and solving again costs more.
 constexpr double kNearlyFull = 0.98;
+constexpr double kFits = 1 + 1e-11;
+constexpr double kNew = 0;
 constexpr double kOpen = -1;  // rate of a flow that is not yet fixed
 }  // namespace
 
 FairShare::FairShare(std::vector<double> capacity)
     : capacity_(std::move(capacity)),
       members_(capacity_.size()),
+      member_shares_(capacity_.size()),
       filling_(capacity_.size()),
       usage_(capacity_.size()),
       full_(capacity_.size()),
@@ -28,43 +31,52 @@ FairShare::FairShare(std::vector<double> capacity)
   }
 }
 
-void FairShare::reserve_shares(Flow& flow, std::size_t count) {
-  if (flow.room < count) {
-    flow.room = static_cast<uint32_t>(std::bit_ceil(count));
-    flow.first = static_cast<uint32_t>(pool_.size());
-    pool_.resize(pool_.size() + flow.room);
+void FairShare::reserve_shares(FlowId id, std::size_t count) {
+  if (room_[id] < count) {
+    room_[id] = static_cast<uint32_t>(std::bit_ceil(count));
+    flows_[id].first = static_cast<uint32_t>(pool_.size());
+    pool_.resize(pool_.size() + room_[id]);
+    position_.resize(pool_.size());
   }
-  flow.count = 0;
+  flows_[id].count = 0;
 }
 
 FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
+  for (const Use& use : uses) {
+    if (!(use.weight >= 0) || std::isinf(use.weight))
+      throw InputError("a flow's weight must be finite and >= 0");
+    TANDEM_CHECK(use.link < capacity_.size());
+  }
   if (free_.empty()) {
     free_.push_back(static_cast<FlowId>(flows_.size()));
     flows_.emplace_back();
     rate_.push_back(0);
+    before_.push_back(0);
+    cap_.push_back(0);
+    room_.push_back(0);
   }
   const FlowId id = free_.back();
   free_.pop_back();
+  reserve_shares(id, uses.size());
   Flow& flow = flows_[id];
-  reserve_shares(flow, uses.size());
-  flow.cap = cap > 0 ? cap : kInfinite;
-  rate_[id] = 0;
-  flow.live = true;
+  cap_[id] = cap > 0 ? cap : kInfinite;
+  rate_[id] = kNew;
   for (const Use& use : uses) {
-    if (!(use.weight >= 0) || std::isinf(use.weight))
-      throw InputError("a flow's weight must be finite and >= 0");
     if (use.weight == 0) continue;
     Share* const shares = &pool_[flow.first];
     Share* const end = shares + flow.count;
     Share* const same = std::find_if(shares, end, [&](const Share& s) { return s.link == use.link; });
+    const uint32_t index = flow.first + static_cast<uint32_t>(same - shares);
+    auto& members = members_[use.link];
     if (same != end) {
-      same->weight += static_cast<double>(use.weight);
-      members_[use.link][same->position].weight = same->weight;
+      same->weight += use.weight;
+      members[position_[index]].weight = same->weight;
       continue;
     }
-    auto& members = members_.at(use.link);
-    *end = {use.link, static_cast<uint32_t>(members.size()), static_cast<double>(use.weight)};
-    members.push_back({id, flow.first + flow.count, end->weight});
+    *end = {use.link, use.weight};
+    position_[index] = static_cast<uint32_t>(members.size());
+    members.push_back({id, use.weight});
+    member_shares_[use.link].push_back(index);
     ++flow.count;
     dirty_.push_back(use.link);
   }
@@ -74,8 +86,6 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
 }
 
 void FairShare::remove(FlowId id) {
-  Flow& flow = flows_[id];
-  TANDEM_CHECK(flow.live);
   // A flow added and removed between two updates has changed nothing.
   const auto fresh = std::find(added_.begin(), added_.end(), id);
   if (fresh != added_.end()) {
@@ -83,17 +93,20 @@ void FairShare::remove(FlowId id) {
   } else {
     removed_level_ = std::min(removed_level_, rate_[id]);
   }
+  const Flow& flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
     const uint32_t link = pool_[s].link;
     auto& members = members_[link];
-    const uint32_t at = pool_[s].position;
+    auto& shares = member_shares_[link];
+    const uint32_t at = position_[s];
     members[at] = members.back();
-    pool_[members[at].share].position = at;
+    shares[at] = shares.back();
+    position_[shares[at]] = at;
     members.pop_back();
-    usage_[link] = members.empty() ? 0 : usage_[link] - pool_[s].weight * rate_[id];
+    shares.pop_back();
+    usage_[link] = members.empty() ? 0 : usage_[link] - static_cast<double>(pool_[s].weight) * rate_[id];
     if (full_[link] != 0) dirty_.push_back(link);
   }
-  flow.live = false;
   free_.push_back(id);
   --active_;
 }
@@ -105,14 +118,14 @@ double FairShare::threshold() {
   ++round_;
   for (const FlowId id : added_) {
     const Flow& flow = flows_[id];
-    least = std::min(least, flow.cap);
+    least = std::min(least, cap_[id]);
     for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
       const uint32_t l = pool_[s].link;
       Filling& link = filling_[l];
       if (link.seen != round_) {
         link.seen = round_;
         link.load = 0;
-        for (const Member& m : members_[l]) link.load += m.weight;
+        for (const Member& m : members_[l]) link.load += static_cast<double>(m.weight);
       }
       least = std::min(least, capacity_[l] / link.load);
     }
@@ -127,12 +140,11 @@ void FairShare::touch(uint32_t link) {
   area_.push_back(link);
 }
 
-void FairShare::reach(FlowId id, double before) {
+void FairShare::reach(FlowId id) {
+  before_[id] = rate_[id];
   rate_[id] = kOpen;
-  ++open_;
   reached_.push_back(id);
-  before_.push_back(before);
-  const Flow& flow = flows_[id];
+  const Flow flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
     if (full_[pool_[s].link] != 0) touch(pool_[s].link);
   }
@@ -143,8 +155,8 @@ void FairShare::gather(double threshold) {
   ++round_;
   area_.clear();
   reached_.clear();
-  before_.clear();
-  for (const FlowId id : added_) reach(id, -1);  // whatever its rate will be, it is new
+  overfull_.clear();
+  for (const FlowId id : added_) reach(id);
   for (const uint32_t link : dirty_) touch(link);
   for (std::size_t i = 0; i < area_.size(); ++i) {
     Filling& link = filling_[area_[i]];
@@ -153,42 +165,46 @@ void FairShare::gather(double threshold) {
     for (const Member& m : members_[area_[i]]) {
       const double rate = rate_[m.flow];
       if (rate >= 0 && rate < threshold) {
-        left -= m.weight * rate;
+        left -= static_cast<double>(m.weight) * rate;
         continue;
       }
-      load += m.weight;
+      load += static_cast<double>(m.weight);
       ++open;
-      if (rate != kOpen) reach(m.flow, rate);
+      if (rate != kOpen) reach(m.flow);
     }
     link.left = left;
     link.load = load;
     link.open = open;
   }
+  open_ = reached_.size();
 }
 
+/// Settles a flow's rate and books it on its links.
 void FairShare::fix(FlowId id, double rate) {
   rate_[id] = rate;
   --open_;
-  const Flow& flow = flows_[id];
+  const double change = rate - before_[id];
+  const Flow flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-    Filling& link = filling_[pool_[s].link];
-    if (link.seen != round_) continue;
-    link.left -= pool_[s].weight * rate;
-    link.load -= pool_[s].weight;
-    --link.open;
+    const uint32_t l = pool_[s].link;
+    const auto weight = static_cast<double>(pool_[s].weight);
+    Filling& link = filling_[l];
+    if (link.seen == round_) {
+      link.left -= weight * rate;
+      link.load -= weight;
+      --link.open;
+    } else if (change != 0) {
+      usage_[l] += weight * change;
+      if (usage_[l] > capacity_[l] * kFits) overfull_.push_back(l);
+    }
   }
 }
 
 void FairShare::saturate(uint32_t link, double level) {
   full_[link] = 1;
-  // Its own books are closed at once rather than flow by flow.
-  Filling& filling = filling_[link];
-  const double left = std::max(0.0, filling.left - filling.load * level);
-  filling.seen = 0;
   for (const Member& m : members_[link]) {
     if (rate_[m.flow] == kOpen) fix(m.flow, level);
   }
-  filling = {left, 0, 0, round_};
 }
 
 /// Progressive filling. A link's level only rises as flows are fixed below it, so a heap entry that is out
@@ -201,8 +217,8 @@ void FairShare::fill() {
     heap_.push_back({filling_[l].level(), l});
   }
   for (const FlowId id : reached_) {
-    if (flows_[id].cap < kInfinite) heap_.push_back({flows_[id].cap, kCap + id});
-    if (flows_[id].cap == kInfinite && flows_[id].count == 0) fix(id, kInfinite);
+    if (cap_[id] < kInfinite) heap_.push_back({cap_[id], kCap + id});
+    if (cap_[id] == kInfinite && flows_[id].count == 0) fix(id, kInfinite);
   }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   while (open_ > 0 && !heap_.empty()) {
@@ -225,27 +241,20 @@ void FairShare::fill() {
   }
 }
 
-/// Books the new rates; false when they overfill a link outside the area, which is then marked as full.
-bool FairShare::settle() {
-  bool fits = true;
+/// Closes the books of the area. False when a link outside it is overfull; such links are then marked as
+/// full.
+bool FairShare::book() {
   for (const uint32_t l : area_) {
     usage_[l] = capacity_[l] - filling_[l].left;
     if (usage_[l] > kNearlyFull * capacity_[l]) full_[l] = 1;
   }
-  for (std::size_t i = 0; i < reached_.size(); ++i) {
-    const double change = rate_[reached_[i]] - std::max(before_[i], 0.0);
-    if (change == 0) continue;
-    const Flow& flow = flows_[reached_[i]];
-    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-      const uint32_t l = pool_[s].link;
-      if (filling_[l].seen == round_) continue;
-      usage_[l] += pool_[s].weight * change;
-      if (usage_[l] > capacity_[l] * (1 + 1e-11) && full_[l] == 0) {
-        full_[l] = 1;
-        dirty_.push_back(l);
-        fits = false;
-      }
-    }
+  // A rate fixed later may have made room again.
+  bool fits = true;
+  for (const uint32_t l : overfull_) {
+    if (full_[l] != 0 || usage_[l] <= capacity_[l] * kFits) continue;
+    full_[l] = 1;
+    dirty_.push_back(l);
+    fits = false;
   }
   return fits;
 }
@@ -253,14 +262,13 @@ bool FairShare::settle() {
 /// Back to the rates before fill(), with all that was reached to be reached again.
 void FairShare::undo() {
   for (const uint32_t l : area_) full_[l] = 1;
-  for (std::size_t i = 0; i < reached_.size(); ++i) {
-    const double before = std::max(before_[i], 0.0);
-    const Flow& flow = flows_[reached_[i]];
+  for (const FlowId id : reached_) {
+    const Flow flow = flows_[id];
     for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
       if (filling_[pool_[s].link].seen == round_) continue;
-      usage_[pool_[s].link] -= pool_[s].weight * (rate_[reached_[i]] - before);
+      usage_[pool_[s].link] -= static_cast<double>(pool_[s].weight) * (rate_[id] - before_[id]);
     }
-    rate_[reached_[i]] = before;
+    rate_[id] = before_[id];
   }
 }
 
@@ -271,11 +279,12 @@ const std::vector<FairShare::FlowId>& FairShare::update() {
   for (;;) {
     gather(from);
     fill();
-    if (settle()) break;
+    if (book()) break;
     undo();
   }
-  for (std::size_t i = 0; i < reached_.size(); ++i) {
-    if (rate_[reached_[i]] != before_[i]) changed_.push_back(reached_[i]);
+  for (const FlowId id : added_) before_[id] = kOpen;  // whatever its rate, it is new
+  for (const FlowId id : reached_) {
+    if (rate_[id] != before_[id]) changed_.push_back(id);
   }
   added_.clear();
   dirty_.clear();

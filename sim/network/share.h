@@ -36,18 +36,14 @@ class FairShare {
  private:
   struct Share {
     uint32_t link = 0;
-    uint32_t position = 0;  ///< in the link's list
-    double weight = 0;
+    float weight = 0;
   };
   struct Flow {
-    double cap = 0;
-    uint32_t first = 0, count = 0, room = 0;  ///< its shares in pool_
-    bool live = false;
+    uint32_t first = 0, count = 0;  ///< its shares in pool_
   };
   struct Member {
     FlowId flow;
-    uint32_t share;  ///< index into pool_
-    double weight;
+    float weight;
   };
   /// A link while solving.
   struct Filling {
@@ -61,28 +57,33 @@ class FairShare {
     uint32_t index;  ///< of a link, or kCap + a flow
     bool operator>(const Level& o) const { return level != o.level ? level > o.level : index > o.index; }
   };
-  void reserve_shares(Flow& flow, std::size_t count);
+  void reserve_shares(FlowId flow, std::size_t count);
   void touch(uint32_t link);
-  void reach(FlowId flow, double before);
+  void reach(FlowId flow);
   double threshold();
   void gather(double threshold);
   void fill();
   void saturate(uint32_t link, double level);
-  bool settle();
+  bool book();
   void undo();
   void fix(FlowId flow, double rate);
 
+  // What solving walks through is kept apart from the rest, so that it stays in the cache.
   std::vector<double> capacity_;
-  std::vector<std::vector<Member>> members_;  ///< [link]
-  std::vector<Filling> filling_;              ///< [link]
-  std::vector<double> usage_;                 ///< [link]: sum of weight x rate
-  std::vector<uint8_t> full_;                 ///< [link]: the bottleneck of some flow, or to be taken for one
+  std::vector<std::vector<Member>> members_;          ///< [link]
+  std::vector<std::vector<uint32_t>> member_shares_;  ///< [link]: index into pool_ of each member
+  std::vector<Filling> filling_;                      ///< [link]
+  std::vector<double> usage_;                         ///< [link]: sum of weight x rate
+  std::vector<uint8_t> full_;  ///< [link]: the bottleneck of some flow, or to be taken for one
   std::vector<Flow> flows_;
-  std::vector<double> rate_;  ///< [flow]; kOpen while solving
+  std::vector<double> rate_, before_;  ///< [flow]: kOpen while solving; before update(), kNew when new
+  std::vector<double> cap_;            ///< [flow]: infinite without one
+  std::vector<uint32_t> room_;         ///< [flow]: shares reserved
   std::vector<Share> pool_;
+  std::vector<uint32_t> position_;  ///< [index into pool_]: in the link's list of members
   std::vector<FlowId> free_, changed_, added_, reached_;
-  std::vector<double> before_;          ///< rates of reached_ before
   std::vector<uint32_t> dirty_, area_;  ///< links of changed flows; links reached
+  std::vector<uint32_t> overfull_;      ///< links outside the area that cannot carry the new rates
   std::vector<Level> heap_;
   double removed_level_ = 0;  ///< least rate among flows removed since the last update()
   uint32_t round_ = 0;
