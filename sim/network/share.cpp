@@ -208,7 +208,7 @@ void FairShare::saturate(uint32_t link, double level) {
 }
 
 /// Progressive filling. A link's level only rises as flows are fixed below it, so a heap entry that is out
-/// of date is too low and goes back in.
+/// of date is too low and sinks.
 void FairShare::fill() {
   heap_.clear();
   for (const uint32_t l : area_) {
@@ -220,25 +220,37 @@ void FairShare::fill() {
     if (cap_[id] < kInfinite) heap_.push_back({cap_[id], kCap + id});
     if (cap_[id] == kInfinite && flows_[id].count == 0) fix(id, kInfinite);
   }
-  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-  while (open_ > 0 && !heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    const Level top = heap_.back();
-    heap_.pop_back();
-    if (top.index >= kCap) {
-      if (rate_[top.index - kCap] == kOpen) fix(top.index - kCap, top.level);
-      continue;
+  for (std::size_t i = heap_.size() / 2; i-- > 0;) sink(i);
+  while (open_ > 0) {
+    const Level top = heap_.front();
+    const bool link = top.index < kCap;
+    const bool done = link ? filling_[top.index].open == 0 : rate_[top.index - kCap] != kOpen;
+    const double now = link && !done ? filling_[top.index].level() : top.level;
+    heap_.front().level = now;
+    if (done || !(now > top.level)) {
+      heap_.front() = heap_.back();
+      heap_.pop_back();
     }
-    const Filling& link = filling_[top.index];
-    if (link.open == 0) continue;
-    const double now = link.level();
-    if (now > top.level && !heap_.empty() && now > heap_.front().level) {
-      heap_.push_back({now, top.index});
-      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-      continue;
+    if (!heap_.empty()) sink(0);
+    if (done || now > top.level) continue;
+    if (link) {
+      saturate(top.index, now);
+    } else {
+      fix(top.index - kCap, now);
     }
-    saturate(top.index, now);
   }
+}
+
+/// Moves heap_[at] down to its place in a binary heap with the least level on top.
+void FairShare::sink(std::size_t at) {
+  const Level moved = heap_[at];
+  for (std::size_t child = 2 * at + 1; child < heap_.size(); child = 2 * at + 1) {
+    if (child + 1 < heap_.size()) child += heap_[child + 1].level < heap_[child].level ? 1 : 0;
+    if (!(heap_[child].level < moved.level)) break;
+    heap_[at] = heap_[child];
+    at = child;
+  }
+  heap_[at] = moved;
 }
 
 /// Closes the books of the area. False when a link outside it is overfull; such links are then marked as

@@ -50,12 +50,11 @@ class FairShare {
     double left = 0, load = 0;  ///< capacity left; weight of the flows not yet fixed
     uint32_t open = 0;          ///< how many these are
     uint32_t seen = 0;          ///< round in which it was reached
-    double level() const { return left > 0 ? left / load : 0; }
+    double level() const { return left > 0 && load > 0 ? left / load : 0; }
   };
   struct Level {
     double level;
     uint32_t index;  ///< of a link, or kCap + a flow
-    bool operator>(const Level& o) const { return level != o.level ? level > o.level : index > o.index; }
   };
   void reserve_shares(FlowId flow, std::size_t count);
   void touch(uint32_t link);
@@ -63,6 +62,7 @@ class FairShare {
   double threshold();
   void gather(double threshold);
   void fill();
+  void sink(std::size_t at);
   void saturate(uint32_t link, double level);
   bool book();
   void undo();
