@@ -13,8 +13,9 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "feed", "compute_slowdown",
-             "copies_per_byte", "network_efficiency", "link_efficiency", "server_reduce"});
+  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "feed",
+             "compute_slowdown", "interference", "copies_per_byte", "network_efficiency", "link_efficiency",
+             "server_reduce"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();
@@ -25,6 +26,7 @@ Overheads read_overheads(const Json& json) {
   time("issue", out.issue);
   out.single_process = json.boolean("single_process", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
+  out.interference = json.real("interference", 0, 0, 1);
   out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
   out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);
   out.link_efficiency = json.real("link_efficiency", 1, 0.01, 1);

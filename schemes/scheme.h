@@ -49,6 +49,7 @@ struct Overheads {
   bool single_process = false;    ///< one process issues the work of all devices, one after the other
   Bandwidth feed;                 ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;    ///< compute runs (1 + this) slower while training on several devices
+  double interference = 0;        ///< share of a collective's time that overlapped compute loses to it
   double copies_per_byte = 0;     ///< device-memory passes over every gradient byte (fusion buffers)
   double network_efficiency = 1;  ///< of the usable network bandwidth
   double link_efficiency = 1;     ///< of the usable bandwidth inside a node

@@ -72,7 +72,7 @@ std::vector<Tensor> backward_order(const std::vector<Stage>& stages, const std::
 }  // namespace
 
 Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, int64_t accumulate)
-    : role_(role), work_(work), accumulate_(accumulate) {
+    : role_(role), work_(work), accumulate_(accumulate), element_(rule.element) {
   split_into_stages();
   fill_buckets(rule);
 }
@@ -134,7 +134,7 @@ void Training::fill_buckets(const BucketRule& rule) {
   if (open) close();
 }
 
-Bytes Training::parameter_bytes() const { return Bytes{4} * work_.graph->parameter_elements(); }
+Bytes Training::parameter_bytes() const { return Bytes{element_} * work_.graph->parameter_elements(); }
 
 OpHandle Training::pass(const Stage& stage, bool forward, const std::string& suffix) {
   Task task;
@@ -213,6 +213,9 @@ Mesh worker_mesh(const Cluster& cluster) {
 
 uint32_t all_axes(const Mesh& mesh) { return (1U << mesh.axes.size()) - 1; }
 
-int64_t gradient_bytes(const Options& options) { return options.text("gradients") == "fp16" ? 2 : 4; }
+int64_t gradient_bytes(const Options& options, Precision precision) {
+  const std::string& format = options.text("gradients");
+  return format == "auto" ? element_bytes(precision) : format == "fp16" ? 2 : 4;
+}
 
 }  // namespace tandem

@@ -46,7 +46,7 @@ class Training {
   const std::vector<Stage>& stages() const { return stages_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int64_t samples() const { return work_.batch * accumulate_; }
-  /// Of all parameters in FP32.
+  /// Of all parameters, in the format in which gradients travel.
   Bytes parameter_bytes() const;
 
   /// Input on the copy lane, prefetched two iterations deep, and forward. `before` is called in front of the
@@ -75,7 +75,7 @@ class Training {
 
   RoleBuilder& role_;
   const Workload& work_;
-  int64_t accumulate_;
+  int64_t accumulate_, element_;
   std::vector<Stage> stages_;
   std::vector<Bucket> buckets_;
   std::vector<OpId> forward_;  ///< per stage, of the last micro-batch
@@ -87,10 +87,11 @@ Mesh worker_mesh(const Cluster& cluster);
 /// Bit mask of all its axes.
 uint32_t all_axes(const Mesh& mesh);
 
-/// "gradients=fp32|fp16": bytes of one communicated element. Mixed precision keeps FP32 gradients by default.
+/// "gradients=fp32|fp16|auto": bytes of one communicated element. Mixed precision keeps FP32 gradients by
+/// default.
 inline constexpr OptionSpec kGradientsOption{
     "gradients", OptionSpec::Type::choice, "fp32",
-    "format in which gradients travel, whatever the compute precision", "fp32|fp16"};
-int64_t gradient_bytes(const Options& options);
+    "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
+int64_t gradient_bytes(const Options& options, Precision precision);
 
 }  // namespace tandem

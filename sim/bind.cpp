@@ -119,9 +119,23 @@ class Binder {
     for (uint32_t c = 0; c < classes; ++c) {
       costs.duration.push_back(durations(r, c));
       costs.transfer.push_back(transfers(r, c));
+      if (in_.overheads.interference > 0) interfere(role, costs.transfer.back(), costs.duration.back());
     }
     if (r == 0) account(role);
     bound_.plan.roles.push_back(std::move(costs));
+  }
+
+  /// Collectives take memory bandwidth and multiprocessors from the kernels beside them. The compute lane
+  /// pays for that at the op that waits for the collective, so that no evaluator needs rates of compute.
+  void interfere(const Role& role, const std::vector<int32_t>& transfer, std::vector<Time>& duration) const {
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      if (role.ops[i].kind != OpKind::compute) continue;
+      for (const Dep& d : role.ops[i].deps) {
+        if (role.ops[d.op].kind != OpKind::collective) continue;
+        const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[d.op])];
+        duration[i] += Time::from_seconds(in_.overheads.interference * t.alone(links_->capacity()).seconds());
+      }
+    }
   }
 
   const KernelCost& kernel_cost(VertexId v) {

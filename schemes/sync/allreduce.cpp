@@ -40,7 +40,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   const Bytes limit = o.bytes("bucket"), first = o.bytes("first-bucket");
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, {first.n > 0 ? first : limit, limit, packed ? 2 : gradient_bytes(o)},
+  Training t(w, work, {first.n > 0 ? first : limit, limit, packed ? 2 : gradient_bytes(o, work.precision)},
              o.count("accumulate"));
   b.samples_per_iteration(t.samples());
 

@@ -10,7 +10,9 @@ namespace tandem {
 namespace {
 
 /// The copies are whole: nothing is communicated before backward ends.
-constexpr BucketRule kWhole{BucketRule::kEndless, BucketRule::kEndless};
+BucketRule whole(const Workload& work, const Options& options) {
+  return {BucketRule::kEndless, BucketRule::kEndless, gradient_bytes(options, work.precision)};
+}
 
 bool is_loss(const Layer& layer) {
   return layer.type != nullptr && layer.output.empty() && layer.parameters.empty();
@@ -43,10 +45,10 @@ Bytes output_bytes(const Workload& work, const Task& loss) {
 }
 
 /// One device: nothing to broadcast or gather.
-Program alone(const Workload& work, const Mesh& mesh) {
+Program alone(const Workload& work, const Mesh& mesh, const Options& o) {
   Builder b;
   RoleBuilder w = b.role("worker", mesh);
-  Training t(w, work, kWhole);
+  Training t(w, work, whole(work, o));
   b.samples_per_iteration(t.samples());
   t.forward();
   t.backward();
@@ -54,13 +56,13 @@ Program alone(const Workload& work, const Mesh& mesh) {
   return b.finish();
 }
 
-Program compile(const Workload& all, const Cluster& cluster, const Options&) {
+Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
   if (cluster.nodes > 1) {
     throw InputError(fmt::format("data-parallel-master is one process on one node; {} devices need {} nodes",
                                  cluster.devices, cluster.nodes));
   }
   const Mesh mesh = worker_mesh(cluster);
-  if (cluster.devices == 1) return alone(all, mesh);
+  if (cluster.devices == 1) return alone(all, mesh, o);
   const Task loss = loss_task(all, cluster.devices);
   Workload work = all;
   for (uint32_t i = loss.layer; i < loss.layer + loss.layers; ++i) {
@@ -69,7 +71,7 @@ Program compile(const Workload& all, const Cluster& cluster, const Options&) {
   }
   Builder b;
   RoleBuilder w = b.role("worker", mesh);
-  Training t(w, work, kWhole);
+  Training t(w, work, whole(work, o));
   b.samples_per_iteration(t.samples());
   const auto exchange = [&](CollKind kind, Bytes bytes, std::string algorithm, std::string_view label) {
     return w.collective(kind, all_axes(mesh), bytes, std::move(algorithm), label);
@@ -100,7 +102,7 @@ void register_data_parallel_master(Registry<Scheme>& registry) {
   registry.add({"data-parallel-master",
                 "one process, device 0 as master: broadcast parameters, gather outputs, reduce gradients "
                 "each iteration",
-                {},
+                {kGradientsOption},
                 compile});
 }
 

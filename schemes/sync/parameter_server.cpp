@@ -123,8 +123,9 @@ Program alone(const Workload& work, const Cluster& cluster, const BucketRule& ru
 /// One synchronous shard on every device: pushing to all shards and pulling from all is an all-reduce in
 /// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
 /// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
-/// forward.
-Program on_devices(const Workload& work, const Cluster& cluster, const BucketRule& rule) {
+/// forward. `algorithm`: "direct" for shards on the devices, "auto" where a library sums them.
+Program on_devices(const Workload& work, const Cluster& cluster, const BucketRule& rule,
+                   const char* algorithm) {
   Builder b;
   const Mesh mesh = worker_mesh(cluster);
   RoleBuilder w = b.role("worker", mesh);
@@ -144,7 +145,7 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
   });
   std::size_t key = 0;
   t.backward([&](const Bucket& bucket, OpId gradient) {
-    const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, "direct",
+    const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
                                   "push and pull " + bucket.name)
                          .after(gradient);
     w.op(updates[key++]).after_last(sum);
@@ -160,12 +161,15 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
         cluster.devices, cluster.nodes));
   }
   const Bytes limit = overlap ? o.bytes("bucket") : BucketRule::kEndless;
-  const BucketRule rule{limit, limit, gradient_bytes(o)};
+  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
   if (cluster.devices == 1) return alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
   if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node) {
-    return on_devices(work, cluster, rule);
+    return on_devices(work, cluster, rule, "direct");
   }
+  // A node's devices that push as one have nobody to push to when they are all there is.
+  if (o.text("mode") == "sync" && by_node && cluster.nodes == 1)
+    return on_devices(work, cluster, rule, "auto");
 
   const int64_t local = by_node ? cluster.per_node : 1;
   Builder b;
