@@ -26,24 +26,23 @@ HOME = pathlib.Path(__file__).resolve().parent
 DATA = HOME / "data" / "kernels"
 TERMS = ("gemm point point-data point-weights conv conv-data conv-weights attention winograd grouped edge depth fill "
          "scores traffic depthwise depthwise-data depthwise-weights norm norm-data softmax pool pool-data "
-         "elementwise elementwise-data embedding update stream gap").split()
+         "elementwise elementwise-data embedding update stream feed gap").split()
 INDEX = {name: i for i, name in enumerate(TERMS)}
 # Where a curve starts from without any data, and how far (natural log) measurements may easily move it.
 PRIOR = dict(gemm=.85, point=.6, conv=.6, attention=.4, winograd=1.7, grouped=.6, edge=8, depth=50, fill=.2, scores=8,
-             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, gap=45e-6)
+             traffic=.7, depthwise=.3, norm=.7, softmax=.5, pool=.6, elementwise=.8, embedding=.3, update=.7, stream=60e9, feed=1.5e12, gap=45e-6)
 PRIOR.update({"point-data": .55, "point-weights": .45, "conv-data": .5, "conv-weights": .45, "depthwise-data": .2,
               "depthwise-weights": .15, "norm-data": .6, "pool-data": .4, "elementwise-data": .8})
 MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150)
 MATRIX.update({"point-data": .4, "point-weights": .35, "conv-data": .4, "conv-weights": .35})
 CPU = {t: .6 * PRIOR[t] for t in ("point", "conv", "point-data", "point-weights", "conv-data", "conv-weights", "attention")}
 CPU.update(winograd=1.3)
-SIGMA_PRIOR, SIGMA_CURVE, SIGMA_GROUP, SIGMA_SIZE = 0.5, 0.15, 0.3, 0.4
-LAUNCH = 4e-6
+SIGMA_PRIOR, SIGMA_CURVE, SIGMA_GROUP, SIGMA_SIZE, SIGMA_GAP = 0.5, 0.15, 0.3, 0.4, 0.15
 
 LOW = np.full(len(TERMS), np.log(1e-2))
 HIGH = np.zeros(len(TERMS))
 for name, (low, high) in dict(winograd=(1, 2.25), edge=(1, 100), depth=(5, 1000), fill=(.01, 5), scores=(.5, 40),
-                              stream=(5e9, 1e12), gap=(2e-6, 2e-4)).items():
+                              stream=(5e9, 1e12), feed=(1e11, 2e13), gap=(2e-6, 2e-4)).items():
     LOW[INDEX[name]], HIGH[INDEX[name]] = np.log(low), np.log(high)
 
 
@@ -53,7 +52,8 @@ def whitening():
     """Inverse of the Cholesky factor of how curves vary around their centre: terms of a group move together
     (a library or a clock is better or worse at all of them), sizes more freely than efficiencies."""
     sigma = np.full(len(TERMS), SIGMA_CURVE)
-    for t in ("edge", "depth", "fill", "grouped", "scores", "stream"): sigma[INDEX[t]] = SIGMA_SIZE
+    for t in ("edge", "depth", "fill", "grouped", "scores", "stream", "feed"): sigma[INDEX[t]] = SIGMA_SIZE
+    sigma[INDEX["gap"]] = SIGMA_GAP   # of the hosts, not of the devices
     covariance = np.diag(sigma ** 2)
     products = [t for t in TERMS if t == "attention" or t.startswith(("point", "conv"))]
     streams = TERMS[INDEX["depthwise"]:INDEX["stream"]] + ["traffic"]
@@ -79,6 +79,7 @@ class Device:
         self.peak["bf16"] = self.peak["fp16"]
         self.bandwidth = float(row["bandwidth_gbs"]) * 1e9
         self.units = int(row["units"])
+        self.launch = float(row["launch_us"]) * 1e-6
 
     def arithmetic(self, precision):
         """The curve and the peak that a precision runs on: matrix units where there are any, else fp32."""
@@ -87,8 +88,8 @@ class Device:
         return ("matrix", self.peak[precision] * 1e12) if matrix else ("fp32", self.peak["fp32"] * 1e12)
 
 
-CPUS = {"haswell", "broadwell", "skylake", "zen"}
-WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn"} | CPUS
+CPUS = set("ivybridge haswell broadwell skylake cascadelake sapphirerapids zen1 zen2 zen4 neoverse-v2".split())
+WITHOUT_MATRIX = {"kepler", "maxwell", "pascal", "gcn5"} | CPUS
 
 
 def conv_features(pass_, s, element):
@@ -205,8 +206,12 @@ class Problem:
         self.peak = np.array([d.arithmetic(r["precision"])[1] for d, r in zip(of, measured)])[self.row]
         self.bandwidth = np.array([d.bandwidth for d in of])[self.row]
         self.units = np.array([d.units for d in of])[self.row]
+        self.launch = np.array([d.launch for d in of])[self.row]
         self.tiles = self.g * self.m * self.n / 16384 / self.units * np.sqrt(self.k / 512)
         self.fast = self.fast * self.arithmetic
+        element = np.array([4 if r["precision"] in ("fp32", "tf32") else 2 for r in measured])[self.row]
+        convolution = (self.term >= INDEX["point"]) & (self.term <= INDEX["conv-weights"]) & ~self.arithmetic
+        self.gathered = np.where(convolution, self.flops / self.units * element / 2, 0)
         self.matrix = self.term <= INDEX["attention"]
         self.log_seconds = np.log([r["seconds"] for r in measured])
         self.weight = np.array([r["weight"] for r in measured])
@@ -220,12 +225,12 @@ class Problem:
         edge, depth, fill = c[INDEX["edge"]], c[INDEX["depth"]], c[INDEX["fill"]]
         used = self.m / (self.m + edge) * self.n / (self.n + edge) * self.k / (self.k + depth) * self.tiles / (self.tiles + fill)
         gain = np.where(self.fast > 0, c[INDEX["winograd"]], 1) * np.where(self.grouped > 0, c[INDEX["grouped"]], 1)
-        compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0)
+        compute = np.where(self.matrix, self.flops / (self.peak * e * used * gain), 0) + self.gathered / c[INDEX["feed"]]
         moved = self.bytes + c[INDEX["scores"]] * self.scores
         memory = moved * (1 / (self.bandwidth * np.where(self.matrix, c[INDEX["traffic"]], e)) + 1 / (self.units * c[INDEX["stream"]]))
         work = np.sqrt(np.sqrt(compute ** 4 + memory ** 4))
         gap = c[INDEX["gap"]] * self.op
-        each = self.repeat * np.maximum(np.maximum(self.floor, gap), LAUNCH + work)
+        each = self.repeat * np.maximum(np.maximum(self.floor, gap), self.launch + work)
         return np.bincount(self.row, each, minlength=len(self.measured))
 
     def fit(self, centre, start=None, evaluations=40):
@@ -320,7 +325,8 @@ def table(title, measured, errors, by):
 
 
 # Architectures without measurements of their own still get an entry, so that the product can name the assumption.
-ARCHITECTURES = "kepler maxwell pascal volta turing ampere ada hopper blackwell gcn cdna cdna2 cdna3 haswell broadwell skylake tpu".split()
+ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v2 tpu-v3 tpu-v4 "
+                 "generic").split() + sorted(CPUS)
 JITTER = 0.015   # median coefficient of variation of step times in the tables that state it (1 to 2 %)
 
 
@@ -333,7 +339,8 @@ def profile(fitted, devices, errors, unknown_error):
         if a in CPUS: arithmetic = "cpu"
         c = (a, arithmetic)
         x = curves[c] if c in curves else centres[arithmetic]
-        out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t not in ("gap", "stream")}
+        out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t not in ("gap", "stream", "feed")}
+        out["feed_tflops"] = rounded(np.exp(x[INDEX["feed"]]) * 1e-12)
         out["stream_gbs"] = rounded(np.exp(x[INDEX["stream"]]) * 1e-9)
         out["gap_us"] = rounded(np.exp(x[INDEX["gap"]]) * 1e6)
         own = [errors[id(r)] for r in problems[c].measured if id(r) in errors and ":" not in r["what"]] if c in problems else []
@@ -345,7 +352,7 @@ def profile(fitted, devices, errors, unknown_error):
         return out
 
     return dict(summary="Achieved efficiencies of kernels per architecture and arithmetic; see sim/cost/kernel_cost.h",
-                written_by="calibration/fit_stock.py", unknown=dict(gpu="hopper", cpu="skylake", tpu="tpu", relative_error=rounded(unknown_error)),
+                written_by="calibration/fit_stock.py", unknown=dict(gpu="generic", cpu="skylake", tpu="tpu-v3", relative_error=rounded(unknown_error)),
                 architectures={a: dict(matrix_units=a not in WITHOUT_MATRIX, jitter=JITTER, fp32=curve(a, "fp32"),
                                        matrix=curve(a, "matrix")) for a in ARCHITECTURES})
 

@@ -53,6 +53,7 @@ struct Curve {
   std::array<double, kTerms> term{};
   double gap = 0;     // seconds
   double stream = 0;  // bytes/s of one unit (SM, core)
+  double feed = 0;    // FLOP/s that one unit can gather 2-byte convolution operands for
   double relative_error = 0;
   bool fitted = false;  // from measurements of this very architecture and arithmetic
 };
@@ -65,13 +66,14 @@ struct Architecture {
 };
 
 Curve read_curve(const Json& json) {
-  std::vector<std::string> keys{"gap_us", "stream_gbs", "relative_error", "measurements"};
+  std::vector<std::string> keys{"gap_us", "stream_gbs", "feed_tflops", "relative_error", "measurements"};
   keys.insert(keys.end(), kNames.begin(), kNames.end());
   json.only(keys);
   Curve c;
   for (int t = 0; t < kTerms; ++t) c.term[t] = read_term(json.at(kNames[t]), t);
   c.gap = json.at("gap_us").as_real(0, 1e6) * 1e-6;
   c.stream = json.at("stream_gbs").as_real(1e-3, 1e6) * 1e9;
+  c.feed = json.at("feed_tflops").as_real(1e-3, 1e6) * 1e12;
   c.relative_error = json.at("relative_error").as_real(0, 10);
   c.fitted = json.at("measurements").as_int(0) > 0;
   return c;
@@ -149,12 +151,12 @@ struct KernelCost::Impl {
     return bytes / (bandwidth * curve.term[term]) + bytes / (units * curve.stream);
   }
 
-  double matrix(double flops, const Product& p, double efficiency, double bytes) const {
+  double matrix(double flops, const Product& p, double efficiency, double bytes, double gather = 0) const {
     const auto& t = curve.term;
     const double tiles = p.groups * p.m * p.n / kTile / units * std::sqrt(p.k / kDepth);
     const double used = p.m / (p.m + t[edge]) * (p.n / (p.n + t[edge])) * (p.k / (p.k + t[depth])) *
                         (tiles / (tiles + t[fill]));
-    return p4(flops / (peak * efficiency * used), stream(bytes, traffic));
+    return p4(flops / (peak * efficiency * used) + gather, stream(bytes, traffic));
   }
 
   double convolution(const Kernel& k, double bytes, double* gain) const {
@@ -171,7 +173,9 @@ struct KernelCost::Impl {
     if (fast) *gain = kWinograd;
     const double efficiency =
         t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) * (s.groups > 1 ? t[grouped] : 1);
-    return matrix(count(k.flops.n), product(s, k.pass), efficiency, bytes);
+    const double flops = count(k.flops.n);
+    const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
+    return matrix(flops, product(s, k.pass), efficiency, bytes, gather);
   }
 
   /// {batch, heads, kv_heads, query, key, head_dim, causal}: two products, and `scores` passes over the

@@ -5,14 +5,16 @@
 // whole-model timings. Floor 3.
 //
 //   seconds  = repeat * max(floor, gap, launch + (compute^4 + memory^4)^(1/4))
-//   compute  = flops / (peak * efficiency * M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill) * winograd *
-//   grouped) memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
+//   compute  = flops / (peak * efficiency * winograd * grouped * used) + gather
+//   used     = M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill)
+//   memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
 //
 // M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
-// pass; W = G M N sqrt(K) / units is how well the product fills the device, in tiles. Depthwise convolutions
-// and all kinds without a matrix product are memory only. `gap` is the host's time per operation of an eager
-// framework (none for gradients of weights, which share the operation of the input's gradient). `floor` is
-// the roofline at efficiency 1.
+// pass; W = G M N sqrt(K) / units says in tiles how well the product fills the device. `gather` is what
+// convolutions on matrix units wait for operands, flops / (units * feed): it keeps boards with huge matrix
+// peaks from huge convolution rates. Depthwise convolutions and all kinds without a matrix product are memory
+// only. `gap` is the host's time per operation of an eager framework (none for gradients of weights, which
+// share the operation of the input's gradient). `floor` is the roofline at efficiency 1.
 #include <memory>
 #include <string>
 #include <vector>
