@@ -37,6 +37,8 @@ MATRIX = dict(gemm=.75, point=.45, conv=.45, attention=.3, winograd=1, depth=150
 MATRIX.update({"point-data": .4, "point-weights": .35, "conv-data": .4, "conv-weights": .35})
 CPU = {t: .6 * PRIOR[t] for t in ("point", "conv", "point-data", "point-weights", "conv-data", "conv-weights", "attention")}
 CPU.update(winograd=1.3)
+# TPUs have few, huge cores and run compiled graphs: limits per unit and per operation do not bind.
+TPU = dict(MATRIX, stream=2e12, feed=100e12, gap=2e-6, elementwise=.95)
 SIGMA_PRIOR, SIGMA_CURVE, SIGMA_GROUP, SIGMA_SIZE, SIGMA_GAP = 0.5, 0.15, 0.3, 0.4, 0.15
 
 LOW = np.full(len(TERMS), np.log(1e-2))
@@ -246,7 +248,7 @@ class Problem:
 
 
 def prior(arithmetic):
-    p = dict(PRIOR, **{"fp32": {}, "matrix": MATRIX, "cpu": CPU}[arithmetic])
+    p = dict(PRIOR, **{"fp32": {}, "matrix": MATRIX, "cpu": CPU, "tpu": TPU}[arithmetic])
     return np.log([p[t] for t in TERMS])
 
 
@@ -260,7 +262,7 @@ def fit_all(measured, devices, rounds=3, start=None):
     groups = defaultdict(list)
     for r in measured: groups[curve_of(r, devices)].append(r)
     problems = {c: Problem(rs, devices) for c, rs in sorted(groups.items())}
-    centres = {a: prior(a) for a in ("fp32", "matrix", "cpu")} if start is None else dict(start[1])
+    centres = {a: prior(a) for a in ("fp32", "matrix", "cpu", "tpu")} if start is None else dict(start[1])
     curves = {} if start is None else dict(start[0])
     for step in range(rounds):
         for c, p in problems.items():
@@ -330,22 +332,24 @@ ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell
 JITTER = 0.015   # median coefficient of variation of step times in the tables that state it (1 to 2 %)
 
 
-def profile(fitted, devices, errors, unknown_error):
+def profile(fitted, outside, strange, unknown_error):
+    """What stock.json holds. Errors of a curve: with each device left out, or each model where it has one device."""
     curves, centres, problems = fitted
 
     def rounded(v): return float(f"{v:.4g}")
 
     def curve(a, arithmetic):
         if a in CPUS: arithmetic = "cpu"
+        if a.startswith("tpu"): arithmetic = "tpu"
         c = (a, arithmetic)
         x = curves[c] if c in curves else centres[arithmetic]
         out = {t: rounded(np.exp(v)) for t, v in zip(TERMS, x) if t not in ("gap", "stream", "feed")}
         out["feed_tflops"] = rounded(np.exp(x[INDEX["feed"]]) * 1e-12)
         out["stream_gbs"] = rounded(np.exp(x[INDEX["stream"]]) * 1e-9)
         out["gap_us"] = rounded(np.exp(x[INDEX["gap"]]) * 1e6)
-        own = [errors[id(r)] for r in problems[c].measured if id(r) in errors and ":" not in r["what"]] if c in problems else []
-        everyone = list(errors.values())
-        e = own if len(own) >= 10 else everyone
+        whole = [r for r in problems[c].measured if r["model"] and ":" not in r["what"]] if c in problems else []
+        errors = outside if len({r["device"] for r in whole}) > 1 else strange
+        e = [errors[id(r)] for r in whole] if len(whole) >= 10 else list(outside.values())
         out["relative_error"] = rounded(min(1, max(.05, 1.4826 * np.median(np.abs(e)))))
         if c not in curves: out["relative_error"] = rounded(out["relative_error"] * 1.5)
         out["measurements"] = len(problems[c].measured) if c in problems else 0
@@ -377,16 +381,17 @@ def main():
                   f"{r['seconds']:.4g} {r['framework']}")
     table("in sample, per curve", whole, inside, lambda r: curve_of(r, devices))
     outside = left_out(measured, devices, fitted, lambda r: r["device"])
+    strange = left_out(measured, devices, fitted, lambda r: families(r["model"]))
     table("device left out, per curve", whole, outside, lambda r: curve_of(r, devices))
     alone = left_out(measured, devices, fitted, lambda r: curve_of(r, devices)[0])
     if options.check:
         table("in sample, per model", whole, inside, lambda r: r["model"])
         table("in sample, per framework", whole, inside, lambda r: r["framework"])
         table("device left out, per device", whole, outside, lambda r: (r["device"], r["precision"]))
-        table("model left out, per model", whole, left_out(measured, devices, fitted, lambda r: families(r["model"])), lambda r: r["model"])
+        table("model left out, per model", whole, strange, lambda r: r["model"])
         table("architecture left out, per curve", whole, alone, lambda r: curve_of(r, devices))
     with open(options.out, "w") as f:
-        json.dump(profile(fitted, devices, outside, 1.4826 * np.median(np.abs(list(alone.values())))), f, indent=1)
+        json.dump(profile(fitted, outside, strange, 1.4826 * np.median(np.abs(list(alone.values())))), f, indent=1)
         f.write("\n")
 
 

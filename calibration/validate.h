@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "calibration/validate_staleness.h"
 
 namespace tandem {
 
@@ -35,7 +36,8 @@ std::vector<ValidationRow> validate(const std::vector<std::string>& files, int t
 
 /// The document: summary tables, then every row.
 std::string validation_markdown(const std::vector<ValidationRow>& rows);
-/// {"schema": "tandem-validation-1", "summary": ..., "rows": [...]}.
-std::string validation_json(const std::vector<ValidationRow>& rows);
+/// {"schema": "tandem-validation-1", "summary": [...], "rows": [...], "staleness": [...]}.
+std::string validation_json(const std::vector<ValidationRow>& rows,
+                            const std::vector<StalenessRow>& staleness);
 
 }  // namespace tandem

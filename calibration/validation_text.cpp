@@ -150,7 +150,8 @@ std::string validation_markdown(const std::vector<ValidationRow>& rows) {
   return out;
 }
 
-std::string validation_json(const std::vector<ValidationRow>& rows) {
+std::string validation_json(const std::vector<ValidationRow>& rows,
+                            const std::vector<StalenessRow>& staleness) {
   nlohmann::ordered_json doc = {{"schema", "tandem-validation-1"}};
   for (const Group& g : groups(rows)) {
     const Errors s = speedup_errors(rows, g.filter);
@@ -188,6 +189,13 @@ std::string validation_json(const std::vector<ValidationRow>& rows) {
                            {"doubtful", r.doubtful},
                            {"error", r.error},
                            {"note", r.note}});
+  }
+  for (const StalenessRow& r : staleness) {
+    doc["staleness"].push_back({{"name", r.name},
+                                {"workers", r.workers},
+                                {"published_mean", r.published_mean},
+                                {"predicted_mean", r.predicted_mean},
+                                {"distance", r.distance}});
   }
   return doc.dump(1) + "\n";
 }

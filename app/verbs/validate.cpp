@@ -1,5 +1,3 @@
-#include "calibration/validate.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 
 #include "app/output.h"
 #include "app/verb.h"
+#include "calibration/validate.h"
+#include "calibration/validate_staleness.h"
 
 namespace tandem {
 
@@ -22,7 +22,13 @@ int run_validate(const Arguments& arguments) {
     rows = validate(arguments.words(), threads,
                     [&](int done, int total) { progress.show(fmt::format("series {} of {}", done, total)); });
   }
-  put_result(arguments, format == "json" ? validation_json(rows) : validation_markdown(rows));
+  const auto staleness = arguments.words().empty() ? validate_staleness() : std::vector<StalenessRow>{};
+  if (format == "json") {
+    put_result(arguments, validation_json(rows, staleness));
+  } else {
+    put_result(arguments,
+               validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)));
+  }
   return 0;
 }
 
