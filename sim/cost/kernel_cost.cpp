@@ -75,7 +75,7 @@ Curve read_curve(const Json& json) {
   c.stream = json.at("stream_gbs").as_real(1e-3, 1e6) * 1e9;
   c.feed = json.at("feed_tflops").as_real(1e-3, 1e6) * 1e12;
   c.relative_error = json.at("relative_error").as_real(0, 10);
-  c.fitted = json.at("measurements").as_int(0) > 0;
+  c.fitted = json.at("measurements").as_int(0) >= 3;
   return c;
 }
 
