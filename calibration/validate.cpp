@@ -57,7 +57,7 @@ std::vector<Series> read_series(const Json& document) {
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
     s.only({"system", "set", "model", "scheme", "precision", "input", "batch", "optimizer", "unit", "values",
-            "relative", "note", "doubtful", "anchor"});
+            "relative", "rate_assumed", "note", "doubtful", "anchor"});
     Series series{*document.place().file, document.at("source").as_text(), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
       series.values.emplace_back(device_count(key, value), value.as_real(1e-12));
@@ -108,6 +108,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.family = family_of(setting.graph);
   row.unit = s.text("unit", setting.graph.sample().unit + "/s");
   row.relative = s.boolean("relative", false);
+  row.rate_assumed = s.boolean("rate_assumed", false);
   row.devices = devices;
   row.batch = batch_at(s, devices);
   row.published = value;

@@ -15,9 +15,10 @@ struct ValidationRow {
   std::string family;  ///< "cnn", "transformer", "recurrent", "other"
   int64_t devices = 1, nodes = 1, batch = 1;
   std::string unit;
-  double published = 0;    ///< samples/s, or relative rate where `relative`
-  bool relative = false;   ///< only ratios between rows of the series mean anything
-  bool is_anchor = false;  ///< the row that the anchored predictions of its series are made to meet
+  double published = 0;       ///< samples/s, or relative rate where `relative`
+  bool relative = false;      ///< only ratios between rows of the series mean anything
+  bool rate_assumed = false;  ///< the absolute rate rests on a guessed batch or epoch count: not compared
+  bool is_anchor = false;     ///< the row that the anchored predictions of its series are made to meet
   double anchor_devices = 0;
   double anchored = 0;       ///< predicted samples/s with the anchor, 0 on a relative series
   double unanchored = 0;     ///< predicted samples/s from datasheet and stock curves alone

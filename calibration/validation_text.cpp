@@ -35,7 +35,7 @@ bool usable(const ValidationRow& r) { return r.error.empty() && r.doubtful.empty
 bool has_speedup(const ValidationRow& r) {
   return usable(r) && r.published_speedup > 0 && r.devices > r.anchor_devices;
 }
-bool has_rate(const ValidationRow& r) { return usable(r) && !r.relative; }
+bool has_rate(const ValidationRow& r) { return usable(r) && !r.relative && !r.rate_assumed; }
 
 Errors speedup_errors(const std::vector<ValidationRow>& rows, const Filter& f) {
   Errors e;

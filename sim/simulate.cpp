@@ -49,6 +49,7 @@ class Simulation {
     out.bound = bound(devices, scale);
     EvaluateOptions options;
     options.iterations = iterations(*out.bound.plan.program);
+    options.kept_iterations = 2;
     out.trace = evaluate(out.bound.plan, options);
     steady(out, devices);
     return out;
@@ -127,6 +128,11 @@ class Simulation {
     for (const double s : r.lengths) total += s;
     if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
     r.rate = samples(devices) * static_cast<double>(r.lengths.size()) / total;
+    // Where workers drift apart the last one's ends say little: count everyone's iterations instead.
+    const Program& program = *r.bound.plan.program;
+    if (!is_static(program) && !in_lock_step(program) && r.trace.steady_rate > 0) {
+      r.rate = static_cast<double>(p_.batch) * r.trace.steady_rate;
+    }
     std::sort(r.lengths.begin(), r.lengths.end());
   }
 

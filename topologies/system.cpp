@@ -98,12 +98,32 @@ System System::load(const std::string& name_or_file,
   return from_json(Json::load(find_data("topologies/systems", "system", name_or_file, place)), sets);
 }
 
+namespace {
+
+/// Bandwidth of the link class "pcie", 0 where there is none.
+double pcie_bandwidth(const Json& document) {
+  const Json* links = document.find("links");
+  const Json* pcie = links != nullptr && links->is_object() ? links->find("pcie") : nullptr;
+  const Json* rate = pcie != nullptr && pcie->is_object() ? pcie->find("bandwidth") : nullptr;
+  return rate != nullptr ? rate->as_bandwidth().bytes_per_second : 0;
+}
+
+}  // namespace
+
 System System::from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets) {
+  const double before = document.is_object() ? pcie_bandwidth(document) : 0;
   for (const auto& [path, value] : sets) {
     const std::string option = fmt::format("--set {}={}", printable(path), printable(value));
     document.set_path(path, value, {std::make_shared<const std::string>(option), 0, 0}, true);
   }
-  return System(SystemReader::read(document));
+  System system(SystemReader::read(document));
+  // What copies through a host reach was measured on the PCIe links of the file; other links, other copies.
+  const double after = pcie_bandwidth(document);
+  if (before > 0 && after != before) {
+    system.impl_->peer.staged_cap *= after / before;
+    system.impl_->peer.through_host_cap *= after / before;
+  }
+  return system;
 }
 
 const std::string& System::name() const { return impl_->name; }

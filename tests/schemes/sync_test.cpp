@@ -25,6 +25,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},
     {"local-sgd", "local-sgd"},
     {"data-parallel-master", "data-parallel-master"},
+    {"one-weird-trick", "one-weird-trick"},
 };
 
 TEST(Sync, ProgramsAreAsRecorded) {
