@@ -31,7 +31,8 @@ std::string find_data(std::string_view folder, std::string_view kind, const std:
 std::vector<std::string> list_data(std::string_view folder) {
   std::vector<std::string> out;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("{}/{}", data_root(), folder), error)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(fmt::format("{}/{}", data_root(), folder), error)) {
     if (entry.path().extension() == ".json") out.push_back(entry.path().stem().string());
   }
   std::sort(out.begin(), out.end());

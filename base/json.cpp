@@ -62,7 +62,9 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   std::size_t* counter() { return &read_; }
   Json take() { return std::move(root_); }
 
-  bool null() override { return scalar(Json::Kind::null, [](Json&) {}); }
+  bool null() override {
+    return scalar(Json::Kind::null, [](Json&) {});
+  }
   bool boolean(bool v) override {
     return scalar(Json::Kind::boolean, [v](Json& j) { j.boolean_ = v; });
   }
@@ -151,7 +153,8 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
     fill(j);
     const bool number = kind == Json::Kind::integer || kind == Json::Kind::real;
     // A number ends one character before what was read, unless the text ends with it.
-    const bool past = number && read_ > 0 && read_ <= text_.size() && std::strchr("+-.0123456789eE", text_[read_ - 1]) == nullptr;
+    const bool past = number && read_ > 0 && read_ <= text_.size() &&
+                      std::strchr("+-.0123456789eE", text_[read_ - 1]) == nullptr;
     end_ = past ? read_ - 1 : read_;
     put(std::move(j));
     return true;
@@ -237,7 +240,8 @@ bool Json::as_bool() const {
 }
 
 int64_t Json::as_int(int64_t low, int64_t high) const {
-  if (kind_ == Kind::text) fail(fmt::format("expected a whole number, not the text \"{}\"", printable(text_)));
+  if (kind_ == Kind::text)
+    fail(fmt::format("expected a whole number, not the text \"{}\"", printable(text_)));
   if (kind_ != Kind::integer) fail("expected a whole number");
   if (integer_ < low || integer_ > high) {
     fail(high == INT64_MAX ? fmt::format("{} is below the least valid value {}", integer_, low)
@@ -343,7 +347,8 @@ Json& Json::set_path(std::string_view path, std::string_view value, const Place&
       std::size_t index = 0;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
       if (error != std::errc{} || end != key.data() + key.size() || index >= at->items_.size()) {
-        throw InputError(place, fmt::format("\"{}\" in \"{}\" is not an index below {}", printable(key), printable(path), at->items_.size()));
+        throw InputError(place, fmt::format("\"{}\" in \"{}\" is not an index below {}", printable(key),
+                                            printable(path), at->items_.size()));
       }
       next = &at->items_[index];
     } else if (at->kind_ == Kind::object) {
@@ -357,8 +362,8 @@ Json& Json::set_path(std::string_view path, std::string_view value, const Place&
     }
     if (next == nullptr) {
       const auto valid = at->kind_ == Kind::object ? at->keys() : std::vector<std::string>{};
-      throw InputError(place, fmt::format("there is no \"{}\" to set in \"{}\".{} Valid: {}", printable(key), printable(path),
-                                          did_you_mean(key, valid), fmt::join(valid, ", ")));
+      throw InputError(place, fmt::format("there is no \"{}\" to set in \"{}\".{} Valid: {}", printable(key),
+                                          printable(path), did_you_mean(key, valid), fmt::join(valid, ", ")));
     }
     at = next;
     if (last) break;
@@ -391,7 +396,8 @@ void write_file(const std::string& path, std::string_view content) {
   const bool special = stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
   const std::string temporary = special ? path : fmt::format("{}.tmp{}", path, getpid());
   std::FILE* f = std::fopen(temporary.c_str(), "wb");
-  if (f == nullptr) throw InputError(fmt::format("{}: cannot write: {}", printable(path), std::strerror(errno)));
+  if (f == nullptr)
+    throw InputError(fmt::format("{}: cannot write: {}", printable(path), std::strerror(errno)));
   const bool written = std::fwrite(content.data(), 1, content.size(), f) == content.size();
   const bool closed = std::fclose(f) == 0;
   if (!written || !closed || (!special && std::rename(temporary.c_str(), path.c_str()) != 0)) {
@@ -408,7 +414,8 @@ std::string read_file(const std::string& path, int64_t limit) {
   }
   if (S_ISDIR(info.st_mode)) throw InputError(fmt::format("{}: is a folder, not a file", printable(path)));
   std::FILE* f = std::fopen(path.c_str(), "rb");
-  if (f == nullptr) throw InputError(fmt::format("{}: cannot read: {}", printable(path), std::strerror(errno)));
+  if (f == nullptr)
+    throw InputError(fmt::format("{}: cannot read: {}", printable(path), std::strerror(errno)));
   std::string out;
   char buffer[65536];
   std::size_t got = 0;

@@ -53,13 +53,14 @@ class Json {
   Bandwidth as_bandwidth() const { return parse_bandwidth(as_text(), place_); }
   FlopRate as_flop_rate() const { return parse_flop_rate(as_text(), place_); }
 
-  const std::vector<Json>& items() const;                               // array
-  const std::vector<std::pair<std::string, Json>>& members() const;     // object, in file order
+  const std::vector<Json>& items() const;                            // array
+  const std::vector<std::pair<std::string, Json>>& members() const;  // object, in file order
   std::vector<std::string> keys() const;
-  const Json* find(std::string_view key) const;                         // object; null when absent
-  const Json& at(std::string_view key) const;                           // object; error when absent
+  const Json* find(std::string_view key) const;  // object; null when absent
+  const Json& at(std::string_view key) const;    // object; error when absent
   /// Object readers with a default for an absent key.
-  int64_t integer(std::string_view key, int64_t fallback, int64_t low = INT64_MIN, int64_t high = INT64_MAX) const;
+  int64_t integer(std::string_view key, int64_t fallback, int64_t low = INT64_MIN,
+                  int64_t high = INT64_MAX) const;
   double real(std::string_view key, double fallback, double low = -1e308, double high = 1e308) const;
   std::string text(std::string_view key, std::string_view fallback) const;
   bool boolean(std::string_view key, bool fallback) const;

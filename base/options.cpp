@@ -11,7 +11,8 @@ namespace tandem {
 
 namespace {
 
-double number(const std::string& value, const OptionSpec& spec, const std::string& owner, const Place& place) {
+double number(const std::string& value, const OptionSpec& spec, const std::string& owner,
+              const Place& place) {
   double out = 0;
   const char* end = value.data() + value.size();
   const auto r = std::from_chars(value.data(), end, out);
@@ -19,10 +20,12 @@ double number(const std::string& value, const OptionSpec& spec, const std::strin
     throw InputError(place, fmt::format("{}: {}={} is not a number", owner, spec.name, printable(value)));
   }
   if (out < spec.low || out > spec.high) {
-    throw InputError(place, fmt::format("{}: {}={} is outside {} .. {}", owner, spec.name, printable(value), spec.low, spec.high));
+    throw InputError(place, fmt::format("{}: {}={} is outside {} .. {}", owner, spec.name, printable(value),
+                                        spec.low, spec.high));
   }
   if (spec.type == OptionSpec::Type::count && out != std::floor(out)) {
-    throw InputError(place, fmt::format("{}: {}={} is not a whole number", owner, spec.name, printable(value)));
+    throw InputError(place,
+                     fmt::format("{}: {}={} is not a whole number", owner, spec.name, printable(value)));
   }
   return out;
 }
@@ -37,23 +40,33 @@ std::vector<std::string> split(std::string_view text, char by) {
   }
 }
 
-void validate(const OptionSpec& spec, const std::string& value, const std::string& owner, const Place& place) {
+void validate(const OptionSpec& spec, const std::string& value, const std::string& owner,
+              const Place& place) {
   switch (spec.type) {
     case OptionSpec::Type::count:
-    case OptionSpec::Type::real: number(value, spec, owner, place); return;
-    case OptionSpec::Type::bytes: parse_bytes(value, place); return;
-    case OptionSpec::Type::time: parse_time(value, place); return;
-    case OptionSpec::Type::text: return;
+    case OptionSpec::Type::real:
+      number(value, spec, owner, place);
+      return;
+    case OptionSpec::Type::bytes:
+      parse_bytes(value, place);
+      return;
+    case OptionSpec::Type::time:
+      parse_time(value, place);
+      return;
+    case OptionSpec::Type::text:
+      return;
     case OptionSpec::Type::flag:
       if (value != "on" && value != "off" && value != "true" && value != "false") {
-        throw InputError(place, fmt::format("{}: {}={} must be on or off", owner, spec.name, printable(value)));
+        throw InputError(place,
+                         fmt::format("{}: {}={} must be on or off", owner, spec.name, printable(value)));
       }
       return;
     case OptionSpec::Type::choice: {
       const auto valid = split(spec.choices, '|');
       if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
-        throw InputError(place, fmt::format("{}: no {} \"{}\".{} Valid: {}", owner, spec.name, printable(value),
-                                            did_you_mean(value, valid), fmt::join(valid, ", ")));
+        throw InputError(place,
+                         fmt::format("{}: no {} \"{}\".{} Valid: {}", owner, spec.name, printable(value),
+                                     did_you_mean(value, valid), fmt::join(valid, ", ")));
       }
       return;
     }
@@ -66,20 +79,23 @@ Selection parse_selection(std::string_view text, const Place& place) {
   Selection out;
   const auto colon = text.find(':');
   out.name = std::string(text.substr(0, colon));
-  if (out.name.empty()) throw InputError(place, "the name is missing; write name or name:key=value,key=value");
+  if (out.name.empty())
+    throw InputError(place, "the name is missing; write name or name:key=value,key=value");
   if (colon == std::string_view::npos) return out;
   for (const std::string& part : split(text.substr(colon + 1), ',')) {
     const auto equals = part.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw InputError(place, fmt::format("\"{}\" in \"{}\" is not key=value", printable(part), printable(text)));
+      throw InputError(place,
+                       fmt::format("\"{}\" in \"{}\" is not key=value", printable(part), printable(text)));
     }
     out.settings.emplace_back(part.substr(0, equals), part.substr(equals + 1));
   }
   return out;
 }
 
-Options::Options(const std::vector<OptionSpec>& specs, const std::vector<std::pair<std::string, std::string>>& settings,
-                 const std::string& owner, const Place& place) {
+Options::Options(const std::vector<OptionSpec>& specs,
+                 const std::vector<std::pair<std::string, std::string>>& settings, const std::string& owner,
+                 const Place& place) {
   std::vector<std::string> names;
   for (const OptionSpec& s : specs) {
     names.emplace_back(s.name);
@@ -98,7 +114,8 @@ Options::Options(const std::vector<OptionSpec>& specs, const std::vector<std::pa
 }
 
 const std::string& Options::text(std::string_view name) const {
-  const auto at = std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == name; });
+  const auto at =
+      std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == name; });
   TANDEM_CHECK(at != values_.end());
   return at->second;
 }

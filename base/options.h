@@ -34,8 +34,9 @@ class Options {
  public:
   /// Checks every setting against `specs`: unknown name (nearest named), wrong type, out of range.
   /// Later settings win. `owner` is what the messages call the component.
-  Options(const std::vector<OptionSpec>& specs, const std::vector<std::pair<std::string, std::string>>& settings,
-          const std::string& owner, const Place& place);
+  Options(const std::vector<OptionSpec>& specs,
+          const std::vector<std::pair<std::string, std::string>>& settings, const std::string& owner,
+          const Place& place);
 
   int64_t count(std::string_view name) const;
   double real(std::string_view name) const;

@@ -14,7 +14,8 @@ Precision parse_precision(std::string_view text, const Place& place) {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == text) return static_cast<Precision>(i);
   }
-  throw InputError(place, fmt::format("no precision \"{}\"; valid: {}", printable(text), fmt::join(kNames, ", ")));
+  throw InputError(place,
+                   fmt::format("no precision \"{}\"; valid: {}", printable(text), fmt::join(kNames, ", ")));
 }
 
 }  // namespace tandem

@@ -36,8 +36,9 @@ class Registry {
   /// Throws InputError with the nearest names when there is none.
   const T& at(std::string_view name, const Place& place = {}) const {
     if (const T* found = find(name)) return *found;
-    throw InputError(place, fmt::format("no {} \"{}\".{} All: tandem list {}", kind_.substr(0, kind_.size() - 1),
-                                        printable(name), did_you_mean(name, names()), kind_));
+    throw InputError(place,
+                     fmt::format("no {} \"{}\".{} All: tandem list {}", kind_.substr(0, kind_.size() - 1),
+                                 printable(name), did_you_mean(name, names()), kind_));
   }
 
   const std::vector<T>& all() const { return all_; }

@@ -39,22 +39,23 @@ constexpr Unit kTime[] = {{"ps", 1e-12}, {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3
 constexpr double kKi = 1024, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
 constexpr Unit kBytes[] = {{"B", 1},     {"KB", 1e3},  {"kB", 1e3},  {"MB", 1e6},  {"GB", 1e9},
                            {"TB", 1e12}, {"KiB", kKi}, {"MiB", kMi}, {"GiB", kGi}, {"TiB", kTi}};
-constexpr Unit kBandwidth[] = {{"B/s", 1},          {"KB/s", 1e3},      {"MB/s", 1e6},       {"GB/s", 1e9},
-                               {"TB/s", 1e12},      {"MiB/s", kMi},     {"GiB/s", kGi},      {"bit/s", 0.125},
-                               {"Kbit/s", 125},     {"Mbit/s", 1.25e5}, {"Gbit/s", 1.25e8},  {"Tbit/s", 1.25e11},
+constexpr Unit kBandwidth[] = {{"B/s", 1},      {"KB/s", 1e3},      {"MB/s", 1e6},      {"GB/s", 1e9},
+                               {"TB/s", 1e12},  {"MiB/s", kMi},     {"GiB/s", kGi},     {"bit/s", 0.125},
+                               {"Kbit/s", 125}, {"Mbit/s", 1.25e5}, {"Gbit/s", 1.25e8}, {"Tbit/s", 1.25e11},
                                {"Gb/s", 1.25e8}};
-constexpr Unit kFlops[] = {{"FLOP", 1},     {"KFLOP", 1e3},  {"MFLOP", 1e6},
+constexpr Unit kFlops[] = {{"FLOP", 1},    {"KFLOP", 1e3},  {"MFLOP", 1e6},
                            {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}};
-constexpr Unit kFlopRate[] = {{"FLOP/s", 1},     {"MFLOP/s", 1e6},  {"GFLOP/s", 1e9},
-                              {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
+constexpr Unit kFlopRate[] = {
+    {"FLOP/s", 1}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
 
 double parse(std::string_view text, std::span<const Unit> units, const char* what, const char* example,
              const Place& place) {
   const auto fail = [&](const std::string& why) -> double {
     std::string names;
     for (const Unit& u : units) names += (names.empty() ? "" : ", ") + std::string(u.name);
-    throw InputError(place, fmt::format("\"{}\" is not a {}: {}. Write a number and its unit, such as \"{}\"; units: {}",
-                                        printable(text), what, why, example, names));
+    throw InputError(
+        place, fmt::format("\"{}\" is not a {}: {}. Write a number and its unit, such as \"{}\"; units: {}",
+                           printable(text), what, why, example, names));
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -71,7 +72,8 @@ double parse(std::string_view text, std::span<const Unit> units, const char* wha
 }
 
 int64_t whole(double value, std::string_view text, const char* what, const Place& place) {
-  if (!(value < 9.2e18)) throw InputError(place, fmt::format("{} \"{}\" is too large", what, printable(text)));
+  if (!(value < 9.2e18))
+    throw InputError(place, fmt::format("{} \"{}\" is too large", what, printable(text)));
   return std::llround(value);
 }
 
@@ -115,28 +117,36 @@ Flops parse_flops(std::string_view text, const Place& place) {
 }
 
 std::string to_text(Time t) {
-  static constexpr Scale kScales[] = {{0, 1e-9, "ns"}, {1e-6, 1e-6, "us"}, {1e-3, 1e-3, "ms"}, {1, 1, "s"},
-                                      {600, 60, "min"}, {36000, 3600, "h"}};
+  static constexpr Scale kScales[] = {{0, 1e-9, "ns"}, {1e-6, 1e-6, "us"}, {1e-3, 1e-3, "ms"},
+                                      {1, 1, "s"},     {600, 60, "min"},   {36000, 3600, "h"}};
   return scaled(t.seconds(), kScales);
 }
 std::string to_text(Bytes b) {
-  static constexpr Scale kScales[] = {{0, 1, "B"}, {kKi, kKi, "KiB"}, {kMi, kMi, "MiB"}, {kGi, kGi, "GiB"}, {kTi, kTi, "TiB"}};
+  static constexpr Scale kScales[] = {
+      {0, 1, "B"}, {kKi, kKi, "KiB"}, {kMi, kMi, "MiB"}, {kGi, kGi, "GiB"}, {kTi, kTi, "TiB"}};
   return scaled(static_cast<double>(b.n), kScales);
 }
 std::string to_text(Bandwidth b) {
-  static constexpr Scale kScales[] = {{0, 1, "B/s"}, {1e3, 1e3, "KB/s"}, {1e6, 1e6, "MB/s"}, {1e9, 1e9, "GB/s"}, {1e12, 1e12, "TB/s"}};
+  static constexpr Scale kScales[] = {
+      {0, 1, "B/s"}, {1e3, 1e3, "KB/s"}, {1e6, 1e6, "MB/s"}, {1e9, 1e9, "GB/s"}, {1e12, 1e12, "TB/s"}};
   return scaled(b.bytes_per_second, kScales);
 }
 std::string to_text(FlopRate r) {
-  static constexpr Scale kScales[] = {{0, 1, "FLOP/s"}, {1e6, 1e6, "MFLOP/s"}, {1e9, 1e9, "GFLOP/s"}, {1e12, 1e12, "TFLOP/s"}, {1e15, 1e15, "PFLOP/s"}};
+  static constexpr Scale kScales[] = {{0, 1, "FLOP/s"},
+                                      {1e6, 1e6, "MFLOP/s"},
+                                      {1e9, 1e9, "GFLOP/s"},
+                                      {1e12, 1e12, "TFLOP/s"},
+                                      {1e15, 1e15, "PFLOP/s"}};
   return scaled(r.flops_per_second, kScales);
 }
 std::string to_text(Flops f) {
-  static constexpr Scale kScales[] = {{0, 1, "FLOP"}, {1e6, 1e6, "MFLOP"}, {1e9, 1e9, "GFLOP"}, {1e12, 1e12, "TFLOP"}, {1e15, 1e15, "PFLOP"}};
+  static constexpr Scale kScales[] = {
+      {0, 1, "FLOP"}, {1e6, 1e6, "MFLOP"}, {1e9, 1e9, "GFLOP"}, {1e12, 1e12, "TFLOP"}, {1e15, 1e15, "PFLOP"}};
   return scaled(static_cast<double>(f.n), kScales);
 }
 std::string count_text(double n) {
-  static constexpr Scale kScales[] = {{0, 1, ""}, {1e3, 1e3, "K"}, {1e6, 1e6, "M"}, {1e9, 1e9, "G"}, {1e12, 1e12, "T"}};
+  static constexpr Scale kScales[] = {
+      {0, 1, ""}, {1e3, 1e3, "K"}, {1e6, 1e6, "M"}, {1e9, 1e9, "G"}, {1e12, 1e12, "T"}};
   return scaled(n, kScales);
 }
 

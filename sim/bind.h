@@ -1,8 +1,8 @@
 #pragma once
 // Program x System x costs -> Plan. Floor 3.
 #include "schemes/scheme.h"
-#include "sim/plan.h"
 #include "sim/placement.h"
+#include "sim/plan.h"
 #include "topologies/system.h"
 
 namespace tandem {
@@ -21,7 +21,7 @@ struct BindInput {
 /// What the binding knows beyond the Plan, for the Report.
 struct Bound {
   Plan plan;
-  double compute_error = 0;              ///< relative standard error of the kernel costs used
+  double compute_error = 0;  ///< relative standard error of the kernel costs used
   std::vector<std::string> extrapolates;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};

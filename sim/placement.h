@@ -17,6 +17,7 @@ Cluster make_cluster(const System& system, int64_t devices);
 VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i);
 
 /// [role][instance] -> vertex. Throws InputError when servers need nodes that the system lacks.
-std::vector<std::vector<VertexId>> place(const Program& program, const System& system, const Cluster& cluster);
+std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
+                                         const Cluster& cluster);
 
 }  // namespace tandem

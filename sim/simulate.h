@@ -27,12 +27,12 @@ struct Prediction {
   int64_t batch = 32;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  bool input = true;                     ///< model storage, decoding and host-to-device copies
-  int32_t iterations = 0;                ///< 0: enough for steady figures, more where arrival order counts
+  bool input = true;       ///< model storage, decoding and host-to-device copies
+  int32_t iterations = 0;  ///< 0: enough for steady figures, more where arrival order counts
   uint64_t seed = 1;
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;  ///< unset: the stock jitter of the device's profile
-  bool check_memory = true;              ///< throw InputError when the model does not fit
+  bool check_memory = true;                ///< throw InputError when the model does not fit
 };
 
 /// Throws InputError for device counts the system lacks, precision the device lacks, or a model that does
