@@ -21,7 +21,7 @@ constexpr double kRunToRun = 0.01;
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
 constexpr double kLinkError = 0.3;
 constexpr double kAnchoredError = 0.015;
-constexpr double kSeveralDevices = 0.045;
+constexpr double kSeveralDevices = 0.06;
 constexpr double kNormal90 = 1.645;
 
 struct Run {

@@ -160,7 +160,10 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
         "push=node needs the same number of devices on every node; {} devices on {} nodes are not",
         cluster.devices, cluster.nodes));
   }
-  const Bytes limit = overlap ? o.bytes("bucket") : BucketRule::kEndless;
+  // A node's pushes stream through reduce-scatter, wire and all-gather in buckets even when none starts
+  // early.
+  const bool streamed = by_node && cluster.nodes > 1;
+  const Bytes limit = overlap || streamed ? o.bytes("bucket") : BucketRule::kEndless;
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
   if (cluster.devices == 1) return alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
@@ -188,8 +191,11 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   std::vector<OpId> gradient;
   t.backward([&](const Bucket& bucket, OpId done) {
     gradient.push_back(done);
-    worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
+    if (overlap) worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
   });
+  for (uint32_t key = 0; !overlap && key < t.buckets().size(); ++key) {
+    worker.push(push, t.buckets()[key], key, gradient.back());
+  }
   for (uint32_t key = 0; key < t.buckets().size(); ++key) worker.pull(pull, t.buckets()[key], key);
   worker.finish(o.text("pull") == "all");
 
