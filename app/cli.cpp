@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "app/verb.h"
+#include "base/text.h"
 
 namespace tandem {
 
@@ -159,16 +160,6 @@ double parse_real(std::string_view text, double low, double high, const Place& p
     throw InputError(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
   }
   return value;
-}
-
-std::vector<std::string> split(std::string_view text, char by) {
-  std::vector<std::string> out;
-  while (true) {
-    const auto at = text.find(by);
-    out.emplace_back(text.substr(0, at));
-    if (at == std::string_view::npos) return out;
-    text.remove_prefix(at + 1);
-  }
 }
 
 std::string help_page(const Verb& verb) {

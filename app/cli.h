@@ -52,7 +52,6 @@ Place option_place(std::string_view name);
 /// A whole number or a finite real, else InputError at `place` with the range.
 int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place);
 double parse_real(std::string_view text, double low, double high, const Place& place);
-std::vector<std::string> split(std::string_view text, char by);
 
 /// The --help page of a verb.
 std::string help_page(const Verb& verb);

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace tandem {
 
 namespace {
@@ -28,16 +30,6 @@ double number(const std::string& value, const OptionSpec& spec, const std::strin
                      fmt::format("{}: {}={} is not a whole number", owner, spec.name, printable(value)));
   }
   return out;
-}
-
-std::vector<std::string> split(std::string_view text, char by) {
-  std::vector<std::string> out;
-  while (true) {
-    const auto at = text.find(by);
-    out.emplace_back(text.substr(0, at));
-    if (at == std::string_view::npos) return out;
-    text.remove_prefix(at + 1);
-  }
 }
 
 void validate(const OptionSpec& spec, const std::string& value, const std::string& owner,

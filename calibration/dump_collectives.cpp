@@ -9,19 +9,12 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <sstream>
 
+#include "base/text.h"
 #include "sim/cost/link_cost.h"
 
 namespace tandem {
 namespace {
-
-std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> out;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, by);) out.push_back(part);
-  return out;
-}
 
 CollKind kind_of(const std::string& text) {
   for (int k = 0; k < kCollKinds; ++k) {
@@ -56,6 +49,7 @@ class Table {
     if (slot) return *slot;
     std::vector<std::pair<std::string, std::string>> pairs;
     for (const std::string& set : split(sets, ';')) {
+      if (set.empty()) continue;
       const std::size_t at = set.find('=');
       pairs.emplace_back(set.substr(0, at), set.substr(at + 1));
     }

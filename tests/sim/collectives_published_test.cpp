@@ -8,19 +8,12 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 
+#include "base/text.h"
 #include "sim/cost/link_cost.h"
 
 namespace tandem {
 namespace {
-
-std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> out;
-  std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, by);) out.push_back(part);
-  return out;
-}
 
 struct Machine {
   System system;
@@ -31,6 +24,7 @@ struct Machine {
   static std::vector<std::pair<std::string, std::string>> pairs(const std::string& sets) {
     std::vector<std::pair<std::string, std::string>> out;
     for (const std::string& set : split(sets, ';')) {
+      if (set.empty()) continue;
       out.emplace_back(set.substr(0, set.find('=')), set.substr(set.find('=') + 1));
     }
     return out;
