@@ -66,7 +66,9 @@ double parse(std::string_view text, std::span<const Unit> units, const char* wha
   if (number < 0) return fail("it is negative");
   if (unit.empty()) return fail("the unit is missing");
   for (const Unit& u : units) {
-    if (u.name == unit) return number * u.factor;
+    if (u.name != unit) continue;
+    const double value = number * u.factor;
+    return std::isfinite(value) ? value : fail("it is too large");
   }
   return fail(fmt::format("unknown unit \"{}\"", printable(unit)));
 }
