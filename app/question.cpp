@@ -48,6 +48,7 @@ std::vector<Flag> question_flags() {
       {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of every compute op, 0 for none; default: the device's stock jitter"},
+      {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
       {"seed", "N", "of the random numbers; default 1"},
   };
 }
@@ -67,9 +68,10 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
 
 Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");
+  Graph graph = Graph::load(model);  // a wrong name is worth more than a missing option
   const std::string system = arguments.required("system", "dgx1-v100");
   const auto sets = read_sets(arguments);
-  Question q{.graph = Graph::load(model),
+  Question q{.graph = std::move(graph),
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
              .system_text = system,
@@ -84,6 +86,7 @@ Question read_question(const Arguments& arguments) {
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
+  q.profile = arguments.text("profile", "stock");
   if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
   if (arguments.has("jitter")) {
     q.disturbance.emplace();
@@ -104,6 +107,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.input = input;
   p.iterations = iterations;
   p.seed = seed;
+  p.profile = profile;
   p.anchor = anchor;
   p.disturbance = disturbance;
   return p;

@@ -28,6 +28,7 @@ struct Question {
   bool input = true;
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;
+  std::string profile = "stock";
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
 

@@ -15,6 +15,7 @@ struct BindInput {
   const Graph* graph = nullptr;
   const Optimizer* optimizer = nullptr;
   Overheads overheads;
+  std::string profile = "stock";  ///< of the kernel costs
   double compute_scale = 1;  ///< of every compute op on the accelerators (the anchor's)
 };
 

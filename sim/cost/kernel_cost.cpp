@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
+#include <mutex>
 
 #include "base/data.h"
 #include "base/json.h"
@@ -92,26 +94,32 @@ struct Profile {
   }
 };
 
-const Profile& stock() {
-  static const Profile profile = [] {
-    const Json json = Json::load(data_root() + "/calibration/profiles/stock.json");
-    json.only({"summary", "written_by", "unknown", "architectures"});
-    Profile p;
-    for (const auto& [name, a] : json.at("architectures").members()) {
-      a.only({"matrix_units", "jitter", "fp32", "matrix"});
-      p.architectures.push_back({name, a.boolean("matrix_units", false), a.at("jitter").as_real(0, 1),
-                                 read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
-    }
-    p.assumed = json.at("unknown");
-    p.assumed.only({"gpu", "cpu", "tpu", "relative_error"});
-    p.unknown_error = p.assumed.at("relative_error").as_real(0, 10);
-    for (const char* kind : {"gpu", "cpu", "tpu"}) {
-      const Json& name = p.assumed.at(kind);
-      if (p.find(name.as_text()) == nullptr) name.fail(fmt::format("no architecture \"{}\"", name.as_text()));
-    }
-    return p;
-  }();
-  return profile;
+Profile read_profile(const std::string& name) {
+  const Json json = Json::load(find_data("calibration/profiles", "profile", name));
+  json.only({"summary", "written_by", "unknown", "architectures"});
+  Profile p;
+  for (const auto& [name, a] : json.at("architectures").members()) {
+    a.only({"matrix_units", "jitter", "fp32", "matrix"});
+    p.architectures.push_back({name, a.boolean("matrix_units", false), a.at("jitter").as_real(0, 1),
+                               read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
+  }
+  p.assumed = json.at("unknown");
+  p.assumed.only({"gpu", "cpu", "tpu", "relative_error"});
+  p.unknown_error = p.assumed.at("relative_error").as_real(0, 10);
+  for (const char* kind : {"gpu", "cpu", "tpu"}) {
+    const Json& name = p.assumed.at(kind);
+    if (p.find(name.as_text()) == nullptr) name.fail(fmt::format("no architecture \"{}\"", name.as_text()));
+  }
+  return p;
+}
+
+/// Read once per process and name; entries never move.
+const Profile& profile_of(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, Profile> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(name);
+  return found != known.end() ? found->second : known.emplace(name, read_profile(name)).first->second;
 }
 
 /// The matrix product that a kernel does: `groups` times C[m, n] += A[m, k] B[k, n].
@@ -217,8 +225,9 @@ struct KernelCost::Impl {
   }
 };
 
-KernelCost::KernelCost(const Device& device, Precision precision) : impl_(std::make_unique<Impl>()) {
-  const Profile& profile = stock();
+KernelCost::KernelCost(const Device& device, Precision precision, const std::string& profile_name)
+    : impl_(std::make_unique<Impl>()) {
+  const Profile& profile = profile_of(profile_name);
   const Architecture* a = profile.find(device.architecture);
   if (a == nullptr) {
     const char* kind = device.kind == Device::Kind::gpu   ? "gpu"

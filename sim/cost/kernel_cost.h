@@ -30,7 +30,8 @@ class KernelCost {
   /// Reads the stock profile once per process. An architecture without measurements gets the curve of the
   /// profile's nearest one; extrapolates() then says so. Throws InputError when the profile is unreadable
   /// or malformed.
-  KernelCost(const Device& device, Precision precision);
+  /// `profile`: a name in calibration/profiles or a file of the same layout; throws InputError.
+  KernelCost(const Device& device, Precision precision, const std::string& profile = "stock");
   ~KernelCost();
   KernelCost(KernelCost&&) noexcept;
   KernelCost& operator=(KernelCost&&) noexcept;
