@@ -99,6 +99,10 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.file = series.file.substr(series.file.rfind('/') + 1);
   row.source = series.source;
   row.system = setting.system.name();
+  if (const Json* set = s.find("set")) {
+    for (const auto& [path, value] : set->members())
+      row.system += fmt::format(" ({})", path == "nodes" ? value.as_text() + " nodes" : value.as_text());
+  }
   row.model = s.at("model").as_text();
   row.scheme = s.at("scheme").as_text();
   row.precision = s.text("precision", "fp32");
