@@ -52,9 +52,9 @@ const char* color_of(const std::string& kind) {
 std::string System::dot() const {
   const NodeTemplate& node = impl_->node;
   std::string out = fmt::format(
-      "graph \"{}\" {{\n  label=\"{}\\n{} node(s), {} devices\";\n  fontname=\"sans\";\n"
+      "graph \"{}\" {{\n  label=\"{}\\n{} node{}, {} devices\";\n  fontname=\"sans\";\n"
       "  node [fontname=\"sans\", fontsize=11];\n  edge [fontname=\"sans\", fontsize=9];\n",
-      escaped(name()), escaped(summary()), nodes(), accelerator_count());
+      escaped(name()), escaped(summary()), nodes(), nodes() == 1 ? "" : "s", accelerator_count());
   int32_t sockets = 0;
   for (const Vertex& v : node.vertices) sockets = std::max(sockets, v.numa + 1);
   for (int32_t socket = 0; socket < sockets; ++socket) {
@@ -68,19 +68,21 @@ std::string System::dot() const {
     }
     out += "  }\n";
   }
+  // Links between sockets do not rank their ends: the sockets then stand side by side.
   for (std::size_t i = 0; i < node.links.size(); i += 2) {
     const NodeLink& l = node.links[i];
     const LinkInfo info = impl_->node_link(i);
-    out += fmt::format("  \"{}\" -- \"{}\" [label=\"{} {}\", color=\"{}\", penwidth={}];\n",
-                       node.vertices[l.from].name, node.vertices[l.to].name, escaped(info.kind),
-                       to_text(info.bandwidth), color_of(info.kind), std::min(1 + l.lanes / 2, 4));
+    const Vertex &from = node.vertices[l.from], &to = node.vertices[l.to];
+    out += fmt::format("  \"{}\" -- \"{}\" [label=\"{} {}\", color=\"{}\", penwidth={}{}];\n", from.name,
+                       to.name, escaped(info.kind), to_text(info.bandwidth), color_of(info.kind),
+                       std::min(1 + l.lanes / 2, 4), from.numa == to.numa ? "" : ", constraint=false");
   }
   if (impl_->network) {
     out += fmt::format("  \"network\" [label=\"network: {}\\n{} x {}\", shape=ellipse, style=dashed];\n",
                        impl_->block, escaped(impl_->transport.name), to_text(impl_->shape.bandwidth));
     for (const uint32_t port : impl_->ports) {
-      out += fmt::format("  \"{}\" -- \"network\" [label=\"{}\", color=\"{}\"];\n", node.vertices[port].name,
-                         to_text(impl_->shape.bandwidth), color_of("network"));
+      out += fmt::format("  \"{}\" -- \"network\" [color=\"{}\"];\n", node.vertices[port].name,
+                         color_of("network"));
     }
   }
   return out + "}\n";

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Target {
   const char* name;
   void (*run)(std::string_view);
 };
+void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
 constexpr Target kTargets[] = {{"json", fuzz::json},     {"model", fuzz::model},   {"options", fuzz::options},
                                {"report", fuzz::report}, {"system", fuzz::system}, {"units", fuzz::units}};
@@ -39,25 +41,11 @@ std::vector<std::string> corpus(const std::string& target) {
 }
 
 std::string mutate(std::string text, const std::vector<std::string>& all, SplitMix64& random) {
-  static const std::vector<std::string> tokens = {"\"",
-                                                  "{",
-                                                  "}",
-                                                  "[",
-                                                  "]",
-                                                  ":",
-                                                  ",",
-                                                  "-1",
-                                                  "0",
-                                                  "1e308",
-                                                  "NaN",
-                                                  "null",
-                                                  "9223372036854775807",
-                                                  "\\u0000",
-                                                  "/*",
-                                                  "=1/0",
-                                                  "=2*x",
-                                                  "GB/s",
-                                                  "in"};
+  // clang-format off
+  static const std::vector<std::string> tokens = {
+      "\"", "{", "}", "[", "]", ":", ",", "-1", "0", "1e308", "NaN", "null", "9223372036854775807", "\\u0000", "/*",
+      "=1/0", "=2*x", "GB/s", "in"};
+  // clang-format on
   const uint64_t edits = 1 + random.next() % 4;
   for (uint64_t i = 0; i < edits; ++i) {
     const std::size_t at = text.empty() ? 0 : random.next() % text.size();

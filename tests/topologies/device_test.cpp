@@ -46,7 +46,7 @@ TEST(Device, EveryFileLoadsUnderItsOwnNameAndIsPlausible) {
     const Device d = Device::load(entry.name);
     EXPECT_EQ(d.name, entry.name);
     EXPECT_FALSE(entry.summary.empty());
-    EXPECT_GE(d.year, 2013);
+    EXPECT_GE(d.year, 2012);
     const double fp32 = d.peak_at(Precision::fp32).flops_per_second;
     const double intensity = fp32 / d.memory_bandwidth.bytes_per_second;
     EXPECT_GT(intensity, 2) << "FLOP per byte";
@@ -64,7 +64,7 @@ TEST(Device, RefusesBadFiles) {
   EXPECT_NE(message(changed("\"units\"", "\"unitz\"")).find("units"), std::string::npos);
   EXPECT_NE(message(changed("16GiB", "16")).find("unit is missing"), std::string::npos);
   EXPECT_NE(message(changed("900GB/s", "-900GB/s")).find("negative"), std::string::npos);
-  EXPECT_NE(message(changed("900GB/s", "1e300GB/s")).find("1000000TB/s"), std::string::npos);
+  EXPECT_NE(message(changed("900GB/s", "1e200GB/s")).find("1000000TB/s"), std::string::npos);
   EXPECT_NE(message(changed("fp32", "fp31")).find("fp32"), std::string::npos);
   EXPECT_NE(message(changed("\"fp32\": \"10TFLOP/s\"", "")).find("fp32"), std::string::npos);
   EXPECT_NE(message(changed("\"gpu\"", "\"gpv\"")).find("Did you mean gpu"), std::string::npos);
