@@ -132,7 +132,16 @@ std::string validation_markdown(const std::vector<ValidationRow>& rows) {
       "  devices); the error is that of predicted over published speed-up on every row with more devices.\n"
       "- **Rate without anchor**: throughput from datasheets and the stock efficiency curves alone.\n"
       "- Rows marked doubtful contradict their own source or the original they cite: shown, never "
-      "counted.\n\n## Summary\n\n";
+      "counted.\n"
+      "- **In or out of sample**: a preset's overheads were set on the means of the tables that its `source` "
+      "names, and\n"
+      "  the stock curves on the single-device rates in `calibration/data/kernels`, which overlap with the "
+      "rows here.\n"
+      "  Errors with devices and model families left out of the fit are printed by "
+      "`calibration/fit_stock.py`, with\n"
+      "  systems left out by `calibration/fit_collectives.py`. No figure belongs to a single row, except the "
+      "shared\n"
+      "  storage of lisa-1080ti (its file says so).\n\n## Summary\n\n";
   summary(out, rows);
   std::string file;
   for (const ValidationRow& r : rows) {
