@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/link_cost.h"
@@ -11,9 +12,12 @@ namespace tandem {
 
 namespace {
 
-/// Devices above which every instance no longer gets transfers of its own: resources that symmetric
-/// instances share are then divided between them in advance, which is exact for lock-step schemes.
-constexpr int64_t kOwnTransfers = 2048;
+/// Devices above which the first node stands for all and every instance no longer gets transfers of its own:
+/// what symmetric instances share is then divided between them in advance, which is exact for transfers that
+/// they make in lock step. Ops of unlike lanes are taken not to slow each other.
+constexpr int64_t kOwnTransfers = 512;
+/// Of a settled transfer so many of the busiest links are accounted for.
+constexpr std::size_t kSettledLinks = 64;
 
 /// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
 /// of the memory bandwidth at it.
@@ -23,27 +27,35 @@ Bandwidth reduce_rate(const Device& device, const Overheads& overheads) {
   return {device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3};
 }
 
-/// Messages of channels, priced on first use and kept.
+/// Messages of channels: the way between two vertices is priced on first use and kept.
 class BoundMessages : public Plan::Messages {
  public:
   BoundMessages(const BindInput& in, std::shared_ptr<LinkCost> links,
-                std::vector<std::vector<VertexId>> where, Time extra)
+                std::vector<std::vector<VertexId>> where, Time extra, std::vector<uint32_t> index)
       : program_(in.program),
         system_(*in.system),
         optimizer_(*in.optimizer),
         overheads_(in.overheads),
         links_(std::move(links)),
         where_(std::move(where)),
-        extra_(extra) {}
+        extra_(extra),
+        index_(std::move(index)) {
+    free_.latency = extra_;
+  }
 
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
-    const auto id = std::make_tuple(channel, key, sender, receiver);
-    const auto found = messages_.find(id);
-    if (found != messages_.end()) return found->second;
     const Channel& c = program_->channels[channel];
-    Transfer t = links_->message(where_[c.from_role][sender], where_[c.to_role][receiver], payload(c, key));
-    t.latency += extra_;
-    return messages_.emplace(id, std::move(t)).first->second;
+    const Bytes bytes = payload(c, key);
+    const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
+    if (from == to || bytes.n <= 0) return free_;
+    Transfer& t = ways_[uint64_t{from} << 32 | to];
+    if (t.bytes == 0) {
+      t = links_->message(from, to, bytes);
+      t.latency += extra_;
+      for (Use& use : t.uses) use.link = index_[use.link];
+    }
+    t.bytes = static_cast<double>(bytes.n);
+    return t;
   }
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
@@ -78,7 +90,9 @@ class BoundMessages : public Plan::Messages {
   std::shared_ptr<LinkCost> links_;
   std::vector<std::vector<VertexId>> where_;
   Time extra_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, Transfer> messages_;
+  std::vector<uint32_t> index_;  ///< of the binder's resources in the plan
+  Transfer free_;
+  std::unordered_map<uint64_t, Transfer> ways_;  ///< by sender and receiver; their bytes are the last asked
 };
 
 class Binder {
@@ -95,16 +109,42 @@ class Binder {
   Bound run() {
     bound_.plan.program = in_.program;
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
-    for (uint32_t i = 0; i < links_->capacity().size(); ++i)
-      bound_.plan.link_names.push_back(links_->resource_name(i));
-    bound_.plan.capacity = links_->capacity();
+    std::vector<uint32_t> index = number_resources();
     if (!program_.channels.empty()) {
-      bound_.plan.messages = std::make_shared<BoundMessages>(in_, links_, where_, extra_);
+      bound_.plan.messages = std::make_shared<BoundMessages>(in_, links_, where_, extra_, std::move(index));
     }
     return std::move(bound_);
   }
 
  private:
+  /// Numbers the resources that may carry bytes without gaps, in their order, so that a few devices of a
+  /// large system cost no more than those of a small one. Returns the new index of each.
+  std::vector<uint32_t> number_resources() {
+    const std::vector<double>& capacity = links_->capacity();
+    std::vector<uint8_t> used(capacity.size(), program_.channels.empty() ? 0 : 1);
+    Plan& plan = bound_.plan;
+    for (const Transfer& t : plan.transfers) {
+      for (const Use& u : t.uses) used[u.link] = 1;
+      for (const Use& u : t.settled) used[u.link] = 1;
+    }
+    std::vector<uint32_t> index(capacity.size());
+    std::vector<uint32_t> kept;
+    for (uint32_t l = 0; l < capacity.size(); ++l) {
+      if (used[l] == 0) continue;
+      index[l] = static_cast<uint32_t>(kept.size());
+      kept.push_back(l);
+      plan.capacity.push_back(capacity[l]);
+    }
+    for (Transfer& t : plan.transfers) {
+      for (Use& u : t.uses) u.link = index[u.link];
+      for (Use& u : t.settled) u.link = index[u.link];
+    }
+    plan.name_link = [links = links_, kept = std::move(kept)](uint32_t l) {
+      return links->resource_name(kept.at(l));
+    };
+    return index;
+  }
+
   bool own_transfers(const Role& role) const { return role.mesh.size() <= kOwnTransfers; }
 
   void bind_role(uint32_t r) {
@@ -142,7 +182,7 @@ class Binder {
     const int32_t model = in_.system->info(v).device;
     auto found = kernels_.find(model);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision)).first;
+      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision, in_.profile)).first;
       const auto& notes = found->second.extrapolates();
       bound_.extrapolates.insert(bound_.extrapolates.end(), notes.begin(), notes.end());
     }
@@ -201,41 +241,68 @@ class Binder {
     return out;
   }
 
-  int32_t add(Transfer t, const Role& role) {
-    if (!own_transfers(role)) settle(t, role.mesh.size());
+  int32_t add(Transfer t) {
     bound_.plan.transfers.push_back(std::move(t));
     return static_cast<int32_t>(bound_.plan.transfers.size()) - 1;
   }
 
-  /// Turns shared resources into a cap: instances in lock step get equal shares. A resource beyond the
-  /// system's own links (storage) serves all nodes; one inside a node serves the node's instances.
-  void settle(Transfer& t, int64_t count) const {
-    const std::size_t system_links = in_.system->link_count();
-    for (const Use& u : t.uses) {
-      const bool global = u.link >= system_links && links_->resource_name(u.link) == "shared storage";
-      const double sharers = static_cast<double>(global ? count : 1);
-      const double rate = links_->capacity()[u.link] / (static_cast<double>(u.weight) * sharers);
-      t.cap = t.cap == 0 ? rate : std::min(t.cap, rate);
+  /// Instances of the first node; transfers of all nodes are taken to be like theirs.
+  uint32_t first_node(uint32_t r) const {
+    const auto& where = where_[r];
+    const int64_t node = in_.system->node_of(where[0]);
+    const auto other =
+        std::find_if(where.begin(), where.end(), [&](VertexId v) { return in_.system->node_of(v) != node; });
+    return static_cast<uint32_t>(other - where.begin());
+  }
+
+  /// One transfer for `all`, given those of the first node, which happen together: each resource goes in
+  /// equal shares to all that use it. Shared storage serves every node.
+  Transfer settle(const std::vector<Transfer>& together, int64_t all) const {
+    std::map<uint32_t, double> load;
+    for (const Transfer& t : together) {
+      for (const Use& u : t.uses) load[u.link] += static_cast<double>(u.weight);
     }
-    t.uses.clear();
+    Transfer out = together.front();
+    out.uses.clear();
+    for (const Transfer& t : together) {
+      out.latency = std::max(out.latency, t.latency);
+      if (t.cap > 0) out.cap = out.cap == 0 ? t.cap : std::min(out.cap, t.cap);
+    }
+    std::vector<std::pair<double, Use>> busy;
+    for (auto& [link, weight] : load) {
+      const bool global = link >= in_.system->link_count() && links_->resource_name(link) == "shared storage";
+      if (global) weight *= static_cast<double>(all) / static_cast<double>(together.size());
+      const double rate = links_->capacity()[link] / weight;
+      out.cap = out.cap == 0 ? rate : std::min(out.cap, rate);
+      busy.push_back({rate, {link, static_cast<float>(weight / static_cast<double>(all))}});
+    }
+    std::stable_sort(busy.begin(), busy.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (busy.size() > kSettledLinks) busy.resize(kSettledLinks);
+    for (const auto& [rate, use] : busy) out.settled.push_back(use);
+    return out;
   }
 
   int32_t copy_transfer(uint32_t r, uint32_t instance, const Op& op) {
     const auto key = std::make_tuple(r, instance, op.what, op.bytes.n);
     const auto known = copies_.find(key);
     if (known != copies_.end()) return known->second;
+    const Role& role = program_.roles[r];
+    if (own_transfers(role)) return copies_[key] = add(copy_of(where_[r][instance], op));
+    std::vector<Transfer> together;
+    for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(copy_of(where_[r][i], op));
+    return copies_[key] = add(settle(together, role.mesh.size()));
+  }
+
+  Transfer copy_of(VertexId v, const Op& op) {
     const Copy& copy = program_.copies[op.what];
-    const VertexId v = where_[r][instance];
-    Transfer t;
     if (copy.kind == CopyKind::input) {
       const Sample& s = in_.graph->sample();
-      t = links_->input(v, copy.samples, s.stored, s.decoded, s.decode_seconds);
-    } else {
-      const VertexId host = in_.system->host_of(v);
-      const bool in = copy.kind == CopyKind::host_to_device;
-      t = links_->message(in ? host : v, in ? v : host, op.bytes);
+      return links_->input(v, copy.samples, s.stored, s.decoded, s.decode_seconds);
     }
-    return copies_[key] = add(std::move(t), program_.roles[r]);
+    const VertexId host = in_.system->host_of(v);
+    const bool in = copy.kind == CopyKind::host_to_device;
+    return links_->message(in ? host : v, in ? v : host, op.bytes);
   }
 
   /// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
@@ -266,6 +333,22 @@ class Binder {
     const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
+    if (own_transfers(role)) return collectives_[key] = add(collective_of(r, members, op));
+    std::vector<std::vector<uint32_t>> groups{members};
+    for (uint32_t i = 0; i < first_node(r); ++i) {
+      const bool met = std::any_of(groups.begin(), groups.end(), [&](const std::vector<uint32_t>& g) {
+        return std::binary_search(g.begin(), g.end(), i);
+      });
+      if (!met) groups.push_back(group(role.mesh, c.axes, i));
+    }
+    std::vector<Transfer> together;
+    for (const auto& g : groups) together.push_back(collective_of(r, g, op));
+    const int64_t all = role.mesh.size() / static_cast<int64_t>(members.size());
+    return collectives_[key] = add(settle(together, all));
+  }
+
+  Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op) {
+    const Collective& c = program_.collectives[op.what];
     std::vector<VertexId> at;
     at.reserve(members.size());
     for (const uint32_t m : members) at.push_back(where_[r][m]);
@@ -274,7 +357,7 @@ class Binder {
     t.latency += extra_;
     const double membw = in_.system->device(at[0]).memory_bandwidth.bytes_per_second;
     t.latency += Time::from_seconds(in_.overheads.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
-    return collectives_[key] = add(std::move(t), role);
+    return t;
   }
 
   void account(const Role& role) {

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
+#include <unordered_map>
 
+#include "base/random.h"
 #include "sim/fold.h"
 #include "sim/groups.h"
 
@@ -58,62 +61,143 @@ bool loads_nothing(const Plan& plan, const RoleCosts& costs, uint32_t o) {
   });
 }
 
-/// An instance's lane makes one transfer at a time, so the instance adds the largest of its ops' rates, a
-/// member of a group its share of the group's. Sound: at any time the transfers of a lane run in disjoint
-/// sets of instances.
-void add_loads(const Plan& plan, uint32_t r, int lane, std::vector<std::vector<Load>>& loads) {
-  const Role& role = plan.program->roles[r];
-  const RoleCosts& costs = plan.roles[r];
-  std::map<uint32_t, Groups> groups;
-  std::vector<uint32_t> ops;
-  for (uint32_t o = 0; o < role.ops.size(); ++o) {
-    const Op& op = role.ops[o];
-    if (static_cast<int>(op.lane) != lane || !moves(op)) continue;
-    if (loads.empty() || loads_nothing(plan, costs, o)) continue;
-    ops.push_back(o);
-    if (op.kind == OpKind::collective) {
-      const uint32_t axes = plan.program->collectives[op.what].axes;
-      if (groups.find(axes) == groups.end()) groups.emplace(axes, Groups(role.mesh, axes));
+/// Gives every transfer the index of the first one with the same rate and uses: ops that differ in their
+/// bytes only load links alike.
+std::vector<int32_t> alike(const Plan& plan) {
+  std::vector<int32_t> first(plan.transfers.size());
+  std::unordered_multimap<uint64_t, int32_t> known;
+  for (std::size_t t = 0; t < first.size(); ++t) {
+    const Transfer& transfer = plan.transfers[t];
+    uint64_t hash = mix64(std::bit_cast<uint64_t>(transfer.rate_alone(plan.capacity)));
+    for (const Use& u : transfer.uses)
+      hash = mix64(hash ^ (uint64_t{u.link} << 32 | std::bit_cast<uint32_t>(u.weight)));
+    first[t] = static_cast<int32_t>(t);
+    const auto [begin, end] = known.equal_range(hash);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) {
+      const Transfer& other = plan.transfers[static_cast<std::size_t>(entry.second)];
+      return other.rate_alone(plan.capacity) == transfer.rate_alone(plan.capacity) &&
+             std::equal(other.uses.begin(), other.uses.end(), transfer.uses.begin(), transfer.uses.end(),
+                        [](const Use& a, const Use& b) { return a.link == b.link && a.weight == b.weight; });
+    });
+    if (same != end) {
+      first[t] = same->second;
+    } else {
+      known.emplace(hash, first[t]);
     }
   }
-  std::map<uint32_t, std::pair<double, uint32_t>> peak;  // link -> (rate, label) of one instance
-  for (uint32_t i = 0; i < role.mesh.size() && !ops.empty(); ++i) {
-    peak.clear();
-    for (const uint32_t o : ops) {
+  return first;
+}
+
+/// The loads of every link by role and lane.
+class Loads {
+ public:
+  explicit Loads(const Plan& plan)
+      : plan_(plan), alike_(alike(plan)), of_(plan.capacity.size()), peak_(plan.capacity.size()) {}
+
+  /// An instance's lane makes one transfer at a time, so the instance adds the largest of its ops' rates, a
+  /// member of a group its share of the group's. Sound: at any time the transfers of a lane run in disjoint
+  /// sets of instances. Instances that take part in the very same transfers are one summand.
+  void add(uint32_t r, int lane) {
+    const Role& role = plan_.program->roles[r];
+    std::map<uint32_t, Groups> groups;
+    std::vector<uint32_t> ops;
+    for (uint32_t o = 0; o < role.ops.size(); ++o) {
       const Op& op = role.ops[o];
-      uint32_t leader = i;
-      double share = 1;
-      if (op.kind == OpKind::collective) {
-        const Groups& g = groups.at(plan.program->collectives[op.what].axes);
-        leader = g.first(g.of(i));
-        share = 1.0 / g.size();
-      }
-      const int32_t t = costs.transfer[class_of(costs, leader)][o];
-      if (t < 0) continue;
-      const Transfer& transfer = plan.transfers.at(static_cast<std::size_t>(t));
-      if (transfer.uses.empty()) continue;
-      const double rate = share * transfer.rate_alone(plan.capacity);
+      if (static_cast<int>(op.lane) != lane || !moves(op)) continue;
+      if (loads_nothing(plan_, plan_.roles[r], o)) continue;
+      ops.push_back(o);
+      if (op.kind != OpKind::collective) continue;
+      const uint32_t axes = plan_.program->collectives[op.what].axes;
+      if (groups.find(axes) == groups.end()) groups.emplace(axes, Groups(role.mesh, axes));
+    }
+    if (ops.empty()) return;
+    std::map<std::vector<Part>, int64_t> cells;  // how many instances take part in these
+    std::vector<Part> parts;
+    for (uint32_t i = 0; i < role.mesh.size(); ++i) {
+      parts.clear();
+      for (const uint32_t o : ops) take_part(r, o, i, groups, parts);
+      std::sort(parts.begin(), parts.end());
+      parts.erase(std::unique(parts.begin(), parts.end(),
+                              [](const Part& a, const Part& b) {
+                                return a.transfer == b.transfer && a.members == b.members;
+                              }),
+                  parts.end());
+      if (!parts.empty()) ++cells[parts];
+    }
+    for (const auto& [same, instances] : cells) add_cell(r, lane, same, instances);
+  }
+
+  const std::vector<Load>& of(std::size_t link) const { return of_[link]; }
+
+ private:
+  /// A transfer that an instance takes part in with so many others.
+  struct Part {
+    int32_t transfer = 0;
+    uint32_t members = 1;
+    uint32_t label = 0;  ///< of the first op that makes it
+    auto operator<=>(const Part&) const = default;
+  };
+  struct Peak {
+    double rate = 0;
+    uint32_t label = 0;
+  };
+
+  void take_part(uint32_t r, uint32_t o, uint32_t i, const std::map<uint32_t, Groups>& groups,
+                 std::vector<Part>& parts) const {
+    const Op& op = plan_.program->roles[r].ops[o];
+    const RoleCosts& costs = plan_.roles[r];
+    Part part{0, 1, op.label};
+    uint32_t leader = i;
+    if (op.kind == OpKind::collective) {
+      const Groups& g = groups.at(plan_.program->collectives[op.what].axes);
+      leader = g.first(g.of(i));
+      part.members = g.size();
+    }
+    const int32_t t = costs.transfer[class_of(costs, leader)][o];
+    if (t < 0) return;
+    part.transfer = alike_.at(static_cast<std::size_t>(t));
+    if (plan_.transfers[static_cast<std::size_t>(part.transfer)].uses.empty()) return;
+    const bool known = std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
+      return p.transfer == part.transfer && p.members == part.members;
+    });
+    if (!known) parts.push_back(part);
+  }
+
+  void add_cell(uint32_t r, int lane, const std::vector<Part>& parts, int64_t instances) {
+    for (const Part& part : parts) {
+      const Transfer& transfer = plan_.transfers[static_cast<std::size_t>(part.transfer)];
+      const double rate = transfer.rate_alone(plan_.capacity) / part.members;
       for (const Use& use : transfer.uses) {
-        auto& most = peak[use.link];
-        if (rate * static_cast<double>(use.weight) > most.first) {
-          most = {rate * static_cast<double>(use.weight), op.label};
-        }
+        Peak& peak = peak_[use.link];
+        const double load = rate * static_cast<double>(use.weight);
+        if (load <= 0) continue;
+        if (peak.rate == 0) touched_.push_back(use.link);
+        if (load > peak.rate) peak = {load, part.label};
       }
     }
-    for (const auto& [link, rate] : peak) {
-      auto& list = loads[link];
+    for (const uint32_t link : touched_) {
+      auto& list = of_[link];
       if (list.empty() || list.back().role != r || list.back().lane != lane)
         list.push_back({0, r, lane, 0, 0, 0});
       Load& load = list.back();
-      load.sum += rate.first;
-      ++load.parts;
-      if (rate.first > load.most) {
-        load.most = rate.first;
-        load.label = rate.second;
+      const Peak& peak = peak_[link];
+      load.sum += peak.rate * static_cast<double>(instances);
+      load.parts += instances;
+      if (peak.rate > load.most) {
+        load.most = peak.rate;
+        load.label = peak.label;
       }
+      peak_[link] = {};
     }
+    touched_.clear();
   }
-}
+
+  const Plan& plan_;
+  std::vector<int32_t> alike_;         ///< [transfer]
+  std::vector<std::vector<Load>> of_;  ///< [link]
+  std::vector<Peak> peak_;             ///< [link], while a cell is added
+  std::vector<uint32_t> touched_;      ///< links with a peak
+};
 
 std::string describe(const Plan& plan, const Load& load) {
   const auto& labels = plan.program->labels;
@@ -163,26 +247,41 @@ std::string unlike(const Plan& plan) {
 }
 
 std::string contention(const Plan& plan) {
-  std::vector<std::vector<Load>> loads(plan.capacity.size());
+  Loads loads(plan);
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
-    for (int lane = 0; lane < kLanes; ++lane) add_loads(plan, r, lane, loads);
+    for (int lane = 0; lane < kLanes; ++lane) loads.add(r, lane);
   }
-  for (std::size_t l = 0; l < loads.size(); ++l) {
+  for (uint32_t l = 0; l < plan.capacity.size(); ++l) {
     double sum = 0;
-    for (const Load& load : loads[l]) sum += load.sum;
+    for (const Load& load : loads.of(l)) sum += load.sum;
     if (sum <= plan.capacity[l] * (1 + 1e-9)) continue;
     std::string who;
-    for (const Load& load : loads[l]) who += (who.empty() ? "" : " and ") + describe(plan, load);
-    return fmt::format("{} share {}", who,
-                       l < plan.link_names.size() ? plan.link_names[l] : fmt::format("link {}", l));
+    for (const Load& load : loads.of(l)) who += (who.empty() ? "" : " and ") + describe(plan, load);
+    return fmt::format("{} share {}", who, plan.link_name(l));
   }
   return "";
+}
+
+bool serves_in_turn(const Program& program) {
+  const int64_t workers = program.roles[0].mesh.size();
+  for (const Store& s : program.stores) {
+    if (2 * int64_t{s.quorum} > workers && s.slack == 0) return false;
+  }
+  return std::any_of(program.channels.begin(), program.channels.end(), [&](const Channel& c) {
+    return c.address == Address::shards &&
+           program.roles[c.from_role].mesh.size() * program.roles[c.to_role].mesh.size() > kSharingPairs;
+  });
 }
 
 Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
   if (!is_static(*plan.program)) {
     Trace trace = run_events(plan, options);
     trace.reason = "the order in which messages arrive decides what happens";
+    if (serves_in_turn(*plan.program))
+      trace.reason += fmt::format(
+          "; with more than {} pairs of worker and shard, links serve transfers one after another, "
+          "which is optimistic where they are the bottleneck",
+          kSharingPairs);
     return trace;
   }
   const std::string shared = contention(plan);

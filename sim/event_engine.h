@@ -13,6 +13,7 @@
 #include "sim/groups.h"
 #include "sim/inbox.h"
 #include "sim/network/flows.h"
+#include "sim/network/queues.h"
 #include "sim/queue.h"
 #include "sim/recorder.h"
 #include "sim/stores.h"
@@ -98,6 +99,7 @@ class EventEngine {
   void build_messages();
   void send(uint32_t r, uint32_t instance, int lane, uint32_t op);
   void post(uint32_t slot, uint32_t lane_id, double factor);
+  void post_in_turn(uint32_t lane_id, double factor);
   void message_event(uint32_t slot, uint32_t lane_id);
   void arrive(uint32_t slot);
   void receive(uint32_t r, uint32_t instance, int lane, uint32_t op);
@@ -118,6 +120,7 @@ class EventEngine {
   int64_t now_ = 0;
   MonotoneQueue queue_;
   std::vector<MonotoneQueue::Item> batch_;
+  std::optional<LinkQueues> queues_;  ///< instead of flows_, where serves_in_turn()
   Flows flows_;
   std::vector<uint64_t> flown_;
   int64_t wake_at_ = kNever;
@@ -138,7 +141,7 @@ class EventEngine {
   std::vector<std::vector<uint32_t>> heard_;  ///< [channel][receiver * keys + key], sampled_peer only
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
   std::vector<Message> messages_;
-  std::vector<uint32_t> free_messages_, released_;
+  std::vector<uint32_t> free_messages_, released_, in_turn_;
 };
 
 }  // namespace tandem

@@ -88,7 +88,9 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
   const uint32_t number = ++sent_[op.what][instance * keys_of(channel) + op.key];
   const double factor = calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, index);
   lanes_[lane_id].sending = count;
-  for (uint32_t to = first; to < first + count; ++to) {
+  for (uint32_t k = 0; k < count; ++k) {
+    // Where links serve in turn, every sender starts at another receiver, lest all queue for the first.
+    const uint32_t to = first + (queues_ && count > 1 ? (k + instance) % count : k);
     const uint32_t slot = new_message();
     Message& m = messages_[slot];
     m.channel = op.what;
@@ -101,8 +103,27 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
       m.version = inboxes_[static_cast<std::size_t>(pull_of_[op.what])]->version(
           instance, op.key, channel.address == Address::shards ? to : 0);
     }
-    post(slot, lane_id, factor);
+    if (queues_) {
+      in_turn_.push_back(slot);
+    } else {
+      post(slot, lane_id, factor);
+    }
   }
+  if (queues_) post_in_turn(lane_id, factor);
+}
+
+/// Messages that set out together share the way: as under fair sharing, all have left when the last has.
+void EventEngine::post_in_turn(uint32_t lane_id, double factor) {
+  int64_t end = now_;
+  for (const uint32_t slot : in_turn_) {
+    Message& m = messages_[slot];
+    const Transfer& t = plan_.messages->message(m.channel, m.key, m.sender, m.receiver);
+    m.delay = t.delay(factor).ps;
+    recorder_.message(t);
+    end = std::max(end, queues_->pass(now_, t.uses, t.cap, t.bytes * factor));
+  }
+  for (const uint32_t slot : in_turn_) schedule(end - now_, uint64_t{lane_id} << 32 | (slot + 1));
+  in_turn_.clear();
 }
 
 void EventEngine::post(uint32_t slot, uint32_t lane_id, double factor) {

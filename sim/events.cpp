@@ -12,7 +12,8 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
       options_(options),
       recorder_(plan, options, trace_),
       calm_(plan.disturbance.none()),
-      flows_(plan.capacity) {
+      flows_(serves_in_turn(program_) ? std::vector<double>{} : plan.capacity) {
+  if (serves_in_turn(program_)) queues_.emplace(plan.capacity);
   rate_alone_.reserve(plan.transfers.size());
   for (const Transfer& t : plan.transfers) rate_alone_.push_back(t.rate_alone(plan.capacity));
   uint64_t instances = 0;
@@ -326,6 +327,8 @@ void EventEngine::start_transfer(const Transfer& t, double rate, double factor, 
                                  uint64_t data) {
   if (t.uses.empty() || t.bytes == 0) {
     schedule(t.payload(rate, factor).ps + delay, data);
+  } else if (queues_) {
+    schedule(queues_->pass(now_, t.uses, t.cap, t.bytes * factor) - now_ + delay, data);
   } else {
     flows_.start(now_, t.uses, t.cap, t.bytes * factor, data);
   }

@@ -63,10 +63,12 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
 }
 
 double Plan::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+  if (disturbance.compute_sigma == 0) return 1;
   return lognormal(disturbance.compute_sigma, draw_bits(seed ^ kCompute, role, instance, iteration, op));
 }
 
 double Plan::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+  if (disturbance.network_sigma == 0) return 1;
   return lognormal(disturbance.network_sigma, draw_bits(seed ^ kNetwork, role, instance, iteration, op));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // A Program with every duration, route and placement settled: all that an evaluator sees. Floor 3.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct Transfer {
   double bytes = 0;
   double cap = 0;  ///< payload bytes/s, 0 = none
   std::vector<Use> uses;
+  /// Bytes put on links per byte of payload that are accounted for but not shared: the binder has settled
+  /// what they allow in `cap`.
+  std::vector<Use> settled = {};
   /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
   double rate_alone(const std::vector<double>& capacity) const;
   /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.
@@ -70,8 +74,12 @@ struct Plan {
   std::shared_ptr<const Program> program;
   std::vector<RoleCosts> roles;
   std::vector<Transfer> transfers;
-  std::vector<double> capacity;         ///< usable bytes/s per resource
-  std::vector<std::string> link_names;  ///< same indices; may be empty in benchmarks
+  std::vector<double> capacity;  ///< usable bytes/s per resource
+  /// Names a resource. Asked for those that carry bytes only; null in benchmarks.
+  std::function<std::string(uint32_t)> name_link;
+  std::string link_name(uint32_t link) const {
+    return name_link ? name_link(link) : "link " + std::to_string(link);
+  }
   /// Transfers of sends and replies: asked per (channel, key, sender, receiver), memoised by the binder.
   /// Null when the program has no channels.
   class Messages {

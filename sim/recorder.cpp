@@ -103,9 +103,12 @@ void Recorder::finish() {
     if (t.ps == kNever) t = {};
   }
   for (std::size_t t = 0; t < runs_.size(); ++t) {
-    for (const Use& use : plan_.transfers[t].uses) {
-      trace_.link_bytes.at(use.link) +=
-          static_cast<double>(runs_[t]) * plan_.transfers[t].bytes * static_cast<double>(use.weight);
+    const Transfer& transfer = plan_.transfers[t];
+    for (const std::vector<Use>* uses : {&transfer.uses, &transfer.settled}) {
+      for (const Use& use : *uses) {
+        trace_.link_bytes.at(use.link) +=
+            static_cast<double>(runs_[t]) * transfer.bytes * static_cast<double>(use.weight);
+      }
     }
   }
   // Workers in a row with equal times count as one product, so that folding gives the same sum.

@@ -65,6 +65,7 @@ class Simulation {
     in.graph = p_.graph;
     in.optimizer = p_.optimizer;
     in.overheads = p_.scheme->overheads;
+    in.profile = p_.profile;
     in.compute_scale = scale;
     Bound b = bind(in);
     b.plan.seed = p_.seed;
@@ -211,7 +212,7 @@ std::vector<LinkUse> link_uses(const Run& run) {
   for (std::size_t i = 0; i < run.trace.link_bytes.size(); ++i) {
     const double bytes = run.trace.link_bytes[i];
     if (bytes <= 0) continue;
-    out.push_back({i < plan.link_names.size() ? plan.link_names[i] : std::to_string(i),
+    out.push_back({plan.link_name(static_cast<uint32_t>(i)),
                    std::min(1.0, bytes / plan.capacity[i] / wall), Bytes{std::llround(bytes)}});
   }
   std::stable_sort(out.begin(), out.end(),
@@ -295,7 +296,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"precision", std::string(name(p.precision))},
                                                          {"optimizer", std::string(p.optimizer->name)},
                                                          {"input", p.input ? "real" : "synthetic"},
-                                                         {"profile", "stock"}};
+                                                         {"profile", p.profile}};
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
   if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
   return in;

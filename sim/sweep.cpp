@@ -120,6 +120,24 @@ class RoleSweep {
     for (uint32_t i = 0; i < rows_; ++i) factor_[i] = plan_.iteration_factor(r_, i, iteration_);
   }
 
+  /// Fills `lane` with the ends of an op that every row runs by itself.
+  void run_durations(uint32_t o, Row& lane) const {
+    const bool per_row = !costs_.class_of.empty();
+    if (role_.ops[o].kind == OpKind::compute && !calm_ && plan_.disturbance.compute_sigma == 0 && !per_row) {
+      const int64_t d = ops_[o].time[0].ps;
+      const double seconds = ops_[o].time[0].seconds();
+      for (uint32_t i = 0; i < rows_; ++i) {
+        lane[i] = start_[i] + (factor_[i] == 1 ? d : picoseconds(seconds * factor_[i]));
+      }
+    } else if (!per_row &&
+               (calm_ || (role_.ops[o].kind != OpKind::compute && plan_.disturbance.network_sigma == 0))) {
+      const int64_t d = ops_[o].time[0].ps;
+      for (uint32_t i = 0; i < rows_; ++i) lane[i] = start_[i] + d;
+    } else {
+      for (uint32_t i = 0; i < rows_; ++i) lane[i] = start_[i] + duration(o, i);
+    }
+  }
+
   int64_t duration(uint32_t o, uint32_t i) const {
     if (calm_) return ops_[o].time[class_of(i)].ps;
     if (role_.ops[o].kind == OpKind::compute) {
@@ -168,19 +186,10 @@ class RoleSweep {
   int64_t run_rows(uint32_t o, Row& lane, uint64_t stem) {
     uint64_t sum = 0;
     int64_t latest = 0;
-    if (calm_ && costs_.class_of.empty()) {
-      const int64_t d = ops_[o].time[0].ps;
-      for (uint32_t i = 0; i < rows_; ++i) {
-        lane[i] = start_[i] + d;
-        latest = std::max(latest, lane[i]);
-        sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
-      }
-    } else {
-      for (uint32_t i = 0; i < rows_; ++i) {
-        lane[i] = start_[i] + duration(o, i);
-        latest = std::max(latest, lane[i]);
-        sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
-      }
+    run_durations(o, lane);
+    for (uint32_t i = 0; i < rows_; ++i) {
+      latest = std::max(latest, lane[i]);
+      sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
     }
     recorder_.hash(sum, count_);
     return latest;

@@ -61,11 +61,14 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
   Flow& flow = flows_[id];
   cap_[id] = cap > 0 ? cap : kInfinite;
   rate_[id] = kNew;
+  bool ordered = true;  // by link, each once: as bindings list them, and then no search is needed
   for (const Use& use : uses) {
     if (use.weight == 0) continue;
     Share* const shares = &pool_[flow.first];
     Share* const end = shares + flow.count;
-    Share* const same = std::find_if(shares, end, [&](const Share& s) { return s.link == use.link; });
+    ordered = ordered && (flow.count == 0 || end[-1].link < use.link);
+    Share* const same =
+        ordered ? end : std::find_if(shares, end, [&](const Share& s) { return s.link == use.link; });
     const uint32_t index = flow.first + static_cast<uint32_t>(same - shares);
     auto& members = members_[use.link];
     if (same != end) {

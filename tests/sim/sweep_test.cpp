@@ -85,7 +85,7 @@ TEST(Evaluate, SendsSharedLinksToEvents) {
   w.copy(CopyKind::host_to_device, Bytes{1000}, "load");
   Plan plan;
   plan.capacity = {1e9};
-  plan.link_names = {"pcie0"};
+  plan.name_link = [](uint32_t) { return "pcie0"; };
   plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}};
   plan.roles = {{{}, {{Time{}}}, {{0}}}};
   plan.program = std::make_shared<Program>(b.finish());
