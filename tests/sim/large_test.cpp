@@ -1,0 +1,41 @@
+// Systems too large for transfers of every instance's own.
+#include <gtest/gtest.h>
+
+#include "models/optimizer.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+namespace {
+
+Report predict(const char* system, const char* scheme, int64_t devices, bool input) {
+  const Graph graph = Graph::load("resnet50");
+  const System machine = System::load(system, {{"nodes", "40"}});
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &machine;
+  p.scheme = &resolved;
+  p.devices = devices;
+  p.input = input;
+  p.optimizer = &optimizer("momentum");
+  p.iterations = 6;
+  return simulate(p);
+}
+
+TEST(Large, SettledTransfersContinueWhatOwnOnesGive) {
+  // 16 GPUs of a node share PCIe switches, one network card, storage and the cores that decode.
+  for (const bool input : {false, true}) {
+    const Report own = predict("p2.16xlarge", "allreduce", 512, input);
+    const Report settled = predict("p2.16xlarge", "allreduce", 528, input);
+    EXPECT_EQ(own.evaluator == "events", input);
+    EXPECT_EQ(settled.evaluator, "sweep");
+    EXPECT_NEAR(settled.samples_per_second / 528, own.samples_per_second / 512,
+                0.01 * own.samples_per_second / 512);
+    ASSERT_FALSE(settled.links.empty());
+    EXPECT_EQ(settled.links.front().name, own.links.front().name);
+    EXPECT_NEAR(settled.links.front().busy, own.links.front().busy, 0.02);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
