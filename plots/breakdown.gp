@@ -3,7 +3,7 @@
 # heading, rotation (degrees of the labels), margin (lines below the axis)
 set title heading offset 0,1.8
 set tmargin 6
-set key at graph 0.5, 1.075 center horizontal maxrows 1 width 0.5 font ',12'
+set key at graph 0.5, 1.075 center horizontal maxrows 1 width -0.5 font ',11'
 set ylabel 'milliseconds per iteration'
 set style data histograms
 set style histogram rowstacked

@@ -3,6 +3,7 @@
 #include "app/output.h"
 #include "app/table.h"
 #include "app/verb.h"
+#include "base/data.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
@@ -28,6 +29,16 @@ Table kernels() {
   return table;
 }
 
+/// Kernel profiles alone: the folder also holds what collectives cost.
+Table profiles() {
+  Table table({{"name"}, {"summary"}});
+  for (const std::string& name : list_data("calibration/profiles")) {
+    const Json json = Json::load(find_data("calibration/profiles", "profile", name));
+    if (json.find("architectures") != nullptr) table.add({name, json.text("summary", "")});
+  }
+  return table;
+}
+
 struct ListKind {
   std::string_view name;
   Table (*table)();
@@ -43,6 +54,7 @@ const std::vector<ListKind>& kinds() {
       {"kernels", kernels},
       {"layers", [] { return named(layers_registry().all()); }},
       {"optimizers", [] { return named(optimizers()); }},
+      {"profiles", profiles},
       {"verbs", [] { return named(verbs_registry().all()); }},
   };
   return all;
@@ -69,17 +81,16 @@ int list(const Arguments& arguments) {
 }  // namespace
 
 void register_list(Registry<Verb>& registry) {
-  registry.add(
-      {.name = "list",
-       .summary =
-           "what there is: models, systems, devices, schemes, collectives, kernels, layers, optimizers",
-       .usage = "KIND [options]",
-       .flags = {format_flag(), out_flag(), quiet_flag()},
-       .least_words = 1,
-       .most_words = 1,
-       .run = list,
-       .details =
-           "KIND is models, systems, devices, schemes, collectives, kernels, layers, optimizers or verbs."});
+  registry.add({.name = "list",
+                .summary = "what there is: models, systems, devices, schemes, collectives, kernels, layers, "
+                           "optimizers, profiles",
+                .usage = "KIND [options]",
+                .flags = {format_flag(), out_flag(), quiet_flag()},
+                .least_words = 1,
+                .most_words = 1,
+                .run = list,
+                .details = "KIND is models, systems, devices, schemes, collectives, kernels, layers, "
+                           "optimizers, profiles or verbs."});
 }
 
 }  // namespace tandem

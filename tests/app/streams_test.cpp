@@ -23,6 +23,7 @@ std::vector<std::vector<std::string>> commands_with_json() {
           {"list", "kernels"},
           {"list", "layers"},
           {"list", "optimizers"},
+          {"list", "profiles"},
           {"list", "verbs"},
           {"show", "model", "lenet5"},
           {"show", "system", "dgx1-v100"},
