@@ -37,12 +37,14 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   };
   // The next compute op must wait for an exchange; it is not written yet when the exchange is.
   std::vector<OpId> waits;
-  t.forward([&](uint32_t stage) {
-    const uint32_t layer = t.stages()[stage].layer;
-    if (parallel && is_linear(work, layer)) {
-      OpHandle gather = exchange(CollKind::all_gather, layer, "gather input of " + t.stages()[stage].name);
+  t.forward([&](uint32_t index) {
+    const Stage& stage = t.stages()[index];
+    for (uint32_t layer = stage.layer; parallel && layer < stage.layer + stage.layers; ++layer) {
+      if (!is_linear(work, layer)) continue;
+      OpHandle gather = exchange(CollKind::all_gather, layer, "gather input of " + stage.name);
       if (gather.id().index > 0) gather.after(OpId{gather.id().index - 1});
       waits.push_back(gather);
+      break;  // one exchange a stage, also where long models merge several layers into one
     }
   });
   std::vector<OpId> reduced(t.buckets().size());
