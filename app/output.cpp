@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/json.h"
 
@@ -30,6 +31,20 @@ void put_result(const Arguments& arguments, std::string text) {
     write_file(arguments.text("out", ""), text);
   } else {
     write_stdout(text);
+  }
+}
+
+void check_out(const Arguments& arguments) {
+  const std::filesystem::path out = arguments.text("out", "");
+  if (out.empty()) return;
+  const auto folder = out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
+  std::error_code error;
+  if (std::filesystem::is_directory(out, error)) {
+    throw InputError(fmt::format("{}: is a folder, not a file", printable(out.string())));
+  }
+  if (!std::filesystem::is_directory(folder, error)) {
+    throw InputError(fmt::format("{}: cannot write: there is no folder {}", printable(out.string()),
+                                 printable(folder.string())));
   }
 }
 

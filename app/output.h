@@ -14,6 +14,9 @@ void write_stdout(std::string_view text);
 /// Writes the result of a verb to --out when given, else to stdout; ends it with a newline.
 void put_result(const Arguments& arguments, std::string text);
 
+/// For verbs that compute long: refuses an --out whose folder does not exist before the work begins.
+void check_out(const Arguments& arguments);
+
 /// A remark for a person on stderr, "tandem: ...", unless --quiet.
 void note(const Arguments& arguments, std::string_view text);
 

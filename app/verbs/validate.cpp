@@ -16,6 +16,7 @@ int run_validate(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "md", {"md", "json"});
   const int threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  check_out(arguments);
   std::vector<ValidationRow> rows;
   {
     Progress progress(arguments);

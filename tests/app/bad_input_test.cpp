@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "ring"},
         BadWords{"export_kind", {"export", "chrom-trace", "x"}, kInput, "chrome-trace"},
         BadWords{"report_missing", {"compare", "no-a.json", "no-b.json"}, kInput, "no-a.json"},
+        BadWords{"out_folder_of_long_work", {"validate", "--out", "/no/such/folder/x"}, kInput, "no folder"},
         BadWords{"out_folder", small_predict({"--out", "/no/such/folder/x"}), kInput, "cannot write"}),
     [](const auto& info) { return info.param.name; });
 
