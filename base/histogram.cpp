@@ -15,7 +15,7 @@ constexpr int kSub = 64;
 
 std::size_t Histogram::index(int64_t value) {
   if (value < kExact) return static_cast<std::size_t>(value);
-  const int log = 63 - std::countl_zero(static_cast<uint64_t>(value));
+  const int64_t log = 63 - std::countl_zero(static_cast<uint64_t>(value));
   const int64_t within = (value >> (log - 6)) - kSub;
   return static_cast<std::size_t>(kExact + (log - kExactBits) * kSub + within);
 }

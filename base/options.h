@@ -18,8 +18,8 @@ struct OptionSpec {
   Type type = Type::count;
   std::string_view fallback;
   std::string_view help;
-  std::string_view choices = "";  ///< for Type::choice: "a|b|c"
-  double low = 0, high = 1e9;     ///< for count and real
+  std::string_view choices{};  ///< for Type::choice: "a|b|c"
+  double low = 0, high = 1e9;  ///< for count and real
 };
 
 /// "pytorch-ddp:bucket=25MiB" -> name and settings; throws InputError at `place` when malformed.
