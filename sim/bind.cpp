@@ -165,15 +165,30 @@ class Binder {
     bound_.plan.roles.push_back(std::move(costs));
   }
 
-  /// Collectives take memory bandwidth and multiprocessors from the kernels beside them. The compute lane
-  /// pays for that at the op that waits for the collective, so that no evaluator needs rates of compute.
+  /// Collectives take memory bandwidth and multiprocessors from the kernels beside them: each costs a share
+  /// of the time in which forward or backward runs on while it does. `queued`: what the comm lane still has
+  /// to do.
   void interfere(const Role& role, const std::vector<int32_t>& transfer, std::vector<Time>& duration) const {
+    const auto computes = [&](const Op& op) {
+      return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
+    };
+    double ahead = 0;  // compute that is still to come in the iteration
+    for (std::size_t i = 0; i < role.ops.size(); ++i)
+      ahead += computes(role.ops[i]) ? duration[i].seconds() : 0;
+    double queued = 0, owed = 0;
     for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      if (role.ops[i].kind != OpKind::compute) continue;
-      for (const Dep& d : role.ops[i].deps) {
-        if (role.ops[d.op].kind != OpKind::collective) continue;
-        const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[d.op])];
-        duration[i] += Time::from_seconds(in_.overheads.interference * t.alone(links_->capacity()).seconds());
+      const Op& op = role.ops[i];
+      if (op.kind == OpKind::collective) {
+        const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
+        const double seconds = t.alone(links_->capacity()).seconds();
+        owed += in_.overheads.interference * std::clamp(ahead - queued, 0.0, seconds);
+        queued += seconds;
+      } else if (computes(op)) {
+        const double seconds = duration[i].seconds();
+        duration[i] += Time::from_seconds(owed);
+        owed = 0;
+        ahead -= seconds;
+        queued = std::max(0.0, queued - seconds);
       }
     }
   }
