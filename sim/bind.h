@@ -16,7 +16,7 @@ struct BindInput {
   const Optimizer* optimizer = nullptr;
   Overheads overheads;
   std::string profile = "stock";  ///< of the kernel costs
-  double compute_scale = 1;  ///< of every compute op on the accelerators (the anchor's)
+  double compute_scale = 1;       ///< of every compute op on the accelerators (the anchor's)
 };
 
 /// What the binding knows beyond the Plan, for the Report.

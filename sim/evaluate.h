@@ -46,9 +46,9 @@ struct Trace {
 
 /// Above this many pairs of a sender and a shard, run_events() lets links serve transfers one after another
 /// (LinkQueues) instead of sharing them fairly, which costs time per transfer in flight. Not where most
-/// workers wait for each other: their messages come at once, and how they share decides when they end. Measured against
-/// fair sharing over 48 to 256 workers: rates 0 to 8 % apart, but half as high again where the workers' own
-/// links are the bottleneck, since queues keep links busier; mean staleness within 4 %.
+/// workers wait for each other: their messages come at once, and how they share decides when they end.
+/// Measured against fair sharing over 48 to 256 workers: rates 0 to 8 % apart, but half as high again where
+/// the workers' own links are the bottleneck, since queues keep links busier; mean staleness within 4 %.
 inline constexpr int64_t kSharingPairs = 4096;
 bool serves_in_turn(const Program& program);
 

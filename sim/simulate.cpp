@@ -212,8 +212,8 @@ std::vector<LinkUse> link_uses(const Run& run) {
   for (std::size_t i = 0; i < run.trace.link_bytes.size(); ++i) {
     const double bytes = run.trace.link_bytes[i];
     if (bytes <= 0) continue;
-    out.push_back({plan.link_name(static_cast<uint32_t>(i)),
-                   std::min(1.0, bytes / plan.capacity[i] / wall), Bytes{std::llround(bytes)}});
+    out.push_back({plan.link_name(static_cast<uint32_t>(i)), std::min(1.0, bytes / plan.capacity[i] / wall),
+                   Bytes{std::llround(bytes)}});
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });

@@ -30,7 +30,7 @@ struct Prediction {
   bool input = true;       ///< model storage, decoding and host-to-device copies
   int32_t iterations = 0;  ///< 0: enough for steady figures, more where arrival order counts
   uint64_t seed = 1;
-  std::string profile = "stock";         ///< kernel costs: a name in calibration/profiles or a file
+  std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;  ///< unset: the stock jitter of the device's profile
   bool check_memory = true;                ///< throw InputError when the model does not fit
