@@ -122,7 +122,7 @@ std::vector<int64_t> Arguments::integers(std::string_view name, std::vector<int6
 
 std::string Arguments::choice(std::string_view name, std::string_view fallback,
                               const std::vector<std::string>& valid) const {
-  const std::string value = text(name, fallback);
+  std::string value = text(name, fallback);
   if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
     throw InputError(option_place(name), fmt::format("no \"{}\".{} Valid: {}", printable(value),
                                                      did_you_mean(value, valid), fmt::join(valid, ", ")));

@@ -19,7 +19,7 @@ struct Verb {
   /// Returns the exit code; throws UsageError, InputError, DeviceError.
   int (*run)(const Arguments&);
   /// Paragraphs and examples below the options of --help; may be empty.
-  std::string_view details = "";
+  std::string_view details{};
   bool unchecked = false;  ///< takes any option and word (verbs that only say that they are not there yet)
 };
 
