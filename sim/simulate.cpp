@@ -351,6 +351,10 @@ Report simulate(const Prediction& p) {
   r.calibrated = p.anchor.has_value();
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
   r.extrapolates = run.bound.extrapolates;
+  if (device.peak_at(p.precision).flops_per_second == 0) {
+    r.extrapolates.push_back(
+        fmt::format("{} has no {} arithmetic: computed at its fp32 rate", device.name, name(p.precision)));
+  }
   r.simulated_events = run.trace.events;
   add_timeline(r, run);
   return r;
