@@ -133,15 +133,17 @@ std::string validation_markdown(const std::vector<ValidationRow>& rows) {
       "- **Rate without anchor**: throughput from datasheets and the stock efficiency curves alone.\n"
       "- Rows marked doubtful contradict their own source or the original they cite: shown, never "
       "counted.\n"
-      "- **In or out of sample**: a preset's overheads were set on the means of the tables that its `source` "
-      "names, and\n"
-      "  the stock curves on the single-device rates in `calibration/data/kernels`, which overlap with the "
-      "rows here.\n"
-      "  Errors with devices and model families left out of the fit are printed by "
-      "`calibration/fit_stock.py`, with\n"
-      "  systems left out by `calibration/fit_collectives.py`. No figure belongs to a single row, except the "
-      "shared\n"
-      "  storage of lisa-1080ti (its file says so).\n\n## Summary\n\n";
+      "- **In or out of sample**: the speed-up columns are in sample. Presets' overheads, and the switches, "
+      "bridges and copy caps\n"
+      "  of boards whose layout was not published, were set on means of these very tables (a preset's or "
+      "system's `source`\n"
+      "  says which), and so was the width of the intervals. The storage of lisa-1080ti comes from one row "
+      "of PRACE Table 8.\n"
+      "  The stock curves rest on single-device rates that overlap with the rows here: errors with devices "
+      "and model\n"
+      "  families left out are printed by `calibration/fit_stock.py`, with systems left out by\n"
+      "  `calibration/fit_collectives.py`.\n"
+      "\n## Summary\n\n";
   summary(out, rows);
   std::string file;
   for (const ValidationRow& r : rows) {
