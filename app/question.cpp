@@ -47,7 +47,7 @@ std::vector<Flag> question_flags() {
       {"set", "PATH=VALUE", "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s", true},
       {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
       {"jitter", "SIGMA",
-       "lognormal spread of every compute op, 0 for none; default: the device's stock jitter"},
+       "lognormal spread of every compute op, 0 for none; default: step-time jitter of the system's host"},
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
       {"seed", "N", "of the random numbers; default 1"},
   };

@@ -32,7 +32,7 @@ struct Prediction {
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::optional<Anchor> anchor;
-  std::optional<Disturbance> disturbance;  ///< unset: the stock jitter of the device's profile
+  std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
   bool check_memory = true;                ///< throw InputError when the model does not fit
 };
 
