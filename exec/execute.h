@@ -1,0 +1,84 @@
+#pragma once
+// One entry: model, scheme, devices and backend in, Report out: the counterpart of sim/simulate.h. Floor 3.
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/backend.h"
+#include "exec/data.h"
+#include "models/graph.h"
+#include "schemes/report.h"
+#include "schemes/scheme.h"
+
+namespace tandem {
+
+/// A paced link between "nodes" of one machine, so that multi-node runs can be checked anywhere.
+struct Pace {
+  Bandwidth bandwidth;  ///< payload per direction of each node's port
+  Time latency;         ///< added at the receiver
+};
+
+struct Execution {
+  const Graph* graph = nullptr;
+  const ResolvedScheme* scheme = nullptr;
+  const Backend* backend = nullptr;
+  Cluster cluster;  ///< more than one node: messages between nodes go over TCP (paced when `pace` is set)
+  int64_t batch = 32;
+  const Optimizer* optimizer = nullptr;
+  int32_t iterations = 30, warmup = 3;
+  uint64_t seed = 1;
+  int threads = 1;  ///< per worker
+  std::optional<Pace> pace;
+  const Dataset* data = nullptr;  ///< null: synthetic, made once and kept on the device
+  struct Rate {
+    double base = 0.01;
+    int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
+    bool scale = false;         ///< base x workers (linear scaling)
+    bool by_staleness = false;  ///< divided by max(1, staleness) (Zhang 2015, staleness-aware async SGD)
+  } rate;
+  /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
+  /// whatever the order. For the tests of schemes.
+  bool integer_gradients = false;
+  std::string checkpoint;  ///< file written at the end (and read at the start with `resume`); "" = none
+  bool resume = false;
+  std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
+  const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
+};
+
+/// In-situ times of one call, all workers and iterations together.
+struct CallTime {
+  Call call;
+  std::vector<double> seconds;  ///< one a launch; those with an involuntary context switch left out
+  int64_t dropped = 0;          ///< so many were
+};
+/// In-situ times of one op of the program.
+struct OpTime {
+  uint32_t role = 0, op = 0;
+  std::vector<double> seconds;  ///< busy time, waiting for dependencies excluded; collectives: from the last
+                                ///< member's arrival
+};
+
+struct ExecutionResult {
+  Report report;
+  std::vector<OpTime> ops;
+  std::vector<CallTime> calls;   ///< filled when ExecuteOptions asked for it
+  std::vector<Span> spans;       ///< all of them when kept
+  std::vector<double> iteration_seconds;  ///< of steady iterations, worker 0
+  std::vector<double> losses;             ///< per iteration, mean over workers
+  std::vector<float> parameters;          ///< worker 0's (or the store's) at the end, flat
+  int64_t versions = 0, dropped = 0, updates = 0;
+  std::vector<Histogram> staleness_by_worker;
+};
+
+struct Keep {
+  bool calls = false;  ///< a timer around every call
+  bool spans = false;
+  bool parameters = false;
+};
+
+/// Throws InputError (what cannot be executed), DeviceError (a worker, link or rank failed).
+ExecutionResult execute(const Execution& execution, const Keep& keep = {});
+
+}  // namespace tandem

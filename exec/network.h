@@ -1,0 +1,122 @@
+#pragma once
+// A Graph made executable: tensors, and the calls of every layer's passes. Device-free. Floor 3.
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/registry.h"
+#include "exec/call.h"
+#include "models/graph.h"
+#include "models/optimizer.h"
+
+namespace tandem {
+
+/// Where a tensor lives and how long.
+enum class TensorKind : uint8_t {
+  input,       ///< filled before forward: samples (float) or tokens (int32)
+  label,       ///< int32 classes, or float targets of the loss
+  activation,  ///< outputs, and what backward needs of them
+  gradient,    ///< of activations: scratch of one backward pass
+  parameter,   ///< a slice of the flat parameter vector
+  parameter_gradient,  ///< the slice of the flat gradient vector at the same place
+  buffer,      ///< state that is not learned: running statistics; starts at Tensor::initial
+  loss,        ///< one float: mean loss of the batch
+};
+
+struct Tensor {
+  TensorKind kind = TensorKind::activation;
+  int64_t elements = 0;
+  int64_t offset = 0;   ///< in elements: in the flat vector (parameters and their gradients), else in the arena
+  float initial = 0;    ///< buffers only
+  bool integer = false;
+  uint32_t layer = 0;
+};
+
+/// One learned tensor and how it starts.
+struct LearnedTensor {
+  TensorId parameter = 0, gradient = 0;
+  uint32_t layer = 0, index = 0;  ///< Graph::layers()[layer].parameters[index]
+  /// Start values: uniform in +-bound (He / Glorot, by fan), or constant.
+  float bound = 0, constant = 0;
+};
+
+class Network {
+ public:
+  /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
+  Network(const Graph& graph, int64_t batch);
+  ~Network();
+  Network(Network&&) noexcept;
+
+  const Graph& graph() const;
+  int64_t batch() const;
+  const std::vector<Tensor>& tensors() const;
+  /// Calls of one layer in the order they are to run. Backward holds both backward passes.
+  const std::vector<Call>& forward(uint32_t layer) const;
+  const std::vector<Call>& backward(uint32_t layer) const;
+  /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
+  /// a layer's last tensor first.
+  const std::vector<LearnedTensor>& learned() const;
+  int64_t parameters() const;   ///< elements of the flat vector
+  int64_t arena() const;        ///< elements of everything else: inputs, labels, activations, gradients, buffers
+  const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order
+  const std::vector<TensorId>& labels() const;  ///< one per loss
+  const std::vector<TensorId>& losses() const;
+  /// The tensor that the (last) loss judges, as logits, for accuracy; rows x classes.
+  TensorId logits() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a layer's builder is handed: its tensors and the lists to fill. exec/layers/*.cpp. Tensors asked for
+/// and never written by a call are an error of the builder.
+class LayerCalls {
+ public:
+  virtual ~LayerCalls() = default;
+  virtual const Layer& layer() const = 0;
+  virtual const Lowered& lowered() const = 0;  ///< for the whole batch
+  virtual int64_t batch() const = 0;
+  virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
+  virtual std::size_t inputs() const = 0;
+
+  virtual TensorId in(std::size_t input) = 0;
+  virtual TensorId out() = 0;
+  /// The output is the input's memory: a view, or an activation in place. False (a fresh output was made
+  /// after all) where another layer still reads the input or needs it for its backward pass.
+  virtual bool out_is_in(bool overwrites) = 0;
+  virtual bool needs_d_in(std::size_t input) const = 0;  ///< something before it learns
+  virtual TensorId d_out() = 0;  ///< gradient of the output: the readers' gradients, already summed
+  virtual TensorId d_in(std::size_t input) = 0;  ///< to be written whole
+  virtual void d_in_is_d_out(std::size_t input) = 0;  ///< the gradient passes as it is
+  /// For layers that take a part of their input: the one gradient tensor that all such readers of this input
+  /// write their parts into; zeroed before the first where the parts leave gaps.
+  virtual TensorId d_in_part(std::size_t input) = 0;
+  /// Parameter `index` of the layer, started as said (LearnedTensor).
+  virtual TensorId parameter(std::size_t index, float bound, float constant = 0) = 0;
+  virtual TensorId gradient(std::size_t index) = 0;
+  /// Another layer's parameter (tied weights): of the only embedding of that vocabulary and width. Its
+  /// gradient must be added to ("+=").
+  virtual TensorId tied(int64_t rows, int64_t width) = 0;
+  virtual TensorId tied_gradient() = 0;
+  virtual TensorId keep(int64_t elements) = 0;     ///< from forward to backward
+  virtual TensorId scratch(int64_t elements) = 0;  ///< within this layer's pass
+  virtual TensorId buffer(int64_t elements, float initial) = 0;
+  virtual TensorId label(int64_t elements, bool integer) = 0;
+  virtual TensorId loss() = 0;
+  /// Appends; `pass` of the call decides the list (backward passes share one, in the order appended).
+  virtual void call(Call call) = 0;
+};
+
+/// One layer type made executable: exec/layers, a word in exec/CMakeLists.txt per file.
+struct LayerExecution {
+  std::string_view name;     ///< of the LayerType
+  std::string_view summary;  ///< how it is done
+  void (*build)(LayerCalls&);
+};
+/// Generated from the list in exec/CMakeLists.txt.
+const Registry<LayerExecution>& layers_execution_registry();
+
+}  // namespace tandem
