@@ -42,6 +42,18 @@ OpHandle& OpHandle::on(Lane lane) {
   return *this;
 }
 
+OpHandle& OpHandle::of(Payload payload, uint32_t key) {
+  op().payload = payload;
+  op().key = key;
+  return *this;
+}
+
+uint32_t Builder::part(int64_t elements) {
+  const int64_t first =
+      program_.parts.empty() ? 0 : program_.parts.back().first + program_.parts.back().elements;
+  return append(program_.parts, Part{first, elements});
+}
+
 RoleBuilder Builder::role(std::string name, Mesh mesh, Site site) {
   Role role;
   role.name = std::move(name);

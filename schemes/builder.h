@@ -28,7 +28,8 @@ class OpHandle {
   OpHandle& after_last(OpId op, uint16_t lag = 1);  ///< `lag` iterations ago
   OpHandle& every(int64_t k);
   OpHandle& on(Lane lane);
-  operator OpId() const { return id_; }  // NOLINT: reads as the op it is
+  OpHandle& of(Payload payload, uint32_t key = 0);  ///< what it works on or moves
+  operator OpId() const { return id_; }             // NOLINT: reads as the op it is
   OpId id() const { return id_; }
 
  private:
@@ -46,6 +47,8 @@ class Builder {
   RoleBuilder role(std::string name, Mesh mesh, Site site = Site::accelerators);
   uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
                    std::vector<Bytes> key_bytes);
+  /// The next part of the flat parameter vector; returns its key.
+  uint32_t part(int64_t elements);
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
@@ -80,6 +83,7 @@ class RoleBuilder {
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }
+  Builder& builder() { return *builder_; }
   /// Handle on an op added earlier.
   OpHandle op(OpId id) { return OpHandle(*builder_, index_, id); }
 

@@ -62,6 +62,12 @@ class Checker {
             "runs on a channel that does not exist");
     }
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
+    int64_t end = 0;
+    for (std::size_t i = 0; i < p_.parts.size(); ++i) {
+      table(p_.parts[i].first == end && p_.parts[i].elements >= 0 && p_.parts[i].elements <= INT64_MAX - end,
+            "part", i, "does not follow the one before it");
+      end += p_.parts[i].elements;
+    }
     for (std::size_t i = 0; i < p_.channels.size(); ++i) check_channel(i);
     for (std::size_t i = 0; i < p_.stores.size(); ++i) check_store(i);
     for (std::size_t i = 0; i < p_.roles.size(); ++i) {
@@ -140,6 +146,9 @@ class Checker {
     require(op().label < p_.labels.size(), "its label does not exist");
     require(op().bytes.n >= 0, "negative bytes");
     require(op().every >= 1, "every must be at least 1");
+    const bool of_part = op().payload == Payload::gradients || op().payload == Payload::parameters ||
+                         op().payload == Payload::state;
+    if (of_part) require(op().key < p_.parts.size(), "works on a part that does not exist");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||

@@ -109,6 +109,8 @@ class Parser {
     const std::string_view what = word();
     if (what == "samples")
       p_.samples_per_iteration = number(word());
+    else if (what == "part")
+      part();
     else if (what == "collective")
       collective();
     else if (what == "channel")
@@ -118,13 +120,21 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(fmt::format("\"{}\" is none of samples, collective, channel, store, role or an op's number",
+      fail(fmt::format("\"{}\" is none of samples, part, collective, channel, store, role or an op's number",
                        printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
   void in_order(std::size_t size) {
     if (number(word()) != static_cast<int64_t>(size)) fail(fmt::format("expected number {}", size));
+  }
+
+  void part() {
+    in_order(p_.parts.size());
+    Part part;
+    part.first = number(field("first"));
+    part.elements = number(field("elements"));
+    p_.parts.push_back(part);
   }
 
   void collective() {
@@ -210,6 +220,13 @@ class Parser {
     c.samples = number(field("samples"));
   }
 
+  void payload(Op& op, std::string_view text) const {
+    const auto colon = text.find(':');
+    if (colon == std::string_view::npos) fail("expected of=payload:key");
+    op.payload = enumerator<Payload>(text.substr(0, colon), kPayloads);
+    op.key = index(text.substr(colon + 1));
+  }
+
   void deps(Op& op, std::string_view text) const {
     for (const std::string_view d : list(text)) {
       const auto at = d.find('@');
@@ -248,6 +265,7 @@ class Parser {
       rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
       return rest_.starts_with(key);
     };
+    if (has("of=")) payload(op, field("of"));
     if (has("bytes=")) op.bytes.n = number(field("bytes"));
     if (has("every=")) op.every = static_cast<uint16_t>(number(field("every"), 1, UINT16_MAX));
     if (has("after=")) deps(op, field("after"));

@@ -1,11 +1,13 @@
 // Program as text. Grammar (one item a line, "#" starts a comment line):
 //   tandem-program-1
 //   samples <n>
+//   part <i> first=<n> elements=<n>
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
 //   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>...
 //   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1>
 //   role <site> mesh=<axis>:<size>,... on=<channel or -> "<name>"
-//     <i> <kind> <lane> <fields> [bytes=<n>] [every=<n>] [after=<op>[@<lag>],...] "<label>"
+//     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [after=<op>[@<lag>],...]
+//     "<label>"
 // with the fields
 //   compute     task=<i> pass=<pass> layers=<first>+<count> kernels=<n> flops=<n> moved=<bytes>
 //   copy        copy=<i> path=<kind> samples=<n>
@@ -33,6 +35,9 @@ std::string quoted(std::string_view text) {
 
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
+  for (std::size_t i = 0; i < p.parts.size(); ++i) {
+    fmt::format_to(out, "part {} first={} elements={}\n", i, p.parts[i].first, p.parts[i].elements);
+  }
   for (std::size_t i = 0; i < p.collectives.size(); ++i) {
     const Collective& c = p.collectives[i];
     fmt::format_to(out, "collective {} {} axes={} algorithm={} root={}\n", i, name(c.kind), c.axes,
@@ -88,6 +93,7 @@ void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
       fmt::format_to(out, " store={}", op.what);
       break;
   }
+  if (op.payload != Payload::none) fmt::format_to(out, " of={}:{}", name(op.payload), op.key);
   if (op.bytes.n != 0) fmt::format_to(out, " bytes={}", op.bytes.n);
   if (op.every != 1) fmt::format_to(out, " every={}", op.every);
   for (std::size_t d = 0; d < op.deps.size(); ++d) {

@@ -16,6 +16,11 @@ std::string_view name(OpKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+std::string_view name(Payload payload) {
+  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "activations"};
+  return names[static_cast<std::size_t>(payload)];
+}
+
 std::string_view name(CopyKind kind) {
   constexpr std::string_view names[] = {"input", "host_to_device", "device_to_host"};
   return names[static_cast<std::size_t>(kind)];

@@ -27,12 +27,24 @@ struct Dep {
   uint16_t lag = 0;
 };
 
+/// What an op works on or moves, where its kind does not say it.
+enum class Payload : uint8_t {
+  none,         ///< compute: the layers' own tensors; send, recv: gradients there, parameters back
+  gradients,    ///< of part `key`; a compute op with this payload casts them (compression)
+  parameters,   ///< of part `key`; a compute op with this payload is the optimiser's update of them
+  state,        ///< parameters of part `key` and the optimiser's state that belongs to them
+  activations,  ///< a layer's inputs or outputs
+};
+inline constexpr int kPayloads = 5;
+std::string_view name(Payload payload);
+
 struct Op {
   OpKind kind = OpKind::compute;
   Lane lane = Lane::compute;
-  uint32_t what = 0;  ///< index into tasks / copies / collectives / channels / stores, by kind
-  uint32_t key = 0;   ///< send, recv, apply: which part of the model (bucket); server roles use the message's
-  Bytes bytes;        ///< payload per instance; 0 for compute, apply and gate
+  Payload payload = Payload::none;
+  uint32_t what = 0;      ///< index into tasks / copies / collectives / channels / stores, by kind
+  uint32_t key = 0;       ///< index into parts; server roles use the message's
+  Bytes bytes;            ///< payload per instance; 0 for compute, apply and gate
   uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
   uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
   std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
@@ -45,6 +57,13 @@ struct Task {
   uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches
   Pass pass = Pass::forward;
   std::vector<Kernel> kernels;
+};
+
+/// What a key names: gradients that are communicated and updated together (a bucket). Parts are consecutive
+/// ranges of the flat parameter vector, in which the last layer's last tensor comes first: the order in which
+/// backward makes gradients.
+struct Part {
+  int64_t first = 0, elements = 0;  ///< in the flat vector
 };
 
 /// A copy op's path.
@@ -122,6 +141,7 @@ struct Role {
 struct Program {
   std::vector<Role> roles;
   std::vector<Task> tasks;
+  std::vector<Part> parts;
   std::vector<Copy> copies;
   std::vector<Collective> collectives;
   std::vector<Channel> channels;

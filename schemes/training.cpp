@@ -109,6 +109,7 @@ void Training::fill_buckets(const BucketRule& rule) {
   const auto close = [&] {
     Bucket& b = buckets_.back();
     b.layers = highest - b.layer + 1;
+    b.key = role_.builder().part(b.elements);
     b.name = layers[b.layer].name + (b.layers > 1 ? ".." + layers[highest].name : "");
     for (const auto& [elements, count] : sizes) {
       b.update.push_back(update_kernel(*work_.optimizer, elements));
@@ -188,12 +189,15 @@ void Training::backward(const Ready& ready, OpId start) {
 }
 
 OpHandle Training::update(const Bucket& bucket) {
-  Task task;
-  task.layer = bucket.layer;
-  task.layers = bucket.layers;
-  task.pass = Pass::update;
-  task.kernels = bucket.update;
-  return role_.compute(std::move(task), "update " + bucket.name);
+  return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, "update " + bucket.name)
+      .of(Payload::parameters, bucket.key);
+}
+
+OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::string_view label) {
+  return role_
+      .compute({bucket.layer, bucket.layers, Pass::update, {update_kernel(*work_.optimizer, elements)}},
+               fmt::format("{} {}", label, bucket.name))
+      .of(Payload::parameters, bucket.key);
 }
 
 void Training::next_forward_after(const Bucket& bucket, OpId op) {

@@ -28,6 +28,7 @@ struct BucketRule {
 /// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
 /// bucket holds the first layers. Bucket 0 is ready first.
 struct Bucket {
+  uint32_t key = 0;                ///< index into Program::parts
   std::string name;                ///< "conv1" or "conv1..fc8": lowest and highest layer
   uint32_t layer = 0, layers = 0;  ///< range of Graph::layers() that its tensors belong to
   uint32_t stage = 0;  ///< the lowest stage with a tensor in it: its backward completes the bucket
@@ -59,6 +60,8 @@ class Training {
   void backward(
       const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {});
   OpHandle update(const Bucket& bucket);
+  /// An update of `elements` of the bucket's parameters, where each device makes a share.
+  OpHandle update_share(const Bucket& bucket, int64_t elements, std::string_view label);
   /// Forward of next iteration's layers in `bucket` waits for `op`.
   void next_forward_after(const Bucket& bucket, OpId op);
   /// The same for the whole forward.

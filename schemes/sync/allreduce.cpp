@@ -48,11 +48,15 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   const auto reduce = [&](const Bucket& bucket, OpId gradient) {
     reduced.push_back(w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)), bucket.bytes,
                                    algorithm, "all-reduce " + bucket.name)
+                          .of(Payload::gradients, bucket.key)
                           .after(gradient));
   };
   t.forward();
   t.backward([&](const Bucket& bucket, OpId gradient) {
-    if (packed) gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name);
+    if (packed) {
+      gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name)
+                     .of(Payload::gradients, bucket.key);
+    }
     ready.push_back(gradient);
     if (parallel && o.flag("overlap")) reduce(bucket, gradient);
   });
@@ -62,7 +66,11 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   for (std::size_t i = 0; i < t.buckets().size(); ++i) {
     const Bucket& bucket = t.buckets()[i];
     const OpId sum = parallel ? reduced[i] : OpId{};
-    if (packed) w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name).after(sum);
+    if (packed) {
+      w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
+          .of(Payload::gradients, bucket.key)
+          .after(sum);
+    }
     t.update(bucket).after(sum);
   }
   return b.finish();

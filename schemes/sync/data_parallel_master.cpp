@@ -73,24 +73,28 @@ Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
   RoleBuilder w = b.role("worker", mesh);
   Training t(w, work, whole(work, o));
   b.samples_per_iteration(t.samples());
-  const auto exchange = [&](CollKind kind, Bytes bytes, std::string algorithm, std::string_view label) {
-    return w.collective(kind, all_axes(mesh), bytes, std::move(algorithm), label);
+  const auto exchange = [&](CollKind kind, Payload payload, Bytes bytes, std::string algorithm,
+                            std::string_view label) {
+    return w.collective(kind, all_axes(mesh), bytes, std::move(algorithm), label).of(payload);
   };
 
-  OpHandle spread = exchange(CollKind::broadcast, t.parameter_bytes(), "auto", "broadcast parameters");
+  OpHandle spread =
+      exchange(CollKind::broadcast, Payload::parameters, t.parameter_bytes(), "auto", "broadcast parameters");
   t.forward();
   w.op(t.first_forward()).after(spread);
   // A gather of p outputs loads the links as a central reduce of one does, a scatter as a central broadcast.
   const Bytes output = output_bytes(work, loss);
-  const OpId gathered =
-      exchange(CollKind::reduce, output, "central", "gather outputs").after(t.last_forward());
+  const OpId gathered = exchange(CollKind::reduce, Payload::activations, output, "central", "gather outputs")
+                            .after(t.last_forward());
   const OpId judged = w.compute(loss, "loss on device 0").after(gathered);
   const OpId scattered =
-      exchange(CollKind::broadcast, output, "central", "scatter output gradients").after(judged);
+      exchange(CollKind::broadcast, Payload::activations, output, "central", "scatter output gradients")
+          .after(judged);
   t.backward([](const Bucket&, OpId) {}, scattered);
   for (const Bucket& bucket : t.buckets()) {
-    const OpId sum = exchange(CollKind::reduce, bucket.bytes, "auto", "reduce gradients to device 0")
-                         .after(t.last_backward());
+    const OpId sum =
+        exchange(CollKind::reduce, Payload::gradients, bucket.bytes, "auto", "reduce gradients to device 0")
+            .after(t.last_backward());
     spread.after_last(t.update(bucket).after(sum));
   }
   return b.finish();

@@ -33,7 +33,8 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   b.samples_per_iteration(t.samples());
   // Both travel for all devices' samples: every device gathers what the others computed.
   const auto exchange = [&](CollKind kind, uint32_t layer, std::string_view label) {
-    return w.collective(kind, all_axes(mesh), input_bytes(work, layer) * cluster.devices, algorithm, label);
+    return w.collective(kind, all_axes(mesh), input_bytes(work, layer) * cluster.devices, algorithm, label)
+        .of(Payload::activations);
   };
   // The next compute op must wait for an exchange; it is not written yet when the exchange is.
   std::vector<OpId> waits;
@@ -54,6 +55,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     if (!is_linear(work, bucket.layer)) {
       reduced[i] = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
                                 "all-reduce " + bucket.name)
+                       .of(Payload::gradients, bucket.key)
                        .after(gradient);
     } else if (bucket.elements > 1 &&
                (i + 1 == t.buckets().size() || t.buckets()[i + 1].stage != bucket.stage)) {
@@ -75,8 +77,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     const Bucket& bucket = t.buckets()[k];
     if (parallel && is_linear(work, bucket.layer)) {
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
-      w.compute({bucket.layer, bucket.layers, Pass::update, {update_kernel(*work.optimizer, part)}},
-                "update part of " + bucket.name);
+      t.update_share(bucket, part, "update part of");
     } else {
       t.update(bucket).after(reduced[k]);
     }

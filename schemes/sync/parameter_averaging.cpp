@@ -18,8 +18,10 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   if (cluster.devices > 1) {
     const int64_t tensors = o.text("state") == "params" ? 1 : 1 + work.optimizer->state;
     const std::string algorithm = o.text("through") == "central" ? "central" : "auto";
+    const Payload payload = o.text("state") == "params" ? Payload::parameters : Payload::state;
     const OpId averaged = w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)),
                                        t.parameter_bytes() * tensors, algorithm, "average parameters")
+                              .of(payload)
                               .after(updated)
                               .every(o.count("every"));
     t.next_forward_after(averaged);

@@ -69,6 +69,7 @@ class Worker {
     if (local_ > 1) {
       gradient = w_.collective(CollKind::reduce_scatter, kLocalAxis, bucket.bytes, "auto",
                                "reduce-scatter " + bucket.name)
+                     .of(Payload::gradients, bucket.key)
                      .after(gradient);
     }
     // In-node sums keep the comm lane; pushes then use the host lane, so that both proceed at once.
@@ -90,6 +91,7 @@ class Worker {
       if (local_ > 1) {
         ready =
             w_.collective(CollKind::all_gather, kLocalAxis, bucket.bytes, "auto", "all-gather " + bucket.name)
+                .of(Payload::parameters, bucket.key)
                 .after(ready);
       }
       if (whole) {
@@ -138,15 +140,14 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
     for (; open > 0 && buckets[open - 1].stage == stage; --open) {
       const Bucket& bucket = buckets[open - 1];
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
-      updates[open - 1] =
-          w.compute({bucket.layer, bucket.layers, Pass::update, {update_kernel(*work.optimizer, part)}},
-                    "update " + bucket.name);
+      updates[open - 1] = t.update_share(bucket, part, "update");
     }
   });
   std::size_t key = 0;
   t.backward([&](const Bucket& bucket, OpId gradient) {
     const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
                                   "push and pull " + bucket.name)
+                         .of(Payload::gradients, bucket.key)
                          .after(gradient);
     w.op(updates[key++]).after_last(sum);
   });
