@@ -2,21 +2,16 @@
 // All that a kind of device must supply to run Programs. A backend is one folder in exec/. Floor 3.
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/registry.h"
 #include "base/units.h"
 #include "exec/call.h"
 #include "schemes/program.h"
 
 namespace tandem {
-
-/// The device or its library failed: exit code 4.
-class DeviceError : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 /// One instance's device. Opened and used from that instance's threads: at any time one thread per lane.
 /// Memory is the device's (host memory for the CPU); addresses may be offset.

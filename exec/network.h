@@ -15,21 +15,23 @@ namespace tandem {
 
 /// Where a tensor lives and how long.
 enum class TensorKind : uint8_t {
-  input,       ///< filled before forward: samples (float) or tokens (int32)
-  label,       ///< int32 classes, or float targets of the loss
-  activation,  ///< outputs, and what backward needs of them
-  gradient,    ///< of activations: scratch of one backward pass
-  parameter,   ///< a slice of the flat parameter vector
+  input,               ///< filled before forward: samples (float) or tokens (int32)
+  label,               ///< int32 classes, or float targets of the loss
+  activation,          ///< outputs, and what backward needs of them
+  gradient,            ///< of activations: scratch of one backward pass
+  parameter,           ///< a slice of the flat parameter vector
   parameter_gradient,  ///< the slice of the flat gradient vector at the same place
-  buffer,      ///< state that is not learned: running statistics; starts at Tensor::initial
-  loss,        ///< one float: mean loss of the batch
+  buffer,              ///< state that is not learned: running statistics; starts at Tensor::initial
+  loss,                ///< one float: mean loss of the batch
 };
 
 struct Tensor {
   TensorKind kind = TensorKind::activation;
   int64_t elements = 0;
-  int64_t offset = 0;   ///< in elements: in the flat vector (parameters and their gradients), else in the arena
-  float initial = 0;    ///< buffers only
+  /// In elements: of the flat vector (parameters and their gradients), of the inputs' buffer (inputs and
+  /// labels), else of the arena.
+  int64_t offset = 0;
+  float initial = 0;  ///< buffers only
   bool integer = false;
   uint32_t layer = 0;
 };
@@ -58,20 +60,23 @@ class Network {
   /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
-  int64_t parameters() const;   ///< elements of the flat vector
-  int64_t arena() const;        ///< elements of everything else: inputs, labels, activations, gradients, buffers
+  int64_t parameters() const;      ///< elements of the flat vector
+  int64_t input_elements() const;  ///< of the inputs' buffer: all inputs and labels of one batch
+  int64_t arena() const;  ///< elements of everything else; tensors that never live together share place
   const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order
   const std::vector<TensorId>& labels() const;  ///< one per loss
   const std::vector<TensorId>& losses() const;
+  TensorId output() const;  ///< of the last layer; for a loss its one float
   /// The tensor that the (last) loss judges, as logits, for accuracy; rows x classes.
   TensorId logits() const;
 
  private:
+  friend class NetworkLayer;  // builds it, a layer at a time (network.cpp)
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a layer's builder is handed: its tensors and the lists to fill. exec/layers/*.cpp. Tensors asked for
+/// What a layer's builder is handed: its tensors and the lists to fill. exec/passes/*.cpp. Tensors asked for
 /// and never written by a call are an error of the builder.
 class LayerCalls {
  public:
@@ -89,11 +94,12 @@ class LayerCalls {
   virtual bool out_is_in(bool overwrites) = 0;
   virtual bool needs_d_in(std::size_t input) const = 0;  ///< something before it learns
   virtual TensorId d_out() = 0;  ///< gradient of the output: the readers' gradients, already summed
-  virtual TensorId d_in(std::size_t input) = 0;  ///< to be written whole
+  virtual TensorId d_in(std::size_t input) = 0;       ///< to be written whole
   virtual void d_in_is_d_out(std::size_t input) = 0;  ///< the gradient passes as it is
   /// For layers that take a part of their input: the one gradient tensor that all such readers of this input
-  /// write their parts into; zeroed before the first where the parts leave gaps.
-  virtual TensorId d_in_part(std::size_t input) = 0;
+  /// write their parts into; `adds` when they must add, since parts may overlap or leave gaps (it is zeroed
+  /// before the first).
+  virtual TensorId d_in_part(std::size_t input, bool& adds) = 0;
   /// Parameter `index` of the layer, started as said (LearnedTensor).
   virtual TensorId parameter(std::size_t index, float bound, float constant = 0) = 0;
   virtual TensorId gradient(std::size_t index) = 0;
@@ -101,6 +107,8 @@ class LayerCalls {
   /// gradient must be added to ("+=").
   virtual TensorId tied(int64_t rows, int64_t width) = 0;
   virtual TensorId tied_gradient() = 0;
+  /// A tied layer has already left its share in this layer's gradient when this one's backward runs.
+  virtual bool shared() const = 0;
   virtual TensorId keep(int64_t elements) = 0;     ///< from forward to backward
   virtual TensorId scratch(int64_t elements) = 0;  ///< within this layer's pass
   virtual TensorId buffer(int64_t elements, float initial) = 0;
@@ -110,13 +118,13 @@ class LayerCalls {
   virtual void call(Call call) = 0;
 };
 
-/// One layer type made executable: exec/layers, a word in exec/CMakeLists.txt per file.
+/// One layer type made executable: a file in exec/passes per family and a word in exec/CMakeLists.txt.
 struct LayerExecution {
   std::string_view name;     ///< of the LayerType
   std::string_view summary;  ///< how it is done
   void (*build)(LayerCalls&);
 };
 /// Generated from the list in exec/CMakeLists.txt.
-const Registry<LayerExecution>& layers_execution_registry();
+const Registry<LayerExecution>& passes_registry();
 
 }  // namespace tandem

@@ -1,0 +1,79 @@
+#include "exec/call.h"
+
+#include <array>
+
+namespace tandem {
+
+std::string_view name(Function function) {
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Function::end)> names{
+      "fill",
+      "copy",
+      "sum",
+      "column-sum",
+      "row-sum",
+      "update",
+      "gemm",
+      "conv",
+      "conv-backward-data",
+      "conv-backward-weights",
+      "max-pool",
+      "max-pool-backward",
+      "avg-pool",
+      "avg-pool-backward",
+      "softmax",
+      "softmax-backward",
+      "cross-entropy",
+      "cross-entropy-backward",
+      "mse",
+      "mse-backward",
+      "unary",
+      "unary-backward",
+      "dropout",
+      "dropout-backward",
+      "move",
+      "product",
+      "batch-norm",
+      "batch-norm-sums",
+      "batch-norm-backward",
+      "row-norm",
+      "row-norm-sums",
+      "row-norm-backward",
+      "lrn",
+      "lrn-backward",
+      "attention",
+      "attention-backward",
+      "rotary",
+      "recurrent",
+      "recurrent-backward",
+      "embedding",
+      "embedding-backward"};
+  static_assert(!names.back().empty());
+  return names.at(static_cast<std::size_t>(function));
+}
+
+std::vector<int64_t> Strided::pack() const {
+  std::vector<int64_t> out{static_cast<int64_t>(sizes.size())};
+  out.insert(out.end(), sizes.begin(), sizes.end());
+  for (const auto& s : strides) out.insert(out.end(), s.begin(), s.end());
+  out.insert(out.end(), offsets.begin(), offsets.end());
+  out.push_back(adds ? 1 : 0);
+  return out;
+}
+
+Strided Strided::unpack(const std::vector<int64_t>& shape, std::size_t operands) {
+  Strided s;
+  const auto dims = static_cast<std::size_t>(shape.at(0));
+  auto at = shape.begin() + 1;
+  const auto take = [&](std::size_t n) {
+    std::vector<int64_t> out(at, at + static_cast<std::ptrdiff_t>(n));
+    at += static_cast<std::ptrdiff_t>(n);
+    return out;
+  };
+  s.sizes = take(dims);
+  for (std::size_t i = 0; i < operands; ++i) s.strides.push_back(take(dims));
+  s.offsets = take(operands);
+  s.adds = *at != 0;
+  return s;
+}
+
+}  // namespace tandem

@@ -1,0 +1,152 @@
+// Attention, one (sample, head) at a time: scores = q k^T, softmax, times v. Only the scores' log sums are
+// kept; the backward pass makes the scores again (Dao et al. 2022).
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exec/cpu/kernel.h"
+#include "exec/cpu/onednn.h"
+
+namespace tandem::cpu {
+
+namespace {
+
+struct Attention {
+  int64_t batch, heads, kv_heads, query, key, size;
+  bool causal;
+  int64_t q_row, kv_row, q_offset, k_offset, v_offset;
+  float scale;
+
+  explicit Attention(const Call& c) {
+    auto at = c.shape.begin();
+    for (int64_t* v : {&batch, &heads, &kv_heads, &query, &key, &size}) *v = *at++;
+    causal = *at++ != 0;
+    for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
+    scale = 1 / std::sqrt(static_cast<float>(size));
+  }
+  int64_t out_row() const { return heads * size; }
+  int64_t q(int64_t b, int64_t h) const { return b * query * q_row + q_offset + h * size; }
+  int64_t k(int64_t b, int64_t h) const { return b * key * kv_row + k_offset + h * kv_heads / heads * size; }
+  int64_t v(int64_t b, int64_t h) const { return b * key * kv_row + v_offset + h * kv_heads / heads * size; }
+  int64_t out(int64_t b, int64_t h) const { return b * query * out_row() + h * size; }
+  /// Keys that query `i` sees: the last query sees all.
+  int64_t seen(int64_t i) const {
+    return causal ? std::min(key, i + 1 + std::max<int64_t>(0, key - query)) : key;
+  }
+};
+
+using Scratch = std::shared_ptr<std::vector<float>>;
+
+Prepared attention(const Call& c, int threads) {
+  const Attention a(c);
+  set_threads(threads);
+  const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(a.query * a.key));
+  return [=](std::span<float* const> o, const Step&) {
+    float* p = scratch->data();
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h) {
+        sgemm(false, true, a.query, a.key, a.size, o[1] + a.q(b, h), a.q_row, o[2] + a.k(b, h), a.kv_row, 0,
+              p, a.key, a.scale);
+        for (int64_t i = 0; i < a.query; ++i) {
+          float* row = p + i * a.key;
+          const int64_t n = a.seen(i);
+          float top = row[0], sum = 0;
+#pragma omp simd reduction(max : top)
+          for (int64_t j = 0; j < n; ++j) top = std::max(top, row[j]);
+#pragma omp simd reduction(+ : sum)
+          for (int64_t j = 0; j < n; ++j) sum += row[j] = std::exp(row[j] - top);
+          const float share = 1 / sum;
+          for (int64_t j = 0; j < n; ++j) row[j] *= share;
+          std::fill(row + n, row + a.key, 0.0F);
+          o[4][(b * a.heads + h) * a.query + i] = top + std::log(sum);
+        }
+        sgemm(false, false, a.query, a.size, a.key, p, a.key, o[3] + a.v(b, h), a.kv_row, 0,
+              o[0] + a.out(b, h), a.out_row());
+      }
+  };
+}
+
+/// dv = P^T dout; dP = dout v^T; dS = P (dP - sum(dout out)); dq = dS k; dk = dS^T q. Heads that share keys
+/// and values add up in theirs.
+Prepared attention_backward(const Call& c, int threads) {
+  const Attention a(c);
+  set_threads(threads);
+  const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * a.query * a.key));
+  return [=](std::span<float* const> o, const Step&) {
+    float *p = scratch->data(), *d = p + a.query * a.key;
+    float *dq = o[0], *dk = o[1], *dv = o[2];
+    const float *q = o[3], *k = o[4], *v = o[5], *out = o[6], *dout = o[7], *log_sums = o[8];
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const float adds = h % (a.heads / a.kv_heads) == 0 ? 0.0F : 1.0F;
+        sgemm(false, true, a.query, a.key, a.size, q + a.q(b, h), a.q_row, k + a.k(b, h), a.kv_row, 0, p,
+              a.key, a.scale);
+        sgemm(false, true, a.query, a.key, a.size, dout + a.out(b, h), a.out_row(), v + a.v(b, h), a.kv_row,
+              0, d, a.key);
+        for (int64_t i = 0; i < a.query; ++i) {
+          float *row = p + i * a.key, *dr = d + i * a.key;
+          const int64_t n = a.seen(i), at = a.out(b, h) + i * a.out_row();
+          const float log_sum = log_sums[(b * a.heads + h) * a.query + i];
+          float dot = 0;
+#pragma omp simd reduction(+ : dot)
+          for (int64_t j = 0; j < a.size; ++j) dot += dout[at + j] * out[at + j];
+#pragma omp simd
+          for (int64_t j = 0; j < n; ++j) {
+            row[j] = std::exp(row[j] - log_sum);
+            dr[j] = a.scale * row[j] * (dr[j] - dot);
+          }
+          std::fill(row + n, row + a.key, 0.0F);
+          std::fill(dr + n, dr + a.key, 0.0F);
+        }
+        sgemm(true, false, a.key, a.size, a.query, p, a.key, dout + a.out(b, h), a.out_row(), adds,
+              dv + a.v(b, h), a.kv_row);
+        sgemm(false, false, a.query, a.size, a.key, d, a.key, k + a.k(b, h), a.kv_row, 0, dq + a.q(b, h),
+              a.q_row);
+        sgemm(true, false, a.key, a.size, a.query, d, a.key, q + a.q(b, h), a.q_row, adds, dk + a.k(b, h),
+              a.kv_row);
+      }
+  };
+}
+
+/// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
+/// section 3.4.2, in the order of GPT-NeoX).
+Prepared rotary(const Call& c, int) {
+  const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
+                row = c.shape[4], offset = c.shape[5], half = size / 2;
+  auto turns = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * time * half));
+  for (int64_t t = 0; t < time; ++t)
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(t) *
+                           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+      const double sign = c.shape[6] != 0 ? -1 : 1;
+      (*turns)[static_cast<std::size_t>(2 * (t * half + i))] = static_cast<float>(std::cos(angle));
+      (*turns)[static_cast<std::size_t>(2 * (t * half + i) + 1)] = static_cast<float>(sign * std::sin(angle));
+    }
+  return [=](std::span<float* const> o, const Step&) {
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < time; ++t) {
+        const float* turn = turns->data() + 2 * t * half;
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int64_t at = (b * time + t) * row + offset + v * size;
+          float* y = o[0] + at;
+          const float* x = o[1] + at;
+          for (int64_t i = 0; i < half; ++i) {
+            const float a = x[i], z = x[i + half], cosine = turn[2 * i], sine = turn[2 * i + 1];
+            y[i] = a * cosine - z * sine;
+            y[i + half] = a * sine + z * cosine;
+          }
+          if (size % 2 != 0) y[size - 1] = x[size - 1];
+        }
+      }
+  };
+}
+
+}  // namespace
+
+void add_attention(Table& t) {
+  set(t, Function::attention, attention);
+  set(t, Function::attention_backward, attention_backward);
+  set(t, Function::rotary, rotary);
+}
+
+}  // namespace tandem::cpu

@@ -1,0 +1,346 @@
+// Normalisations. Batch normalisation of images runs over rows of channels, so that all channels' statistics
+// grow side by side in registers.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exec/cpu/kernel.h"
+
+namespace tandem::cpu {
+
+namespace {
+
+struct Channels {
+  int64_t outer, channels, inner;
+  explicit Channels(const Call& c) : outer(c.shape[0]), channels(c.shape[1]), inner(c.shape[2]) {}
+  int64_t count() const { return outer * inner; }  ///< elements of one channel
+};
+
+/// use(channel begin, channels, element offset): runs of elements; with inner = 1 a run holds every channel
+/// once, else it holds `inner` elements of one channel.
+template <typename Use>
+void runs(const Channels& s, const Use& use) {
+  if (s.inner == 1) {
+    for (int64_t r = 0; r < s.outer; ++r) use(int64_t{0}, s.channels, r * s.channels);
+    return;
+  }
+  for (int64_t r = 0; r < s.outer; ++r)
+    for (int64_t c = 0; c < s.channels; ++c) use(c, s.inner, (r * s.channels + c) * s.inner);
+}
+
+/// Rows whose partial sums are kept in single precision before they join the total: bounds the rounding
+/// error.
+constexpr int64_t kBlock = 256;
+
+/// Mean and mean square about `pivot` would cancel badly for large means, so: means first, then variances.
+Prepared batch_norm(const Call& c, int) {
+  const Channels s(c);
+  const float epsilon = c.scalars[0], momentum = c.scalars[1];
+  const bool affine = c.operands.size() > 6;
+  auto sums = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.channels));
+  return [=](std::span<float* const> o, const Step&) {
+    float *y = o[0], *mean = o[2], *deviation = o[3];
+    const float* x = o[1];
+    float *scale = sums->data(), *shift = scale + s.channels;
+    const float share = 1 / static_cast<float>(s.count());
+    std::fill_n(mean, s.channels, 0.0F);
+    if (s.inner == 1) {
+      for (int64_t b = 0; b < s.outer; b += kBlock) {
+        std::fill_n(scale, s.channels, 0.0F);
+        for (int64_t r = b; r < std::min(s.outer, b + kBlock); ++r) {
+          const float* row = x + r * s.channels;
+#pragma omp simd
+          for (int64_t i = 0; i < s.channels; ++i) scale[i] += row[i];
+        }
+        for (int64_t i = 0; i < s.channels; ++i) mean[i] += scale[i] * share;
+      }
+    } else {
+      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; ++i) sum += x[at + i];
+        mean[ch] += sum * share;
+      });
+    }
+    std::fill_n(deviation, s.channels, 0.0F);
+    if (s.inner == 1) {
+      for (int64_t b = 0; b < s.outer; b += kBlock) {
+        std::fill_n(scale, s.channels, 0.0F);
+        for (int64_t r = b; r < std::min(s.outer, b + kBlock); ++r) {
+          const float* row = x + r * s.channels;
+#pragma omp simd
+          for (int64_t i = 0; i < s.channels; ++i) scale[i] += (row[i] - mean[i]) * (row[i] - mean[i]);
+        }
+        for (int64_t i = 0; i < s.channels; ++i) deviation[i] += scale[i] * share;
+      }
+    } else {
+      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+        float sum = 0;
+        const float m = mean[ch];
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; ++i) sum += (x[at + i] - m) * (x[at + i] - m);
+        deviation[ch] += sum * share;
+      });
+    }
+    // The running variance is the unbiased one, as frameworks keep it.
+    const float unbiased =
+        s.count() > 1 ? static_cast<float>(s.count()) / static_cast<float>(s.count() - 1) : 1;
+    for (int64_t i = 0; i < s.channels; ++i) {
+      o[4][i] += momentum * (mean[i] - o[4][i]);
+      o[5][i] += momentum * (unbiased * deviation[i] - o[5][i]);
+      deviation[i] = 1 / std::sqrt(deviation[i] + epsilon);
+      scale[i] = affine ? o[6][i] * deviation[i] : deviation[i];
+      shift[i] = (affine ? o[7][i] : 0.0F) - mean[i] * scale[i];
+    }
+    if (s.inner == 1) {
+      for (int64_t r = 0; r < s.outer; ++r) {
+        const float* from = x + r * s.channels;
+        float* to = y + r * s.channels;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i) to[i] = from[i] * scale[i] + shift[i];
+      }
+    } else {
+      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+        for (int64_t i = 0; i < n; ++i) y[at + i] = x[at + i] * scale[ch] + shift[ch];
+      });
+    }
+  };
+}
+
+Prepared batch_norm_sums(const Call& c, int) {
+  const Channels s(c);
+  return [=](std::span<float* const> o, const Step&) {
+    float *dscale = o[0], *dshift = o[1];
+    const float *x = o[2], *dy = o[3], *mean = o[4], *deviation = o[5];
+    std::fill_n(dscale, s.channels, 0.0F);
+    std::fill_n(dshift, s.channels, 0.0F);
+    if (s.inner == 1) {
+      for (int64_t r = 0; r < s.outer; ++r) {
+        const float *xr = x + r * s.channels, *dr = dy + r * s.channels;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i) {
+          dshift[i] += dr[i];
+          dscale[i] += dr[i] * (xr[i] - mean[i]);
+        }
+      }
+      for (int64_t i = 0; i < s.channels; ++i) dscale[i] *= deviation[i];
+    } else {
+      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+        float sum = 0, dot = 0;
+        const float m = mean[ch];
+#pragma omp simd reduction(+ : sum, dot)
+        for (int64_t i = 0; i < n; ++i) {
+          sum += dy[at + i];
+          dot += dy[at + i] * (x[at + i] - m);
+        }
+        dshift[ch] += sum;
+        dscale[ch] += dot * deviation[ch];
+      });
+    }
+  };
+}
+
+/// dx = scale / deviation (dy - mean(dy) - xhat mean(dy xhat)), as one factor each for dy, x and 1.
+Prepared batch_norm_backward(const Call& c, int) {
+  const Channels s(c);
+  const bool affine = c.operands.size() > 7;
+  auto factors = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
+  return [=](std::span<float* const> o, const Step&) {
+    float* dx = o[0];
+    const float *x = o[1], *dy = o[2], *mean = o[3], *deviation = o[4], *dscale = o[5], *dshift = o[6];
+    float *fy = factors->data(), *fx = fy + s.channels, *one = fx + s.channels;
+    const float share = 1 / static_cast<float>(s.count());
+    for (int64_t i = 0; i < s.channels; ++i) {
+      fy[i] = deviation[i] * (affine ? o[7][i] : 1.0F);
+      fx[i] = -fy[i] * dscale[i] * share * deviation[i];
+      one[i] = -fy[i] * dshift[i] * share - fx[i] * mean[i];
+    }
+    if (s.inner == 1) {
+      for (int64_t r = 0; r < s.outer; ++r) {
+        const float *xr = x + r * s.channels, *dr = dy + r * s.channels;
+        float* to = dx + r * s.channels;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i) to[i] = dr[i] * fy[i] + xr[i] * fx[i] + one[i];
+      }
+    } else {
+      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+        for (int64_t i = 0; i < n; ++i) dx[at + i] = dy[at + i] * fy[ch] + x[at + i] * fx[ch] + one[ch];
+      });
+    }
+  };
+}
+
+struct Rows {
+  int64_t outer, groups, space, channels;
+  bool rms;
+  explicit Rows(const Call& c)
+      : outer(c.shape[0]),
+        groups(c.shape[1]),
+        space(c.shape[2]),
+        channels(c.shape[3]),
+        rms(c.shape[4] != 0) {}
+  int64_t count() const { return space * channels; }  ///< elements that share statistics
+  /// use(row, first channel, run(f)): f(element offset) for each run of `channels` elements of a row.
+  template <typename Use>
+  void each(const Use& use) const {
+    for (int64_t b = 0; b < outer; ++b)
+      for (int64_t g = 0; g < groups; ++g) {
+        use(b * groups + g, g * channels, [&](const auto& f) {
+          for (int64_t s = 0; s < space; ++s) f(((b * space + s) * groups + g) * channels);
+        });
+      }
+  }
+};
+
+Prepared row_norm(const Call& c, int) {
+  const Rows s(c);
+  const float epsilon = c.scalars.at(0);
+  const std::size_t learned = c.operands.size() - 3;
+  return [=](std::span<float* const> o, const Step&) {
+    const float* x = o[1];
+    const float share = 1 / static_cast<float>(s.count());
+    s.each([&](int64_t row, int64_t first, const auto& run) {
+      float mean = 0, square = 0;
+      if (!s.rms) {
+        run([&](int64_t at) {
+#pragma omp simd reduction(+ : mean)
+          for (int64_t i = 0; i < s.channels; ++i) mean += x[at + i];
+        });
+        mean *= share;
+      }
+      run([&](int64_t at) {
+#pragma omp simd reduction(+ : square)
+        for (int64_t i = 0; i < s.channels; ++i) square += (x[at + i] - mean) * (x[at + i] - mean);
+      });
+      const float deviation = 1 / std::sqrt(square * share + epsilon);
+      o[2][2 * row] = mean;
+      o[2][2 * row + 1] = deviation;
+      const float *scale = learned > 0 ? o[3] + first : nullptr,
+                  *shift = learned > 1 ? o[4] + first : nullptr;
+      run([&](int64_t at) {
+        float* y = o[0] + at;
+        for (int64_t i = 0; i < s.channels; ++i) y[i] = (x[at + i] - mean) * deviation;
+        if (scale != nullptr)
+          for (int64_t i = 0; i < s.channels; ++i) y[i] *= scale[i];
+        if (shift != nullptr)
+          for (int64_t i = 0; i < s.channels; ++i) y[i] += shift[i];
+      });
+    });
+  };
+}
+
+Prepared row_norm_sums(const Call& c, int) {
+  const Rows s(c);
+  const bool shifted = c.operands.size() > 4;
+  return [=](std::span<float* const> o, const Step&) {
+    const std::size_t in = shifted ? 2 : 1;
+    const float *x = o[in], *dy = o[in + 1], *statistics = o[in + 2];
+    const int64_t all = s.groups * s.channels;
+    std::fill_n(o[0], all, 0.0F);
+    if (shifted) std::fill_n(o[1], all, 0.0F);
+    s.each([&](int64_t row, int64_t first, const auto& run) {
+      const float mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+      run([&](int64_t at) {
+        float* dscale = o[0] + first;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i) dscale[i] += dy[at + i] * (x[at + i] - mean) * deviation;
+        if (!shifted) return;
+        float* dshift = o[1] + first;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i) dshift[i] += dy[at + i];
+      });
+    });
+  };
+}
+
+Prepared row_norm_backward(const Call& c, int) {
+  const Rows s(c);
+  const bool scaled = c.operands.size() > 4;
+  // Without a scale of its own a row's channels all count as they are.
+  auto ones = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.groups * s.channels), 1.0F);
+  return [=](std::span<float* const> o, const Step&) {
+    const float *x = o[1], *dy = o[2], *statistics = o[3], *scales = scaled ? o[4] : ones->data();
+    const float share = 1 / static_cast<float>(s.count());
+    s.each([&](int64_t row, int64_t first, const auto& run) {
+      const float mean = statistics[2 * row], deviation = statistics[2 * row + 1];
+      const float* scale = scales + first;
+      float sum = 0, dot = 0;
+      run([&](int64_t at) {
+#pragma omp simd reduction(+ : sum, dot)
+        for (int64_t i = 0; i < s.channels; ++i) {
+          const float d = dy[at + i] * scale[i];
+          sum += d;
+          dot += d * (x[at + i] - mean);
+        }
+      });
+      sum = s.rms ? 0 : sum * share;
+      dot *= share * deviation * deviation;
+      run([&](int64_t at) {
+        float* dx = o[0] + at;
+#pragma omp simd
+        for (int64_t i = 0; i < s.channels; ++i)
+          dx[i] = deviation * (dy[at + i] * scale[i] - sum - (x[at + i] - mean) * dot);
+      });
+    });
+  };
+}
+
+/// Channels [i - half, i + half] count for channel i (Krizhevsky et al. 2012, section 3.3).
+Prepared lrn(const Call& c, int) {
+  const int64_t rows = c.shape[0], n = c.shape[1], half = c.shape[2] / 2;
+  const float k = c.scalars[0], alpha = c.scalars[1], beta = c.scalars[2];
+  return [=](std::span<float* const> o, const Step&) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* x = o[1] + r * n;
+      float *y = o[0] + r * n, *d = o[2] + r * n;
+      std::fill_n(d, n, k);
+      for (int64_t shift = -half; shift <= half; ++shift) {
+        const int64_t begin = std::max<int64_t>(0, -shift), end = std::min(n, n - shift);
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) d[i] += alpha * x[i + shift] * x[i + shift];
+      }
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) y[i] = x[i] * std::pow(d[i], -beta);
+    }
+  };
+}
+
+/// dx_i = dy_i d_i^-beta - 2 alpha beta x_i sum over j near i of dy_j y_j / d_j.
+Prepared lrn_backward(const Call& c, int) {
+  const int64_t rows = c.shape[0], n = c.shape[1], half = c.shape[2] / 2;
+  const float alpha = c.scalars[1], beta = c.scalars[2];
+  auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * n));
+  return [=](std::span<float* const> o, const Step&) {
+    float *ratio = scratch->data(), *sum = ratio + n;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float *x = o[1] + r * n, *y = o[2] + r * n, *dy = o[3] + r * n, *d = o[4] + r * n;
+      float* dx = o[0] + r * n;
+      std::fill_n(sum, n, 0.0F);
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) ratio[i] = dy[i] * y[i] / d[i];
+      for (int64_t shift = -half; shift <= half; ++shift) {
+        const int64_t begin = std::max<int64_t>(0, -shift), end = std::min(n, n - shift);
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) sum[i] += ratio[i + shift];
+      }
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i)
+        dx[i] = dy[i] * std::pow(d[i], -beta) - 2 * alpha * beta * x[i] * sum[i];
+    }
+  };
+}
+
+}  // namespace
+
+void add_norm(Table& t) {
+  set(t, Function::batch_norm, batch_norm);
+  set(t, Function::batch_norm_sums, batch_norm_sums);
+  set(t, Function::batch_norm_backward, batch_norm_backward);
+  set(t, Function::row_norm, row_norm);
+  set(t, Function::row_norm_sums, row_norm_sums);
+  set(t, Function::row_norm_backward, row_norm_backward);
+  set(t, Function::lrn, lrn);
+  set(t, Function::lrn_backward, lrn_backward);
+}
+
+}  // namespace tandem::cpu

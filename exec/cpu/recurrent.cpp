@@ -1,0 +1,173 @@
+// Recurrent steps (cuDNN's equations): pre-activations of all inputs are given, each step adds its recurrent
+// product and applies the gates.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exec/cpu/kernel.h"
+#include "exec/cpu/onednn.h"
+
+namespace tandem::cpu {
+
+namespace {
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+struct Recurrent {
+  int64_t batch, time, hidden;
+  Cell cell;
+  int64_t row, offset;
+  bool reverse;
+  int64_t width, kept;  ///< of the pre-activations; of `gates` (GRU keeps its recurrent candidate too)
+
+  explicit Recurrent(const Call& c)
+      : batch(c.shape[0]),
+        time(c.shape[1]),
+        hidden(c.shape[2]),
+        cell(static_cast<Cell>(c.shape[3])),
+        row(c.shape[4]),
+        offset(c.shape[5]),
+        reverse(c.shape[6] != 0) {
+    const int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3;
+    width = gates * hidden;
+    kept = cell == Cell::gru ? width + hidden : width;
+  }
+  int64_t step(int64_t n) const { return reverse ? time - 1 - n : n; }  ///< time of the n-th step
+  int64_t before(int64_t t) const { return reverse ? t + 1 : t - 1; }
+  int64_t out(int64_t b, int64_t t) const { return (b * time + t) * row + offset; }
+  int64_t at(int64_t b, int64_t t, int64_t size) const { return (b * time + t) * size; }
+};
+
+void gates_forward(const Recurrent& s, const float* pre, const float* rec, const float* bias, float* g,
+                   float* cell, const float* cell_before, const float* h_before, float* h) {
+  const int64_t n = s.hidden;
+  const float* rec_bias = bias + s.width;
+  switch (s.cell) {
+    case Cell::rnn:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) h[i] = g[i] = std::tanh(pre[i] + rec[i] + bias[i] + rec_bias[i]);
+      break;
+    case Cell::lstm:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const auto sum = [&](int64_t k) {
+          return pre[k * n + i] + rec[k * n + i] + bias[k * n + i] + rec_bias[k * n + i];
+        };
+        g[i] = sigmoid(sum(0));
+        g[n + i] = sigmoid(sum(1));
+        g[2 * n + i] = std::tanh(sum(2));
+        g[3 * n + i] = sigmoid(sum(3));
+        cell[i] = g[n + i] * (cell_before == nullptr ? 0 : cell_before[i]) + g[i] * g[2 * n + i];
+        h[i] = g[3 * n + i] * std::tanh(cell[i]);
+      }
+      break;
+    case Cell::gru:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        g[i] = sigmoid(pre[i] + rec[i] + bias[i] + rec_bias[i]);
+        g[n + i] = sigmoid(pre[n + i] + rec[n + i] + bias[n + i] + rec_bias[n + i]);
+        g[3 * n + i] = rec[2 * n + i] + rec_bias[2 * n + i];
+        g[2 * n + i] = std::tanh(pre[2 * n + i] + bias[2 * n + i] + g[i] * g[3 * n + i]);
+        const float last = h_before == nullptr ? 0 : h_before[i];
+        h[i] = g[2 * n + i] + g[n + i] * (last - g[2 * n + i]);
+      }
+      break;
+  }
+}
+
+Prepared recurrent(const Call& c, int threads) {
+  const Recurrent s(c);
+  set_threads(threads);
+  auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.batch * s.width));
+  return [=](std::span<float* const> o, const Step&) {
+    float *out = o[0], *rec = scratch->data();
+    for (int64_t n = 0; n < s.time; ++n) {
+      const int64_t t = s.step(n), last = s.before(t);
+      if (n == 0)
+        std::fill_n(rec, s.batch * s.width, 0.0F);
+      else
+        sgemm(false, false, s.batch, s.width, s.hidden, out + s.out(0, last), s.time * s.row, o[4], s.width,
+              0, rec, s.width);
+      for (int64_t b = 0; b < s.batch; ++b) {
+        gates_forward(s, o[3] + s.at(b, t, s.width), rec + b * s.width, o[5], o[1] + s.at(b, t, s.kept),
+                      o[2] + s.at(b, t, s.hidden), n == 0 ? nullptr : o[2] + s.at(b, last, s.hidden),
+                      n == 0 ? nullptr : out + s.out(b, last), out + s.out(b, t));
+      }
+    }
+  };
+}
+
+/// dh and dc arrive as gradients of this step's hidden and cell state; dc leaves as the step's before. For
+/// GRU, dc carries the part of dh that passes the cell by.
+void gates_backward(const Recurrent& s, float* dpre, float* drec, const float* dh, float* dc, const float* g,
+                    const float* cell, const float* cell_before, const float* h_before) {
+  const int64_t n = s.hidden;
+  switch (s.cell) {
+    case Cell::rnn:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) dpre[i] = dh[i] * (1 - g[i] * g[i]);
+      break;
+    case Cell::lstm:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float in = g[i], forget = g[n + i], candidate = g[2 * n + i], open = g[3 * n + i];
+        const float squashed = std::tanh(cell[i]);
+        const float d = dc[i] + dh[i] * open * (1 - squashed * squashed);
+        dpre[i] = d * candidate * in * (1 - in);
+        dpre[n + i] = d * (cell_before == nullptr ? 0 : cell_before[i]) * forget * (1 - forget);
+        dpre[2 * n + i] = d * in * (1 - candidate * candidate);
+        dpre[3 * n + i] = dh[i] * squashed * open * (1 - open);
+        dc[i] = d * forget;
+      }
+      break;
+    case Cell::gru:
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float reset = g[i], keep = g[n + i], candidate = g[2 * n + i];
+        const float last = h_before == nullptr ? 0 : h_before[i];
+        const float dn = dh[i] * (1 - keep) * (1 - candidate * candidate);
+        dpre[i] = drec[i] = dn * g[3 * n + i] * reset * (1 - reset);
+        dpre[n + i] = drec[n + i] = dh[i] * (last - candidate) * keep * (1 - keep);
+        dpre[2 * n + i] = dn;
+        drec[2 * n + i] = dn * reset;
+        dc[i] = dh[i] * keep;
+      }
+      break;
+  }
+}
+
+Prepared recurrent_backward(const Call& c, int threads) {
+  const Recurrent s(c);
+  set_threads(threads);
+  auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.batch * s.hidden));
+  return [=](std::span<float* const> o, const Step&) {
+    float *dpre = o[0], *drec = o[1], *dh = scratch->data(), *dc = dh + s.batch * s.hidden;
+    const float *dout = o[2], *gates = o[3], *cells = o[4], *out = o[5], *weight = o[6];
+    std::fill_n(dh, 2 * s.batch * s.hidden, 0.0F);
+    for (int64_t n = s.time; n-- > 0;) {
+      const int64_t t = s.step(n), last = s.before(t);
+      for (int64_t b = 0; b < s.batch; ++b) {
+        float *h = dh + b * s.hidden, *cell = dc + b * s.hidden;
+        const float* d = dout + s.out(b, t);
+        for (int64_t i = 0; i < s.hidden; ++i) h[i] += d[i];
+        gates_backward(s, dpre + s.at(b, t, s.width), drec + s.at(b, t, s.width), h, cell,
+                       gates + s.at(b, t, s.kept), cells + s.at(b, t, s.hidden),
+                       n == 0 ? nullptr : cells + s.at(b, last, s.hidden),
+                       n == 0 ? nullptr : out + s.out(b, last));
+      }
+      if (n == 0) break;
+      sgemm(false, true, s.batch, s.hidden, s.width, drec + s.at(0, t, s.width), s.time * s.width, weight,
+            s.width, 0, dh, s.hidden);
+      if (s.cell == Cell::gru) accumulate(dh, dc, s.batch * s.hidden);
+    }
+  };
+}
+
+}  // namespace
+
+void add_recurrent(Table& t) {
+  set(t, Function::recurrent, recurrent);
+  set(t, Function::recurrent_backward, recurrent_backward);
+}
+
+}  // namespace tandem::cpu
