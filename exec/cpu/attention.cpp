@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/cpu/kernel.h"
+#include "exec/cpu/math.h"
 #include "exec/cpu/onednn.h"
 
 namespace tandem::cpu {
@@ -54,7 +55,7 @@ Prepared attention(const Call& c, int threads) {
 #pragma omp simd reduction(max : top)
           for (int64_t j = 0; j < n; ++j) top = std::max(top, row[j]);
 #pragma omp simd reduction(+ : sum)
-          for (int64_t j = 0; j < n; ++j) sum += row[j] = std::exp(row[j] - top);
+          for (int64_t j = 0; j < n; ++j) sum += row[j] = fast_exp(row[j] - top);
           const float share = 1 / sum;
           for (int64_t j = 0; j < n; ++j) row[j] *= share;
           std::fill(row + n, row + a.key, 0.0F);
@@ -92,7 +93,7 @@ Prepared attention_backward(const Call& c, int threads) {
           for (int64_t j = 0; j < a.size; ++j) dot += dout[at + j] * out[at + j];
 #pragma omp simd
           for (int64_t j = 0; j < n; ++j) {
-            row[j] = std::exp(row[j] - log_sum);
+            row[j] = fast_exp(row[j] - log_sum);
             dr[j] = a.scale * row[j] * (dr[j] - dot);
           }
           std::fill(row + n, row + a.key, 0.0F);

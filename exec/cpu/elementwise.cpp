@@ -5,14 +5,13 @@
 
 #include "base/random.h"
 #include "exec/cpu/kernel.h"
+#include "exec/cpu/math.h"
 
 namespace tandem::cpu {
 
 namespace {
 
 constexpr float kRootHalf = 0.70710678F, kGaussian = 0.39894228F;  // 1/sqrt(2), 1/sqrt(2 pi)
-
-float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 template <typename F>
 Prepared map(int64_t n, F f) {
@@ -47,15 +46,15 @@ Prepared unary(const Call& c, int) {
     case Unary::clip:
       return map(n, [=](float x) { return std::min(std::max(x, low), high); });
     case Unary::sigmoid:
-      return map(n, sigmoid);
+      return map(n, fast_sigmoid);
     case Unary::tanh:
-      return map(n, [](float x) { return std::tanh(x); });
+      return map(n, [](float x) { return fast_tanh(x); });
     case Unary::gelu:
-      return map(n, [](float x) { return 0.5F * x * (1 + std::erf(x * kRootHalf)); });
+      return map(n, [](float x) { return 0.5F * x * (1 + fast_erf(x * kRootHalf)); });
     case Unary::swish:
-      return map(n, [](float x) { return x * sigmoid(x); });
+      return map(n, [](float x) { return x * fast_sigmoid(x); });
     default:  // softplus; for large x the exponential would overflow
-      return map(n, [](float x) { return std::max(x, 0.0F) + std::log(1 + std::exp(-std::abs(x))); });
+      return map(n, [](float x) { return std::max(x, 0.0F) + std::log(1 + fast_exp(-std::abs(x))); });
   }
 }
 
@@ -78,15 +77,15 @@ Prepared unary_backward(const Call& c, int) {
       return map_gradient(n, [](float y) { return 1 - y * y; });
     case Unary::gelu:
       return map_gradient(n, [](float x) {
-        return 0.5F * (1 + std::erf(x * kRootHalf)) + x * kGaussian * std::exp(-0.5F * x * x);
+        return 0.5F * (1 + fast_erf(x * kRootHalf)) + x * kGaussian * fast_exp(-0.5F * x * x);
       });
     case Unary::swish:
       return map_gradient(n, [](float x) {
-        const float s = sigmoid(x);
+        const float s = fast_sigmoid(x);
         return s * (1 + x * (1 - s));
       });
     default:
-      return map_gradient(n, sigmoid);
+      return map_gradient(n, fast_sigmoid);
   }
 }
 

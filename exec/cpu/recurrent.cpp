@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "exec/cpu/kernel.h"
+#include "exec/cpu/math.h"
 #include "exec/cpu/onednn.h"
 
 namespace tandem::cpu {
 
 namespace {
-
-float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 struct Recurrent {
   int64_t batch, time, hidden;
@@ -45,7 +44,7 @@ void gates_forward(const Recurrent& s, const float* pre, const float* rec, const
   switch (s.cell) {
     case Cell::rnn:
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) h[i] = g[i] = std::tanh(pre[i] + rec[i] + bias[i] + rec_bias[i]);
+      for (int64_t i = 0; i < n; ++i) h[i] = g[i] = fast_tanh(pre[i] + rec[i] + bias[i] + rec_bias[i]);
       break;
     case Cell::lstm:
 #pragma omp simd
@@ -53,21 +52,21 @@ void gates_forward(const Recurrent& s, const float* pre, const float* rec, const
         const auto sum = [&](int64_t k) {
           return pre[k * n + i] + rec[k * n + i] + bias[k * n + i] + rec_bias[k * n + i];
         };
-        g[i] = sigmoid(sum(0));
-        g[n + i] = sigmoid(sum(1));
-        g[2 * n + i] = std::tanh(sum(2));
-        g[3 * n + i] = sigmoid(sum(3));
+        g[i] = fast_sigmoid(sum(0));
+        g[n + i] = fast_sigmoid(sum(1));
+        g[2 * n + i] = fast_tanh(sum(2));
+        g[3 * n + i] = fast_sigmoid(sum(3));
         cell[i] = g[n + i] * (cell_before == nullptr ? 0 : cell_before[i]) + g[i] * g[2 * n + i];
-        h[i] = g[3 * n + i] * std::tanh(cell[i]);
+        h[i] = g[3 * n + i] * fast_tanh(cell[i]);
       }
       break;
     case Cell::gru:
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
-        g[i] = sigmoid(pre[i] + rec[i] + bias[i] + rec_bias[i]);
-        g[n + i] = sigmoid(pre[n + i] + rec[n + i] + bias[n + i] + rec_bias[n + i]);
+        g[i] = fast_sigmoid(pre[i] + rec[i] + bias[i] + rec_bias[i]);
+        g[n + i] = fast_sigmoid(pre[n + i] + rec[n + i] + bias[n + i] + rec_bias[n + i]);
         g[3 * n + i] = rec[2 * n + i] + rec_bias[2 * n + i];
-        g[2 * n + i] = std::tanh(pre[2 * n + i] + bias[2 * n + i] + g[i] * g[3 * n + i]);
+        g[2 * n + i] = fast_tanh(pre[2 * n + i] + bias[2 * n + i] + g[i] * g[3 * n + i]);
         const float last = h_before == nullptr ? 0 : h_before[i];
         h[i] = g[2 * n + i] + g[n + i] * (last - g[2 * n + i]);
       }
@@ -111,7 +110,7 @@ void gates_backward(const Recurrent& s, float* dpre, float* drec, const float* d
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
         const float in = g[i], forget = g[n + i], candidate = g[2 * n + i], open = g[3 * n + i];
-        const float squashed = std::tanh(cell[i]);
+        const float squashed = fast_tanh(cell[i]);
         const float d = dc[i] + dh[i] * open * (1 - squashed * squashed);
         dpre[i] = d * candidate * in * (1 - in);
         dpre[n + i] = d * (cell_before == nullptr ? 0 : cell_before[i]) * forget * (1 - forget);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "exec/cpu/kernel.h"
+#include "exec/cpu/math.h"
 
 namespace tandem::cpu {
 
@@ -25,7 +26,7 @@ Prepared softmax(const Call& c, int) {
       const float top = largest(x, n);
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < n; ++i) sum += y[i] = std::exp(x[i] - top);
+      for (int64_t i = 0; i < n; ++i) sum += y[i] = fast_exp(x[i] - top);
       const float scale = 1 / sum;
       for (int64_t i = 0; i < n; ++i) y[i] *= scale;
     }
@@ -59,7 +60,7 @@ Prepared cross_entropy(const Call& c, int) {
       const float top = largest(x, n);
       float sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - top);
+      for (int64_t i = 0; i < n; ++i) sum += fast_exp(x[i] - top);
       const float shift = top + std::log(sum);
       for (int64_t i = 0; i < n; ++i) logp[i] = x[i] - shift;
       if (label[r] >= 0) loss -= static_cast<double>(logp[label[r]]);
@@ -81,7 +82,7 @@ Prepared cross_entropy_backward(const Call& c, int) {
         continue;
       }
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) dx[i] = scale * std::exp(logp[i]);
+      for (int64_t i = 0; i < n; ++i) dx[i] = scale * fast_exp(logp[i]);
       dx[label[r]] -= scale;
     }
   };
