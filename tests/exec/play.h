@@ -1,5 +1,6 @@
 #pragma once
 // A Network on one CPU device, driven by hand: what the tests of exec share.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -17,6 +18,10 @@ class Play {
     arena_ = device_->allocate(network_.arena());
     parameters_ = device_->allocate(network_.parameters());
     gradients_ = device_->allocate(network_.parameters());
+    for (TensorId t = 0; t < network_.tensors().size(); ++t) {
+      const Tensor& x = network_.tensors()[t];
+      if (x.kind == TensorKind::buffer) std::fill_n(at(t), x.elements, x.initial);
+    }
     const auto layers = static_cast<uint32_t>(graph.layers().size());
     for (uint32_t i = 0; i < layers; ++i) add(network_.forward(i), forward_);
     for (uint32_t i = layers; i-- > 0;) add(network_.backward(i), backward_);
