@@ -39,6 +39,9 @@ std::vector<Case> cases() {
        R"({"type":"conv-transpose","filters":4,"kernel":3,"stride":2,"pad":1,"output_pad":1,"groups":2})"},
       {"max-pool", kImage, R"({"type":"max-pool","kernel":3,"stride":2,"ceil":true})"},
       {"max-pool", R"({"signal": [4, 12]})", R"({"type":"max-pool","kernel":2})"},
+      {"max-pool", kImage, R"({"type":"max-pool","kernel":3,"stride":1,"pad":1})"},
+      {"max-pool", R"({"clip": [4, 3, 5, 4]})", R"({"type":"max-pool","kernel":2,"stride":1})"},
+      {"avg-pool", R"({"clip": [4, 3, 5, 4]})", R"({"type":"avg-pool","kernel":2,"ceil":true})"},
       {"avg-pool", kImage, R"({"type":"avg-pool","kernel":3,"stride":2,"pad":1})"},
       {"global-pool", kImage, R"({"type":"global-pool"})"},
       {"adaptive-pool", kImage, R"({"type":"adaptive-pool","size":4})"},
@@ -47,9 +50,12 @@ std::vector<Case> cases() {
       {"batch-norm", kImage, R"({"type":"batch-norm","affine":false})"},
       {"batch-norm", R"({"signal": [4, 12]})", R"({"type":"batch-norm"})"},
       {"batch-norm", kRow, R"({"type":"batch-norm"})"},
+      {"batch-norm", R"({"clip": [4, 3, 5, 4]})", R"({"type":"batch-norm"})"},
+      {"group-norm", kImage, R"({"type":"group-norm","groups":1})"},
       {"group-norm", kImage, R"({"type":"group-norm","groups":2})"},
       {"pixel-norm", kImage, R"({"type":"pixel-norm"})"},
       {"lrn", kImage, R"({"type":"lrn","window":3})"},
+      {"lrn", kImage, R"({"type":"lrn","window":4})"},
       {"pad", kImage, R"({"type":"pad","amount":[1,2]})"},
       {"flatten", kImage, R"({"type":"flatten"},{"type":"linear","features":3})"},
       {"reshape", kImage, R"({"type":"reshape","shape":[4,36]},{"type":"linear","features":3})"},
@@ -63,6 +69,12 @@ std::vector<Case> cases() {
        R"({"type":"conv","filters":4,"kernel":1,"name":"b"},{"type":"add","from":["front","b","front"]})"},
       {"add", kImage,
        R"({"type":"global-pool","name":"g"},{"type":"linear","features":4,"name":"e"},{"type":"add","from":["front","e"]})"},
+      {"add", kImage,
+       R"({"type":"global-pool","name":"g"},{"type":"reshape","shape":[4,1,1],"name":"e"},{"type":"add","from":["front","e"]})"},
+      {"add", kSequence, R"({"type":"mean","name":"m"},{"type":"add","from":["front","m","front"]})"},
+      {"mul", kSequence, R"({"type":"mean","name":"m"},{"type":"mul","from":["front","m","front","m"]})"},
+      {"mul", kSequence,
+       R"({"type":"mean","name":"m"},{"type":"linear","features":1,"name":"one"},{"type":"mul","from":["front","one"]})"},
       {"mul", kImage,
        R"({"type":"global-pool","name":"g"},{"type":"linear","features":4,"name":"e"},{"type":"mul","from":["front","e"]})"},
       {"mul", kImage,
@@ -76,6 +88,12 @@ std::vector<Case> cases() {
       {"split", kImage,
        R"({"type":"split","parts":2,"index":0,"name":"p"},{"type":"split","parts":2,"index":1,"from":"front","name":"q"},
           {"type":"mul","from":["p","q"]})"},
+      {"slice", kSequence,
+       R"({"type":"slice","axis":1,"begin":1,"end":6,"name":"p"},{"type":"slice","axis":1,"begin":3,"end":8,"from":"front","name":"q"},
+          {"type":"mul","from":["p","q"],"name":"r"},{"type":"mean","name":"m"},{"type":"linear","features":8,"name":"n"},
+          {"type":"add","from":["front","n"]})"},
+      {"slice", kSequence, R"({"type":"slice","begin":0,"end":5},{"type":"tanh"})"},
+      {"transpose", kSequence, R"({"type":"transpose","order":[1,0]},{"type":"linear","features":3})"},
       {"linear", kRow, R"({"type":"linear","features":7})"},
       {"linear", kSequence, R"({"type":"linear","features":7,"bias":false})"},
       {"layer-norm", kSequence, R"({"type":"layer-norm"})"},
@@ -92,6 +110,10 @@ std::vector<Case> cases() {
       {"attention", kSequence,
        R"({"type":"linear","features":4,"name":"k"},{"type":"linear","features":4,"name":"v","from":"front"},
           {"type":"attention","heads":4,"kv_heads":2,"rotary":true,"from":["front","k","v"]})"},
+      {"attention", kSequence,
+       R"({"type":"slice","begin":1,"end":3,"name":"q"},{"type":"attention","heads":2,"from":["q","front","front"]})"},
+      {"rnn", kSequence, R"({"type":"rnn","hidden":3,"bidirectional":true,"bias":false})"},
+      {"gru", kSequence, R"({"type":"gru","hidden":3,"bias":false})"},
       {"rnn", kSequence, R"({"type":"rnn","hidden":6,"layers":2})"},
       {"lstm", kSequence, R"({"type":"lstm","hidden":5,"layers":2,"bidirectional":true})"},
       {"lstm", kSequence, R"({"type":"lstm","hidden":5,"bias":false})"},
@@ -104,6 +126,15 @@ std::vector<Case> cases() {
       {"mse", kRow, R"({"type":"mse"})"},
       {"mse", kRow, R"({"type":"linear","features":12,"name":"b"},{"type":"mse","from":["front","b"]})"},
   };
+  // In place behind a view; beside another reader of the same input; two in a row.
+  out.push_back({"relu", kImage, R"({"type":"flatten"},{"type":"relu"},{"type":"linear","features":3})"});
+  out.push_back(
+      {"relu", kImage,
+       R"({"type":"relu","name":"r"},{"type":"conv","filters":4,"kernel":1,"from":"front","name":"c"},
+                    {"type":"add","from":["r","c"]})"});
+  out.push_back(
+      {"leaky-relu", kImage,
+       R"({"type":"leaky-relu","slope":0.3},{"type":"dropout","p":0},{"type":"clip","low":-0.2,"high":2})"});
   for (const char* type :
        {"relu", "relu6", "leaky-relu", "clip", "sigmoid", "tanh", "gelu", "swish", "softplus", "dropout"})
     out.push_back({type, kImage, R"({"type":")" + std::string(type) + R"("})"});
@@ -173,7 +204,7 @@ double relative_error(Play& play, const std::vector<float>& start, const std::ve
   }
   const double size = std::sqrt(squares / 3) + floor;  // a direction's elements have the variance 1 / 3
   double best = 1e30;
-  for (const double t : {0.04, 0.02, 0.01, 0.004, 0.001, 0.0003}) {
+  for (const double t : {0.04, 0.02, 0.01, 0.004, 0.001, 0.0003, 0.0001}) {
     const double wide = difference(play, start, direction, t),
                  narrow = difference(play, start, direction, t / 2);
     best = std::min(best, std::abs((4 * narrow - wide) / 3 - expected) / size);
@@ -204,7 +235,7 @@ TEST_P(Gradient, EqualsDifferencesOfTheForwardPass) {
       }
       for (const LearnedTensor& l : play.network().learned()) {
         const auto direction = direction_of(play, l, trial + 77);
-        EXPECT_LT(relative_error(play, start, direction, gradient, 1e-3 * largest + 1e-4), 0.01)
+        EXPECT_LT(relative_error(play, start, direction, gradient, 3e-3 * largest + 1e-4), 0.01)
             << c.layers << " batch " << batch << " trial " << trial << " "
             << graph.layers()[l.layer].parameters[l.index].name << " of " << graph.layers()[l.layer].name;
       }
