@@ -23,7 +23,8 @@ class Device {
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
   /// Enqueues on the lane; `operands` as in Call. May return before completion. Allocates nothing.
-  virtual void launch(uint32_t prepared, std::span<float* const> operands, const Step& step, Lane lane) = 0;
+  virtual void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+                      Lane lane) = 0;
   virtual void copy(float* to, const float* from, int64_t elements, Lane lane) = 0;
   /// to += from.
   virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;

@@ -20,7 +20,7 @@ enum class Function : uint8_t {
   sum,         ///< {y, a, b}: y = a + b, y may be a; shape {elements}
   column_sum,  ///< {sums[columns], x}; shape {rows, columns}: the gradient of a bias
   row_sum,     ///< {sums[rows], x}; shape {batch, rows, columns}
-  update,      ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses Step
+  update,  ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
   gemm,  ///< {c, a, b[, bias[n]]}: c = op(a) op(b) [+ bias]; shape {m, n, k, transpose a, transpose b, 1 for
          ///< +=}
   conv,  ///< {y, x, w[, bias]}; shape ConvShape::pack and 1 for channels last
@@ -99,7 +99,7 @@ struct Call {
 };
 
 /// What changes from iteration to iteration.
-struct Step {
+struct IterationState {
   uint64_t seed = 1;  ///< of random draws (dropout): with `iteration` and the instance
   uint32_t instance = 0, iteration = 0;
   float learning_rate = 0;

@@ -91,7 +91,7 @@ class CpuDevice : public Device {
     return static_cast<uint32_t>(prepared_.size() - 1);
   }
 
-  void launch(uint32_t prepared, std::span<float* const> operands, const Step& step, Lane) override {
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step, Lane) override {
     prepared_[prepared](operands, step);
   }
 

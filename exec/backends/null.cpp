@@ -17,7 +17,7 @@ class NullDevice : public Device {
     return owned_.back().get();
   }
   uint32_t prepare(const Call&) override { return 0; }
-  void launch(uint32_t, std::span<float* const>, const Step&, Lane) override {}
+  void launch(uint32_t, std::span<float* const>, const IterationState&, Lane) override {}
   void copy(float* to, const float* from, int64_t elements, Lane) override {
     std::copy_n(from, elements, to);
   }

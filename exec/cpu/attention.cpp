@@ -42,7 +42,7 @@ Prepared attention(const Call& c, int threads) {
   const Attention a(c);
   set_threads(threads);
   const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(a.query * a.key));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* p = scratch->data();
     for (int64_t b = 0; b < a.batch; ++b)
       for (int64_t h = 0; h < a.heads; ++h) {
@@ -73,7 +73,7 @@ Prepared attention_backward(const Call& c, int threads) {
   const Attention a(c);
   set_threads(threads);
   const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * a.query * a.key));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *p = scratch->data(), *d = p + a.query * a.key;
     float *dq = o[0], *dk = o[1], *dv = o[2];
     const float *q = o[3], *k = o[4], *v = o[5], *out = o[6], *dout = o[7], *log_sums = o[8];
@@ -123,7 +123,7 @@ Prepared rotary(const Call& c, int) {
       (*turns)[static_cast<std::size_t>(2 * (t * half + i))] = static_cast<float>(std::cos(angle));
       (*turns)[static_cast<std::size_t>(2 * (t * half + i) + 1)] = static_cast<float>(sign * std::sin(angle));
     }
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t t = 0; t < time; ++t) {
         const float* turn = turns->data() + 2 * t * half;

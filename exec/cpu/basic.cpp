@@ -12,17 +12,17 @@ namespace {
 Prepared fill(const Call& c, int) {
   const int64_t n = c.shape[0];
   const float value = c.scalars.at(0);
-  return [=](std::span<float* const> o, const Step&) { std::fill_n(o[0], n, value); };
+  return [=](std::span<float* const> o, const IterationState&) { std::fill_n(o[0], n, value); };
 }
 
 Prepared copy(const Call& c, int) {
   const auto bytes = static_cast<std::size_t>(c.shape[0]) * sizeof(float);
-  return [=](std::span<float* const> o, const Step&) { std::memcpy(o[0], o[1], bytes); };
+  return [=](std::span<float* const> o, const IterationState&) { std::memcpy(o[0], o[1], bytes); };
 }
 
 Prepared sum(const Call& c, int) {
   const int64_t n = c.shape[0];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* y = o[0];
     const float *a = o[1], *b = o[2];
 #pragma omp simd
@@ -32,7 +32,7 @@ Prepared sum(const Call& c, int) {
 
 Prepared column_sum(const Call& c, int) {
   const int64_t rows = c.shape[0], columns = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* sums = o[0];
     std::fill_n(sums, columns, 0.0F);
     for (int64_t r = 0; r < rows; ++r) {
@@ -45,7 +45,7 @@ Prepared column_sum(const Call& c, int) {
 
 Prepared row_sum(const Call& c, int) {
   const int64_t batch = c.shape[0], rows = c.shape[1], columns = c.shape[2];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t r = 0; r < rows; ++r) {
       float total = 0;
       for (int64_t b = 0; b < batch; ++b) {
@@ -60,7 +60,7 @@ Prepared row_sum(const Call& c, int) {
 
 // Optimisers. Constants are the papers' defaults: momentum 0.9 (Sutskever 2013); Adam 0.9, 0.999, 1e-8
 // (Kingma 2015); AdamW's decay 0.01 (Loshchilov 2019); RMSProp 0.99 (PyTorch's default of Tieleman's rule).
-void sgd(int64_t n, std::span<float* const> o, const Step& s) {
+void sgd(int64_t n, std::span<float* const> o, const IterationState& s) {
   float* p = o[0];
   const float* g = o[1];
   const float rate = s.learning_rate * s.gradient_scale;
@@ -68,7 +68,7 @@ void sgd(int64_t n, std::span<float* const> o, const Step& s) {
   for (int64_t i = 0; i < n; ++i) p[i] -= rate * g[i];
 }
 
-void momentum(int64_t n, std::span<float* const> o, const Step& s) {
+void momentum(int64_t n, std::span<float* const> o, const IterationState& s) {
   float *p = o[0], *v = o[2];
   const float* g = o[1];
   const float rate = s.learning_rate, scale = s.gradient_scale;
@@ -79,7 +79,7 @@ void momentum(int64_t n, std::span<float* const> o, const Step& s) {
   }
 }
 
-void adam(int64_t n, std::span<float* const> o, const Step& s, float decay) {
+void adam(int64_t n, std::span<float* const> o, const IterationState& s, float decay) {
   float *p = o[0], *m = o[2], *v = o[3];
   const float* g = o[1];
   const auto t = static_cast<double>(s.updates);
@@ -95,7 +95,7 @@ void adam(int64_t n, std::span<float* const> o, const Step& s, float decay) {
   }
 }
 
-void rmsprop(int64_t n, std::span<float* const> o, const Step& s) {
+void rmsprop(int64_t n, std::span<float* const> o, const IterationState& s) {
   float *p = o[0], *v = o[2];
   const float* g = o[1];
   const float rate = s.learning_rate, scale = s.gradient_scale;
@@ -110,12 +110,14 @@ void rmsprop(int64_t n, std::span<float* const> o, const Step& s) {
 Prepared update(const Call& c, int) {
   const int64_t n = c.shape[0];
   const std::string_view rule = optimizers().at(static_cast<std::size_t>(c.shape[1])).name;
-  if (rule == "sgd") return [=](std::span<float* const> o, const Step& s) { sgd(n, o, s); };
-  if (rule == "momentum") return [=](std::span<float* const> o, const Step& s) { momentum(n, o, s); };
-  if (rule == "adam") return [=](std::span<float* const> o, const Step& s) { adam(n, o, s, 0); };
-  if (rule == "adamw") return [=](std::span<float* const> o, const Step& s) { adam(n, o, s, 0.01F); };
+  if (rule == "sgd") return [=](std::span<float* const> o, const IterationState& s) { sgd(n, o, s); };
+  if (rule == "momentum")
+    return [=](std::span<float* const> o, const IterationState& s) { momentum(n, o, s); };
+  if (rule == "adam") return [=](std::span<float* const> o, const IterationState& s) { adam(n, o, s, 0); };
+  if (rule == "adamw")
+    return [=](std::span<float* const> o, const IterationState& s) { adam(n, o, s, 0.01F); };
   TANDEM_CHECK(rule == "rmsprop");
-  return [=](std::span<float* const> o, const Step& s) { rmsprop(n, o, s); };
+  return [=](std::span<float* const> o, const IterationState& s) { rmsprop(n, o, s); };
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Prepared plain(const Call& c) {
   const int64_t gi = s.in_channels / s.groups, go = s.out_channels / s.groups;
   const int64_t volume = s.kernel[0] * s.kernel[1] * s.kernel[2];
   const Function f = c.function;
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* x = f == Function::conv_backward_data ? o[0] : o[1];
     float* y = f == Function::conv ? o[0] : f == Function::conv_backward_data ? o[1] : o[2];
     float* w = f == Function::conv_backward_weights ? o[0] : o[2];

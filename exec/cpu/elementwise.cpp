@@ -15,7 +15,7 @@ constexpr float kRootHalf = 0.70710678F, kGaussian = 0.39894228F;  // 1/sqrt(2),
 
 template <typename F>
 Prepared map(int64_t n, F f) {
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* y = o[0];
     const float* x = o[1];
 #pragma omp simd
@@ -25,7 +25,7 @@ Prepared map(int64_t n, F f) {
 
 template <typename F>
 Prepared map_gradient(int64_t n, F f) {
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* dx = o[0];
     const float *dy = o[1], *z = o[2];
 #pragma omp simd
@@ -103,7 +103,7 @@ Prepared dropout(const Call& c, int) {
   const auto salt = static_cast<uint64_t>(c.shape[1]);
   const float p = c.scalars.at(0), scale = 1 / (1 - p);
   const auto limit = static_cast<uint32_t>(static_cast<double>(p) * 4294967296.0);
-  return [=](std::span<float* const> o, const Step& s) {
+  return [=](std::span<float* const> o, const IterationState& s) {
     const auto key =
         static_cast<uint32_t>(mix64(s.seed ^ mix64(salt << 40 ^ uint64_t{s.instance} << 32 ^ s.iteration)));
     float* y = o[0];
@@ -121,7 +121,7 @@ Prepared dropout(const Call& c, int) {
 Prepared dropout_backward(const Call& c, int) {
   const int64_t n = c.shape[0];
   const float scale = 1 / (1 - c.scalars.at(0));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* dx = o[0];
     const float* dy = o[1];
     const auto* mask = reinterpret_cast<const uint8_t*>(o[2]);
@@ -189,7 +189,7 @@ void walk(const Strided& s, const Row& row) {
 Prepared move(const Call& c, int) {
   const Strided s = simplified(Strided::unpack(c.shape, 2));
   const int64_t n = s.sizes.back(), sy = s.strides[0].back(), sx = s.strides[1].back();
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     walk<2>(s, [&](const std::array<int64_t, 2>& at) {
       float* y = o[0] + at[0];
       const float* x = o[1] + at[1];
@@ -211,7 +211,7 @@ Prepared product(const Call& c, int) {
   const Strided s = simplified(Strided::unpack(c.shape, 3));
   const int64_t n = s.sizes.back(), sy = s.strides[0].back(), sa = s.strides[1].back(),
                 sb = s.strides[2].back();
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     walk<3>(s, [&](const std::array<int64_t, 3>& at) {
       float* y = o[0] + at[0];
       const float *a = o[1] + at[1], *b = o[2] + at[2];

@@ -8,7 +8,7 @@ namespace {
 
 Prepared embedding(const Call& c, int) {
   const int64_t tokens = c.shape[0], width = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const auto* ids = reinterpret_cast<const int32_t*>(o[2]);
     for (int64_t t = 0; t < tokens; ++t) std::copy_n(o[1] + ids[t] * width, width, o[0] + t * width);
   };
@@ -17,7 +17,7 @@ Prepared embedding(const Call& c, int) {
 Prepared embedding_backward(const Call& c, int) {
   const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2];
   const bool adds = c.shape[3] != 0;
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const auto* ids = reinterpret_cast<const int32_t*>(o[2]);
     if (!adds) std::fill_n(o[0], vocabulary * width, 0.0F);
     for (int64_t t = 0; t < tokens; ++t) accumulate(o[0] + ids[t] * width, o[1] + t * width, width);

@@ -14,7 +14,7 @@ Prepared gemm(const Call& c, int threads) {
   const bool ta = c.shape[3] != 0, tb = c.shape[4] != 0, adds = c.shape[5] != 0;
   const bool bias = c.operands.size() > 3;
   set_threads(threads);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     if (bias) {
       for (int64_t r = 0; r < m; ++r) std::copy_n(o[3], n, o[0] + r * n);
     }

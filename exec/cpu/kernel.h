@@ -9,7 +9,7 @@
 namespace tandem::cpu {
 
 /// Runs one call; made once, run every iteration. Allocates nothing when run.
-using Prepared = std::function<void(std::span<float* const> operands, const Step& step)>;
+using Prepared = std::function<void(std::span<float* const> operands, const IterationState& step)>;
 /// Sizes are settled and scratch is allocated here, in the thread that will run it.
 using Prepare = Prepared (*)(const Call& call, int threads);
 

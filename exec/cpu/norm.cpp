@@ -68,7 +68,7 @@ Prepared batch_norm(const Call& c, int) {
   const float epsilon = c.scalars[0], momentum = c.scalars[1];
   const bool affine = c.operands.size() > 6;
   auto sums = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *y = o[0], *mean = o[2], *deviation = o[3];
     const float* x = o[1];
     float *scale = sums->data(), *shift = scale + s.channels, *pivot = shift + s.channels;
@@ -127,7 +127,7 @@ Prepared batch_norm(const Call& c, int) {
 
 Prepared batch_norm_sums(const Call& c, int) {
   const Channels s(c);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *dscale = o[0], *dshift = o[1];
     const float *x = o[2], *dy = o[3], *mean = o[4], *deviation = o[5];
     if (s.inner == 1) {
@@ -159,7 +159,7 @@ Prepared batch_norm_backward(const Call& c, int) {
   const Channels s(c);
   const bool affine = c.operands.size() > 7;
   auto factors = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* dx = o[0];
     const float *x = o[1], *dy = o[2], *mean = o[3], *deviation = o[4], *dscale = o[5], *dshift = o[6];
     float *fy = factors->data(), *fx = fy + s.channels, *one = fx + s.channels;
@@ -210,7 +210,7 @@ Prepared row_norm(const Call& c, int) {
   const Rows s(c);
   const float epsilon = c.scalars.at(0);
   const std::size_t learned = c.operands.size() - 3;
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const float* x = o[1];
     const float share = 1 / static_cast<float>(s.count());
     s.each([&](int64_t row, int64_t first, const auto& run) {
@@ -246,7 +246,7 @@ Prepared row_norm(const Call& c, int) {
 Prepared row_norm_sums(const Call& c, int) {
   const Rows s(c);
   const bool shifted = c.operands.size() > 4;
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const std::size_t in = shifted ? 2 : 1;
     const float *x = o[in], *dy = o[in + 1], *statistics = o[in + 2];
     const int64_t all = s.groups * s.channels;
@@ -272,7 +272,7 @@ Prepared row_norm_backward(const Call& c, int) {
   const bool scaled = c.operands.size() > 4;
   // Without a scale of its own a row's channels all count as they are.
   auto ones = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.groups * s.channels), 1.0F);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const float *x = o[1], *dy = o[2], *statistics = o[3], *scales = scaled ? o[4] : ones->data();
     const float share = 1 / static_cast<float>(s.count());
     s.each([&](int64_t row, int64_t first, const auto& run) {
@@ -310,7 +310,7 @@ Prepared lrn(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1], half = c.shape[2] / 2;
   const float k = c.scalars[0], alpha = c.scalars[1];
   TANDEM_CHECK(c.scalars[2] == 0.75F);  // what power() computes
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t r = 0; r < rows; ++r) {
       const float* x = o[1] + r * n;
       float *y = o[0] + r * n, *d = o[2] + r * n;
@@ -331,7 +331,7 @@ Prepared lrn_backward(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1], half = c.shape[2] / 2;
   const float alpha = c.scalars[1], beta = c.scalars[2];
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * n));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *ratio = scratch->data(), *sum = ratio + n;
     for (int64_t r = 0; r < rows; ++r) {
       const float *x = o[1] + r * n, *y = o[2] + r * n, *dy = o[3] + r * n, *d = o[4] + r * n;

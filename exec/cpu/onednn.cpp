@@ -196,7 +196,7 @@ std::optional<Prepared> onednn_conv(const Call& c, int threads) {
                             dnnl::deconvolution_backward_weights>(c, g, dnnl::algorithm::deconvolution_direct)
                      : make<dnnl::convolution_forward, dnnl::convolution_backward_data,
                             dnnl::convolution_backward_weights>(c, g, dnnl::algorithm::convolution_direct);
-    return [conv](std::span<float* const> o, const Step&) { conv->run(o); };
+    return [conv](std::span<float* const> o, const IterationState&) { conv->run(o); };
   } catch (const dnnl::error&) {
     return std::nullopt;  // a shape that it does not have: our own kernel does
   }

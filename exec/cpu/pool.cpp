@@ -78,7 +78,7 @@ struct Rows {
 Prepared max_pool(const Call& c, int) {
   const Pool p(c);
   const Rows in(p, p.in), out(p, p.out);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     auto* where = reinterpret_cast<int32_t*>(o[2]);
     p.windows([&](int64_t b, int64_t to, int64_t, const auto& visit) {
       for (int64_t row = 0; row < in.count; ++row) {
@@ -104,7 +104,7 @@ Prepared max_pool(const Call& c, int) {
 Prepared max_pool_backward(const Call& c, int) {
   const Pool p(c);
   const Rows in(p, p.in), out(p, p.out);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const auto* where = reinterpret_cast<const int32_t*>(o[2]);
     std::fill_n(o[0], p.batch * in.image, 0.0F);
     const int64_t positions = p.positions(p.out);
@@ -124,7 +124,7 @@ Prepared avg_pool(const Call& c, int) {
   const Pool p(c);
   const Rows in(p, p.in), out(p, p.out);
   const float scale = scale_of(c);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     p.windows([&](int64_t b, int64_t to, int64_t size, const auto& visit) {
       const float share = scale / static_cast<float>(size);
       for (int64_t row = 0; row < in.count; ++row) {
@@ -145,7 +145,7 @@ Prepared avg_pool_backward(const Call& c, int) {
   const Pool p(c);
   const Rows in(p, p.in), out(p, p.out);
   const float scale = scale_of(c);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     std::fill_n(o[0], p.batch * in.image, 0.0F);
     p.windows([&](int64_t b, int64_t to, int64_t size, const auto& visit) {
       const float share = scale / static_cast<float>(size);

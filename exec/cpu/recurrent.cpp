@@ -78,7 +78,7 @@ Prepared recurrent(const Call& c, int threads) {
   const Recurrent s(c);
   set_threads(threads);
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.batch * s.width));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *out = o[0], *rec = scratch->data();
     for (int64_t n = 0; n < s.time; ++n) {
       const int64_t t = s.step(n), last = s.before(t);
@@ -139,7 +139,7 @@ Prepared recurrent_backward(const Call& c, int threads) {
   const Recurrent s(c);
   set_threads(threads);
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.batch * s.hidden));
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float *dpre = o[0], *drec = o[1], *dh = scratch->data(), *dc = dh + s.batch * s.hidden;
     const float *dout = o[2], *gates = o[3], *cells = o[4], *out = o[5], *weight = o[6];
     std::fill_n(dh, 2 * s.batch * s.hidden, 0.0F);

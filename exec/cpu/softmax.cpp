@@ -19,7 +19,7 @@ float largest(const float* x, int64_t n) {
 
 Prepared softmax(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t r = 0; r < rows; ++r) {
       float* y = o[0] + r * n;
       const float* x = o[1] + r * n;
@@ -35,7 +35,7 @@ Prepared softmax(const Call& c, int) {
 
 Prepared softmax_backward(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     for (int64_t r = 0; r < rows; ++r) {
       float* dx = o[0] + r * n;
       const float *y = o[1] + r * n, *dy = o[2] + r * n;
@@ -51,7 +51,7 @@ const int32_t* integers(const float* p) { return reinterpret_cast<const int32_t*
 
 Prepared cross_entropy(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const int32_t* label = integers(o[3]);
     double loss = 0;
     for (int64_t r = 0; r < rows; ++r) {
@@ -71,7 +71,7 @@ Prepared cross_entropy(const Call& c, int) {
 
 Prepared cross_entropy_backward(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     const int32_t* label = integers(o[2]);
     const float scale = 1 / static_cast<float>(rows);
     for (int64_t r = 0; r < rows; ++r) {
@@ -90,7 +90,7 @@ Prepared cross_entropy_backward(const Call& c, int) {
 
 Prepared mse(const Call& c, int) {
   const int64_t n = c.shape[0];
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     double sum = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double d = static_cast<double>(o[1][i]) - static_cast<double>(o[2][i]);
@@ -103,7 +103,7 @@ Prepared mse(const Call& c, int) {
 Prepared mse_backward(const Call& c, int) {
   const int64_t n = c.shape[0];
   const float scale = c.scalars.at(0) * 2 / static_cast<float>(n);
-  return [=](std::span<float* const> o, const Step&) {
+  return [=](std::span<float* const> o, const IterationState&) {
     float* d = o[0];
     const float *a = o[1], *b = o[2];
 #pragma omp simd

@@ -12,7 +12,8 @@ namespace tandem {
 
 class Play {
  public:
-  explicit Play(const Graph& graph, int64_t batch)
+  /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
+  explicit Play(const Graph& graph, int64_t batch, bool apart = false)
       : network_(graph, batch), device_(backends_registry().at("cpu").open({0, 1, false})) {
     inputs_ = device_->allocate(network_.input_elements());
     arena_ = device_->allocate(network_.arena());
@@ -20,6 +21,7 @@ class Play {
     gradients_ = device_->allocate(network_.parameters());
     for (TensorId t = 0; t < network_.tensors().size(); ++t) {
       const Tensor& x = network_.tensors()[t];
+      if (apart) own_.push_back(device_->allocate(x.elements));
       if (x.kind == TensorKind::buffer) std::fill_n(at(t), x.elements, x.initial);
     }
     const auto layers = static_cast<uint32_t>(graph.layers().size());
@@ -85,7 +87,7 @@ class Play {
       case TensorKind::parameter_gradient:
         return gradients_ + x.offset;
       default:
-        return arena_ + x.offset;
+        return own_.empty() ? arena_ + x.offset : own_[t];
     }
   }
   std::vector<float> parameters() const { return {parameters_, parameters_ + network_.parameters()}; }
@@ -109,9 +111,10 @@ class Play {
   Network network_;
   std::unique_ptr<Device> device_;
   float *inputs_, *arena_, *parameters_, *gradients_;
+  std::vector<float*> own_;  ///< per tensor, if apart
   std::vector<Launch> forward_, backward_;
   std::vector<float> weights_;
-  Step step_;
+  IterationState step_;
 };
 
 }  // namespace tandem

@@ -1,0 +1,141 @@
+#include "exec/store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/cpu/kernel.h"
+
+namespace tandem {
+
+/// One version counter: a (shard, key).
+struct ParameterStore::Entry {
+  TicketLock lock;
+  Progress changes;  ///< clocks moved: those at the gate look again
+  int64_t version = 0, merged = 0, dropped = 0, kept = 0;
+  std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
+  std::vector<int64_t> clock;        ///< [worker]
+  std::vector<Slice> waiting;        ///< slices merged into the version being made
+  std::vector<Histogram> staleness;  ///< [worker]
+};
+
+ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
+    : setup_(std::move(setup)),
+      abort_(abort),
+      spins_(spins),
+      parameters_(setup_.start, setup_.start + setup_.elements) {
+  if (setup_.rules.batch > 1) sums_.resize(parameters_.size());
+  for (uint32_t i = 0; i < setup_.shards * setup_.keys; ++i) {
+    entries_.push_back(std::make_unique<Entry>());
+    Entry& e = *entries_.back();
+    const auto workers = static_cast<std::size_t>(setup_.workers);
+    e.read.resize(workers);
+    e.clock.resize(workers);
+    e.staleness.resize(workers);
+    abort_.watch(&e.changes);
+    abort_.watch(&e.lock.progress());
+  }
+}
+ParameterStore::~ParameterStore() = default;
+
+ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key) {
+  return *entries_[shard * setup_.keys + key];
+}
+
+void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice,
+                          const float* gradient, float* reply) {
+  Entry& e = entry(shard, key);
+  e.lock.lock(abort_, spins_);
+  apply(e, worker, slice, gradient);
+  if (!setup_.gated) snapshot(e, worker, slice, reply);
+  e.lock.unlock();
+  if (setup_.gated) e.changes.add();
+}
+
+void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+  const int64_t read = e.read[worker];
+  if (setup_.rules.drop_late && read < e.version) {
+    ++e.dropped;
+    e.clock[worker] = read + 1;
+    return;
+  }
+  e.staleness[worker].add(e.version - read);
+  ++e.kept;
+  ++e.merged;
+  const int64_t batch = setup_.rules.batch;
+  if (batch == 1) {
+    ++e.version;
+    setup_.merge(slice, gradient, e.version);
+  } else {
+    const auto same = std::find_if(e.waiting.begin(), e.waiting.end(),
+                                   [&](const Slice& s) { return s.first == slice.first; });
+    float* sum = sums_.data() + slice.first;
+    if (same == e.waiting.end()) {
+      e.waiting.push_back(slice);
+      std::memcpy(sum, gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
+    } else {
+      cpu::accumulate(sum, gradient, slice.elements);
+    }
+    if (e.merged == batch) {
+      ++e.version;
+      e.merged = 0;
+      for (const Slice& s : e.waiting) setup_.merge(s, sums_.data() + s.first, e.version);
+      e.waiting.clear();
+    }
+  }
+  if (batch == 1) e.merged = 0;
+  // Where late gradients are dropped a clock is the round that was answered (rule 4.5), else a count.
+  e.clock[worker] = setup_.rules.drop_late ? read + 1 : e.clock[worker] + 1;
+}
+
+bool ParameterStore::open(const Entry& e, uint32_t worker) const {
+  const int64_t least = e.clock[worker] - setup_.rules.slack;
+  return std::count_if(e.clock.begin(), e.clock.end(), [&](int64_t c) { return c >= least; }) >=
+         setup_.rules.quorum;
+}
+
+void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply) {
+  e.read[worker] = e.version;
+  std::memcpy(reply, parameters_.data() + slice.first,
+              static_cast<std::size_t>(slice.elements) * sizeof(float));
+}
+
+void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply) {
+  Entry& e = entry(shard, key);
+  for (;;) {
+    const uint32_t seen = e.changes.value();
+    e.lock.lock(abort_, spins_);
+    const bool ready = open(e, worker);
+    if (ready) snapshot(e, worker, slice, reply);
+    e.lock.unlock();
+    if (ready) return;
+    e.changes.wait(seen + 1, abort_, spins_);
+  }
+}
+
+int64_t ParameterStore::versions() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->version;
+  return sum;
+}
+int64_t ParameterStore::dropped() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->dropped;
+  return sum;
+}
+int64_t ParameterStore::merged() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->kept;
+  return sum;
+}
+Histogram ParameterStore::staleness() const {
+  Histogram out;
+  for (uint32_t w = 0; w < setup_.workers; ++w) out.merge(staleness_of(w));
+  return out;
+}
+Histogram ParameterStore::staleness_of(uint32_t worker) const {
+  Histogram out;
+  for (const auto& e : entries_) out.merge(e->staleness[worker]);
+  return out;
+}
+
+}  // namespace tandem

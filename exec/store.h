@@ -1,0 +1,65 @@
+#pragma once
+// The versioned parameters of a parameter server (semantics.md 4). No thread of its own: whoever brings a
+// message runs the server's ops for it. Floor 3.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/histogram.h"
+#include "exec/sync.h"
+#include "schemes/program.h"
+
+namespace tandem {
+
+/// What a message carries: a slice of one part of the flat vector.
+struct Slice {
+  int64_t first = 0, elements = 0;  ///< in the flat vector
+};
+
+/// Merges `gradient` into the parameters [first, first + elements): one optimiser step.
+using Merge = std::function<void(const Slice& slice, const float* gradient, int64_t version)>;
+
+class ParameterStore {
+ public:
+  struct Setup {
+    Store rules;
+    int64_t workers = 1;  ///< that push; clocks are kept per worker
+    uint32_t shards = 1, keys = 1;
+    const float* start = nullptr;  ///< flat parameters at the start
+    int64_t elements = 0;
+    bool gated = false;
+    Merge merge;  ///< works on parameters()
+  };
+  ParameterStore(Setup setup, Abort& abort, int spins);
+  ~ParameterStore();
+
+  float* parameters() { return parameters_.data(); }
+
+  /// One gradient of `key` for `shard`: applied in order of arrival. Without a gate the reply's snapshot is
+  /// taken at once into `reply`. `read` is the version it was computed on.
+  void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
+            float* reply);
+  /// Waits for the gate, then takes the reply's snapshot. Requires a gated store.
+  void pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply);
+
+  int64_t versions() const;  ///< summed over shards and keys
+  int64_t dropped() const;
+  int64_t merged() const;  ///< gradients kept
+  Histogram staleness() const;
+  Histogram staleness_of(uint32_t worker) const;
+
+ private:
+  struct Entry;
+  Entry& entry(uint32_t shard, uint32_t key);
+  void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
+  bool open(const Entry& e, uint32_t worker) const;
+  void snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply);
+
+  Setup setup_;
+  Abort& abort_;
+  int spins_;
+  std::vector<float> parameters_, sums_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace tandem

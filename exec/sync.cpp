@@ -1,0 +1,22 @@
+#include "exec/sync.h"
+
+namespace tandem {
+
+void Abort::fail(std::exception_ptr why) {
+  const std::lock_guard guard(mutex_);
+  if (!why_) why_ = std::move(why);
+  failed_.store(true, std::memory_order_release);
+  for (Progress* p : watched_) p->wake();
+}
+
+std::exception_ptr Abort::why() const {
+  const std::lock_guard guard(mutex_);
+  return why_;
+}
+
+void Abort::watch(Progress* progress) {
+  const std::lock_guard guard(mutex_);
+  watched_.push_back(progress);
+}
+
+}  // namespace tandem

@@ -1,0 +1,97 @@
+#pragma once
+// How the threads of a run wait for each other: short spin, then sleep; any wait ends when the run fails.
+// Floor 3.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+namespace tandem {
+
+inline int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Thrown in every thread of a run after one of them failed; carries nothing, the first failure is reported.
+struct Stopped {};
+
+class Progress;
+
+/// The run's emergency stop. Every Progress that is waited on registers here, so that fail() wakes all.
+class Abort {
+ public:
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  void check() const {
+    if (failed()) throw Stopped();
+  }
+  /// Keeps the first failure and wakes everybody.
+  void fail(std::exception_ptr why);
+  /// The first failure, or null.
+  std::exception_ptr why() const;
+  void watch(Progress* progress);
+
+ private:
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::exception_ptr why_;
+  std::vector<Progress*> watched_;
+};
+
+/// A count that only grows (modulo 2^32), on a cache line of its own.
+class alignas(64) Progress {
+ public:
+  uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  void set(uint32_t value) {
+    value_.store(value, std::memory_order_release);
+    value_.notify_all();
+  }
+  void add(uint32_t n = 1) {
+    value_.fetch_add(n, std::memory_order_acq_rel);
+    value_.notify_all();
+  }
+  /// Until value >= target; throws Stopped. `spins` tries before it sleeps.
+  void wait(uint32_t target, const Abort& abort, int spins) const {
+    for (int i = 0;; ++i) {
+      const uint32_t seen = value();
+      if (static_cast<int32_t>(seen - target) >= 0) return;
+      abort.check();
+      if (i < spins)
+        pause();
+      else
+        value_.wait(seen, std::memory_order_acquire);
+    }
+  }
+  /// Wakes sleepers without progress: they look at the Abort again.
+  void wake() {
+    value_.fetch_xor(0x80000000U);  // any change wakes; the run is over
+    value_.notify_all();
+  }
+
+ private:
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+  std::atomic<uint32_t> value_{0};
+};
+
+/// First come, first served.
+class TicketLock {
+ public:
+  void lock(const Abort& abort, int spins) {
+    serving_.wait(next_.fetch_add(1, std::memory_order_acq_rel), abort, spins);
+  }
+  void unlock() { serving_.add(); }
+  Progress& progress() { return serving_; }
+
+ private:
+  std::atomic<uint32_t> next_{0};
+  Progress serving_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,118 @@
+// Whole models on the CPU: what can be built, that calls realise the model's kernels, that places in the
+// arena do not collide, and that training lowers a loss.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <tuple>
+
+#include "tests/exec/play.h"
+
+namespace tandem {
+namespace {
+
+using KernelKey = std::tuple<KernelKind, Pass, std::vector<int64_t>>;
+
+/// Launches of each kernel of a model, and of those that the calls of a network say they realise.
+using Launches = std::map<KernelKey, int64_t>;
+
+void count(const std::vector<Kernel>& kernels, Launches& to) {
+  for (const Kernel& k : kernels) to[{k.kind, k.pass, k.shape}] += k.repeat;
+}
+
+std::vector<std::string> small_models() {
+  std::vector<std::string> out;
+  for (const ModelEntry& m : list_models()) {
+    if (Graph::load(m.name).parameter_elements() <= 30'000'000) out.push_back(m.name);
+  }
+  return out;
+}
+
+TEST(Zoo, CallsOfEverySmallModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
+  const Backend& cpu = backends_registry().at("cpu");
+  const auto models = small_models();
+  ASSERT_GT(models.size(), 20U);
+  for (const std::string& name : models) {
+    const Graph graph = Graph::load(name);
+    const Network network(graph, 2);
+    EXPECT_EQ(network.parameters(), graph.parameter_elements()) << name;
+    EXPECT_FALSE(network.losses().empty()) << name;
+    Launches wanted, realised;
+    for (const Lowered& l : graph.lower(2, Precision::fp32)) {
+      for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) count(*list, wanted);
+    }
+    for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+      for (const auto* list : {&network.forward(i), &network.backward(i)}) {
+        for (const Call& c : *list) {
+          EXPECT_TRUE(cpu.supports(c)) << name << " " << graph.layers()[i].name;
+          EXPECT_EQ(c.layer, i);
+          count(c.kernels, realised);
+        }
+      }
+    }
+    for (const auto& [key, times] : wanted)
+      EXPECT_EQ(realised[key], times) << name << " " << tandem::name(std::get<0>(key)) << " "
+                                      << tandem::name(std::get<1>(key)) << " " << to_text(std::get<2>(key));
+    EXPECT_EQ(wanted.size(), realised.size()) << name;
+  }
+}
+
+const std::vector<std::string> kTrained{
+    "resnet20-cifar:depth=1",
+    "gpt2:layers=2,hidden=32,heads=4,vocabulary=60,sequence=12",
+    "lstm-ptb:hidden=24,vocabulary=40,sequence=9",
+};
+
+/// Start values as a network says them; inputs and labels stay as they are.
+void start(Play& play, uint64_t seed) {
+  SplitMix64 random(seed);
+  for (const LearnedTensor& l : play.network().learned()) {
+    for (int64_t i = 0; i < play.network().tensors()[l.parameter].elements; ++i)
+      play.at(l.parameter)[i] = l.constant + l.bound * static_cast<float>(2 * to_unit(random.next()) - 1);
+  }
+}
+
+TEST(Zoo, GradientsAreTheSameInTheArenaAndWithTensorsApart) {
+  for (const std::string& name : kTrained) {
+    const Graph graph = Graph::load(name);
+    Play together(graph, 3), apart(graph, 3, true);
+    for (Play* play : {&together, &apart}) {
+      play->randomise(4);
+      start(*play, 4);
+    }
+    for (int times = 0; times < 2; ++times) {  // the second time over what the first left behind
+      together.forward();
+      together.backward();
+    }
+    apart.forward();
+    apart.backward();
+    const auto got = together.gradients(), want = apart.gradients();
+    EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << name;
+    EXPECT_EQ(together.loss(), apart.loss()) << name;
+  }
+}
+
+TEST(Zoo, TrainingLowersTheLoss) {
+  for (const std::string& name : kTrained) {
+    const Graph graph = Graph::load(name);
+    Play play(graph, 8);
+    play.randomise(9);
+    start(play, 9);
+    play.forward();
+    const double before = play.loss();
+    for (int step = 0; step < 20; ++step) {
+      play.forward();
+      play.backward();
+      std::vector<float> p = play.parameters();
+      const std::vector<float> g = play.gradients();
+      for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.1F * g[i];
+      play.set_parameters(p);
+    }
+    play.forward();
+    EXPECT_GT(before, 0.5) << name;
+    EXPECT_LT(play.loss(), 0.8 * before) << name << " from " << before;
+  }
+}
+
+}  // namespace
+}  // namespace tandem
