@@ -51,9 +51,8 @@ Prepared attention(const Call& c, int threads) {
         for (int64_t i = 0; i < a.query; ++i) {
           float* row = p + i * a.key;
           const int64_t n = a.seen(i);
-          float top = row[0], sum = 0;
-#pragma omp simd reduction(max : top)
-          for (int64_t j = 0; j < n; ++j) top = std::max(top, row[j]);
+          const float top = largest(row, n);
+          float sum = 0;
 #pragma omp simd reduction(+ : sum)
           for (int64_t j = 0; j < n; ++j) sum += row[j] = fast_exp(row[j] - top);
           const float share = 1 / sum;

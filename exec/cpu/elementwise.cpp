@@ -126,7 +126,7 @@ Prepared dropout_backward(const Call& c, int) {
     const float* dy = o[1];
     const auto* mask = reinterpret_cast<const uint8_t*>(o[2]);
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) dx[i] = mask[i] != 0 ? scale * dy[i] : 0;
+    for (int64_t i = 0; i < n; ++i) dx[i] = scale * static_cast<float>(mask[i]) * dy[i];
   };
 }
 

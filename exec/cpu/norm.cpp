@@ -1,7 +1,6 @@
 // Normalisations. Batch normalisation of images runs over rows of channels, so that all channels' statistics
 // grow side by side in registers.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -31,32 +30,33 @@ void runs(const Channels& s, const Use& use) {
     for (int64_t c = 0; c < s.channels; ++c) use(c, s.inner, (r * s.channels + c) * s.inner);
 }
 
-/// Sums over all rows of N values per channel, value(row start, channel, sums): sixteen channels at a time in
-/// registers, four rows side by side, since one chain of additions would wait for each other.
-template <std::size_t N, typename Value>
-void channel_sums(int64_t rows, int64_t channels, const std::array<float*, N>& out, const Value& value) {
-  constexpr int64_t kWide = 16, kSide = 4;
-  for (int64_t c = 0; c < channels; c += kWide) {
-    const int64_t width = std::min(kWide, channels - c);
-    float sums[kSide][N][kWide] = {};
-    const auto row = [&](int64_t r, int64_t side, int64_t n) {
+struct Two {
+  float first, second;
+};
+
+/// Sums over all rows of two values per channel, value(element, channel): four rows at a time, so that the
+/// sums are written back seldom, and along whole rows, so that memory is read in its order.
+template <typename Value>
+void channel_sums(int64_t rows, int64_t channels, float* first, float* second, const Value& value) {
+  std::fill_n(first, channels, 0.0F);
+  std::fill_n(second, channels, 0.0F);
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const int64_t at = r * channels;
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) {
-        float v[N];
-        value(r * channels, c + i, v);
-        for (std::size_t k = 0; k < N; ++k) sums[side][k][i] += v[k];
-      }
-    };
-    int64_t r = 0;
-    if (width == kWide) {
-      for (; r + kSide <= rows; r += kSide) {
-        for (int64_t side = 0; side < kSide; ++side) row(r + side, side, kWide);
-      }
+    for (int64_t i = 0; i < channels; ++i) {
+      const Two a = value(at + i, i), b = value(at + channels + i, i), c = value(at + 2 * channels + i, i),
+                d = value(at + 3 * channels + i, i);
+      first[i] += (a.first + b.first) + (c.first + d.first);
+      second[i] += (a.second + b.second) + (c.second + d.second);
     }
-    for (; r < rows; ++r) row(r, r % kSide, width);
-    for (std::size_t k = 0; k < N; ++k) {
-      for (int64_t i = 0; i < width; ++i)
-        out[k][c + i] = sums[0][k][i] + sums[1][k][i] + sums[2][k][i] + sums[3][k][i];
+  }
+  for (; r < rows; ++r) {
+#pragma omp simd
+    for (int64_t i = 0; i < channels; ++i) {
+      const Two a = value(r * channels + i, i);
+      first[i] += a.first;
+      second[i] += a.second;
     }
   }
 }
@@ -75,9 +75,9 @@ Prepared batch_norm(const Call& c, int) {
     const float share = 1 / static_cast<float>(s.count());
     for (int64_t i = 0; i < s.channels; ++i) pivot[i] = x[i * s.inner];
     if (s.inner == 1) {
-      channel_sums<2>(s.outer, s.channels, {mean, deviation}, [&](int64_t at, int64_t i, float* v) {
-        v[0] = x[at + i] - pivot[i];
-        v[1] = v[0] * v[0];
+      channel_sums(s.outer, s.channels, mean, deviation, [x, pivot](int64_t at, int64_t i) {
+        const float d = x[at] - pivot[i];
+        return Two{d, d * d};
       });
     } else {
       std::fill_n(mean, s.channels, 0.0F);
@@ -131,9 +131,8 @@ Prepared batch_norm_sums(const Call& c, int) {
     float *dscale = o[0], *dshift = o[1];
     const float *x = o[2], *dy = o[3], *mean = o[4], *deviation = o[5];
     if (s.inner == 1) {
-      channel_sums<2>(s.outer, s.channels, {dscale, dshift}, [&](int64_t at, int64_t i, float* v) {
-        v[0] = dy[at + i] * (x[at + i] - mean[i]);
-        v[1] = dy[at + i];
+      channel_sums(s.outer, s.channels, dscale, dshift, [x, dy, mean](int64_t at, int64_t i) {
+        return Two{dy[at] * (x[at] - mean[i]), dy[at]};
       });
       for (int64_t i = 0; i < s.channels; ++i) dscale[i] *= deviation[i];
     } else {

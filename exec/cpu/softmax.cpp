@@ -10,13 +10,6 @@ namespace tandem::cpu {
 
 namespace {
 
-float largest(const float* x, int64_t n) {
-  float out = x[0];
-#pragma omp simd reduction(max : out)
-  for (int64_t i = 0; i < n; ++i) out = std::max(out, x[i]);
-  return out;
-}
-
 Prepared softmax(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return [=](std::span<float* const> o, const IterationState&) {
