@@ -130,16 +130,20 @@ Prepared dropout_backward(const Call& c, int) {
   };
 }
 
-constexpr std::size_t kMostDims = 8;
+constexpr std::size_t kMostDims = 9;  // a shape has at most 8, and the batch
 
-/// Drops dimensions of one element and joins neighbours that lie one behind the other in every operand; the
-/// one in which the first operand moves least comes innermost.
+/// Drops dimensions of one element and joins neighbours that lie one behind the other in every operand. The
+/// operand that repeats least, which is the largest, is walked in its order in memory.
 Strided simplified(Strided s) {
   std::vector<std::size_t> order;
   for (std::size_t d = 0; d < s.sizes.size(); ++d) {
     if (s.sizes[d] != 1) order.push_back(d);
   }
-  const auto& lead = s.strides[s.adds && s.strides[0][order.empty() ? 0 : order.back()] == 0 ? 1 : 0];
+  const auto repeats = [&](const std::vector<int64_t>& strides) {
+    return std::count_if(order.begin(), order.end(), [&](std::size_t d) { return strides[d] == 0; });
+  };
+  const auto& lead = *std::min_element(s.strides.begin(), s.strides.end(),
+                                       [&](const auto& a, const auto& b) { return repeats(a) < repeats(b); });
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return lead[a] > lead[b]; });
   Strided out;
@@ -198,6 +202,11 @@ Prepared move(const Call& c, int) {
       } else if (s.adds && sy == 1 && sx == 1) {
 #pragma omp simd
         for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+      } else if (s.adds && sy == 0) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n; ++i) sum += x[i * sx];
+        *y += sum;
       } else if (s.adds) {
         for (int64_t i = 0; i < n; ++i) y[i * sy] += x[i * sx];
       } else {

@@ -135,14 +135,24 @@ void gates_backward(const Recurrent& s, float* dpre, float* drec, const float* d
   }
 }
 
+/// Once for all steps: small products with a transposed weight run at half the speed.
+void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
+  constexpr int64_t kBlock = 16;  // rows whose cache lines are written together
+  for (int64_t r = 0; r < rows; r += kBlock)
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t i = r; i < std::min(rows, r + kBlock); ++i) to[c * rows + i] = from[i * columns + c];
+}
+
 Prepared recurrent_backward(const Call& c, int threads) {
   const Recurrent s(c);
   set_threads(threads);
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.batch * s.hidden));
+  auto turned = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.width * s.hidden));
   return [=](std::span<float* const> o, const IterationState&) {
     float *dpre = o[0], *drec = o[1], *dh = scratch->data(), *dc = dh + s.batch * s.hidden;
     const float *dout = o[2], *gates = o[3], *cells = o[4], *out = o[5], *weight = o[6];
     std::fill_n(dh, 2 * s.batch * s.hidden, 0.0F);
+    transpose(weight, s.hidden, s.width, turned->data());
     for (int64_t n = s.time; n-- > 0;) {
       const int64_t t = s.step(n), last = s.before(t);
       for (int64_t b = 0; b < s.batch; ++b) {
@@ -155,8 +165,8 @@ Prepared recurrent_backward(const Call& c, int threads) {
                        n == 0 ? nullptr : out + s.out(b, last));
       }
       if (n == 0) break;
-      sgemm(false, true, s.batch, s.hidden, s.width, drec + s.at(0, t, s.width), s.time * s.width, weight,
-            s.width, 0, dh, s.hidden);
+      sgemm(false, false, s.batch, s.hidden, s.width, drec + s.at(0, t, s.width), s.time * s.width,
+            turned->data(), s.hidden, 0, dh, s.hidden);
       if (s.cell == Cell::gru) accumulate(dh, dc, s.batch * s.hidden);
     }
   };
