@@ -15,9 +15,9 @@ namespace tandem {
 
 /// One instance's device. Opened and used from that instance's threads: at any time one thread per lane.
 /// Memory is the device's (host memory for the CPU); addresses may be offset.
-class Device {
+class DeviceSession {
  public:
-  virtual ~Device() = default;
+  virtual ~DeviceSession() = default;
   /// Zeroed and touched by the calling thread; owned by the device until it is destroyed.
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
@@ -50,7 +50,7 @@ struct Backend {
   std::string (*missing)();
   bool (*supports)(const Call& call);
   /// Called in the thread that will run the instance's compute lane.
-  std::unique_ptr<Device> (*open)(const DeviceOptions& options);
+  std::unique_ptr<DeviceSession> (*open)(const DeviceOptions& options);
   /// What the device is called in topologies' terms: cores, clock, memory; for provenance.
   std::string (*describe)();
 };

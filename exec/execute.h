@@ -47,6 +47,9 @@ struct Execution {
   const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
 };
 
+/// The gradient that takes part with integer_gradients: -8 .. 7.
+int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element);
+
 /// In-situ times of one call, all workers and iterations together.
 struct CallTime {
   Call call;
@@ -67,7 +70,9 @@ struct ExecutionResult {
   std::vector<Span> spans;                ///< all of them when kept
   std::vector<double> iteration_seconds;  ///< of steady iterations, worker 0
   std::vector<double> losses;             ///< per iteration, mean over workers
-  std::vector<float> parameters;          ///< worker 0's (or the store's) at the end, flat
+  /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
+  /// (one flat vector after the other), and worker 0's buffers in tensor order.
+  std::vector<float> parameters, state, buffers;
   int64_t versions = 0, dropped = 0, updates = 0;
   std::vector<Histogram> staleness_by_worker;
 };

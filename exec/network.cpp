@@ -428,6 +428,15 @@ int64_t Network::arena() const { return impl_->arena; }
 const std::vector<TensorId>& Network::inputs() const { return impl_->inputs; }
 const std::vector<TensorId>& Network::labels() const { return impl_->labels; }
 const std::vector<TensorId>& Network::losses() const { return impl_->losses; }
+int64_t Network::values(TensorId input) const {
+  for (const auto& calls : impl_->forward) {
+    for (const Call& c : calls) {
+      if (c.function == Function::embedding && c.operands[2] == input) return c.shape[2];
+      if (c.function == Function::cross_entropy && c.operands[3] == input) return c.shape[1];
+    }
+  }
+  return 1;
+}
 TensorId Network::output() const { return impl_->output; }
 TensorId Network::logits() const { return impl_->logits; }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A Graph made executable: tensors, and the calls of every layer's passes. Device-free. Floor 3.
+// A Graph made executable: tensors, and the calls of every layer's passes. DeviceSession-free. Floor 3.
 #include <functional>
 #include <memory>
 #include <span>
@@ -66,6 +66,8 @@ class Network {
   const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order
   const std::vector<TensorId>& labels() const;  ///< one per loss
   const std::vector<TensorId>& losses() const;
+  /// How many values an integer input or label may take: the vocabulary, the classes.
+  int64_t values(TensorId input) const;
   TensorId output() const;  ///< of the last layer; for a loss its one float
   /// The tensor that the (last) loss judges, as logits, for accuracy; rows x classes.
   TensorId logits() const;

@@ -58,13 +58,14 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
     e.clock[worker] = read + 1;
     return;
   }
-  e.staleness[worker].add(e.version - read);
+  const int64_t staleness = e.version - read;
+  e.staleness[worker].add(staleness);
   ++e.kept;
   ++e.merged;
   const int64_t batch = setup_.rules.batch;
   if (batch == 1) {
     ++e.version;
-    setup_.merge(slice, gradient, e.version);
+    setup_.merge(slice, gradient, e.version, staleness);
   } else {
     const auto same = std::find_if(e.waiting.begin(), e.waiting.end(),
                                    [&](const Slice& s) { return s.first == slice.first; });
@@ -78,7 +79,7 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
     if (e.merged == batch) {
       ++e.version;
       e.merged = 0;
-      for (const Slice& s : e.waiting) setup_.merge(s, sums_.data() + s.first, e.version);
+      for (const Slice& s : e.waiting) setup_.merge(s, sums_.data() + s.first, e.version, staleness);
       e.waiting.clear();
     }
   }
@@ -88,6 +89,7 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
 }
 
 bool ParameterStore::open(const Entry& e, uint32_t worker) const {
+  if (e.clock[worker] == INT64_MAX) return true;
   const int64_t least = e.clock[worker] - setup_.rules.slack;
   return std::count_if(e.clock.begin(), e.clock.end(), [&](int64_t c) { return c >= least; }) >=
          setup_.rules.quorum;
@@ -109,6 +111,15 @@ void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const S
     e.lock.unlock();
     if (ready) return;
     e.changes.wait(seen + 1, abort_, spins_);
+  }
+}
+
+void ParameterStore::leave(uint32_t worker) {
+  for (const auto& e : entries_) {
+    e->lock.lock(abort_, spins_);
+    e->clock[worker] = INT64_MAX;
+    e->lock.unlock();
+    e->changes.add();
   }
 }
 

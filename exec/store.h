@@ -16,8 +16,10 @@ struct Slice {
   int64_t first = 0, elements = 0;  ///< in the flat vector
 };
 
-/// Merges `gradient` into the parameters [first, first + elements): one optimiser step.
-using Merge = std::function<void(const Slice& slice, const float* gradient, int64_t version)>;
+/// Merges `gradient` into the parameters of the slice: one optimiser step, the `version`-th. `staleness`: of
+/// the last gradient in it.
+using Merge =
+    std::function<void(const Slice& slice, const float* gradient, int64_t version, int64_t staleness)>;
 
 class ParameterStore {
  public:
@@ -41,6 +43,9 @@ class ParameterStore {
             float* reply);
   /// Waits for the gate, then takes the reply's snapshot. Requires a gated store.
   void pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply);
+
+  /// The worker has sent its last gradient: it holds nobody back any more (semantics.md 4.4).
+  void leave(uint32_t worker);
 
   int64_t versions() const;  ///< summed over shards and keys
   int64_t dropped() const;

@@ -290,7 +290,8 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
     if (m.sender < trace_.staleness_by_worker.size()) trace_.staleness_by_worker[m.sender].add(staleness);
     store.merge(m.receiver, m.key);
   }
-  m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version, released_);
+  m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version,
+                          m.number == static_cast<uint32_t>(options_.iterations), released_);
 }
 
 void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {

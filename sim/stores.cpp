@@ -23,9 +23,27 @@ VersionedStore::Level& VersionedStore::level(Part& part, uint32_t value) {
   return part.levels[i];
 }
 
+/// Does the quorum have this clock, given how many workers reached it? Those that finished below it count
+/// too.
+bool VersionedStore::met(const Part& part, uint32_t value, uint32_t reached) const {
+  const auto gone = std::count_if(part.left.begin(), part.left.end(), [&](uint32_t c) { return c < value; });
+  return reached + static_cast<uint32_t>(gone) >= static_cast<uint32_t>(store_.quorum);
+}
+
+void VersionedStore::leave(Part& part, uint32_t clock, std::vector<uint32_t>& released) const {
+  part.left.push_back(clock);
+  for (std::size_t i = 0; i < part.levels.size(); ++i) {
+    Level& l = part.levels[i];
+    if (l.parked.empty() || !met(part, part.base + static_cast<uint32_t>(i), l.reached)) continue;
+    released.insert(released.end(), l.parked.begin(), l.parked.end());
+    l.parked.clear();
+  }
+}
+
 void VersionedStore::reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const {
   Level& l = level(part, value);
-  if (++l.reached == static_cast<uint32_t>(store_.quorum)) {
+  ++l.reached;
+  if (!l.parked.empty() && met(part, value, l.reached)) {
     released.insert(released.end(), l.parked.begin(), l.parked.end());
     l.parked.clear();
   }
@@ -36,15 +54,17 @@ void VersionedStore::reach(Part& part, uint32_t value, std::vector<uint32_t>& re
 }
 
 uint32_t VersionedStore::handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number,
-                                 uint32_t read, std::vector<uint32_t>& released) {
+                                 uint32_t read, bool last, std::vector<uint32_t>& released) {
   Part& part = at(shard, key);
+  uint32_t to = number;
   if (!store_.drop_late) {
     reach(part, number, released);
-    return number;
+  } else {
+    uint32_t& clock = part.clock[worker];
+    to = std::max(clock, read + 1);
+    while (clock < to) reach(part, ++clock, released);
   }
-  uint32_t& clock = part.clock[worker];
-  const uint32_t to = std::max(clock, read + 1);
-  while (clock < to) reach(part, ++clock, released);
+  if (last) leave(part, to, released);
   return to;
 }
 
@@ -53,7 +73,7 @@ bool VersionedStore::open(uint32_t shard, uint32_t key, uint32_t clock) const {
   const int64_t value = int64_t{clock} - store_.slack;
   if (value < int64_t{part.base}) return true;
   const auto i = static_cast<std::size_t>(value - int64_t{part.base});
-  return i < part.levels.size() && part.levels[i].reached >= static_cast<uint32_t>(store_.quorum);
+  return met(part, static_cast<uint32_t>(value), i < part.levels.size() ? part.levels[i].reached : 0);
 }
 
 void VersionedStore::park(uint32_t shard, uint32_t key, uint32_t clock, uint32_t message) {

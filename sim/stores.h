@@ -20,10 +20,11 @@ class VersionedStore {
   }
   /// Merges one gradient: every `batch`-th raises the version.
   void merge(uint32_t shard, uint32_t key);
+  /// `last`: it was the worker's last one of that key; it holds nobody back any more.
   /// The worker's gradient was handled (merged or dropped): it is the `number`-th of its (worker, key), from
   /// 1, computed on version `read`. Returns the worker's clock. Appends to `released` the messages parked at
   /// gates that open by it, in the order they were parked.
-  uint32_t handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number, uint32_t read,
+  uint32_t handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number, uint32_t read, bool last,
                    std::vector<uint32_t>& released);
   /// Whether the gate is open for a worker of this clock.
   bool open(uint32_t shard, uint32_t key, uint32_t clock) const;
@@ -41,10 +42,13 @@ class VersionedStore {
     uint32_t base = 1;  ///< value of levels[0]; all workers have passed every value below
     std::vector<Level> levels;
     std::vector<uint32_t> clock;  ///< [worker], with drop_late only
+    std::vector<uint32_t> left;   ///< last clocks of workers that have finished
   };
   const Part& at(uint32_t shard, uint32_t key) const { return parts_[std::size_t{shard} * keys_ + key]; }
   Part& at(uint32_t shard, uint32_t key) { return parts_[std::size_t{shard} * keys_ + key]; }
   void reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const;
+  bool met(const Part& part, uint32_t value, uint32_t reached) const;
+  void leave(Part& part, uint32_t clock, std::vector<uint32_t>& released) const;
   static Level& level(Part& part, uint32_t value);
 
   Store store_;

@@ -57,7 +57,7 @@ void flush_denormals() {
 #endif
 }
 
-class CpuDevice : public Device {
+class CpuDevice : public DeviceSession {
  public:
   explicit CpuDevice(const DeviceOptions& options) : threads_(std::max(1, options.threads)) {
     static const std::vector<int> usable = processors();
@@ -91,7 +91,8 @@ class CpuDevice : public Device {
     return static_cast<uint32_t>(prepared_.size() - 1);
   }
 
-  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step, Lane) override {
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane) override {
     prepared_[prepared](operands, step);
   }
 
@@ -139,7 +140,7 @@ void register_cpu(Registry<Backend>& registry) {
   registry.add(
       {"cpu", "worker threads bound to cores; kernels of oneDNN and our own", [] { return std::string(); },
        [](const Call& call) { return cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr; },
-       [](const DeviceOptions& options) -> std::unique_ptr<Device> {
+       [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
          return std::make_unique<CpuDevice>(options);
        },
        describe});

@@ -10,14 +10,20 @@ namespace tandem {
 
 namespace {
 
-class NullDevice : public Device {
+class NullDevice : public DeviceSession {
  public:
   float* allocate(int64_t elements) override {
     owned_.push_back(std::make_unique<float[]>(static_cast<std::size_t>(elements)));
     return owned_.back().get();
   }
-  uint32_t prepare(const Call&) override { return 0; }
-  void launch(uint32_t, std::span<float* const>, const IterationState&, Lane) override {}
+  uint32_t prepare(const Call& call) override {
+    updates_.push_back(call.function == Function::update ? call.shape[0] : 0);
+    return static_cast<uint32_t>(updates_.size() - 1);
+  }
+  /// Updates alone are made, by plain gradient descent.
+  void launch(uint32_t prepared, std::span<float* const> o, const IterationState& s, Lane) override {
+    for (int64_t i = 0; i < updates_[prepared]; ++i) o[0][i] -= s.learning_rate * s.gradient_scale * o[1][i];
+  }
   void copy(float* to, const float* from, int64_t elements, Lane) override {
     std::copy_n(from, elements, to);
   }
@@ -34,6 +40,7 @@ class NullDevice : public Device {
 
  private:
   std::vector<std::unique_ptr<float[]>> owned_;
+  std::vector<int64_t> updates_;  ///< elements of each prepared call, 0 for all others
 };
 
 }  // namespace
@@ -42,7 +49,7 @@ void register_null(Registry<Backend>& registry) {
   registry.add(
       {"null", "computes nothing: shows order, messages and staleness alone", [] { return std::string(); },
        [](const Call&) { return true; },
-       [](const DeviceOptions&) -> std::unique_ptr<Device> { return std::make_unique<NullDevice>(); },
+       [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> { return std::make_unique<NullDevice>(); },
        [] { return std::string("no device"); }});
 }
 

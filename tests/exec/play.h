@@ -109,7 +109,7 @@ class Play {
   void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
 
   Network network_;
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceSession> device_;
   float *inputs_, *arena_, *parameters_, *gradients_;
   std::vector<float*> own_;  ///< per tensor, if apart
   std::vector<Launch> forward_, backward_;

@@ -1,0 +1,331 @@
+#include "exec/execute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <latch>
+#include <thread>
+
+#include "base/random.h"
+#include "exec/worker.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
+
+std::string failure_text(const std::exception_ptr& why, uint32_t worker, Lane lane) {
+  try {
+    std::rethrow_exception(why);
+  } catch (const std::exception& error) {
+    return fmt::format("worker {}, lane {}: {}", worker, name(lane), error.what());
+  }
+}
+
+/// Runs every lane of every worker in a thread of its own and waits for all.
+class Threads {
+ public:
+  Threads(Run& run, std::vector<std::unique_ptr<Worker>>& workers) : run_(run) {
+    std::ptrdiff_t lanes = 0;
+    for (const auto& w : workers) {
+      for (int l = 0; l < kLanes; ++l) lanes += used(*w, static_cast<Lane>(l)) ? 1 : 0;
+    }
+    ready_ = std::make_unique<std::latch>(lanes);
+    for (uint32_t i = 0; i < workers.size(); ++i) {
+      for (int l = 0; l < kLanes; ++l) {
+        const auto lane = static_cast<Lane>(l);
+        if (used(*workers[i], lane))
+          threads_.emplace_back([this, &w = *workers[i], i, lane] { serve(w, i, lane); });
+      }
+    }
+    for (std::thread& t : threads_) t.join();
+    if (const auto why = run_.abort.why()) std::rethrow_exception(why);
+  }
+
+ private:
+  static bool used(const Worker& w, Lane lane) { return lane == Lane::compute || w.uses(lane); }
+
+  void serve(Worker& worker, uint32_t index, Lane lane) {
+    bool arrived = false;
+    try {
+      if (lane == Lane::compute) worker.open();
+      arrived = true;
+      ready_->arrive_and_wait();
+      run_.abort.check();
+      worker.run_lane(lane);
+    } catch (const Stopped&) {
+    } catch (...) {
+      const auto why = std::current_exception();
+      run_.abort.fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));
+    }
+    if (!arrived) ready_->count_down();
+  }
+
+  Run& run_;
+  std::unique_ptr<std::latch> ready_;
+  std::vector<std::thread> threads_;
+};
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto i = static_cast<std::size_t>(at);
+  const double next = i + 1 < sorted.size() ? sorted[i + 1] : sorted[i];
+  return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
+}
+
+/// What the lanes left behind, turned into a Report by the definitions of the simulator (sim/evaluate.h).
+class Summary {
+ public:
+  Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
+      : run_(run), workers_(workers) {
+    iterations_ = run.iterations.limit();
+    ends_.assign(workers.size(), std::vector<int64_t>(static_cast<std::size_t>(iterations_), 0));
+    begin_ = INT64_MAX;
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
+          begin_ = std::min(begin_, e.start);
+          auto& end = ends_[w][e.iteration];
+          end = std::max(end, e.end);
+          // Those of the copy lane run ahead; the iteration ends with its compute and communication.
+        }
+      }
+    }
+  }
+
+  ExecutionResult result() {
+    ExecutionResult out;
+    Report& r = out.report;
+    const Execution& e = run_.execution;
+    r.engine = "exec";
+    r.evaluator = std::string(e.backend->name);
+    r.evaluator_reason = e.backend->describe();
+    r.seed = e.seed;
+    r.devices = static_cast<int64_t>(workers_.size());
+    r.batch_per_device = e.batch;
+    r.inputs = inputs();
+    rates(out);
+    shares(r);
+    stores(out);
+    memory(r);
+    spans(out);
+    ops(out);
+    calls(out);
+    losses(out);
+    return out;
+  }
+
+ private:
+  std::size_t warm() const {
+    return static_cast<std::size_t>(std::clamp(run_.execution.warmup, 0, std::max(0, iterations_ - 1)));
+  }
+
+  std::vector<std::pair<std::string, std::string>> inputs() const {
+    const Execution& e = run_.execution;
+    std::vector<std::pair<std::string, std::string>> in = {
+        {"model", e.graph->name()},
+        {"system", "this machine"},
+        {"scheme", e.scheme->name},
+        {"devices", std::to_string(workers_.size())},
+        {"batch_per_device", std::to_string(e.batch)},
+        {"precision", "fp32"},
+        {"optimizer", std::string(e.optimizer->name)},
+        {"input", e.data != nullptr ? e.data->name : "synthetic"},
+        {"backend", std::string(e.backend->name)},
+        {"threads", std::to_string(e.threads)}};
+    for (const auto& [key, value] : e.scheme->options.all()) in.emplace_back("scheme." + key, value);
+    return in;
+  }
+
+  /// Nobody waits for everybody: count everyone's own iterations.
+  bool drifting() const {
+    if (run_.program.stores.empty()) return false;
+    const Store& s = run_.program.stores[0];
+    return !(run_.gated && s.quorum >= static_cast<int32_t>(workers_.size()) && s.slack == 0);
+  }
+
+  void rates(ExecutionResult& out) const {
+    Report& r = out.report;
+    const std::size_t first = warm(), n = static_cast<std::size_t>(iterations_);
+    std::vector<int64_t> last(n, 0);
+    for (const auto& ends : ends_) {
+      for (std::size_t i = 0; i < n; ++i) last[i] = std::max(last[i], ends[i]);
+    }
+    for (std::size_t i = first; i < n; ++i) {
+      const int64_t before = i == 0 ? begin_ : last[i - 1];
+      out.iteration_seconds.push_back(static_cast<double>(last[i] - before) * 1e-9);
+    }
+    double total = 0;
+    for (const double s : out.iteration_seconds) total += s;
+    const auto samples = static_cast<double>(run_.program.samples_per_iteration);
+    const auto counted = static_cast<double>(out.iteration_seconds.size());
+    if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
+    if (drifting()) {
+      r.samples_per_second = 0;
+      for (const auto& ends : ends_) {
+        const int64_t start = first == 0 ? begin_ : ends[first - 1];
+        if (ends[n - 1] > start)
+          r.samples_per_second +=
+              samples * static_cast<double>(n - first) / (static_cast<double>(ends[n - 1] - start) * 1e-9);
+      }
+    }
+    auto sorted = out.iteration_seconds;
+    std::sort(sorted.begin(), sorted.end());
+    r.iteration_median = quantile(sorted, 0.5);
+    r.iteration_p05 = quantile(sorted, 0.05);
+    r.iteration_p95 = quantile(sorted, 0.95);
+    // The mean's spread over blocks of the run: what another run of the same length would give.
+    const double mean = counted > 0 ? total / counted : 0;
+    double square = 0;
+    for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
+    const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
+    r.interval = {r.samples_per_second * std::exp(-1.645 * error),
+                  r.samples_per_second * std::exp(1.645 * error), 0.9};
+    r.wall_seconds = n > 0 ? static_cast<double>(last[n - 1] - begin_) * 1e-9 : 0;
+  }
+
+  void shares(Report& r) const {
+    double busy = 0;
+    for (const Worker::Executed& e : workers_[0]->executed(Lane::compute)) {
+      if (e.iteration >= warm()) busy += static_cast<double>(e.end - e.start) * 1e-9;
+    }
+    const int64_t* waited = workers_[0]->waited();
+    const auto lane = [&](Lane l) { return static_cast<double>(waited[static_cast<std::size_t>(l)]) * 1e-9; };
+    const double comm = lane(Lane::comm) + lane(Lane::host), input = lane(Lane::copy);
+    const auto& ends = ends_[0];
+    const double wall = static_cast<double>(ends.back() - (warm() == 0 ? begin_ : ends[warm() - 1])) * 1e-9;
+    const double all = std::max(wall, busy + comm + input);
+    if (all <= 0) return;
+    r.time_share = {busy / all, comm / all, input / all, std::max(0.0, all - busy - comm - input) / all};
+    const TimeShare& t = r.time_share;
+    if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
+      r.bottleneck = {
+          "communication",
+          fmt::format("{:.0f} % of the step waits for communication", 100 * t.exposed_communication),
+          t.exposed_communication};
+    } else if (t.input >= 0.1) {
+      r.bottleneck = {"input", fmt::format("{:.0f} % of the step waits for input", 100 * t.input), t.input};
+    } else {
+      r.bottleneck = {"compute", fmt::format("{:.0f} % of the step computes", 100 * t.compute), t.compute};
+    }
+  }
+
+  void stores(ExecutionResult& out) const {
+    if (run_.store) {
+      out.report.staleness = run_.store->staleness();
+      for (uint32_t w = 0; w < workers_.size(); ++w)
+        out.staleness_by_worker.push_back(run_.store->staleness_of(w));
+      out.versions = run_.store->versions();
+      out.dropped = run_.store->dropped();
+      out.updates = run_.store->merged();
+    }
+    if (!run_.keep.parameters) return;
+    const int64_t n = run_.network.parameters();
+    const float* from = run_.store ? run_.store->parameters() : workers_[0]->parameters();
+    out.parameters.assign(from, from + n);
+    out.state.assign(workers_[0]->state(), workers_[0]->state() + n * run_.execution.optimizer->state);
+    if (run_.store) out.state = run_.start_state;
+    for (const Tensor& t : run_.network.tensors()) {
+      if (t.kind != TensorKind::buffer) continue;
+      const float* values = workers_[0]->tensor(static_cast<TensorId>(&t - run_.network.tensors().data()));
+      out.buffers.insert(out.buffers.end(), values, values + t.elements);
+    }
+  }
+
+  void memory(Report& r) const {
+    const Network& n = run_.network;
+    const int64_t p = n.parameters();
+    r.memory.parameters = Bytes{4} * p;
+    r.memory.gradients = Bytes{4} * p;
+    r.memory.optimizer = Bytes{4} * (p * run_.execution.optimizer->state);
+    r.memory.activations = Bytes{4} * n.arena();
+    r.memory.buffers = Bytes{4} * n.input_elements();
+    r.memory.capacity = r.memory.total();
+  }
+
+  void spans(ExecutionResult& out) const {
+    const auto from =
+        static_cast<uint32_t>(std::max<int32_t>(0, iterations_ - static_cast<int32_t>(kTimelineIterations)));
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      for (int l = 0; l < kLanes; ++l) {
+        const auto lane = static_cast<Lane>(l);
+        for (const Worker::Executed& e : workers_[w]->executed(lane)) {
+          const Span span{
+              0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
+          if (run_.keep.spans) out.spans.push_back(span);
+          if (w >= kTimelineWorkers || e.iteration < from) continue;
+          out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
+                                         run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
+                                         e.iteration, span.start.seconds(), span.end.seconds()});
+        }
+      }
+    }
+    out.report.simulated_events = 0;
+  }
+
+  void ops(ExecutionResult& out) const {
+    std::vector<OpTime> all(run_.program.roles[0].ops.size());
+    for (uint32_t i = 0; i < all.size(); ++i) all[i].op = i;
+    for (const auto& w : workers_) {
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {
+          if (e.iteration >= warm()) all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+        }
+      }
+    }
+    out.ops = std::move(all);
+  }
+
+  void calls(ExecutionResult& out) const {
+    for (const auto& w : workers_) {
+      if (out.calls.empty()) {
+        out.calls = w->calls();
+        continue;
+      }
+      for (std::size_t i = 0; i < out.calls.size(); ++i) {
+        const CallTime& more = w->calls()[i];
+        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.seconds.begin(), more.seconds.end());
+        out.calls[i].dropped += more.dropped;
+      }
+    }
+  }
+
+  void losses(ExecutionResult& out) const {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(iterations_); ++i) {
+      double sum = 0;
+      for (const auto& w : workers_) sum += i < w->losses().size() ? w->losses()[i] : 0;
+      out.losses.push_back(sum / static_cast<double>(workers_.size()));
+    }
+  }
+
+  const Run& run_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  int32_t iterations_ = 0;
+  int64_t begin_ = 0;
+  std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
+};
+
+}  // namespace
+
+int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
+  return static_cast<int>(draw_bits(0x9a4dULL, worker, iteration, static_cast<uint64_t>(element)) % 16) - 8;
+}
+
+ExecutionResult execute(const Execution& execution, const Keep& keep) {
+  const std::string missing = execution.backend->missing();
+  if (!missing.empty()) throw DeviceError(fmt::format("backend {}: {}", execution.backend->name, missing));
+  if (execution.iterations < 1)
+    throw InputError(fmt::format("{} iterations: at least 1 is needed", execution.iterations));
+  if (execution.cluster.devices > 1024)
+    throw InputError("at most 1024 workers can be executed on one machine");
+  Run run(execution, keep);
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint32_t i = 0; i < run.workers; ++i) workers.push_back(std::make_unique<Worker>(run, i));
+  Threads(run, workers);
+  return Summary(run, workers).result();
+}
+
+}  // namespace tandem

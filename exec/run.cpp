@@ -1,0 +1,204 @@
+#include "exec/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/random.h"
+
+namespace tandem {
+
+namespace {
+
+Program compile(const Execution& e) {
+  Workload work;
+  work.graph = e.graph;
+  work.layers = e.graph->lower(e.batch, Precision::fp32);
+  work.batch = e.batch;
+  work.optimizer = e.optimizer;
+  work.input = e.data != nullptr;
+  return e.scheme->scheme->compile(work, e.cluster, e.scheme->options);
+}
+
+/// Begin of the c-th of n even cuts; the same as a collective's chunks.
+int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
+
+/// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
+std::vector<float> start_values(const Network& network, const Execution& e) {
+  std::vector<float> out(static_cast<std::size_t>(network.parameters()));
+  for (const LearnedTensor& l : network.learned()) {
+    const Tensor& t = network.tensors()[l.parameter];
+    for (int64_t i = 0; i < t.elements; ++i) {
+      const double u = 2 * to_unit(draw_bits(e.seed, l.layer, l.index, static_cast<uint64_t>(i))) - 1;
+      out[static_cast<std::size_t>(t.offset + i)] = l.constant + l.bound * static_cast<float>(u);
+    }
+  }
+  if (e.integer_gradients) std::fill(out.begin(), out.end(), 0.0F);
+  return out;
+}
+
+}  // namespace
+
+Run::Run(const Execution& e, const Keep& k)
+    : execution(e), keep(k), program(compile(e)), network(*e.graph, e.batch), iterations(e.iterations) {
+  workers = static_cast<uint32_t>(program.roles[0].mesh.size());
+  micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
+  check_executable();
+  // Spinning only pays where the thread that is waited for runs at the same time.
+  spins = workers <= std::thread::hardware_concurrency() ? 2000 : 20;
+  start = start_values(network, e);
+  start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
+  make_groups();
+  make_store();
+}
+
+void Run::check_executable() const {
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(fmt::format("{} cannot be executed: {}", execution.scheme->name, why));
+  };
+  if (execution.scheme->scheme->name == "one-weird-trick")
+    refuse("linear layers split over the devices are only simulated");
+  int64_t parameters = 0;
+  for (const Part& p : program.parts) parameters += p.elements;
+  TANDEM_CHECK(parameters == network.parameters());
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::compute && op.payload == Payload::gradients)
+      refuse("gradients are not cast for the way (compression=none is executed)");
+    const bool whole = op.kind == OpKind::collective && op.payload == Payload::gradients;
+    if (whole && op.bytes.n != 4 * program.parts[op.key].elements)
+      refuse("gradients travel as fp32 (gradients=fp32 is executed)");
+  }
+  for (const Channel& c : program.channels) {
+    if (c.address != Address::shards && c.address != Address::reply)
+      refuse("messages between peers are only simulated");
+  }
+  for (uint32_t layer = 0; layer < execution.graph->layers().size(); ++layer) {
+    for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+      for (const Call& c : *calls) {
+        if (execution.backend->supports(c)) continue;
+        throw InputError(fmt::format("backend {} has no {} (layer \"{}\")", execution.backend->name,
+                                     name(c.function), execution.graph->layers()[layer].name));
+      }
+    }
+  }
+}
+
+Run::Member Run::member(const Collective& collective, uint32_t instance) const {
+  const auto& axes = program.roles[0].mesh.axes;
+  Member m;
+  uint32_t rest = instance, stride = 1, group_stride = 1;
+  for (std::size_t a = axes.size(); a-- > 0;) {
+    const auto size = static_cast<uint32_t>(axes[a].size);
+    const uint32_t index = rest % size;
+    rest /= size;
+    if ((collective.axes >> a & 1U) != 0) {
+      m.rank += index * stride;
+      stride *= size;
+    } else {
+      m.group += index * group_stride;
+      group_stride *= size;
+    }
+  }
+  m.ranks = stride;
+  // The last axis counts the devices of a node.
+  if (axes.size() == 2 && (collective.axes >> 1 & 1U) != 0) m.local = static_cast<uint32_t>(axes[1].size);
+  return m;
+}
+
+void Run::make_groups() {
+  groups.resize(program.collectives.size());
+  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
+    const Collective& collective = program.collectives[c];
+    const Member m = member(collective, 0);
+    if (collective.root != 0)
+      throw InputError("collectives with another root than the first are not executed");
+    for (uint32_t g = 0; g < workers / m.ranks; ++g) {
+      groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
+                                                            m.local, abort, spins));
+    }
+    const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce;
+    for (const Op& op : program.roles[0].ops) {
+      if (op.kind == OpKind::collective && op.what == c && op.payload == Payload::gradients && sums)
+        gradient_scale = 1 / static_cast<float>(m.ranks);
+    }
+  }
+  gradient_scale /= static_cast<float>(micro_batches);
+}
+
+void Run::make_store() {
+  if (program.stores.empty()) return;
+  const Store& rules = program.stores[0];
+  const Role& role = program.roles[rules.role];
+  shards = static_cast<uint32_t>(role.mesh.size());
+  gated = std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::collective) local = member(program.collectives[op.what], 0).ranks;
+  }
+  server = execution.backend->open({0, 1, false});
+  // One prepared update a length: slices come in few sizes.
+  auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
+  const auto rule = static_cast<int64_t>(execution.optimizer - optimizers().data());
+  for (uint32_t key = 0; key < program.parts.size(); ++key) {
+    for (uint32_t i = 0; i < local; ++i) {
+      for (uint32_t s = 0; s < shards; ++s) {
+        const int64_t n = slice(key, i, s).elements;
+        if (prepared->count(n) != 0) continue;
+        Call update;
+        update.function = Function::update;
+        update.pass = Pass::update;
+        update.shape = {n, execution.integer_gradients ? 0 : rule};
+        prepared->emplace(n, server->prepare(update));
+      }
+    }
+  }
+  const float scale = execution.integer_gradients ? 1.0F : 1 / static_cast<float>(rules.batch);
+  const auto merge = [this, prepared, scale](const Slice& slice, const float* gradient, int64_t version,
+                                             int64_t staleness) {
+    float* base = store->parameters() + slice.first;
+    float* operands[4] = {base, const_cast<float*>(gradient), nullptr, nullptr};
+    for (int64_t k = 0; k < execution.optimizer->state; ++k)
+      operands[2 + k] = start_state.data() + k * network.parameters() + slice.first;
+    IterationState s = state(0, static_cast<int32_t>(version - 1));
+    s.gradient_scale = scale;
+    s.updates = version;
+    if (execution.rate.by_staleness && staleness > 1) s.learning_rate /= static_cast<float>(staleness);
+    server->launch(prepared->at(slice.elements),
+                   {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s, Lane::compute);
+  };
+  store = std::make_unique<ParameterStore>(
+      ParameterStore::Setup{rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(),
+                            network.parameters(), gated, merge},
+      abort, spins);
+}
+
+float Run::learning_rate(int64_t iteration) const {
+  const Execution::Rate& r = execution.rate;
+  const double full = r.scale ? r.base * workers : r.base;
+  if (iteration >= r.warmup) return static_cast<float>(full);
+  return static_cast<float>(r.base +
+                            (full - r.base) * static_cast<double>(iteration) / static_cast<double>(r.warmup));
+}
+
+IterationState Run::state(uint32_t instance, int32_t iteration) const {
+  IterationState s;
+  s.seed = execution.seed;
+  s.instance = instance;
+  s.iteration = static_cast<uint32_t>(iteration);
+  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(iteration);
+  s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
+  s.updates = iteration + 1;
+  return s;
+}
+
+Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
+  const Part& part = program.parts[key];
+  const int64_t rank = instance % local;
+  const int64_t begin = cut(part.elements, local, rank), end = cut(part.elements, local, rank + 1);
+  const int64_t from = begin + cut(end - begin, shards, shard),
+                to = begin + cut(end - begin, shards, shard + 1);
+  return {part.first + from, to - from};
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+#pragma once
+// What the workers of one execution share. Internal to exec. Floor 3.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "exec/collective.h"
+#include "exec/execute.h"
+#include "exec/network.h"
+#include "exec/store.h"
+#include "exec/sync.h"
+
+namespace tandem {
+
+/// Lets all lanes of all workers agree on the last iteration, also when a run is asked to stop early.
+class Iterations {
+ public:
+  explicit Iterations(int32_t count) : limit_(count) {}
+  /// May this lane begin iteration `i`? Then everybody will run it.
+  bool enter(int32_t i) {
+    const std::lock_guard guard(mutex_);
+    if (i >= limit_) return false;
+    highest_ = std::max(highest_, i);
+    return true;
+  }
+  void stop() {
+    const std::lock_guard guard(mutex_);
+    limit_ = std::min(limit_, highest_ + 1);
+  }
+  int32_t limit() const { return limit_; }
+
+ private:
+  std::mutex mutex_;
+  int32_t limit_, highest_ = -1;
+};
+
+struct Run {
+  Run(const Execution& execution, const Keep& keep);
+
+  const Execution& execution;
+  const Keep& keep;
+  Abort abort;  ///< first: everything else may watch or wait through it
+  Program program;
+  Network network;
+  Iterations iterations;
+  uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
+  int64_t micro_batches = 1;
+  float gradient_scale = 1;  ///< of the sum that reaches an update on the workers
+  int spins = 0;
+  std::vector<float> start;  ///< flat parameters that every worker begins with
+  std::vector<float> start_state;
+  /// [collective of the program][group]
+  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
+  std::unique_ptr<ParameterStore> store;
+  std::unique_ptr<DeviceSession> server;  ///< makes the store's updates
+  uint32_t shards = 1;
+  bool gated = false;
+
+  struct Member {
+    uint32_t group = 0, rank = 0, ranks = 1, local = 1;
+  };
+  /// Place of an instance of role 0 in a collective's groups.
+  Member member(const Collective& collective, uint32_t instance) const;
+  float learning_rate(int64_t iteration) const;
+  IterationState state(uint32_t instance, int32_t iteration) const;
+  /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
+  Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
+
+ private:
+  void check_executable() const;
+  void make_groups();
+  void make_store();
+};
+
+}  // namespace tandem

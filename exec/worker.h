@@ -1,0 +1,90 @@
+#pragma once
+// One instance of role 0: its device, its memory and its lanes. Internal to exec. Floor 3.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exec/run.h"
+
+namespace tandem {
+
+class Worker {
+ public:
+  Worker(Run& run, uint32_t instance);
+
+  bool uses(Lane lane) const { return !lanes_[static_cast<std::size_t>(lane)].ops.empty(); }
+  /// DeviceSession, memory and prepared calls; in the thread that will run the compute lane.
+  void open();
+  /// Walks the lane's ops of all iterations. Throws what an op throws, and Stopped.
+  void run_lane(Lane lane);
+
+  struct Executed {
+    uint32_t iteration, op;
+    int64_t start, end;  ///< ns; without waiting for dependencies; a collective starts with its last member
+  };
+  const std::vector<Executed>& executed(Lane lane) const {
+    return lanes_[static_cast<std::size_t>(lane)].executed;
+  }
+  const std::vector<double>& losses() const { return losses_; }
+  const std::vector<CallTime>& calls() const { return calls_; }
+  /// Nanoseconds that the compute lane waited for ops of each lane.
+  const int64_t* waited() const { return waited_; }
+  DeviceSession& device() { return *device_; }
+  float* parameters() { return parameters_; }
+  float* state() { return parameters_ + run_.network.parameters(); }
+  float* gradients() { return gradients_; }
+  float* tensor(TensorId t, int64_t variant = 0) const;
+
+ private:
+  struct Dependency {
+    Lane lane;
+    uint32_t position, lane_ops, op;
+    uint16_t lag, every;
+  };
+  struct Bound {
+    uint32_t op = 0;
+    std::vector<Dependency> deps;
+    std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
+  };
+  struct LaneState {
+    std::vector<Bound> ops;
+    bool pushes = false;  ///< it sends to a store
+    Progress passed;      ///< ops that ended or do not exist in their iteration
+    std::vector<Executed> executed;
+  };
+  struct Launch {
+    uint32_t prepared = 0;
+    std::vector<std::vector<float*>> operands;  ///< [variant of the input's buffer], or one for all
+    std::size_t time = 0;                       ///< index into calls_
+  };
+
+  const Role& role() const { return run_.program.roles[0]; }
+  void bind();
+  std::function<int64_t(int32_t)> action(uint32_t index);
+  std::function<int64_t(int32_t)> compute(uint32_t index);
+  std::function<int64_t(int32_t)> layers(uint32_t index);
+  std::function<int64_t(int32_t)> collective(const Op& op);
+  std::function<int64_t(int32_t)> input(const Op& op);
+  void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
+  void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
+  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
+  void fill_batch(int32_t iteration, float* inputs);
+  void wait(const Bound& op, int32_t iteration, bool compute);
+
+  Run& run_;
+  uint32_t instance_;
+  std::array<LaneState, kLanes> lanes_;
+  std::unique_ptr<DeviceSession> device_;
+  float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
+        *sums_ = nullptr, *outputs_ = nullptr;
+  int64_t variants_ =
+      1;  ///< copies of the input's buffer: micro-batches, of several iterations when loaded ahead
+  std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
+  std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector
+  std::vector<Progress> arrived_;                        ///< [key]: replies
+  std::vector<double> losses_;
+  std::vector<CallTime> calls_;
+  int64_t waited_[kLanes] = {};
+};
+
+}  // namespace tandem
