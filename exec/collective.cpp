@@ -11,43 +11,73 @@ namespace tandem {
 
 namespace {
 
+constexpr int64_t kPiece = 16 * 1024;  // elements: a sum of several stays in the cache while it grows
+
 /// Begin of chunk `c` of `chunks` in a buffer of `elements`: chunks differ by at most one element.
 int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {
   const int64_t each = elements / chunks, rest = elements % chunks;
   return each * c + std::min<int64_t>(rest, c);
 }
 
-const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const GroupShape& group) {
+const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const GroupShape& group,
+                                  bool between_nodes) {
+  if (kind == CollKind::all_to_all) throw InputError("all-to-all is only simulated");
   if (name != "auto") {
     const CollectiveAlgorithm& a = collectives_registry().at(name);
     if (a.supports(kind, group)) return a;
     throw InputError(fmt::format("{} cannot {} among {} members, {} on a node", name, tandem::name(kind),
                                  group.ranks, group.local));
   }
-  for (const char* candidate : {"direct", "ring", "tree", "central"}) {
+  std::vector<const char*> candidates = {"direct", "tree", "ring", "central"};
+  if (between_nodes) {
+    candidates = {"ring", "tree", "central"};
+    if (group.local > 1) candidates.insert(candidates.begin(), "hierarchical");
+  }
+  for (const char* candidate : candidates) {
     const CollectiveAlgorithm* a = collectives_registry().find(candidate);
     if (a != nullptr && a->supports(kind, group)) return *a;
   }
   throw InputError(fmt::format("no algorithm can {} among {} members", tandem::name(kind), group.ranks));
 }
 
+std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
+
 }  // namespace
 
 GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local,
-                                 Abort& abort, int spins)
-    : abort_(abort), spins_(spins) {
+                                 Abort& abort, int spins, const GroupNodes& nodes)
+    : abort_(abort), spins_(spins), nodes_(nodes) {
+  TANDEM_CHECK(nodes_.wire == nullptr || nodes_.of_ranks.size() == ranks);
+  bool between = false;
   for (uint32_t r = 0; r < ranks; ++r) {
     members_.push_back(std::make_unique<Member>());
+    members_.back()->rank = r;
     abort_.watch(&members_.back()->done);
+    between = between || apart(0, r);
   }
   const GroupShape group{ranks, std::max(1U, local), false};
-  plan(choose(kind, algorithm, group).schedule(kind, group));
+  plan(choose(kind, algorithm, group, between).schedule(kind, group));
+}
+
+GroupCollective::Range GroupCollective::range(uint32_t offset, uint32_t count, int64_t elements) const {
+  const int64_t begin = chunk_begin(elements, chunks_, offset);
+  return {begin, chunk_begin(elements, chunks_, offset + count) - begin};
+}
+
+bool GroupCollective::apart(uint32_t a, uint32_t b) const {
+  return nodes_.wire != nullptr && nodes_.of_ranks[a] != nodes_.of_ranks[b];
 }
 
 void GroupCollective::plan(const Schedule& schedule) {
   chunks_ = schedule.chunks;
-  // readers[r]: who takes from r in the step before; r must not write over it until they are done.
+  // readers[r]: who takes from r's memory in the step before; r must not write over it until they are done.
   std::vector<std::vector<uint32_t>> readers(members_.size());
+  for (const Step& step : schedule.steps) {
+    for (uint32_t repeat = 0; repeat < step.repeat; ++repeat) plan_step(step, readers);
+  }
+}
+
+void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers) {
   const auto overlap = [](const Move& a, const Move& b) {
     return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
   };
@@ -60,26 +90,42 @@ void GroupCollective::plan(const Schedule& schedule) {
     }
     readers = std::move(next);
   };
-  for (const Step& step : schedule.steps) {
-    for (uint32_t repeat = 0; repeat < step.repeat; ++repeat) {
-      std::vector<std::vector<uint32_t>> now(members_.size());
-      bool staged = false;
-      for (auto& m : members_) m->steps.emplace_back();
-      for (const Move& move : step.moves) {
-        RankStep& to = members_[move.to]->steps.back();
-        to.pulls.push_back({move.from, move.offset, move.count, move.reduce});
-        to.waits.push_back(move.from);
-        now[move.from].push_back(move.to);
-        to.staged = to.staged || std::any_of(step.moves.begin(), step.moves.end(), [&](const Move& other) {
-                      return other.from == move.to && overlap(other, move);
-                    });
-        staged = staged || to.staged;
-      }
-      close(std::move(now));
-      if (!staged) continue;
-      for (auto& m : members_) m->steps.emplace_back();  // puts in place what was staged
-      close(std::vector<std::vector<uint32_t>>(members_.size()));
+  std::vector<std::vector<uint32_t>> now(members_.size());
+  bool staged = false;
+  for (auto& m : members_) m->steps.emplace_back();
+  for (const Move& move : step.moves) {
+    RankStep& to = members_[move.to]->steps.back();
+    to.pulls.push_back({move.from, move.offset, move.count, move.reduce});
+    if (apart(move.from, move.to)) {
+      members_[move.from]->steps.back().pushes.push_back({move.to, move.offset, move.count});
+    } else {
+      to.waits.push_back(move.from);
+      now[move.from].push_back(move.to);
     }
+    to.staged = to.staged || std::any_of(step.moves.begin(), step.moves.end(), [&](const Move& other) {
+                  return other.from == move.to && overlap(other, move);
+                });
+    staged = staged || to.staged;
+  }
+  for (auto& m : members_) plan_wire(*m, m->steps.back());
+  close(std::move(now));
+  if (!staged) return;
+  for (auto& m : members_) m->steps.emplace_back();  // puts in place what was staged
+  close(std::vector<std::vector<uint32_t>>(members_.size()));
+}
+
+/// Sums of several are made in the schedule's order, so only a rank's only sum may be made as it arrives.
+void GroupCollective::plan_wire(Member& to, RankStep& step) {
+  for (Pull& p : step.pulls) {
+    if (!apart(p.from, to.rank)) continue;
+    nodes_.wire->connect(nodes_.of_ranks[p.from], nodes_.of_ranks[to.rank]);
+    to.receives.push_back(std::make_unique<Wire::Receive>());
+    p.remote = to.receives.back().get();
+    nodes_.wire->watch(*p.remote);
+    p.direct = !p.reduce || (step.pulls.size() == 1 && !step.staged);
+    if (p.direct) continue;
+    p.scratch = to.scratch.size();
+    to.scratch.emplace_back();
   }
 }
 
@@ -92,9 +138,15 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements) {
   me.arrived[turn] = now_ns();
   me.done.set(base + 1);  // here, with the buffer as it was given
   for (uint32_t s = 0; s < steps; ++s) {
-    const RankStep& step = me.steps[s];
+    RankStep& step = me.steps[s];
     for (const uint32_t other : step.waits) members_[other]->done.wait(base + 1 + s, abort_, spins_);
     if (s > 0 && me.steps[s - 1].staged) place(me, me.steps[s - 1], elements);
+    post(me, step, elements);
+    // What is sent between nodes is not looked for in memory, so nothing else holds it back until the last
+    // member has arrived (semantics.md 2.3).
+    for (uint32_t r = 0; s == 0 && nodes_.wire != nullptr && r < members_.size(); ++r)
+      members_[r]->done.wait(base + 1, abort_, spins_);
+    push(me, step, elements);
     pull(me, step, elements);
     me.done.set(base + 2 + s);
   }
@@ -108,31 +160,78 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements) {
   return latest;
 }
 
-void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
+void GroupCollective::post(Member& me, RankStep& step, int64_t elements) {
   if (step.staged && static_cast<int64_t>(me.stage.size()) < elements)
     me.stage.resize(static_cast<std::size_t>(elements));
   for (const Pull& p : step.pulls) {
-    const int64_t begin = chunk_begin(elements, chunks_, p.offset);
-    const int64_t count = chunk_begin(elements, chunks_, p.offset + p.count) - begin;
-    const float* from = members_[p.from]->buffer + begin;
-    float* to = (step.staged ? me.stage.data() : me.buffer) + begin;
-    if (count == 0) continue;
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(float);
-    if (step.staged && p.reduce) std::memcpy(to, me.buffer + begin, bytes);
-    if (p.reduce)
-      cpu::accumulate(to, from, count);
-    else
-      std::memcpy(to, from, bytes);
+    const Range r = range(p.offset, p.count, elements);
+    if (step.staged && p.reduce) std::memcpy(me.stage.data() + r.begin, me.buffer + r.begin, bytes(r.count));
   }
+  for (const Pull& p : step.pulls) {
+    const Range r = range(p.offset, p.count, elements);
+    if (p.remote == nullptr || r.count == 0) continue;
+    if (p.direct) {
+      p.remote->to = (step.staged ? me.stage.data() : me.buffer) + r.begin;
+    } else {
+      auto& scratch = me.scratch[p.scratch];
+      if (static_cast<int64_t>(scratch.size()) < r.count) scratch.resize(static_cast<std::size_t>(r.count));
+      p.remote->to = scratch.data();
+    }
+    p.remote->elements = r.count;
+    p.remote->add = p.direct && p.reduce;
+    nodes_.wire->post(nodes_.of_ranks[p.from], nodes_.of_ranks[me.rank],
+                      {nodes_.channel, 0, p.from, me.rank, 0}, *p.remote);
+  }
+}
+
+void GroupCollective::push(Member& me, const RankStep& step, int64_t elements) {
+  for (const Push& p : step.pushes) {
+    const Range r = range(p.offset, p.count, elements);
+    if (r.count == 0) continue;
+    nodes_.wire->send(nodes_.of_ranks[me.rank], nodes_.of_ranks[p.to], {nodes_.channel, 0, me.rank, p.to, 0},
+                      me.buffer + r.begin, r.count);
+  }
+}
+
+void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
+  for (std::size_t i = 0; i < step.pulls.size();) {
+    // Those that follow each other into one range are taken piece by piece together.
+    const Pull& first = step.pulls[i];
+    std::size_t end = i;
+    const Range r = range(first.offset, first.count, elements);
+    while (end < step.pulls.size() && step.pulls[end].offset == first.offset &&
+           step.pulls[end].count == first.count) {
+      const Pull& p = step.pulls[end++];
+      if (p.remote != nullptr && r.count > 0) nodes_.wire->wait(*p.remote);
+    }
+    const int64_t piece = end - i == 1 ? r.count : kPiece;
+    for (int64_t at = 0; at < r.count; at += piece) {
+      const Range part{r.begin + at, std::min(piece, r.count - at)};
+      for (std::size_t k = i; k < end; ++k) {
+        const Pull& p = step.pulls[k];
+        if (p.direct) continue;
+        take(me, step, p,
+             p.remote == nullptr ? members_[p.from]->buffer + part.begin : me.scratch[p.scratch].data() + at,
+             part);
+      }
+    }
+    i = end;
+  }
+}
+
+void GroupCollective::take(Member& me, const RankStep& step, const Pull& pull, const float* from,
+                           Range piece) {
+  float* to = (step.staged ? me.stage.data() : me.buffer) + piece.begin;
+  if (pull.reduce)
+    cpu::accumulate(to, from, piece.count);
+  else
+    std::memcpy(to, from, bytes(piece.count));
 }
 
 void GroupCollective::place(Member& me, const RankStep& step, int64_t elements) {
   for (const Pull& p : step.pulls) {
-    const int64_t begin = chunk_begin(elements, chunks_, p.offset);
-    const int64_t count = chunk_begin(elements, chunks_, p.offset + p.count) - begin;
-    if (count > 0)
-      std::memcpy(me.buffer + begin, me.stage.data() + begin,
-                  static_cast<std::size_t>(count) * sizeof(float));
+    const Range r = range(p.offset, p.count, elements);
+    if (r.count > 0) std::memcpy(me.buffer + r.begin, me.stage.data() + r.begin, bytes(r.count));
   }
 }
 

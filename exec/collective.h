@@ -1,25 +1,37 @@
 #pragma once
-// Collectives among threads that share memory: the schedules of schemes/collectives, step by step. Floor 3.
+// Collectives among worker threads of one process: the schedules of schemes/collectives, step by step. What
+// crosses nodes goes over a Wire, all else through shared memory. Floor 3.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "exec/sync.h"
+#include "exec/wire.h"
 #include "schemes/collectives.h"
 
 namespace tandem {
+
+/// Where a group's ranks sit, when that is more than one node.
+struct GroupNodes {
+  Wire* wire = nullptr;
+  uint32_t channel = 0;            ///< of the wire; this group's alone
+  std::vector<uint32_t> of_ranks;  ///< node of each rank
+};
 
 /// One group's collectives of one kind and algorithm. Every member calls run() from its comm lane, in the
 /// same order; calls of one group must not overlap (lanes are in order, so they do not).
 class GroupCollective {
  public:
-  /// `local`: consecutive ranks that share a node. "auto" is "direct" where it may be, else "ring". Throws
-  /// InputError when the algorithm does not do that kind for that group.
+  /// `local`: consecutive ranks that share a node. "auto" is "direct" in shared memory and "ring" between
+  /// nodes
+  /// ("hierarchical" where several ranks share each), or the first other that can. Throws InputError when the
+  /// algorithm does not do that kind for that group, and for all-to-all; connects the nodes that exchange.
   GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local, Abort& abort,
-                  int spins);
+                  int spins, const GroupNodes& nodes = {});
 
-  /// In place on `elements` floats of this rank. Sums are made in the schedule's order, so the result depends
-  /// on no timing. Returns when the last member had arrived (now_ns()).
+  /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
+  /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
+  /// Stopped.
   int64_t run(uint32_t rank, float* buffer, int64_t elements);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }
 
@@ -28,29 +40,51 @@ class GroupCollective {
     uint32_t from;
     uint32_t offset, count;  ///< in chunks
     bool reduce;
+    bool direct = false;              ///< over the wire into place, or added in place, as it arrives
+    Wire::Receive* remote = nullptr;  ///< null: from shared memory
+    std::size_t scratch = 0;          ///< remote and not direct: index into Member::scratch
+  };
+  struct Push {  ///< what it sends to another node
+    uint32_t to;
+    uint32_t offset, count;
   };
   struct RankStep {
     std::vector<Pull> pulls;
-    std::vector<uint32_t> waits;  ///< ranks that must have finished the step before
+    std::vector<Push> pushes;
+    std::vector<uint32_t> waits;  ///< ranks of this node that must have finished the step before
     bool staged = false;  ///< what is taken in overlaps what others take from here: it goes to `stage` and
                           ///< in place in the next step
   };
   struct alignas(64) Member {
-    Progress done;  ///< steps finished, counted over all runs; arriving counts as one
+    Counter done;  ///< steps finished, counted over all runs; arriving counts as one
+    uint32_t rank = 0;
     float* buffer = nullptr;
     int64_t arrived[2] = {0, 0};  ///< of this and the last run, in turn
     uint32_t runs = 0;
     std::vector<RankStep> steps;
     std::vector<float> stage;
+    std::vector<std::vector<float>> scratch;  ///< sums wait here for their turn
+    std::vector<std::unique_ptr<Wire::Receive>> receives;
   };
+  struct Range {
+    int64_t begin, count;  ///< elements
+  };
+  Range range(uint32_t offset, uint32_t count, int64_t elements) const;
+  bool apart(uint32_t a, uint32_t b) const;
   void plan(const Schedule& schedule);
+  void plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
+  void plan_wire(Member& to, RankStep& step);
+  void post(Member& me, RankStep& step, int64_t elements);
+  void push(Member& me, const RankStep& step, int64_t elements);
   void pull(Member& me, const RankStep& step, int64_t elements);
+  void take(Member& me, const RankStep& step, const Pull& pull, const float* from, Range piece);
   void place(Member& me, const RankStep& step, int64_t elements);
 
   uint32_t chunks_ = 1;
   std::vector<std::unique_ptr<Member>> members_;
   Abort& abort_;
   int spins_;
+  GroupNodes nodes_;
 };
 
 }  // namespace tandem

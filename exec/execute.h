@@ -8,17 +8,12 @@
 
 #include "exec/backend.h"
 #include "exec/data.h"
+#include "exec/pace.h"
 #include "models/graph.h"
 #include "schemes/report.h"
 #include "schemes/scheme.h"
 
 namespace tandem {
-
-/// A paced link between "nodes" of one machine, so that multi-node runs can be checked anywhere.
-struct Pace {
-  Bandwidth bandwidth;  ///< payload per direction of each node's port
-  Time latency;         ///< added at the receiver
-};
 
 struct Execution {
   const Graph* graph = nullptr;

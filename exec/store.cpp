@@ -10,7 +10,7 @@ namespace tandem {
 /// One version counter: a (shard, key).
 struct ParameterStore::Entry {
   TicketLock lock;
-  Progress changes;  ///< clocks moved: those at the gate look again
+  Counter changes;  ///< clocks moved: those at the gate look again
   int64_t version = 0, merged = 0, dropped = 0, kept = 0;
   std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
   std::vector<int64_t> clock;        ///< [worker]
@@ -32,7 +32,7 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
     e.clock.resize(workers);
     e.staleness.resize(workers);
     abort_.watch(&e.changes);
-    abort_.watch(&e.lock.progress());
+    abort_.watch(&e.lock.counter());
   }
 }
 ParameterStore::~ParameterStore() = default;

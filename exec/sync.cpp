@@ -6,7 +6,7 @@ void Abort::fail(std::exception_ptr why) {
   const std::lock_guard guard(mutex_);
   if (!why_) why_ = std::move(why);
   failed_.store(true, std::memory_order_release);
-  for (Progress* p : watched_) p->wake();
+  for (Counter* p : watched_) p->wake();
 }
 
 std::exception_ptr Abort::why() const {
@@ -14,9 +14,9 @@ std::exception_ptr Abort::why() const {
   return why_;
 }
 
-void Abort::watch(Progress* progress) {
+void Abort::watch(Counter* counter) {
   const std::lock_guard guard(mutex_);
-  watched_.push_back(progress);
+  watched_.push_back(counter);
 }
 
 }  // namespace tandem

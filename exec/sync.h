@@ -19,9 +19,9 @@ inline int64_t now_ns() {
 /// Thrown in every thread of a run after one of them failed; carries nothing, the first failure is reported.
 struct Stopped {};
 
-class Progress;
+class Counter;
 
-/// The run's emergency stop. Every Progress that is waited on registers here, so that fail() wakes all.
+/// The run's emergency stop. Every Counter that is waited on registers here, so that fail() wakes all.
 class Abort {
  public:
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -32,17 +32,17 @@ class Abort {
   void fail(std::exception_ptr why);
   /// The first failure, or null.
   std::exception_ptr why() const;
-  void watch(Progress* progress);
+  void watch(Counter* counter);
 
  private:
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::exception_ptr why_;
-  std::vector<Progress*> watched_;
+  std::vector<Counter*> watched_;
 };
 
 /// A count that only grows (modulo 2^32), on a cache line of its own.
-class alignas(64) Progress {
+class alignas(64) Counter {
  public:
   uint32_t value() const { return value_.load(std::memory_order_acquire); }
   void set(uint32_t value) {
@@ -57,8 +57,8 @@ class alignas(64) Progress {
   void wait(uint32_t target, const Abort& abort, int spins) const {
     for (int i = 0;; ++i) {
       const uint32_t seen = value();
+      abort.check();  // first: wake() changes the value
       if (static_cast<int32_t>(seen - target) >= 0) return;
-      abort.check();
       if (i < spins)
         pause();
       else
@@ -87,11 +87,11 @@ class TicketLock {
     serving_.wait(next_.fetch_add(1, std::memory_order_acq_rel), abort, spins);
   }
   void unlock() { serving_.add(); }
-  Progress& progress() { return serving_; }
+  Counter& counter() { return serving_; }
 
  private:
   std::atomic<uint32_t> next_{0};
-  Progress serving_;
+  Counter serving_;
 };
 
 }  // namespace tandem

@@ -29,7 +29,7 @@ int64_t switches() {
 Worker::Worker(Run& run, uint32_t instance)
     : run_(run), instance_(instance), arrived_(run.program.parts.size()) {
   for (LaneState& lane : lanes_) run_.abort.watch(&lane.passed);
-  for (Progress& p : arrived_) run_.abort.watch(&p);
+  for (Counter& p : arrived_) run_.abort.watch(&p);
   const auto& ops = role().ops;
   std::vector<uint32_t> position(ops.size());
   for (uint32_t i = 0; i < ops.size(); ++i) {
@@ -355,7 +355,7 @@ void Worker::wait(const Bound& b, int32_t iteration, bool compute) {
   for (const Dependency& d : b.deps) {
     const int32_t of = iteration - d.lag;
     if (of < 0 || (of + 1) % d.every != 0) continue;  // it does not exist (semantics.md 1.3, 1.4)
-    const Progress& passed = lanes_[static_cast<std::size_t>(d.lane)].passed;
+    const Counter& passed = lanes_[static_cast<std::size_t>(d.lane)].passed;
     const uint32_t target = static_cast<uint32_t>(of) * d.lane_ops + d.position + 1;
     if (static_cast<int32_t>(passed.value() - target) >= 0) continue;
     const int64_t start = compute ? now_ns() : 0;

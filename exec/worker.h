@@ -49,7 +49,7 @@ class Worker {
   struct LaneState {
     std::vector<Bound> ops;
     bool pushes = false;  ///< it sends to a store
-    Progress passed;      ///< ops that ended or do not exist in their iteration
+    Counter passed;       ///< ops that ended or do not exist in their iteration
     std::vector<Executed> executed;
   };
   struct Launch {
@@ -81,7 +81,7 @@ class Worker {
       1;  ///< copies of the input's buffer: micro-batches, of several iterations when loaded ahead
   std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
   std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector
-  std::vector<Progress> arrived_;                        ///< [key]: replies
+  std::vector<Counter> arrived_;                         ///< [key]: replies
   std::vector<double> losses_;
   std::vector<CallTime> calls_;
   int64_t waited_[kLanes] = {};
