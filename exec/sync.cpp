@@ -4,7 +4,8 @@ namespace tandem {
 
 void Abort::fail(std::exception_ptr why) {
   const std::lock_guard guard(mutex_);
-  if (!why_) why_ = std::move(why);
+  if (why_) return;  // waking twice would put the values back under those about to sleep
+  why_ = std::move(why);
   failed_.store(true, std::memory_order_release);
   for (Counter* p : watched_) p->wake();
 }
