@@ -33,6 +33,7 @@ std::string_view name(Function function) {
       "move",
       "product",
       "batch-norm",
+      "batch-norm-inference",
       "batch-norm-sums",
       "batch-norm-backward",
       "row-norm",

@@ -45,8 +45,10 @@ enum class Function : uint8_t {
   batch_norm,  ///< {y, x, mean, deviation, running mean, running variance[, scale, shift]}; shape {outer,
                ///< channels, inner}; scalars {epsilon, momentum}; `deviation` holds 1 / sqrt(variance +
                ///< epsilon)
-  batch_norm_sums,      ///< {dscale, dshift, x, dy, mean, deviation}
-  batch_norm_backward,  ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}
+  batch_norm_inference,  ///< {y, x, running mean, running variance[, scale, shift]}; shape and scalars as
+                         ///< batch_norm
+  batch_norm_sums,       ///< {dscale, dshift, x, dy, mean, deviation}
+  batch_norm_backward,   ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}
   row_norm,  ///< {y, x, statistics[, scale[, shift]]}; shape {outer, groups, space, channels of a group, 1
              ///< for root mean square}: statistics of each (outer, group) over space and channels; scalars
              ///< {epsilon}

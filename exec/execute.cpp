@@ -314,6 +314,70 @@ int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
   return static_cast<int>(draw_bits(0x9a4dULL, worker, iteration, static_cast<uint64_t>(element)) % 16) - 8;
 }
 
+double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
+                const std::vector<float>& parameters, const std::vector<float>& buffers) {
+  const Network n(graph, data.samples(), false);
+  const auto device = backend.open({0, 1, false});
+  float* inputs = device->allocate(n.input_elements());
+  float* arena = device->allocate(n.arena());
+  float* learned = device->allocate(n.parameters());
+  device->upload(learned, parameters.data(), n.parameters());
+  device->upload(inputs + n.tensors()[n.inputs()[0]].offset, data.values.data(),
+                 static_cast<int64_t>(data.values.size()));
+  const float* buffer = buffers.data();
+  for (const Tensor& t : n.tensors()) {
+    if (t.kind != TensorKind::buffer) continue;
+    device->upload(arena + t.offset, buffer, t.elements);
+    buffer += t.elements;
+  }
+  for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
+    for (const Call& c : n.forward(layer)) {
+      if (c.function == Function::cross_entropy) continue;
+      std::vector<float*> operands;
+      for (const TensorId id : c.operands) {
+        const Tensor& t = n.tensors()[id];
+        operands.push_back((t.kind == TensorKind::input       ? inputs
+                            : t.kind == TensorKind::parameter ? learned
+                                                              : arena) +
+                           t.offset);
+      }
+      device->launch(device->prepare(c), operands, {}, Lane::compute);
+    }
+  }
+  device->synchronize(Lane::compute);
+  std::vector<float> logits(static_cast<std::size_t>(n.tensors()[n.logits()].elements));
+  device->download(logits.data(), arena + n.tensors()[n.logits()].offset,
+                   static_cast<int64_t>(logits.size()));
+  const auto classes = static_cast<int64_t>(logits.size()) / data.samples();
+  int64_t right = 0;
+  for (int64_t i = 0; i < data.samples(); ++i) {
+    const auto row = logits.begin() + i * classes;
+    right += std::max_element(row, row + classes) - row == data.labels[static_cast<std::size_t>(i)] ? 1 : 0;
+  }
+  return static_cast<double>(right) / static_cast<double>(data.samples());
+}
+
+namespace {
+
+/// A data set must fit the model: one input of its size, one loss over at least its classes.
+void check_data(const Network& n, const Dataset& data) {
+  const int64_t size = elements(data.shape);
+  const auto fail = [&](const std::string& why) {
+    throw InputError(fmt::format("data set {} ({} values a sample, {} classes) does not fit {}: {}",
+                                 data.name, size, data.classes, n.graph().name(), why));
+  };
+  if (n.inputs().size() != 1) fail("it has more than one input");
+  const Tensor& in = n.tensors()[n.inputs()[0]];
+  if (in.integer) fail("it takes tokens");
+  if (in.elements / n.batch() != size) fail(fmt::format("its input has {} values", in.elements / n.batch()));
+  if (n.labels().size() != 1) fail("it needs exactly one loss with labels");
+  const Tensor& label = n.tensors()[n.labels()[0]];
+  if (!label.integer || label.elements != n.batch()) fail("its loss is not one class a sample");
+  if (n.values(n.labels()[0]) < data.classes) fail(fmt::format("it has {} classes", n.values(n.labels()[0])));
+}
+
+}  // namespace
+
 ExecutionResult execute(const Execution& execution, const Keep& keep) {
   const std::string missing = execution.backend->missing();
   if (!missing.empty()) throw DeviceError(fmt::format("backend {}: {}", execution.backend->name, missing));
@@ -321,7 +385,10 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
     throw InputError(fmt::format("{} iterations: at least 1 is needed", execution.iterations));
   if (execution.cluster.devices > 1024)
     throw InputError("at most 1024 workers can be executed on one machine");
+  if (execution.batch < 1)
+    throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.batch));
   Run run(execution, keep);
+  if (execution.data != nullptr) check_data(run.network, *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < run.workers; ++i) workers.push_back(std::make_unique<Worker>(run, i));
   Threads(run, workers);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/backend.h"
+#include "exec/checkpoint.h"
 #include "exec/data.h"
 #include "exec/pace.h"
 #include "models/graph.h"
@@ -36,8 +37,7 @@ struct Execution {
   /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
   /// whatever the order. For the tests of schemes.
   bool integer_gradients = false;
-  std::string checkpoint;  ///< file written at the end (and read at the start with `resume`); "" = none
-  bool resume = false;
+  const Checkpoint* start = nullptr;                ///< null: start values drawn from the seed
   std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
   const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
 };
@@ -77,6 +77,11 @@ struct Keep {
   bool spans = false;
   bool parameters = false;
 };
+
+/// Share of `data` that the model classifies rightly with these parameters and buffers (as in
+/// ExecutionResult).
+double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
+                const std::vector<float>& parameters, const std::vector<float>& buffers);
 
 /// Throws InputError (what cannot be executed), DeviceError (a worker, link or rank failed).
 ExecutionResult execute(const Execution& execution, const Keep& keep = {});

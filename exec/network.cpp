@@ -55,6 +55,7 @@ int64_t place(std::vector<Tensor>& tensors, const std::vector<TensorId>& which,
 struct Network::Impl {
   const Graph& graph;
   int64_t batch;
+  bool training;
   std::vector<Lowered> lowered;
   std::vector<Tensor> tensors;
   std::vector<std::vector<Call>> forward, backward;
@@ -76,7 +77,8 @@ struct Network::Impl {
   std::vector<Node> nodes;
   std::vector<TensorId> alias;  ///< of tensors: the one whose memory it is, or itself
 
-  Impl(const Graph& g, int64_t n) : graph(g), batch(n), lowered(g.lower(n, Precision::fp32)) {
+  Impl(const Graph& g, int64_t n, bool trains)
+      : graph(g), batch(n), training(trains), lowered(g.lower(n, Precision::fp32)) {
     const auto& layers = graph.layers();
     forward.resize(layers.size());
     backward.resize(layers.size());
@@ -247,6 +249,7 @@ class NetworkLayer : public LayerCalls {
   const Layer& layer() const override { return n_.graph.layers()[index_]; }
   const Lowered& lowered() const override { return n_.lowered[index_]; }
   int64_t batch() const override { return n_.batch; }
+  bool training() const override { return n_.training; }
   const Shape& shape(std::size_t input) const override { return n_.graph.layers()[from(input)].output; }
   std::size_t inputs() const override { return layer().inputs.size(); }
 
@@ -409,9 +412,9 @@ void Network::Impl::build(uint32_t i) {
   if (nodes[i].out == kNone && !layer.output.empty()) calls.out();
 }
 
-Network::Network(const Graph& graph, int64_t batch) {
+Network::Network(const Graph& graph, int64_t batch, bool training) {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
-  impl_ = std::make_unique<Impl>(graph, batch);
+  impl_ = std::make_unique<Impl>(graph, batch, training);
 }
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;

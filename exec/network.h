@@ -47,7 +47,8 @@ struct LearnedTensor {
 class Network {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
-  Network(const Graph& graph, int64_t batch);
+  /// `training` false: for evaluation (running statistics, no dropout); its backward calls are not to be run.
+  Network(const Graph& graph, int64_t batch, bool training = true);
   ~Network();
   Network(Network&&) noexcept;
 
@@ -86,6 +87,7 @@ class LayerCalls {
   virtual const Layer& layer() const = 0;
   virtual const Lowered& lowered() const = 0;  ///< for the whole batch
   virtual int64_t batch() const = 0;
+  virtual bool training() const = 0;
   virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
   virtual std::size_t inputs() const = 0;
 

@@ -50,6 +50,16 @@ Run::Run(const Execution& e, const Keep& k)
   spins = workers <= std::thread::hardware_concurrency() ? 2000 : 20;
   start = start_values(network, e);
   start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
+  if (e.start != nullptr) {
+    start = e.start->parameters;
+    start_state = e.start->state;
+    first_iteration = e.start->iteration;
+    std::size_t buffers = 0;
+    for (const Tensor& t : network.tensors())
+      buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
+    if (e.start->buffers.size() != buffers)
+      throw InputError("the checkpoint holds other buffers than the model");
+  }
   make_groups();
   make_store();
 }
@@ -162,7 +172,7 @@ void Run::make_store() {
       operands[2 + k] = start_state.data() + k * network.parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
-    s.updates = version;
+    s.updates = first_iteration + version;
     if (execution.rate.by_staleness && staleness > 1) s.learning_rate /= static_cast<float>(staleness);
     server->launch(prepared->at(slice.elements),
                    {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s, Lane::compute);
@@ -186,9 +196,9 @@ IterationState Run::state(uint32_t instance, int32_t iteration) const {
   s.seed = execution.seed;
   s.instance = instance;
   s.iteration = static_cast<uint32_t>(iteration);
-  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(iteration);
+  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(first_iteration + iteration);
   s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
-  s.updates = iteration + 1;
+  s.updates = first_iteration + iteration + 1;
   return s;
 }
 

@@ -46,7 +46,8 @@ struct Run {
   Iterations iterations;
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
   int64_t micro_batches = 1;
-  float gradient_scale = 1;  ///< of the sum that reaches an update on the workers
+  int64_t first_iteration = 0;  ///< those done before a checkpoint
+  float gradient_scale = 1;     ///< of the sum that reaches an update on the workers
   int spins = 0;
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;

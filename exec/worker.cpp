@@ -83,10 +83,13 @@ void Worker::open() {
   outputs_ = device_->allocate(most);
   device_->upload(parameters_, run_.start.data(), n.parameters());
   device_->upload(state(), run_.start_state.data(), static_cast<int64_t>(run_.start_state.size()));
+  const Checkpoint* saved = run_.execution.start;
+  const float* buffer = saved != nullptr ? saved->buffers.data() : nullptr;
   for (const Tensor& t : n.tensors()) {
-    if (t.kind != TensorKind::buffer || t.initial == 0) continue;
+    if (t.kind != TensorKind::buffer) continue;
     const std::vector<float> values(static_cast<std::size_t>(t.elements), t.initial);
-    device_->upload(arena_ + t.offset, values.data(), t.elements);
+    device_->upload(arena_ + t.offset, buffer != nullptr ? buffer : values.data(), t.elements);
+    if (buffer != nullptr) buffer += t.elements;
   }
   const auto layers = static_cast<uint32_t>(n.graph().layers().size());
   flat_.assign(layers, {n.parameters(), 0});

@@ -95,6 +95,11 @@ Writer report_json(const Report& r, bool reproducible) {
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
+  if (r.training.real) {
+    out["training"] = {{"first_loss", finite(r.training.first_loss)},
+                       {"last_loss", finite(r.training.last_loss)}};
+    if (r.training.accuracy >= 0) out["training"]["accuracy"] = finite(r.training.accuracy);
+  }
   out["simulated_events"] = r.simulated_events;
   out["timeline"] = timeline_json(r.timeline);
   if (!reproducible) out["run"] = {{"wall_seconds", finite(r.wall_seconds)}};
@@ -194,6 +199,10 @@ Report Report::from_json(const Json& document) {
   r.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");
   r.simulated_events = document.integer("simulated_events", 0, 0);
+  if (const Json* training = document.find("training")) {
+    r.training = {true, training->real("first_loss", 0), training->real("last_loss", 0),
+                  training->real("accuracy", -1)};
+  }
   r.wall_seconds = part(document, "run").real("wall_seconds", 0);
   read_timeline(r, document);
   return r;

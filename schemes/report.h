@@ -66,6 +66,12 @@ struct Report {
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;
   double wall_seconds = 0;
+  /// Of a real run on real data or numbers; JSON key "training", left out when there was none.
+  struct Training {
+    bool real = false;
+    double first_loss = 0, last_loss = 0;  ///< mean over workers, of the first and the last iteration
+    double accuracy = -1;  ///< share of held-out samples classified rightly; < 0: not measured
+  } training;
   std::vector<TimelineEntry> timeline;  ///< a few instances, a few iterations
 
   /// One JSON document; `reproducible` leaves out "run" (wall time). Non-finite numbers never appear.

@@ -12,8 +12,8 @@ int later(const Arguments&) {
   throw UsageError(fmt::format("{} is not in this version. What is: tandem help", Name));
 }
 
-constexpr char kRun[] = "run", kMeasure[] = "measure", kFit[] = "fit", kCheck[] = "check",
-               kAdvise[] = "advise", kPlan[] = "plan", kSweep[] = "sweep", kImport[] = "import";
+constexpr char kMeasure[] = "measure", kFit[] = "fit", kCheck[] = "check", kAdvise[] = "advise",
+               kPlan[] = "plan", kSweep[] = "sweep", kImport[] = "import";
 
 template <const char* Name>
 void add(Registry<Verb>& registry, std::string_view summary) {
@@ -28,7 +28,6 @@ void add(Registry<Verb>& registry, std::string_view summary) {
 }  // namespace
 
 void register_later(Registry<Verb>& registry) {
-  add<kRun>(registry, "execute the same program for real (not in this version)");
   add<kMeasure>(registry, "run the calibration suite on a backend (not in this version)");
   add<kFit>(registry, "measurements to a profile (not in this version)");
   add<kCheck>(registry, "measure, fit, predict, run and compare on this machine (not in this version)");

@@ -125,6 +125,21 @@ Prepared batch_norm(const Call& c, int) {
   };
 }
 
+Prepared batch_norm_inference(const Call& c, int) {
+  const Channels s(c);
+  const float epsilon = c.scalars[0];
+  const bool affine = c.operands.size() > 4;
+  return [=](std::span<float* const> o, const IterationState&) {
+    for (int64_t r = 0; r < s.outer; ++r)
+      for (int64_t ch = 0; ch < s.channels; ++ch) {
+        const float scale = (affine ? o[4][ch] : 1.0F) / std::sqrt(o[3][ch] + epsilon);
+        const float shift = (affine ? o[5][ch] : 0.0F) - o[2][ch] * scale;
+        const int64_t at = (r * s.channels + ch) * s.inner;
+        for (int64_t i = 0; i < s.inner; ++i) o[0][at + i] = o[1][at + i] * scale + shift;
+      }
+  };
+}
+
 Prepared batch_norm_sums(const Call& c, int) {
   const Channels s(c);
   return [=](std::span<float* const> o, const IterationState&) {
@@ -353,6 +368,7 @@ Prepared lrn_backward(const Call& c, int) {
 
 void add_norm(Table& t) {
   set(t, Function::batch_norm, batch_norm);
+  set(t, Function::batch_norm_inference, batch_norm_inference);
   set(t, Function::batch_norm_sums, batch_norm_sums);
   set(t, Function::batch_norm_backward, batch_norm_backward);
   set(t, Function::row_norm, row_norm);

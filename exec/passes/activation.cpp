@@ -26,7 +26,7 @@ void unary(LayerCalls& l) {
 }
 
 void dropout(LayerCalls& l) {
-  if (l.lowered().forward.empty()) {  // p = 0
+  if (!l.training() || l.lowered().forward.empty()) {  // or p = 0
     l.out_is_in(false);
     if (l.needs_d_in(0)) l.d_in_is_d_out(0);
     return;

@@ -15,8 +15,13 @@ void batch_norm(LayerCalls& l) {
   const int64_t channels = s[0], all = l.batch() * elements(s) / channels;
   const bool last = s.size() != 2;  // {C, L} alone lies channel by channel
   const std::vector<int64_t> shape{last ? all : l.batch(), channels, last ? 1 : all / l.batch()};
-  const TensorId mean = l.keep(channels), deviation = l.keep(channels);
   const bool affine = !l.layer().parameters.empty();
+  if (!l.training()) {
+    std::vector<TensorId> operands{l.out(), l.in(0), l.buffer(channels, 0), l.buffer(channels, 1)};
+    if (affine) operands.insert(operands.end(), {l.parameter(0, 0, 1), l.parameter(1, 0)});
+    return l.call(make_call(Function::batch_norm_inference, Pass::forward, operands, shape, {}, {kEpsilon}));
+  }
+  const TensorId mean = l.keep(channels), deviation = l.keep(channels);
   std::vector<TensorId> forward{
       l.out(), l.in(0), mean, deviation, l.buffer(channels, 0), l.buffer(channels, 1)};
   TensorId scale = 0;

@@ -1,0 +1,219 @@
+// Executes a Program for real on this machine.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "app/output.h"
+#include "app/report_text.h"
+#include "app/verb.h"
+#include "exec/execute.h"
+
+namespace tandem {
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+std::atomic<int> by_signal{0};
+
+/// The first Ctrl-C lets the running iteration end; the second ends the program.
+void on_signal(int signal) {
+  if (interrupted.exchange(true)) _exit(128 + signal);
+  by_signal = signal;
+}
+
+/// What the options say, owned.
+struct Job {
+  Graph graph;
+  ResolvedScheme scheme;
+  std::optional<Dataset> data, test;
+  std::optional<Checkpoint> start;
+  Execution execution;
+  std::vector<int64_t> devices;
+  int64_t nodes = 1;
+};
+
+Execution::Rate read_rate(const Arguments& a) {
+  Execution::Rate r;
+  r.base = a.real("learning-rate", 0.01, 1e-12, 1e6);
+  r.scale = a.has("lr-scale");
+  r.warmup = a.integer("lr-warmup", 0, 0, 1'000'000'000);
+  r.by_staleness = a.has("lr-by-staleness");
+  return r;
+}
+
+void read_pace(const Arguments& a, Job& job) {
+  if (!a.has("pace")) {
+    if (a.has("pace-latency")) throw UsageError("--pace-latency needs --pace, e.g. --pace 1Gbit/s");
+    return;
+  }
+  if (job.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
+  job.execution.pace = Pace{parse_bandwidth(a.text("pace", ""), option_place("pace")),
+                            parse_time(a.text("pace-latency", "0us"), option_place("pace-latency"))};
+}
+
+Cluster cluster_of(int64_t devices, int64_t nodes) {
+  if (devices % nodes != 0)
+    throw InputError(option_place("nodes"),
+                     fmt::format("{} devices do not divide over {} nodes", devices, nodes));
+  return {devices, nodes, devices / nodes};
+}
+
+std::unique_ptr<Job> read_job(const Arguments& a) {
+  auto job =
+      std::make_unique<Job>(Job{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
+                                resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+                                {},
+                                {},
+                                {},
+                                {},
+                                {},
+                                1});
+  Execution& e = job->execution;
+  e.graph = &job->graph;
+  e.scheme = &job->scheme;
+  e.backend = &backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
+  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  job->devices = a.integers("devices", {std::min<int64_t>(2, cores)}, 1, 1024);
+  job->nodes = a.integer("nodes", 1, 1, 64);
+  e.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
+  e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
+  e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
+  e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
+  e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
+  e.rate = read_rate(a);
+  read_pace(a, *job);
+  const std::string data = a.text("data", "synthetic");
+  if (data != "synthetic") {
+    job->data = load_dataset(data, false);
+    job->test = load_dataset(data, true);
+    e.data = &*job->data;
+  }
+  if (a.has("resume")) {
+    job->start =
+        load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), job->graph, *e.optimizer);
+    e.start = &*job->start;
+  }
+  for (const int64_t n : job->devices) cluster_of(n, job->nodes);
+  return job;
+}
+
+/// One run of so many devices, with a line of progress.
+ExecutionResult run_once(const Arguments& a, const Job& job, int64_t devices, Progress& progress) {
+  Execution e = job.execution;
+  e.cluster = cluster_of(devices, devices == 1 ? 1 : job.nodes);
+  if (e.cluster.nodes < 2) e.pace.reset();
+  e.stop = &interrupted;
+  e.progress = [&](int32_t i) {
+    progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s", i + 1,
+                              e.iterations));
+  };
+  Keep keep;
+  keep.parameters = a.has("checkpoint") || job.test.has_value();
+  return execute(e, keep);
+}
+
+void finish(const Arguments& a, const Job& job, ExecutionResult& r) {
+  if (r.losses.empty()) return;
+  r.report.training = {job.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
+  if (job.execution.backend->name == "null") r.report.training.real = false;
+  if (job.test && r.report.training.real)
+    r.report.training.accuracy =
+        accuracy(job.graph, *job.execution.backend, *job.test, r.parameters, r.buffers);
+  if (!a.has("checkpoint")) return;
+  const int64_t before = job.start ? job.start->iteration : 0;
+  save_checkpoint(a.text("checkpoint", ""), job.graph, *job.execution.optimizer,
+                  {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers});
+}
+
+std::string text(const Job& job, const std::vector<Report>& reports, const std::string& format) {
+  std::string out =
+      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", job.graph.name(), job.scheme.name,
+                  job.execution.backend->name, job.execution.backend->describe(), job.execution.batch,
+                  job.graph.sample().unit, report_table(reports).as(format));
+  for (const Report& r : reports) {
+    if (!r.training.real) continue;
+    out += fmt::format("\n{} device{}: loss {:.4g} -> {:.4g}", r.devices, r.devices == 1 ? "" : "s",
+                       r.training.first_loss, r.training.last_loss);
+    if (r.training.accuracy >= 0)
+      out += fmt::format(", {:.1f} % of held-out samples right", 100 * r.training.accuracy);
+  }
+  return out + "\n";
+}
+
+int run(const Arguments& a) {
+  const std::string format = format_of(a);
+  check_out(a);
+  const auto job = read_job(a);
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  std::vector<Report> reports;
+  {
+    Progress progress(a);
+    std::optional<double> one;
+    const bool lists_one = std::find(job->devices.begin(), job->devices.end(), 1) != job->devices.end();
+    if (!lists_one) one = run_once(a, *job, 1, progress).report.samples_per_second;
+    for (const int64_t n : job->devices) {
+      if (interrupted) break;
+      ExecutionResult r = run_once(a, *job, n, progress);
+      if (n == 1) one = r.report.samples_per_second;
+      finish(a, *job, r);
+      reports.push_back(std::move(r.report));
+    }
+    for (Report& r : reports) {
+      if (one.value_or(0) > 0) r.speedup = r.samples_per_second / *one;
+      r.scaling_efficiency = r.speedup / static_cast<double>(r.devices);
+    }
+  }
+  if (!reports.empty()) {
+    if (format == "json")
+      put_result(a, reports_to_json(reports, a.has("reproducible")));
+    else
+      put_result(a, format == "csv" ? report_csv(reports) : text(*job, reports, format));
+  }
+  return interrupted ? 128 + by_signal : 0;
+}
+
+}  // namespace
+
+void register_run(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "run",
+       .summary = "execute the same program for real on this machine: throughput, staleness, loss",
+       .usage = "--model NAME [options]",
+       .flags = {{"model", "NAME|FILE",
+                  "what to train (tandem list models); NAME:key=value overrides its parameters"},
+                 {"scheme", "NAME[:key=value,...]", "synchronisation scheme; default allreduce"},
+                 {"devices", "N[,N...]", "worker counts; default 2, or 1 on one processor"},
+                 {"batch", "N", "samples per worker and iteration; default 32"},
+                 {"backend", "NAME",
+                  "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
+                 {"iterations", "N", "default 30"},
+                 {"warmup", "N", "iterations left out of the figures; default 3"},
+                 {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+                 {"learning-rate", "RATE", "default 0.01"},
+                 {"lr-scale", "", "times the number of workers (linear scaling)"},
+                 {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},
+                 {"lr-by-staleness", "", "a parameter server divides the rate by the gradient's staleness"},
+                 {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
+                 {"threads", "N", "processors that compute together for one worker; default 1"},
+                 {"nodes", "N", "play so many nodes: messages between them go over TCP"},
+                 {"pace", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s"},
+                 {"pace-latency", "TIME", "and delay what arrives, e.g. 50us"},
+                 {"seed", "N", "of start values, samples and noise; default 1"},
+                 {"checkpoint", "FILE", "write the state there at the end"},
+                 {"resume", "", "begin with the state in --checkpoint"},
+                 format_flag(),
+                 out_flag(),
+                 {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+                 quiet_flag()},
+       .run = run,
+       .details =
+           "Ctrl-C ends after the running iteration, writes what was done and exits with 130.\n\nExamples\n"
+           "  tandem run --model digits-cnn --data digits --devices 1,2 --iterations 200\n"
+           "  tandem run --model resnet20-cifar --scheme parameter-server:mode=async --devices 2"});
+}
+
+}  // namespace tandem
