@@ -1,0 +1,176 @@
+// Stores, versions, gates (semantics.md 3.5 to 4.5), by hand and with threads that come in any order.
+#include "exec/store.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/random.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kElements = 6;
+
+/// A store of one or more keys that subtracts the gradients' sum.
+struct Bench {
+  explicit Bench(Store rules, int64_t workers, bool gated, uint32_t shards = 1) {
+    ParameterStore::Setup setup;
+    setup.rules = rules;
+    setup.workers = workers;
+    setup.shards = shards;
+    setup.start = start.data();
+    setup.elements = kElements;
+    setup.gated = gated;
+    setup.merge = [this](const Slice& s, const float* gradient, int64_t version, int64_t staleness) {
+      for (int64_t i = 0; i < s.elements; ++i) store->parameters()[s.first + i] -= gradient[i];
+      last_version = version;
+      last_staleness = staleness;
+    };
+    store = std::make_unique<ParameterStore>(setup, abort, 20);
+  }
+  void push(uint32_t worker, float value) {
+    const std::vector<float> gradient(kElements, value);
+    reply.assign(kElements, 99);
+    store->push(0, 0, worker, {0, kElements}, gradient.data(), reply.data());
+  }
+  void pull(uint32_t worker) { store->pull(0, 0, worker, {0, kElements}, reply.data()); }
+
+  Abort abort;
+  std::vector<float> start = std::vector<float>(kElements, 0), reply;
+  int64_t last_version = 0, last_staleness = 0;
+  std::unique_ptr<ParameterStore> store;
+};
+
+Store rules(int32_t batch, int32_t quorum, int32_t slack, bool drop_late = false) {
+  Store s;
+  s.batch = batch;
+  s.quorum = quorum;
+  s.slack = slack;
+  s.drop_late = drop_late;
+  return s;
+}
+
+TEST(ParameterStore, StampsTheVersionWhenItReplies) {
+  Bench b(rules(1, 1, 0), 3, false);
+  b.push(0, 1);  // computed on version 0, makes 1, and takes it along
+  EXPECT_EQ(b.last_staleness, 0);
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -1));
+  b.push(1, 1);  // still on 0
+  EXPECT_EQ(b.last_staleness, 1);
+  b.push(1, 1);  // on 2
+  EXPECT_EQ(b.last_staleness, 0);
+  b.push(2, 1);  // on 0
+  EXPECT_EQ(b.last_staleness, 3);
+  b.push(0, 1);  // on 1; 2, 3, 4 came in between
+  EXPECT_EQ(b.last_staleness, 3);
+  EXPECT_EQ(b.store->versions(), 5);
+  EXPECT_EQ(b.store->merged(), 5);
+  EXPECT_EQ(b.store->staleness().count(), 5);
+  EXPECT_EQ(b.store->staleness_of(1).max(), 1);
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -5));
+}
+
+TEST(ParameterStore, MakesAVersionOfSoManyGradients) {
+  Bench b(rules(3, 1, 0), 3, false);
+  b.push(0, 1);
+  b.push(1, 2);
+  EXPECT_EQ(b.store->versions(), 0);
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, 0)) << "nothing is merged in part";
+  b.push(0, 4);
+  EXPECT_EQ(b.store->versions(), 1);
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -7));
+  b.push(2, 1);
+  EXPECT_EQ(b.last_version, 1);
+  EXPECT_EQ(b.store->staleness_of(2).max(), 1);
+  EXPECT_EQ(b.store->merged(), 4);
+}
+
+/// The shares that a node's devices push belong to one version, each at its own place.
+TEST(ParameterStore, MergesSharesOfOneKeyTogether) {
+  Bench b(rules(4, 1, 0), 4, false);
+  const std::vector<float> gradient = {1, 2, 3};
+  std::vector<float> reply(3);
+  for (const uint32_t worker : {0U, 3U, 1U, 2U}) {
+    EXPECT_EQ(b.store->versions(), 0);
+    const Slice half{worker % 2 * 3, 3};
+    b.store->push(0, 0, worker, half, gradient.data(), reply.data());
+  }
+  EXPECT_EQ(b.store->versions(), 1);
+  const float* p = b.store->parameters();
+  EXPECT_EQ(std::vector<float>(p, p + kElements), (std::vector<float>{-2, -4, -6, -2, -4, -6}));
+}
+
+TEST(ParameterStore, DropsLateGradients) {
+  Bench b(rules(2, 2, 0, true), 3, true);
+  b.push(0, 1);
+  b.push(1, 1);
+  b.push(2, 100);  // computed on 0, and 1 is made
+  EXPECT_EQ(b.store->dropped(), 1);
+  EXPECT_EQ(b.store->merged(), 2);
+  EXPECT_EQ(b.store->versions(), 1);
+  b.pull(2);  // its clock joins the round that it is answered in
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -1 - 1));
+  b.pull(0);
+  b.push(2, 1);
+  b.push(0, 1);
+  EXPECT_EQ(b.store->versions(), 2);
+  EXPECT_EQ(b.store->staleness().max(), 0);
+}
+
+/// Workers at their own paces: the gate keeps their clocks together and every reply is of one version.
+void race(int32_t slack, int64_t workers, int64_t rounds) {
+  Bench b(rules(1, static_cast<int32_t>(workers), slack), workers, true);
+  std::vector<std::atomic<int64_t>> clocks(static_cast<std::size_t>(workers));
+  std::atomic<int64_t> widest{0}, torn{0};
+  const auto work = [&](uint32_t me) {
+    SplitMix64 random(me);
+    std::vector<float> gradient(kElements, 1), reply(kElements);
+    for (int64_t i = 0; i < rounds; ++i) {
+      for (uint64_t k = random.next() % 4; k > 0; --k) std::this_thread::yield();
+      b.store->push(0, 0, me, {0, kElements}, gradient.data(), reply.data());
+      b.store->pull(0, 0, me, {0, kElements}, reply.data());
+      clocks[me] = i + 1;
+      int64_t least = rounds;
+      for (const auto& c : clocks) least = std::min(least, c.load());
+      int64_t seen = widest.load();
+      while (i + 1 - least > seen && !widest.compare_exchange_weak(seen, i + 1 - least)) {
+      }
+      for (const float x : reply) torn += x == reply[0] ? 0 : 1;
+    }
+    b.store->leave(me);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t w = 0; w < workers; ++w) threads.emplace_back(work, w);
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(torn.load(), 0);
+  // A worker that passed the gate with clock c has seen everybody at c - slack pushed, of which the last
+  // may not have been answered.
+  EXPECT_LE(widest.load(), slack + 1);
+  EXPECT_EQ(b.store->versions(), workers * rounds);
+  EXPECT_EQ(b.store->parameters()[0], static_cast<float>(-workers * rounds));
+}
+
+TEST(ParameterStore, GateKeepsClocksWithinTheSlack) {
+  for (const int32_t slack : {0, 1, 3}) race(slack, 4, 200);
+}
+
+TEST(ParameterStore, ThoseAtTheGateLeaveWhenTheRunFails) {
+  Bench b(rules(2, 2, 0), 2, true);
+  b.push(0, 1);
+  std::atomic<bool> stopped{false};
+  std::thread waits([&] {
+    try {
+      b.pull(0);
+    } catch (const Stopped&) {
+      stopped = true;
+    }
+  });
+  b.abort.fail(std::make_exception_ptr(DeviceError("gone")));
+  waits.join();
+  EXPECT_TRUE(stopped.load());
+}
+
+}  // namespace
+}  // namespace tandem
