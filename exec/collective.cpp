@@ -59,6 +59,10 @@ GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, ui
   plan(choose(kind, algorithm, group, between).schedule(kind, group));
 }
 
+GroupCollective::~GroupCollective() {
+  if (nodes_.wire != nullptr && abort_.failed()) nodes_.wire->stop();
+}
+
 GroupCollective::Range GroupCollective::range(uint32_t offset, uint32_t count, int64_t elements) const {
   const int64_t begin = chunk_begin(elements, chunks_, offset);
   return {begin, chunk_begin(elements, chunks_, offset + count) - begin};

@@ -28,10 +28,11 @@ class GroupCollective {
   /// algorithm does not do that kind for that group, and for all-to-all; connects the nodes that exchange.
   GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local, Abort& abort,
                   int spins, const GroupNodes& nodes = {});
+  ~GroupCollective();  ///< after a failed run also stops the wire, which may still write to posted receives
 
   /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
   /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
-  /// Stopped.
+  /// Stopped; then others may still use the buffer until all members have returned and the wire is stopped.
   int64_t run(uint32_t rank, float* buffer, int64_t elements);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }
 

@@ -94,12 +94,16 @@ Wire::Wire(uint32_t nodes, std::optional<Pace> pace, Abort& abort)
       out_free_(nodes),
       in_free_(nodes) {}
 
-Wire::~Wire() {
+void Wire::stop() {
   closing_.store(true);
   for (auto& [pair, end] : ends_) shutdown(end->socket, SHUT_RDWR);
   for (auto& [pair, end] : ends_) {
     if (end->reader.joinable()) end->reader.join();
   }
+}
+
+Wire::~Wire() {
+  stop();
   for (auto& [pair, end] : ends_) close(end->socket);
 }
 

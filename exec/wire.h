@@ -46,6 +46,8 @@ class Wire {
 
   Wire(uint32_t nodes, std::optional<Pace> pace, Abort& abort);
   ~Wire();
+  /// Ends all taking in. After a failed run, before the memory of posted receives goes.
+  void stop();
 
   /// Makes the connection unless it is there. Before the first message; not thread-safe. Throws DeviceError.
   void connect(uint32_t a, uint32_t b);

@@ -162,12 +162,12 @@ TEST(GroupCollective, AFailedMemberLetsTheOthersGo) {
   Abort abort;
   GroupCollective group(CollKind::all_reduce, "ring", 4, 1, abort, 20);
   std::atomic<int> stopped = 0;
+  std::vector<std::vector<float>> buffers(3, std::vector<float>(100));
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < 3; ++r) {
     threads.emplace_back([&, r] {
-      std::vector<float> buffer(100);
       try {
-        group.run(r, buffer.data(), 100);
+        group.run(r, buffers[r].data(), 100);
       } catch (const Stopped&) {
         ++stopped;
       }

@@ -139,15 +139,15 @@ TEST(Wire, NothingArrivesBeforeTheLatencyHasPassed) {
 
 TEST(Wire, ACutLinkNamesBothEndsAndLetsEverybodyGo) {
   Abort abort;
+  std::vector<std::vector<float>> buffers(3, std::vector<float>(1000));
   Wire wire(3, std::nullopt, abort);
   GroupCollective group(CollKind::all_reduce, "ring", 3, 1, abort, 20, {&wire, 0, {0, 1, 2}});
   std::atomic<int> stopped = 0;
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < 3; ++r) {
     threads.emplace_back([&, r] {
-      std::vector<float> buffer(1000);
       try {
-        for (;;) group.run(r, buffer.data(), 1000);
+        for (;;) group.run(r, buffers[r].data(), 1000);
       } catch (const Stopped&) {
         ++stopped;
       }
