@@ -1,5 +1,6 @@
 // All-reduce between two workers next to what memory alone allows, and over a paced link next to its rate.
 #include <benchmark/benchmark.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,14 @@ namespace {
 
 constexpr int kSpins = 2000;
 
+/// As workers are: else the two may share a processor and each wait for the other's time slice.
+void pin(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
 double quantile(std::vector<double> values, double q) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(values.size()) * q);
   std::nth_element(values.begin(), at, values.end());
@@ -24,7 +33,9 @@ double median(const std::vector<double>& values) { return quantile(values, 0.5);
 /// when both are awake.
 class Pair {
  public:
-  explicit Pair(std::function<void(uint32_t)> work) : work_(std::move(work)), other_([this] { serve(); }) {}
+  explicit Pair(std::function<void(uint32_t)> work) : work_(std::move(work)), other_([this] { serve(); }) {
+    pin(0);
+  }
   ~Pair() {
     last_ = true;
     go_.add(2);
@@ -42,6 +53,7 @@ class Pair {
 
  private:
   void serve() {
+    pin(1);
     for (uint32_t round = 1;; ++round) {
       go_.wait(2 * round - 1, abort_, kSpins);
       ready_.add();
