@@ -1,5 +1,7 @@
 #include "sim/bind.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -7,6 +9,7 @@
 
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/link_cost.h"
+#include "sim/cost/machine.h"
 
 namespace tandem {
 
@@ -16,6 +19,8 @@ namespace {
 /// what symmetric instances share is then divided between them in advance, which is exact for transfers that
 /// they make in lock step. Ops of unlike lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
+/// Distance to the nearest measured kernel (in factors of two) from which a report says that it extrapolates.
+constexpr double kFar = 4;
 /// Of a settled transfer so many of the busiest links are accounted for.
 constexpr std::size_t kSettledLinks = 64;
 
@@ -31,8 +36,16 @@ Bandwidth reduce_rate(const Device& device, const Overheads& overheads) {
 class BoundMessages : public Plan::Messages {
  public:
   BoundMessages(const BindInput& in, std::shared_ptr<LinkCost> links,
-                std::vector<std::vector<VertexId>> where, Time extra, std::vector<uint32_t> index)
+                std::vector<std::vector<VertexId>> where, Time extra, std::vector<uint32_t> index,
+                std::shared_ptr<const MachineProfile> machine)
       : program_(in.program),
+        machine_(std::move(machine)),
+        gated_(std::any_of(program_->roles.begin(), program_->roles.end(),
+                           [](const Role& r) {
+                             return std::any_of(r.ops.begin(), r.ops.end(),
+                                                [](const Op& op) { return op.kind == OpKind::gate; });
+                           })),
+        workers_(in.cluster.devices),
         system_(*in.system),
         optimizer_(*in.optimizer),
         overheads_(in.overheads),
@@ -46,6 +59,7 @@ class BoundMessages : public Plan::Messages {
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
     const Channel& c = program_->channels[channel];
     const Bytes bytes = payload(c, key);
+    if (machine_) return in_memory(c, bytes);
     const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
     if (from == to || bytes.n <= 0) return free_;
     Transfer& t = ways_[uint64_t{from} << 32 | to];
@@ -60,6 +74,7 @@ class BoundMessages : public Plan::Messages {
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
     const Store& s = program_->stores[store];
+    if (machine_) return merge(s, push_bytes(s, key));
     const Device& device = system_.device(where_[s.role][shard]);
     const double bytes = static_cast<double>(push_bytes(s, key).n);
     const double rate = reduce_rate(device, overheads_).bytes_per_second;
@@ -83,7 +98,27 @@ class BoundMessages : public Plan::Messages {
     return {};
   }
 
+  /// Threads that share memory: a push is applied where it lies, a reply is copied; without a gate by the one
+  /// who applies, before the next one may (exec/store.h).
+  const Transfer& in_memory(const Channel& c, Bytes bytes) {
+    memory_ = {};
+    if (c.address == Address::reply && gated_) memory_.latency = Time::from_seconds(copy_seconds(bytes));
+    return memory_;
+  }
+  double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
+
+  Time merge(const Store& s, Bytes bytes) const {
+    const double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_);
+    double seconds = s.batch == 1 ? update : copy_seconds(bytes) * 1.5 + update / s.batch;
+    if (!gated_) seconds += copy_seconds(bytes);
+    return Time::from_seconds(seconds);
+  }
+
   std::shared_ptr<const Program> program_;
+  std::shared_ptr<const MachineProfile> machine_;
+  bool gated_;
+  int64_t workers_;
+  Transfer memory_;
   const System& system_;
   const Optimizer& optimizer_;
   Overheads overheads_;
@@ -100,6 +135,7 @@ class Binder {
   explicit Binder(const BindInput& input)
       : in_(input),
         program_(*input.program),
+        machine_(MachineProfile::find(input.profile)),
         links_(std::make_shared<LinkCost>(*input.system, input.overheads)),
         where_(place(program_, *input.system, input.cluster)) {
     const Overheads& o = in_.overheads;
@@ -111,7 +147,8 @@ class Binder {
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
     std::vector<uint32_t> index = number_resources();
     if (!program_.channels.empty()) {
-      bound_.plan.messages = std::make_shared<BoundMessages>(in_, links_, where_, extra_, std::move(index));
+      bound_.plan.messages =
+          std::make_shared<BoundMessages>(in_, links_, where_, extra_, std::move(index), machine_);
     }
     return std::move(bound_);
   }
@@ -206,6 +243,7 @@ class Binder {
 
   /// The kernels, but no less than the host takes to issue them: a device cannot run ahead of its host.
   double task_seconds(const Task& task, VertexId v, bool worker) {
+    if (machine_) return machine_seconds(task);
     const KernelCost& cost = kernel_cost(v);
     double seconds = 0;
     for (const Kernel& k : task.kernels) seconds += cost.seconds(k);
@@ -216,6 +254,20 @@ class Binder {
     if (task.pass == Pass::update) return seconds;
     const auto driven = static_cast<double>(o.single_process ? in_.cluster.devices : 1);
     return std::max(seconds, o.issue.seconds() * static_cast<double>(task.layers) * driven);
+  }
+
+  double machine_seconds(const Task& task) {
+    double seconds = machine_->op_overhead();
+    for (const Kernel& k : task.kernels) {
+      double distance = 0;
+      seconds += machine_->seconds(k, in_.cluster.devices, &distance) * in_.compute_scale;
+      if (distance < kFar) continue;
+      const std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
+                                           name(k.kind), name(k.pass));
+      auto& list = bound_.extrapolates;
+      if (std::find(list.begin(), list.end(), note) == list.end()) list.push_back(note);
+    }
+    return seconds;
   }
 
   /// What one process takes to hand all devices their input before a step.
@@ -368,6 +420,12 @@ class Binder {
     at.reserve(members.size());
     for (const uint32_t m : members) at.push_back(where_[r][m]);
     std::rotate(at.begin(), at.begin() + c.root, at.end());
+    if (machine_ && in_.cluster.nodes == 1) {
+      Transfer in_memory;
+      in_memory.latency = Time::from_seconds(
+          machine_->all_reduce(static_cast<double>(op.bytes.n), static_cast<int64_t>(members.size())));
+      return in_memory;
+    }
     Transfer t = links_->collective(c.kind, c.algorithm, op.bytes, at);
     t.latency += extra_;
     const double membw = in_.system->device(at[0]).memory_bandwidth.bytes_per_second;
@@ -377,19 +435,21 @@ class Binder {
 
   void account(const Role& role) {
     const VertexId v = where_[0][0];
-    const KernelCost& cost = kernel_cost(v);
-    bound_.compute_error = cost.relative_error();
+    const KernelCost* cost = machine_ ? nullptr : &kernel_cost(v);
+    bound_.compute_error = machine_ ? machine_->error() : cost->relative_error();
+    bound_.step_sigma = machine_ ? machine_->step_sigma() : -1;
     for (const Op& op : role.ops) {
       if (op.kind != OpKind::compute) continue;
       for (const Kernel& k : program_.tasks[op.what].kernels) {
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] +=
-            cost.seconds(k) * in_.compute_scale;
+            (machine_ ? machine_->seconds(k, in_.cluster.devices) : cost->seconds(k)) * in_.compute_scale;
       }
     }
   }
 
   const BindInput& in_;
   const Program& program_;
+  std::shared_ptr<const MachineProfile> machine_;  ///< null: costs come from the system's description
   std::shared_ptr<LinkCost> links_;
   std::vector<std::vector<VertexId>> where_;
   Time extra_;

@@ -22,6 +22,7 @@ struct BindInput {
 /// What the binding knows beyond the Plan, for the Report.
 struct Bound {
   Plan plan;
+  double step_sigma = -1;    ///< jitter of a step's compute time as measured; < 0: not measured
   double compute_error = 0;  ///< relative standard error of the kernel costs used
   std::vector<std::string> extrapolates;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.

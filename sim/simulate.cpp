@@ -72,7 +72,7 @@ class Simulation {
     if (p_.disturbance) {
       b.plan.disturbance = *p_.disturbance;
     } else {
-      b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
+      b.plan.disturbance.iteration_sigma = b.step_sigma >= 0 ? b.step_sigma : p_.system->host().jitter;
     }
     return b;
   }

@@ -1,0 +1,357 @@
+#include "calibration/machine_fit.h"
+
+#include <fmt/format.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+
+namespace tandem {
+
+namespace {
+
+using Writer = nlohmann::ordered_json;
+
+double real(int64_t n) { return static_cast<double>(n); }
+
+double median(std::vector<double> v) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
+}
+
+Writer kernel_json(const Kernel& k) {
+  return {{"kind", name(k.kind)}, {"pass", name(k.pass)}, {"shape", k.shape},
+          {"flops", k.flops.n},   {"read", k.read.n},     {"written", k.written.n}};
+}
+
+template <typename E>
+E named(const Json& json, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (name(static_cast<E>(i)) == json.as_text()) return static_cast<E>(i);
+  }
+  json.fail(fmt::format("\"{}\" is not known here", printable(json.as_text())));
+}
+
+Kernel read_kernel(const Json& j) {
+  Kernel k;
+  k.kind = named<KernelKind>(j.at("kind"), kKernelKinds);
+  k.pass = named<Pass>(j.at("pass"), kPasses);
+  for (const Json& n : j.at("shape").items()) k.shape.push_back(n.as_int(0));
+  if (k.kind == KernelKind::conv && k.shape.size() != 23) j.fail("a convolution's shape has 23 numbers");
+  k.flops.n = j.at("flops").as_int(0);
+  k.read.n = j.at("read").as_int(0);
+  k.written.n = j.at("written").as_int(0);
+  return k;
+}
+
+/// seconds = x . (1, flops, bytes) with x >= 0, relative residuals.
+KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
+  KernelCurve best;
+  best.samples = static_cast<int64_t>(rows.size());
+  if (rows.empty()) return best;
+  const auto n = static_cast<Eigen::Index>(rows.size());
+  Eigen::MatrixXd a(n, 3);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const MeasuredKernel& m = *rows[static_cast<std::size_t>(i)];
+    a.row(i) << 1e-6, real(m.kernel.flops.n) * 1e-10,
+        (real(m.kernel.read.n) + real(m.kernel.written.n)) * 1e-9;
+    a.row(i) /= m.median;
+  }
+  const Eigen::VectorXd one = Eigen::VectorXd::Ones(n);
+  double least = INFINITY;
+  Eigen::Vector3d found = Eigen::Vector3d::Zero();
+  for (int active = 1; active < 8; ++active) {
+    std::vector<Eigen::Index> columns;
+    for (int c = 0; c < 3; ++c) {
+      if ((active >> c & 1) != 0) columns.push_back(c);
+    }
+    const Eigen::MatrixXd part = a(Eigen::all, columns);
+    const Eigen::VectorXd x = part.colPivHouseholderQr().solve(one);
+    if (!x.allFinite() || x.minCoeff() < 0) continue;
+    const double error = (part * x - one).squaredNorm();
+    if (error >= least) continue;
+    least = error;
+    found.setZero();
+    for (std::size_t c = 0; c < columns.size(); ++c) found[columns[c]] = x[static_cast<Eigen::Index>(c)];
+  }
+  best.base = found[0] * 1e-6;
+  best.per_flop = found[1] * 1e-10;
+  best.per_byte = found[2] * 1e-9;
+  double square = 0;
+  for (const MeasuredKernel* m : rows) square += std::pow(std::log(m->median / best.seconds(m->kernel)), 2);
+  best.spread = std::sqrt(square / real(best.samples));
+  return best;
+}
+
+using Key = std::pair<std::size_t, std::vector<int64_t>>;  ///< group; shape, flops, bytes
+
+Key key_of(const Kernel& k) {
+  std::vector<int64_t> v = k.shape;
+  v.insert(v.end(), {k.flops.n, k.read.n, k.written.n});
+  return {KernelNeighbours::group(k), v};
+}
+
+/// A kernel that several graphs hold counts once a graph, with the launches' median.
+std::vector<KernelSample> samples_of(const Measurements& m) {
+  std::map<std::pair<uint32_t, Key>, std::vector<const MeasuredKernel*>> by;
+  for (const MeasuredKernel& k : m.kernels) {
+    if (k.workers == 1 && k.median > 0) by[{k.graph, key_of(k.kernel)}].push_back(&k);
+  }
+  std::vector<KernelSample> out;
+  for (const auto& [key, rows] : by) {
+    std::vector<double> seconds;
+    for (const MeasuredKernel* r : rows) seconds.push_back(r->median);
+    Kernel k = rows[0]->kernel;
+    k.repeat = 1;
+    out.push_back({k, median(seconds), key.first});
+  }
+  return out;
+}
+
+class Fitter {
+ public:
+  explicit Fitter(const Measurements& m) : m_(m), curves_(kKernelKinds * kPasses) {}
+
+  MachineFit run() {
+    std::vector<std::vector<const MeasuredKernel*>> rows(curves_.size());
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers == 1 && k.median > 0) rows[KernelNeighbours::group(k.kernel)].push_back(&k);
+    }
+    for (std::size_t g = 0; g < rows.size(); ++g) {
+      curves_[g] = fit_curve(rows[g]);
+      const auto kind = static_cast<KernelKind>(g / kPasses);
+      if (!rows[g].empty() && rows[g].size() < 4)
+        fit_.remarks.push_back(fmt::format("only {} measured {} {} kernels", rows[g].size(), name(kind),
+                                           name(static_cast<Pass>(g % kPasses))));
+    }
+    const KernelNeighbours all(samples_of(m_), curves_);
+    if (all.samples().empty()) throw InputError("the measurements hold no kernels of one worker");
+    leave_out(all);
+    write(all);
+    return std::move(fit_);
+  }
+
+ private:
+  void leave_out(const KernelNeighbours& all) {
+    double sum = 0;
+    int64_t count = 0;
+    std::map<uint32_t, std::pair<double, double>> graphs;  // predicted, measured
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers != 1 || k.median <= 0) continue;
+      Kernel one = k.kernel;
+      one.repeat = 1;
+      const double predicted = all.seconds(one, nullptr, k.graph);
+      sum += std::abs(std::log(predicted / k.median));
+      ++count;
+      graphs[k.graph].first += predicted;
+      graphs[k.graph].second += k.median;
+    }
+    fit_.kernel_error = sum / real(count);
+    double square = 0;
+    for (const auto& [graph, pair] : graphs) {
+      const double e = std::log(pair.first / pair.second);
+      fit_.graph_error += std::abs(e) / real(static_cast<int64_t>(graphs.size()));
+      square += e * e;
+    }
+    graph_rms_ = std::sqrt(square / real(static_cast<int64_t>(graphs.size())));
+  }
+
+  /// Median over kernels, weighted by nothing: each kernel with k active workers against itself alone.
+  Writer slowdown() const {
+    std::map<Key, double> alone;
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers == 1)
+        alone[{key_of(k.kernel).first + 1000 * k.graph, key_of(k.kernel).second}] = k.median;
+    }
+    Writer out = Writer::array();
+    int64_t most = 1;
+    for (const MeasuredKernel& k : m_.kernels) most = std::max(most, k.workers);
+    for (int64_t active = 1; active <= most; ++active) {
+      std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0);
+      for (const MeasuredKernel& k : m_.kernels) {
+        if (k.workers != active) continue;
+        const auto found = alone.find({key_of(k.kernel).first + 1000 * k.graph, key_of(k.kernel).second});
+        if (found == alone.end() || found->second <= 0) continue;
+        together[static_cast<std::size_t>(k.kernel.kind)] +=
+            k.median;  // long kernels count for what they weigh
+        single[static_cast<std::size_t>(k.kernel.kind)] += found->second;
+      }
+      Writer row = Writer::object();
+      for (int kind = 0; kind < kKernelKinds; ++kind) {
+        const auto i = static_cast<std::size_t>(kind);
+        row[std::string(name(static_cast<KernelKind>(kind)))] =
+            active > 1 && single[i] > 0 ? std::max(0.5, together[i] / single[i]) : 1.0;
+      }
+      out.push_back(row);
+    }
+    return out;
+  }
+
+  /// What a step of one worker takes beyond its kernels, a share for each op.
+  double op_overhead() const {
+    std::map<uint32_t, double> kernels;
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers == 1) kernels[k.graph] += k.median * real(k.kernel.repeat);
+    }
+    std::vector<double> each;
+    for (uint32_t g = 0; g < m_.graphs.size(); ++g) {
+      const MeasuredGraph& graph = m_.graphs[g];
+      if (graph.workers == 1 && graph.ops > 0 && kernels.count(g) != 0)
+        each.push_back((graph.step_median - kernels.at(g)) / real(graph.ops));
+    }
+    return std::max(0.0, median(each));
+  }
+
+  double step_sigma() const {
+    std::vector<double> all;
+    for (const MeasuredGraph& g : m_.graphs) all.push_back(g.step_spread);
+    return median(all);
+  }
+
+  static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks) {
+    std::map<double, std::vector<double>> by;
+    for (const MeasuredTransfer& t : list) {
+      if (t.ranks == ranks && t.bytes > 0) by[t.bytes].push_back(t.seconds);
+    }
+    Writer out = Writer::array();
+    for (const auto& [bytes, seconds] : by) out.push_back({{"bytes", bytes}, {"seconds", median(seconds)}});
+    return out;
+  }
+
+  void write(const KernelNeighbours& all) {
+    uint64_t hash = 0;
+    for (const char c : m_.to_json()) hash = mix64(hash ^ static_cast<unsigned char>(c));
+    Writer d = {{"schema", "tandem-profile-1"},
+                {"summary", fmt::format("{}, {} cores, measured {}", m_.machine, m_.cores, m_.date)},
+                {"machine", m_.machine},
+                {"date", m_.date},
+                {"versions", m_.versions},
+                {"data", fmt::format("{:016x}", hash)},
+                {"cores", m_.cores},
+                {"error", graph_rms_},
+                {"kernel_error", fit_.kernel_error},
+                {"op_overhead_seconds", op_overhead()},
+                {"step_sigma", step_sigma()},
+                {"slowdown", slowdown()}};
+    Writer reduce = Writer::array();
+    for (int64_t ranks = 2; ranks <= m_.cores; ++ranks) {
+      Writer row = points(m_.all_reduce, ranks);
+      if (row.empty()) break;
+      reduce.push_back(std::move(row));
+    }
+    d["all_reduce"] = reduce;
+    d["copy"] = points(m_.copy, 1);
+    d["curves"] = Writer::array();
+    for (std::size_t g = 0; g < curves_.size(); ++g) {
+      const KernelCurve& c = curves_[g];
+      if (c.samples == 0) continue;
+      d["curves"].push_back({{"kind", name(static_cast<KernelKind>(g / kPasses))},
+                             {"pass", name(static_cast<Pass>(g % kPasses))},
+                             {"base_seconds", c.base},
+                             {"seconds_per_flop", c.per_flop},
+                             {"seconds_per_byte", c.per_byte},
+                             {"spread", c.spread},
+                             {"samples", c.samples}});
+    }
+    d["kernels"] = Writer::array();
+    for (const KernelSample& s : all.samples()) {
+      Writer row = kernel_json(s.kernel);
+      row["seconds"] = s.seconds;
+      d["kernels"].push_back(row);
+    }
+    fit_.profile = d.dump(1) + "\n";
+  }
+
+  const Measurements& m_;
+  std::vector<KernelCurve> curves_;
+  double graph_rms_ = 0;
+  MachineFit fit_;
+};
+
+Writer transfers_json(const std::vector<MeasuredTransfer>& list) {
+  Writer out = Writer::array();
+  for (const MeasuredTransfer& t : list)
+    out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
+  return out;
+}
+
+std::vector<MeasuredTransfer> read_transfers(const Json& list) {
+  std::vector<MeasuredTransfer> out;
+  for (const Json& t : list.items()) {
+    out.push_back(
+        {t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15), t.at("seconds").as_real(0, 1e6)});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Measurements::to_json() const {
+  Writer d = {{"schema", "tandem-measurements-1"},
+              {"machine", machine},
+              {"date", date},
+              {"versions", versions},
+              {"cores", cores},
+              {"graphs", Writer::array()},
+              {"kernels", Writer::array()}};
+  for (const MeasuredGraph& g : graphs) {
+    d["graphs"].push_back({{"model", g.model},
+                           {"batch", g.batch},
+                           {"workers", g.workers},
+                           {"ops", g.ops},
+                           {"step_seconds", g.step_median},
+                           {"spread", g.step_spread}});
+  }
+  for (const MeasuredKernel& k : kernels) {
+    Writer row = kernel_json(k.kernel);
+    row["repeat"] = k.kernel.repeat;
+    row["graph"] = k.graph;
+    row["workers"] = k.workers;
+    row["seconds"] = k.median;
+    row["cv"] = k.cv;
+    row["samples"] = k.samples;
+    row["dropped"] = k.dropped;
+    d["kernels"].push_back(row);
+  }
+  d["all_reduce"] = transfers_json(all_reduce);
+  d["copy"] = transfers_json(copy);
+  return d.dump(1) + "\n";
+}
+
+Measurements Measurements::from_json(const Json& d) {
+  if (d.text("schema", "") != "tandem-measurements-1") d.fail("is no \"tandem-measurements-1\" document");
+  Measurements m;
+  m.machine = d.at("machine").as_text();
+  m.date = d.at("date").as_text();
+  m.versions = d.at("versions").as_text();
+  m.cores = d.at("cores").as_int(1, 65536);
+  for (const Json& g : d.at("graphs").items()) {
+    m.graphs.push_back({g.at("model").as_text(), g.at("batch").as_int(1), g.at("workers").as_int(1, 65536),
+                        g.at("ops").as_int(0), g.at("step_seconds").as_real(0, 1e6),
+                        g.at("spread").as_real(0, 1e3)});
+  }
+  for (const Json& k : d.at("kernels").items()) {
+    MeasuredKernel row;
+    row.kernel = read_kernel(k);
+    row.kernel.repeat = k.at("repeat").as_int(1);
+    row.graph = static_cast<uint32_t>(k.at("graph").as_int(0, static_cast<int64_t>(m.graphs.size()) - 1));
+    row.workers = k.at("workers").as_int(1, 65536);
+    row.median = k.at("seconds").as_real(0, 1e6);
+    row.cv = k.at("cv").as_real(0, 1e3);
+    row.samples = k.at("samples").as_int(0);
+    row.dropped = k.at("dropped").as_int(0);
+    m.kernels.push_back(std::move(row));
+  }
+  m.all_reduce = read_transfers(d.at("all_reduce"));
+  m.copy = read_transfers(d.at("copy"));
+  return m;
+}
+
+MachineFit fit_machine(const Measurements& measurements) { return Fitter(measurements).run(); }
+
+}  // namespace tandem

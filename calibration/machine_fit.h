@@ -1,0 +1,54 @@
+#pragma once
+// From what `tandem measure` saw on one machine to the profile that predictions use. Floor 4.
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "sim/cost/machine.h"
+
+namespace tandem {
+
+/// In-situ times of one kernel in one graph of the suite.
+struct MeasuredKernel {
+  Kernel kernel;
+  uint32_t graph = 0;                ///< index into Measurements::graphs
+  int64_t workers = 1;               ///< that were active
+  double median = 0, cv = 0;         ///< seconds of one launch; standard deviation / mean
+  int64_t samples = 0, dropped = 0;  ///< launches counted; left out for an involuntary context switch
+};
+
+/// One graph of the suite as a whole.
+struct MeasuredGraph {
+  std::string model;
+  int64_t batch = 1, workers = 1, ops = 0;
+  double step_median = 0, step_spread = 0;  ///< seconds; half the distance of the quartiles / 0.6745 / median
+};
+
+struct MeasuredTransfer {
+  int64_t ranks = 1;  ///< 1: a copy
+  double bytes = 0, seconds = 0;
+};
+
+struct Measurements {
+  std::string machine, date, versions;
+  int64_t cores = 1;
+  std::vector<MeasuredGraph> graphs;
+  std::vector<MeasuredKernel> kernels;
+  std::vector<MeasuredTransfer> all_reduce, copy;
+  std::string to_json() const;  ///< "tandem-measurements-1"
+  static Measurements from_json(const Json& document);
+};
+
+struct MachineFit {
+  std::string profile;      ///< JSON "tandem-profile-1"
+  double kernel_error = 0;  ///< mean |log(predicted / measured)| of kernels, their own graph left out
+  double graph_error = 0;   ///< the same of whole graphs' sums
+  std::vector<std::string> remarks;  ///< why a curve stopped where it did, what is thin
+};
+
+/// Non-negative least squares of log-scaled residuals per kind and pass, by exhaustion of the active sets
+/// (Lawson and Hanson 1974, chapter 23, for three unknowns); tables of transfers; slow-down per kind with k
+/// workers; errors by leaving each graph out. Throws InputError when there is nothing to fit.
+MachineFit fit_machine(const Measurements& measurements);
+
+}  // namespace tandem

@@ -1,0 +1,180 @@
+#include "sim/cost/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "base/data.h"
+
+namespace tandem {
+
+namespace {
+
+double log2_of(double value) { return std::log2(std::max(value, 0.0) + 1); }
+double real(int64_t n) { return static_cast<double>(n); }
+double moved(const Kernel& k) { return real(k.read.n) + real(k.written.n); }
+
+template <typename E>
+E named(const Json& json, int count) {
+  const std::string text = json.as_text();
+  for (int i = 0; i < count; ++i) {
+    if (name(static_cast<E>(i)) == text) return static_cast<E>(i);
+  }
+  json.fail(fmt::format("\"{}\" is not known here", printable(text)));
+}
+
+}  // namespace
+
+double KernelCurve::seconds(const Kernel& k) const {
+  return std::max(1e-8, base + per_flop * real(k.flops.n) + per_byte * moved(k));
+}
+
+std::vector<double> position(const Kernel& k) {
+  std::vector<double> p{0.5 * log2_of(real(k.flops.n)), 0.5 * log2_of(moved(k))};
+  if (k.kind == KernelKind::conv) {
+    const ConvShape s = ConvShape::unpack(k.shape);
+    const auto volume = [](const std::array<int64_t, 3>& a) { return real(a[0] * a[1] * a[2]); };
+    for (const double v : {real(s.batch), real(s.in_channels / s.groups), real(s.out_channels / s.groups),
+                           real(s.groups), volume(s.out), volume(s.kernel), volume(s.stride)})
+      p.push_back(log2_of(v));
+    return p;
+  }
+  if (k.kind == KernelKind::gemm || k.kind == KernelKind::attention) {
+    for (const int64_t n : k.shape) p.push_back(log2_of(real(n)));
+    return p;
+  }
+  // What a pass over memory does to each element tells a tanh from a copy.
+  const double elements = std::max(1.0, std::max(real(k.read.n), real(k.written.n)) / 4);
+  p.push_back(4 * log2_of(real(k.flops.n) / elements));
+  p.push_back(4 * log2_of(real(k.read.n) / elements));
+  p.push_back(4 * log2_of(real(k.written.n) / elements));
+  if (!k.shape.empty()) p.push_back(0.3 * log2_of(real(k.shape[0])));
+  return p;
+}
+
+KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves)
+    : samples_(std::move(samples)), curves_(std::move(curves)), members_(kKernelKinds * kPasses) {
+  curves_.resize(members_.size());
+  for (std::size_t i = 0; i < samples_.size(); ++i) {
+    const Kernel& k = samples_[i].kernel;
+    members_[group(k)].push_back(i);
+    positions_.push_back(position(k));
+    residuals_.push_back(std::log(samples_[i].seconds / curves_[group(k)].seconds(k)));
+  }
+}
+
+double KernelNeighbours::seconds(const Kernel& k, double* distance, std::optional<uint32_t> without) const {
+  const std::vector<double> at = position(k);
+  double weights = 0, sum = 0, nearest = 1e9;
+  for (const std::size_t i : members_[group(k)]) {
+    if (without && samples_[i].source == *without) continue;
+    if (positions_[i].size() != at.size()) continue;
+    double square = 0;
+    for (std::size_t d = 0; d < at.size(); ++d)
+      square += (at[d] - positions_[i][d]) * (at[d] - positions_[i][d]);
+    nearest = std::min(nearest, std::sqrt(square));
+    const double w = 1 / ((square + 1e-3) * (square + 1e-3));
+    weights += w;
+    sum += w * residuals_[i];
+  }
+  if (distance != nullptr) *distance = nearest;
+  // Far from everything measured the curve alone speaks.
+  constexpr double kCurve = 1.0 / (16 * 16);
+  return curves_[group(k)].seconds(k) * std::exp(sum / (weights + kCurve)) * real(k.repeat);
+}
+
+std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& name) {
+  if (name == "stock") return nullptr;
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const MachineProfile>> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  const Json document = Json::load(find_data("calibration/profiles", "profile", name));
+  std::shared_ptr<const MachineProfile> profile;
+  if (document.text("schema", "") == "tandem-profile-1") profile = std::make_shared<MachineProfile>(document);
+  return known.emplace(name, profile).first->second;
+}
+
+MachineProfile::MachineProfile(const Json& d) {
+  cores_ = d.at("cores").as_int(1, 65536);
+  op_overhead_ = d.at("op_overhead_seconds").as_real(0, 1);
+  step_sigma_ = d.at("step_sigma").as_real(0, 10);
+  error_ = d.at("error").as_real(0, 10);
+  std::vector<KernelCurve> curves(kKernelKinds * kPasses);
+  for (const Json& c : d.at("curves").items()) {
+    Kernel k;
+    k.kind = named<KernelKind>(c.at("kind"), kKernelKinds);
+    k.pass = named<Pass>(c.at("pass"), kPasses);
+    curves[KernelNeighbours::group(k)] = {
+        c.at("base_seconds").as_real(0, 1e3), c.at("seconds_per_flop").as_real(0, 1),
+        c.at("seconds_per_byte").as_real(0, 1), c.at("spread").as_real(0, 100), c.at("samples").as_int(0)};
+  }
+  std::vector<KernelSample> samples;
+  for (const Json& s : d.at("kernels").items()) {
+    KernelSample sample;
+    Kernel& k = sample.kernel;
+    k.kind = named<KernelKind>(s.at("kind"), kKernelKinds);
+    k.pass = named<Pass>(s.at("pass"), kPasses);
+    for (const Json& n : s.at("shape").items()) k.shape.push_back(n.as_int(0));
+    k.flops.n = s.at("flops").as_int(0);
+    k.read.n = s.at("read").as_int(0);
+    k.written.n = s.at("written").as_int(0);
+    if (k.kind == KernelKind::conv && k.shape.size() != 23) s.fail("a convolution's shape has 23 numbers");
+    sample.seconds = s.at("seconds").as_real(1e-12, 1e6);
+    samples.push_back(std::move(sample));
+  }
+  kernels_ = std::make_unique<KernelNeighbours>(std::move(samples), std::move(curves));
+  for (const Json& row : d.at("slowdown").items()) {
+    std::vector<double> kinds(kKernelKinds, 1);
+    for (const auto& [kind, factor] : row.members()) {
+      for (int k = 0; k < kKernelKinds; ++k) {
+        if (name(static_cast<KernelKind>(k)) == kind)
+          kinds[static_cast<std::size_t>(k)] = factor.as_real(0.1, 100);
+      }
+    }
+    slowdown_.push_back(kinds);
+  }
+  const auto table = [](const Json& list) {
+    std::vector<Point> out;
+    for (const Json& p : list.items())
+      out.push_back({p.at("bytes").as_real(1, 1e15), p.at("seconds").as_real(1e-12, 1e6)});
+    return out;
+  };
+  for (const Json& list : d.at("all_reduce").items()) all_reduce_.push_back(table(list));
+  copy_ = table(d.at("copy"));
+}
+
+double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance) const {
+  double t = kernels_->seconds(k, distance);
+  if (slowdown_.empty()) return t;
+  const auto running = std::min<int64_t>({active, cores_, static_cast<int64_t>(slowdown_.size())});
+  t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
+  return active > cores_ ? t * real(active) / real(cores_) : t;
+}
+
+double MachineProfile::interpolate(const std::vector<Point>& table, double bytes) {
+  if (table.empty() || bytes <= 0) return 0;
+  if (bytes <= table.front().bytes || table.size() == 1)
+    return table.front().seconds * std::min(1.0, std::max(0.05, bytes / table.front().bytes));
+  const auto above = std::upper_bound(table.begin(), table.end() - 1, bytes,
+                                      [](double b, const Point& p) { return b < p.bytes; });
+  const Point &a = *(above - 1), &b = *above;
+  const double slope = std::log(b.seconds / a.seconds) / std::log(b.bytes / a.bytes);
+  return a.seconds * std::pow(bytes / a.bytes, slope);
+}
+
+double MachineProfile::all_reduce(double bytes, int64_t ranks) const {
+  if (ranks < 2 || all_reduce_.empty()) return 0;
+  const auto row = std::min<std::size_t>(static_cast<std::size_t>(ranks - 2), all_reduce_.size() - 1);
+  const double scale =
+      real(ranks) / real(static_cast<int64_t>(row) + 2);  // beyond what was measured: more to add up
+  return interpolate(all_reduce_[row], bytes) * scale;
+}
+
+double MachineProfile::copy(double bytes) const { return interpolate(copy_, bytes); }
+
+}  // namespace tandem

@@ -1,0 +1,87 @@
+#pragma once
+// Costs measured on one machine by `tandem measure` and fitted by `tandem fit`: kernels in situ, what other
+// active workers cost, all-reduce in shared memory, copies. Floor 3.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "models/kernel.h"
+
+namespace tandem {
+
+/// One kernel as measured: the median over its launches.
+struct KernelSample {
+  Kernel kernel;
+  double seconds = 0;
+  uint32_t source = 0;  ///< graph of the suite that it stood in
+};
+
+/// seconds = base + flops x per_flop + bytes x per_byte, fitted over all sizes of one kind and pass.
+struct KernelCurve {
+  double base = 0, per_flop = 0, per_byte = 0;
+  double spread = 0;  ///< standard deviation of log(measured / curve)
+  int64_t samples = 0;
+  double seconds(const Kernel& kernel) const;
+};
+
+/// Where a kernel lies among others of its kind and pass: logarithms to base 2 of what decides its
+/// efficiency.
+std::vector<double> position(const Kernel& kernel);
+
+/// Prices a kernel from measured ones of its kind and pass: the curve, times what the nearest ones (weights
+/// fall with the fourth power of the distance) took more or less than theirs. `without`: a source whose
+/// samples do not count (leave-one-out).
+class KernelNeighbours {
+ public:
+  KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves);
+  /// All `repeat` launches. `distance`, when given, receives that of the nearest sample.
+  double seconds(const Kernel& kernel, double* distance = nullptr,
+                 std::optional<uint32_t> without = {}) const;
+  const std::vector<KernelSample>& samples() const { return samples_; }
+  const std::vector<KernelCurve>& curves() const { return curves_; }
+  static std::size_t group(const Kernel& kernel) {
+    return static_cast<std::size_t>(kernel.kind) * kPasses + static_cast<std::size_t>(kernel.pass);
+  }
+
+ private:
+  std::vector<KernelSample> samples_;
+  std::vector<KernelCurve> curves_;                ///< [kind x passes + pass]
+  std::vector<std::vector<std::size_t>> members_;  ///< [group]: indices of samples
+  std::vector<std::vector<double>> positions_;     ///< [sample]
+  std::vector<double> residuals_;                  ///< [sample]: log(measured / curve)
+};
+
+class MachineProfile {
+ public:
+  /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another
+  /// schema). Read once per process and name. Throws InputError.
+  static std::shared_ptr<const MachineProfile> find(const std::string& name_or_file);
+  explicit MachineProfile(const Json& document);
+
+  int64_t cores() const { return cores_; }
+  /// All launches of a kernel while `active` workers compute. More workers than cores take turns.
+  double seconds(const Kernel& kernel, int64_t active, double* distance = nullptr) const;
+  double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
+  /// Among so many workers in shared memory; log-log between measured sizes.
+  double all_reduce(double bytes, int64_t ranks) const;
+  double copy(double bytes) const;
+  double step_sigma() const { return step_sigma_; }  ///< of the logarithm of a step's compute time
+  double error() const { return error_; }            ///< of a graph's step left out of the fit
+
+ private:
+  struct Point {
+    double bytes, seconds;
+  };
+  static double interpolate(const std::vector<Point>& table, double bytes);
+  int64_t cores_ = 1;
+  std::unique_ptr<KernelNeighbours> kernels_;
+  std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
+  std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
+  std::vector<Point> copy_;
+  double op_overhead_ = 0, step_sigma_ = 0, error_ = 0;
+};
+
+}  // namespace tandem
