@@ -368,6 +368,16 @@ void Worker::wait(const Bound& b, int32_t iteration, bool compute) {
   }
 }
 
+/// A failure says which op of which iteration failed.
+int64_t Worker::act(const Bound& b, int32_t iteration) {
+  try {
+    return b.act(iteration);
+  } catch (const std::exception& error) {
+    throw DeviceError(fmt::format("\"{}\" of iteration {}: {}", run_.program.labels[role().ops[b.op].label],
+                                  iteration, error.what()));
+  }
+}
+
 void Worker::run_lane(Lane which) {
   LaneState& lane = lanes_[static_cast<std::size_t>(which)];
   const bool compute = which == Lane::compute;
@@ -378,7 +388,7 @@ void Worker::run_lane(Lane which) {
         wait(b, i, compute);
         run_.abort.check();
         const int64_t start = now_ns();
-        const int64_t began = b.act(i);
+        const int64_t began = act(b, i);
         lane.executed.push_back({static_cast<uint32_t>(i), b.op, std::max(start, began), now_ns()});
       }
       lane.passed.set(++passed);

@@ -79,7 +79,8 @@ TEST_P(Early, AWorkerThatFailsEndsTheRunAndIsNamed) {
     } catch (const DeviceError& error) {
       const std::string text = error.what();
       EXPECT_NE(text.find("worker 1"), std::string::npos) << text;
-      EXPECT_NE(text.find("compute"), std::string::npos) << text;
+      EXPECT_NE(text.find("lane compute"), std::string::npos) << text;
+      EXPECT_EQ(text.find("of iteration ") != std::string::npos, left >= 0) << text;
       EXPECT_NE(text.find(left < 0 ? "not there" : "out of order"), std::string::npos) << text;
     }
   }
