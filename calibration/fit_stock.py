@@ -329,7 +329,6 @@ def table(title, measured, errors, by):
 # Architectures without measurements of their own still get an entry, so that the product can name the assumption.
 ARCHITECTURES = ("kepler maxwell pascal volta turing ampere ada hopper blackwell gcn5 cdna1 cdna2 cdna3 tpu-v2 tpu-v3 tpu-v4 "
                  "generic").split() + sorted(CPUS)
-JITTER = 0.015   # median coefficient of variation of step times in the tables that state it (1 to 2 %)
 
 
 def profile(fitted, outside, strange, unknown_error):
@@ -357,7 +356,7 @@ def profile(fitted, outside, strange, unknown_error):
 
     return dict(summary="Achieved efficiencies of kernels per architecture and arithmetic; see sim/cost/kernel_cost.h",
                 written_by="calibration/fit_stock.py", unknown=dict(gpu="generic", cpu="skylake", tpu="tpu-v3", relative_error=rounded(unknown_error)),
-                architectures={a: dict(matrix_units=a not in WITHOUT_MATRIX, jitter=JITTER, fp32=curve(a, "fp32"),
+                architectures={a: dict(matrix_units=a not in WITHOUT_MATRIX, fp32=curve(a, "fp32"),
                                        matrix=curve(a, "matrix")) for a in ARCHITECTURES})
 
 

@@ -63,7 +63,6 @@ struct Curve {
 struct Architecture {
   std::string name;
   bool matrix_units = false;  // else fp16 arithmetic is fp32 arithmetic on smaller data
-  double jitter = 0;
   Curve fp32, matrix;
 };
 
@@ -99,9 +98,9 @@ Profile read_profile(const std::string& name) {
   json.only({"summary", "written_by", "unknown", "architectures"});
   Profile p;
   for (const auto& [name, a] : json.at("architectures").members()) {
-    a.only({"matrix_units", "jitter", "fp32", "matrix"});
-    p.architectures.push_back({name, a.boolean("matrix_units", false), a.at("jitter").as_real(0, 1),
-                               read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
+    a.only({"matrix_units", "fp32", "matrix"});
+    p.architectures.push_back({name, a.boolean("matrix_units", false), read_curve(a.at("fp32")),
+                               read_curve(a.at("matrix"))});
   }
   p.assumed = json.at("unknown");
   p.assumed.only({"gpu", "cpu", "tpu", "relative_error"});
@@ -150,7 +149,7 @@ double p4(double a, double b) { return std::sqrt(std::sqrt(a * a * a * a + b * b
 
 struct KernelCost::Impl {
   Curve curve;
-  double peak, bandwidth, units, launch, jitter, element;
+  double peak, bandwidth, units, launch, element;
   bool fp32_arithmetic;
   std::vector<std::string> assumptions;
 
@@ -252,7 +251,6 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->bandwidth = device.memory_bandwidth.bytes_per_second;
   impl_->units = std::max(1, device.units);
   impl_->launch = device.launch.seconds();
-  impl_->jitter = a->jitter;
   impl_->element = element_bytes(precision);
   if (!impl_->assumptions.empty()) {
     impl_->curve.relative_error = std::max(impl_->curve.relative_error, profile.unknown_error);
@@ -279,7 +277,6 @@ double KernelCost::seconds(const Kernel& kernel) const {
 }
 
 double KernelCost::relative_error() const { return impl_->curve.relative_error; }
-double KernelCost::jitter() const { return impl_->jitter; }
 const std::vector<std::string>& KernelCost::extrapolates() const { return impl_->assumptions; }
 
 }  // namespace tandem

@@ -40,8 +40,6 @@ class KernelCost {
   double seconds(const Kernel& kernel) const;
   /// Relative standard error of a whole training step, from devices left out of the fit.
   double relative_error() const;
-  /// Typical coefficient of variation of step times on one device.
-  double jitter() const;
   /// What was assumed for lack of measurements, in words; empty when nothing was.
   const std::vector<std::string>& extrapolates() const;
 
