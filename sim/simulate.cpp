@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "sim/bind.h"
 #include "sim/evaluate.h"
@@ -267,9 +268,24 @@ Report::Bottleneck bottleneck(const Report& r, const Bound& bound) {
   return b;
 }
 
+/// As many of the first instances as keep a report file below about 400 KB; always one.
+uint32_t shown_instances(const std::vector<Span>& spans) {
+  constexpr std::size_t kMostEntries = 1700;
+  std::map<uint32_t, std::size_t> entries;
+  for (const Span& s : spans) ++entries[s.instance];
+  std::size_t sum = 0;
+  for (const auto& [instance, count] : entries) {
+    sum += count;
+    if (sum > kMostEntries) return std::max(instance, 1U);
+  }
+  return UINT32_MAX;
+}
+
 void add_timeline(Report& r, const Run& run) {
   const Program& program = *run.bound.plan.program;
+  const uint32_t instances = shown_instances(run.trace.spans);
   for (const Span& s : run.trace.spans) {
+    if (s.instance >= instances) continue;
     const Role& role = program.roles[s.role];
     const Op& op = role.ops[s.op];
     r.timeline.push_back({role.name, std::string(name(op.lane)), program.labels[op.label], s.instance,
@@ -300,6 +316,17 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
   if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
   return in;
+}
+
+/// What a choice of the scheme comes down to on a machine that it was not worded for.
+std::string meaning_here(const Prediction& p, const Device& device) {
+  if (p.devices == 1 || device.kind == Device::Kind::gpu) return "";
+  for (const auto& [key, value] : p.scheme->options.all()) {
+    if (key != "server" || value != "gpu") continue;
+    return fmt::format("server=gpu keeps the parameters on the devices that train: here {}, no GPU",
+                       device.name);
+  }
+  return "";
 }
 
 /// The anchor may have been measured with another batch than the prediction's.
@@ -355,6 +382,7 @@ Report simulate(const Prediction& p) {
     r.extrapolates.push_back(
         fmt::format("{} has no {} arithmetic: computed at its fp32 rate", device.name, name(p.precision)));
   }
+  if (const std::string note = meaning_here(p, device); !note.empty()) r.notes.push_back(note);
   r.simulated_events = run.trace.events;
   add_timeline(r, run);
   return r;

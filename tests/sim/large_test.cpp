@@ -31,6 +31,8 @@ TEST(Large, SettledTransfersContinueWhatOwnOnesGive) {
     EXPECT_EQ(settled.evaluator, "sweep");
     EXPECT_NEAR(settled.samples_per_second / 528, own.samples_per_second / 512,
                 0.01 * own.samples_per_second / 512);
+    EXPECT_EQ(own.evaluator_reason.find("taken not to slow each other"), std::string::npos);
+    EXPECT_NE(settled.evaluator_reason.find("taken not to slow each other"), std::string::npos);
     ASSERT_FALSE(settled.links.empty());
     EXPECT_EQ(settled.links.front().name, own.links.front().name);
     EXPECT_NEAR(settled.links.front().busy, own.links.front().busy, 0.02);
