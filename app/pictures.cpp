@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "app/compare_ops.h"
 #include "app/gnuplot.h"
 #include "app/report_text.h"
 #include "app/table.h"
@@ -17,6 +18,12 @@ using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
                                            "precision", "input",  "batch_per_device"};
+
+/// Where both engines appear, the engine tells them apart and the system's two names for one machine do not.
+bool both_engines(const std::vector<Series>& series) {
+  return std::any_of(series.begin(), series.end(),
+                     [&](const Series& s) { return s.reports[0].engine != series[0].reports[0].engine; });
+}
 
 std::string title_value(const Report& r, std::string_view key) {
   if (key == "batch_per_device") return fmt::format("batch {}", r.batch_per_device);
@@ -31,6 +38,7 @@ std::string shared_title(const std::vector<Series>& series, bool shared) {
     std::set<std::string> values;
     for (const Series& s : series) values.insert(title_value(s.reports[0], key));
     const std::string value = title_value(series[0].reports[0], key);
+    if (key == "system" && shared && both_engines(series)) continue;
     if (key == "input" && shared) continue;  // worth a word only where it differs
     if (shared == (values.size() == 1) && !value.empty()) out += (out.empty() ? "" : ", ") + value;
   }
@@ -67,15 +75,18 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
     std::sort(s.reports.begin(), s.reports.end(),
               [](const auto& a, const auto& b) { return a.devices < b.devices; });
   }
+  const bool both = both_engines(out);
   for (Series& s : out) {
     const Report& r = s.reports[0];
+    if (both) s.title = engine_word(r);
     for (const std::string_view key : kTitleKeys) {
+      if (both && (key == "system" || key == "input")) continue;
       const bool differs = std::any_of(out.begin(), out.end(), [&](const Series& o) {
         return title_value(o.reports[0], key) != title_value(r, key);
       });
       if (differs) s.title += (s.title.empty() ? "" : ", ") + title_value(r, key);
     }
-    if (s.title.empty()) s.title = r.engine == "exec" ? "executed" : "predicted";
+    if (s.title.empty()) s.title = engine_word(r);
   }
   return out;
 }

@@ -21,7 +21,8 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
 std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base);
 /// Distribution of staleness on the most devices of every series that has any.
 std::vector<std::string> draw_staleness(const std::vector<Series>& series, const std::string& base);
-/// Two iterations of the first instances on the most devices of the first series.
+/// Two iterations of the first instances on the most devices of the first series; when a later series comes
+/// from the other engine, of both, one under the other on one time axis.
 std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base);
 
 /// The four by name, for --kind.

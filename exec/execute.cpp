@@ -1,6 +1,7 @@
 #include "exec/execute.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -243,20 +244,33 @@ class Summary {
     r.memory.optimizer = Bytes{4} * (p * run_.execution.optimizer->state);
     r.memory.activations = Bytes{4} * n.arena();
     r.memory.buffers = Bytes{4} * n.input_elements();
-    r.memory.capacity = r.memory.total();
+    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
+  }
+
+  /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
+  /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
+  uint32_t timeline_from(uint32_t worker) const {
+    const int32_t last = iterations_ - static_cast<int32_t>(kTimelineIterations);
+    if (last <= 0) return 0;
+    int64_t time = INT64_MAX;
+    for (const auto& ends : ends_) time = std::min(time, ends[static_cast<std::size_t>(last) - 1]);
+    const auto& ends = ends_[worker];
+    const auto at = std::lower_bound(ends.begin(), ends.begin() + last, time);
+    return static_cast<uint32_t>(std::min<int64_t>(last, at - ends.begin() + 1));
   }
 
   void spans(ExecutionResult& out) const {
-    const auto from =
-        static_cast<uint32_t>(std::max<int32_t>(0, iterations_ - static_cast<int32_t>(kTimelineIterations)));
     for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t from = timeline_from(w);
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
         for (const Worker::Executed& e : workers_[w]->executed(lane)) {
           const Span span{
               0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
           if (run_.keep.spans) out.spans.push_back(span);
-          if (w >= kTimelineWorkers || e.iteration < from) continue;
+          if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
+            continue;
           out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
                                          run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
                                          e.iteration, span.start.seconds(), span.end.seconds()});

@@ -1,5 +1,7 @@
 #include "exec/run.h"
 
+#include "exec/rate.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,6 +72,8 @@ void Run::check_executable() const {
   };
   if (execution.scheme->scheme->name == "one-weird-trick")
     refuse("linear layers split over the devices are only simulated");
+  if (execution.rate.by_staleness && program.stores.empty())
+    refuse("a rate divided by staleness needs a scheme with a parameter server");
   int64_t parameters = 0;
   for (const Part& p : program.parts) parameters += p.elements;
   TANDEM_CHECK(parameters == network.parameters());
@@ -173,7 +177,7 @@ void Run::make_store() {
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration + version;
-    if (execution.rate.by_staleness && staleness > 1) s.learning_rate /= static_cast<float>(staleness);
+    s.learning_rate = stale_rate(execution.rate, s.learning_rate, staleness);
     server->launch(prepared->at(slice.elements),
                    {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s, Lane::compute);
   };
@@ -183,20 +187,14 @@ void Run::make_store() {
       abort, spins);
 }
 
-float Run::learning_rate(int64_t iteration) const {
-  const Execution::Rate& r = execution.rate;
-  const double full = r.scale ? r.base * workers : r.base;
-  if (iteration >= r.warmup) return static_cast<float>(full);
-  return static_cast<float>(r.base +
-                            (full - r.base) * static_cast<double>(iteration) / static_cast<double>(r.warmup));
-}
-
 IterationState Run::state(uint32_t instance, int32_t iteration) const {
   IterationState s;
   s.seed = execution.seed;
   s.instance = instance;
   s.iteration = static_cast<uint32_t>(iteration);
-  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(first_iteration + iteration);
+  s.learning_rate = execution.integer_gradients
+                        ? 1.0F
+                        : learning_rate(execution.rate, first_iteration + iteration, workers);
   s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
   s.updates = first_iteration + iteration + 1;
   return s;

@@ -63,7 +63,6 @@ struct Run {
   };
   /// Place of an instance of role 0 in a collective's groups.
   Member member(const Collective& collective, uint32_t instance) const;
-  float learning_rate(int64_t iteration) const;
   IterationState state(uint32_t instance, int32_t iteration) const;
   /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 
+#include "app/check_picture.h"
 #include "app/output.h"
 #include "app/pictures.h"
 #include "app/verb.h"
@@ -10,32 +12,63 @@ namespace tandem {
 
 namespace {
 
-int plot(const Arguments& arguments) {
-  std::vector<Report> reports;
-  for (const std::string& file : arguments.words()) {
-    for (Report& r : load_reports(file)) reports.push_back(std::move(r));
-  }
-  const auto series = series_of(reports);
-  if (series.size() > 8)
-    throw InputError(fmt::format("{} series are too many for one picture; at most 8", series.size()));
-  const std::string folder = arguments.text("out", ".");
+constexpr std::string_view kScatter = "scatter";
+
+std::string output_folder(const Arguments& arguments) {
+  std::string folder = arguments.text("out", ".");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     throw InputError(fmt::format("{}: cannot make the folder: {}", printable(folder), error.message()));
-  std::vector<std::string> names, written;
-  for (const PictureKind& kind : picture_kinds()) names.emplace_back(kind.name);
-  const std::string wanted = arguments.has("kind") ? arguments.choice("kind", "", names) : "";
-  const std::string stem = std::filesystem::path(arguments.words()[0]).stem().string();
+  return folder;
+}
+
+/// `base(kind)`: where a picture of that kind goes.
+using Base = std::function<std::string(std::string_view kind)>;
+
+std::vector<std::string> draw_reports(const std::vector<Report>& reports, const std::string& wanted,
+                                      const Base& base) {
+  const auto series = series_of(reports);
+  if (series.size() > 8)
+    throw InputError(fmt::format("{} series are too many for one picture; at most 8", series.size()));
+  std::vector<std::string> written;
   for (const PictureKind& kind : picture_kinds()) {
     if (!wanted.empty() && wanted != kind.name) continue;
-    const auto files =
-        kind.draw(series, (std::filesystem::path(folder) / fmt::format("{}-{}", stem, kind.name)).string());
+    const auto files = kind.draw(series, base(kind.name));
+    written.insert(written.end(), files.begin(), files.end());
+  }
+  return written;
+}
+
+int plot(const Arguments& arguments) {
+  std::vector<std::string> kinds{std::string(kScatter)};
+  for (const PictureKind& kind : picture_kinds()) kinds.emplace_back(kind.name);
+  const std::string wanted = arguments.has("kind") ? arguments.choice("kind", "", kinds) : "";
+  std::vector<Report> reports;
+  std::vector<Json> checks;
+  for (const std::string& file : arguments.words()) {
+    Json document = Json::load(file);
+    if (is_check(document)) {
+      checks.push_back(std::move(document));
+    } else {
+      for (Report& r : load_reports(file)) reports.push_back(std::move(r));
+    }
+  }
+  const std::filesystem::path folder = output_folder(arguments);
+  const std::string stem = std::filesystem::path(arguments.words()[0]).stem().string();
+  const Base base = [&](std::string_view kind) {
+    return (folder / fmt::format("{}-{}", stem, kind)).string();
+  };
+  std::vector<std::string> written;
+  if (!reports.empty()) written = draw_reports(reports, wanted, base);
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    if (!wanted.empty() && wanted != kScatter) continue;
+    const std::string number = i == 0 ? "" : fmt::format("-{}", i + 1);
+    const auto files = draw_check(checks[i], base(kScatter) + number);
     written.insert(written.end(), files.begin(), files.end());
   }
   if (written.empty()) {
-    throw InputError(
-        fmt::format("the reports hold nothing to draw{}", wanted.empty() ? "" : " for " + wanted));
+    throw InputError(fmt::format("the files hold nothing to draw{}", wanted.empty() ? "" : " for " + wanted));
   }
   std::string out;
   for (const std::string& file : written) out += file + "\n";
@@ -48,16 +81,20 @@ int plot(const Arguments& arguments) {
 void register_plot(Registry<Verb>& registry) {
   registry.add(
       {.name = "plot",
-       .summary = "draw reports: scaling curve, time breakdown, staleness, timeline (PNG and SVG)",
-       .usage = "REPORT... [options]",
-       .flags = {{"kind", "KIND", "only scaling, breakdown, staleness or timeline; default: all that apply"},
+       .summary =
+           "draw reports (scaling, breakdown, staleness, timeline) and cross-checks (scatter) as PNG and SVG",
+       .usage = "FILE... [options]",
+       .flags = {{"kind", "KIND",
+                  "only scaling, breakdown, staleness, timeline or scatter; default: all that apply"},
                  {"out", "DIR", "folder for the pictures; default: the current one"},
                  quiet_flag()},
        .least_words = 1,
        .most_words = 64,
        .run = plot,
-       .details =
-           "Prints the files it wrote. Reports come from: tandem predict ... --format json --out FILE"});
+       .details = "Prints the files it wrote. Reports come from: tandem predict or run, with --format json "
+                  "--out FILE; a\n"
+                  "predicted and an executed one together are drawn side by side. Cross-checks come from: "
+                  "tandem check."});
 }
 
 }  // namespace tandem

@@ -1,0 +1,39 @@
+// Learning rates against the figures of the rules' definitions.
+#include "exec/rate.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+TEST(Rate, StaysTheBaseUnlessScaled) {
+  Execution::Rate rule;
+  rule.base = 0.1;
+  rule.warmup = 10;
+  for (const int64_t i : {0, 5, 10, 1000}) EXPECT_FLOAT_EQ(learning_rate(rule, i, 8), 0.1F);
+}
+
+TEST(Rate, RisesLinearlyToBaseTimesWorkers) {
+  Execution::Rate rule;
+  rule.base = 0.1;
+  rule.scale = true;
+  EXPECT_FLOAT_EQ(learning_rate(rule, 0, 4), 0.4F) << "no warm-up: the full rate at once";
+  rule.warmup = 100;
+  EXPECT_FLOAT_EQ(learning_rate(rule, 0, 4), 0.1F);
+  EXPECT_FLOAT_EQ(learning_rate(rule, 50, 4), 0.25F);
+  EXPECT_FLOAT_EQ(learning_rate(rule, 100, 4), 0.4F);
+  EXPECT_FLOAT_EQ(learning_rate(rule, 1'000'000, 4), 0.4F);
+  EXPECT_FLOAT_EQ(learning_rate(rule, 50, 1), 0.1F) << "one worker has nothing to scale";
+}
+
+TEST(Rate, IsDividedByStaleness) {
+  Execution::Rate rule;
+  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 3), 0.6F) << "only when asked for";
+  rule.by_staleness = true;
+  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 0), 0.6F);
+  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 1), 0.6F);
+  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 3), 0.2F);
+}
+
+}  // namespace
+}  // namespace tandem
