@@ -282,7 +282,11 @@ class Summary {
 
   void ops(ExecutionResult& out) const {
     std::vector<OpTime> all(run_.program.roles[0].ops.size());
-    for (uint32_t i = 0; i < all.size(); ++i) all[i].op = i;
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const Op& op = run_.program.roles[0].ops[i];
+      all[i].op = i;
+      if (op.kind == OpKind::collective) all[i].collective_bytes = op.bytes.n;
+    }
     for (const auto& w : workers_) {
       for (int l = 0; l < kLanes; ++l) {
         for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {

@@ -54,8 +54,9 @@ struct CallTime {
 /// In-situ times of one op of the program.
 struct OpTime {
   uint32_t role = 0, op = 0;
-  std::vector<double> seconds;  ///< busy time, waiting for dependencies excluded; collectives: from the last
-                                ///< member's arrival
+  int64_t collective_bytes = 0;  ///< payload of a collective on gradients or parameters, else 0
+  std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
+                                 ///< member's arrival
 };
 
 struct ExecutionResult {

@@ -12,8 +12,7 @@ int later(const Arguments&) {
   throw UsageError(fmt::format("{} is not in this version. What is: tandem help", Name));
 }
 
-constexpr char kMeasure[] = "measure", kFit[] = "fit", kCheck[] = "check", kAdvise[] = "advise",
-               kPlan[] = "plan", kSweep[] = "sweep", kImport[] = "import";
+constexpr char kAdvise[] = "advise", kPlan[] = "plan", kSweep[] = "sweep", kImport[] = "import";
 
 template <const char* Name>
 void add(Registry<Verb>& registry, std::string_view summary) {
@@ -28,9 +27,6 @@ void add(Registry<Verb>& registry, std::string_view summary) {
 }  // namespace
 
 void register_later(Registry<Verb>& registry) {
-  add<kMeasure>(registry, "run the calibration suite on a backend (not in this version)");
-  add<kFit>(registry, "measurements to a profile (not in this version)");
-  add<kCheck>(registry, "measure, fit, predict, run and compare on this machine (not in this version)");
   add<kAdvise>(registry, "which scheme to use for a model on a system (not in this version)");
   add<kPlan>(registry, "capacity planning over candidate systems (not in this version)");
   add<kSweep>(registry, "a grid of predictions (not in this version)");

@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+
+#include "app/cross_check.h"
+#include "app/output.h"
+#include "app/verb.h"
+
+namespace tandem {
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+int measure(const Arguments& a) {
+  check_out(a);
+  const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  Measurements m;
+  {
+    Progress progress(a);
+    m = measure_machine(
+        backend, a.has("quick"),
+        [&](const std::string& what, double share) {
+          progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
+        },
+        &interrupted);
+  }
+  put_result(a, m.to_json());
+  if (interrupted) note(a, "interrupted: the graphs measured so far are written");
+  return interrupted ? 130 : 0;
+}
+
+}  // namespace
+
+void register_measure(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "measure",
+       .summary = "run the calibration suite on this machine, every kernel timed where it stands",
+       .usage = "--out measurements.json [options]",
+       .flags = {{"backend", "NAME", "cpu (default)"},
+                 {"quick", "", "a third of the suite and half the iterations"},
+                 out_flag(),
+                 quiet_flag()},
+       .run = measure,
+       .details = "Leave the machine alone meanwhile: launches during which another program took the core "
+                  "are left out, but caches and clocks are shared.\n\nExample\n"
+                  "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
+                  "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
+}
+
+}  // namespace tandem
