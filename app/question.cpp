@@ -47,7 +47,7 @@ std::vector<Flag> question_flags() {
       {"set", "PATH=VALUE", "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s", true},
       {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
       {"jitter", "SIGMA",
-       "lognormal spread of every compute op, 0 for none; default: step-time jitter of the system's host"},
+       "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
       {"seed", "N", "of the random numbers; default 1"},
   };
@@ -90,7 +90,7 @@ Question read_question(const Arguments& arguments) {
   if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
   if (arguments.has("jitter")) {
     q.disturbance.emplace();
-    q.disturbance->compute_sigma = arguments.real("jitter", 0, 0, 10);
+    q.disturbance->iteration_sigma = arguments.real("jitter", 0, 0, 10);
   }
   return q;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "sim/bind.h"
 #include "sim/evaluate.h"
@@ -268,24 +269,33 @@ Report::Bottleneck bottleneck(const Report& r, const Bound& bound) {
   return b;
 }
 
-/// As many of the first instances as keep a report file below about 400 KB; always one.
-uint32_t shown_instances(const std::vector<Span>& spans) {
+/// The first instances of each role, as many as keep a report file below about 400 KB: (instance, role).
+/// Worker 0 always; a server that answers everybody with thousands of ops is left out.
+std::set<std::pair<uint32_t, uint32_t>> shown_instances(const std::vector<Span>& spans) {
   constexpr std::size_t kMostEntries = 1700;
-  std::map<uint32_t, std::size_t> entries;
-  for (const Span& s : spans) ++entries[s.instance];
+  std::map<std::pair<uint32_t, uint32_t>, std::size_t> entries;
+  for (const Span& s : spans) ++entries[{s.instance, s.role}];
+  std::set<std::pair<uint32_t, uint32_t>> shown;
+  std::set<uint32_t> full;  // roles of which no more fit
   std::size_t sum = 0;
-  for (const auto& [instance, count] : entries) {
+  for (const auto& [who, count] : entries) {
+    const uint32_t role = who.second;
+    if (full.contains(role)) continue;
+    if (sum + count > kMostEntries && !(role == 0 && who.first == 0)) {
+      full.insert(role);
+      continue;
+    }
     sum += count;
-    if (sum > kMostEntries) return std::max(instance, 1U);
+    shown.insert(who);
   }
-  return UINT32_MAX;
+  return shown;
 }
 
 void add_timeline(Report& r, const Run& run) {
   const Program& program = *run.bound.plan.program;
-  const uint32_t instances = shown_instances(run.trace.spans);
+  const auto shown = shown_instances(run.trace.spans);
   for (const Span& s : run.trace.spans) {
-    if (s.instance >= instances) continue;
+    if (!shown.contains({s.instance, s.role})) continue;
     const Role& role = program.roles[s.role];
     const Op& op = role.ops[s.op];
     r.timeline.push_back({role.name, std::string(name(op.lane)), program.labels[op.label], s.instance,

@@ -35,6 +35,11 @@ Question question(const std::string& model, const std::string& system) {
   return q;
 }
 
+/// Share of a step that several devices lose where nobody waits for communication.
+double slowed(const Report& r) {
+  return std::max(0.0, 1 - r.scaling_efficiency - r.time_share.exposed_communication);
+}
+
 /// One model on both systems: table, what it means, reports and pictures in `folder`.
 std::string chapter(const std::string& model, const std::filesystem::path& folder,
                     std::vector<std::string>& files) {
@@ -53,10 +58,12 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
   }
   out += fmt::format(
       "Eight cards are {:.2f} times one over PCIe and {:.2f} times one over NVLink; NVLink makes them "
-      "{:.2f} times as fast.\nOver PCIe {:.0f} % of a step is communication that nothing hides, over "
-      "NVLink {:.0f} %.\n\n",
+      "{:.2f} times as fast.\nOf a step over PCIe {:.0f} % goes to waiting for communication and {:.0f} % to "
+      "what\nelse a single card is spared (kernels slowed by collectives, the framework's work); over NVLink "
+      "{:.0f} % and {:.0f} %.\n\n",
       last[0].speedup, last[1].speedup, last[1].samples_per_second / last[0].samples_per_second,
-      100 * last[0].time_share.exposed_communication, 100 * last[1].time_share.exposed_communication);
+      100 * last[0].time_share.exposed_communication, 100 * slowed(last[0]),
+      100 * last[1].time_share.exposed_communication, 100 * slowed(last[1]));
   const auto series = series_of(all);
   for (const PictureKind& kind : picture_kinds()) {
     for (std::string& file : kind.draw(series, (folder / fmt::format("{}-{}", model, kind.name)).string())) {

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "app/nccl_log.h"
 #include "app/table.h"
 #include "base/json.h"
 #include "schemes/report.h"
 #include "tests/app/tool.h"
+#include "topologies/system.h"
 
 namespace tandem::test {
 namespace {
@@ -71,6 +74,44 @@ TEST(Predict, TableNamesWhatWasAsked) {
   EXPECT_EQ(result.out.find("staleness"), std::string::npos);
   const ChildResult async = tool(small_predict({"--scheme", "parameter-server:mode=async"}));
   EXPECT_THAT(async.out, HasSubstr("staleness"));
+}
+
+TEST(Predict, JitterIsOfTheStepAsTheSystemsIs) {
+  const Json own = predict_json({"--reproducible"}),
+             named = predict_json({"--reproducible", "--jitter", "0.01"});
+  const Json none = predict_json({"--reproducible", "--jitter", "0"});
+  const auto rate = [](const Json& json) {
+    return json.at("reports").items()[1].at("samples_per_second").as_real();
+  };
+  ASSERT_EQ(System::load("dgx1-v100").host().jitter, 0.01);
+  EXPECT_EQ(rate(own), rate(named));
+  EXPECT_GT(rate(none), rate(own)) << "the step waits for the slower of two";
+}
+
+TEST(Predict, ReportFileStaysSmallAndItsTimelineWhole) {
+  // Pushing every tensor on its own makes the most ops that a step of this model can have.
+  const ChildResult result = tool({"predict", "--model", "resnet50", "--system", "dgx1-v100", "--devices",
+                                   "8", "--scheme", "parameter-server:bucket=0B", "--format", "json"});
+  EXPECT_LT(result.out.size(), 400'000u);
+  const Report report = Report::from_json(Json::parse(result.out, "stdout"));
+  std::set<uint32_t> iterations;
+  for (const TimelineEntry& e : report.timeline) {
+    if (e.role == "worker" && e.instance == 0) iterations.insert(e.iteration);
+  }
+  EXPECT_EQ(iterations.size(), 2u);
+}
+
+TEST(Predict, SaysWhereAServerOnGpusIsWithoutAny) {
+  const std::vector<std::string> words = {"predict",     "--model",   "lenet5", "--system",
+                                          "skylake-opa", "--devices", "2",      "--scheme"};
+  const auto ask = [&](const char* scheme) {
+    std::vector<std::string> all = words;
+    all.emplace_back(scheme);
+    return tool(all).out;
+  };
+  EXPECT_THAT(ask("parameter-server:server=gpu"),
+              HasSubstr("server=gpu keeps the parameters on the devices"));
+  EXPECT_THAT(ask("parameter-server"), ::testing::Not(HasSubstr("server=gpu")));
 }
 
 TEST(Compare, OfAReportWithItselfIsOne) {
