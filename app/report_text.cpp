@@ -105,7 +105,10 @@ std::string report_csv(const std::vector<Report>& reports) {
                {"input_share"},
                {"idle_share"},
                {"bottleneck"},
-               {"calibrated"}});
+               {"calibrated"},
+               {"first_loss"},
+               {"last_loss"},
+               {"accuracy"}});
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
   for (const Report& r : reports) {
     table.add({report_input(r, "model"),
@@ -130,7 +133,10 @@ std::string report_csv(const std::vector<Report>& reports) {
                real(r.time_share.input),
                real(r.time_share.idle),
                r.bottleneck.resource,
-               r.calibrated ? "true" : "false"});
+               r.calibrated ? "true" : "false",
+               r.training.real ? real(r.training.first_loss) : "",
+               r.training.real ? real(r.training.last_loss) : "",
+               r.training.real && r.training.accuracy >= 0 ? real(r.training.accuracy) : ""});
   }
   return table.csv();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 
@@ -23,7 +24,7 @@ void read_line(const std::string& line, const Place& place, std::size_t columns,
   while (at < end) {
     float value = 0;
     const auto r = std::from_chars(at, end, value);
-    if (r.ec != std::errc{} || (r.ptr != end && *r.ptr != ','))
+    if (r.ec != std::errc{} || !std::isfinite(value) || (r.ptr != end && *r.ptr != ','))
       throw InputError(
           place, fmt::format("\"{}\" is not a number", printable(std::string(at, std::find(at, end, ',')))));
     at = r.ptr == end ? end : r.ptr + 1;

@@ -18,8 +18,10 @@ struct Dataset {
   int64_t samples() const { return static_cast<int64_t>(labels.size()); }
 };
 
-/// A name in exec/data ("digits") or a CSV file (label last). Throws InputError with the line. `test` gives
-/// the held-out part (every fifth sample).
+/// A name in exec/data ("digits") or a CSV file: a sample a line, its class last, lines with # skipped.
+/// Values are divided by the largest. `test` gives the held-out part (every fifth sample). Throws InputError
+/// with the line: not a finite number, another number of columns, a class that is no whole number from 0 on,
+/// fewer than five samples.
 Dataset load_dataset(const std::string& name_or_file, bool test);
 
 /// Indices of the samples of one worker's batch: each epoch a permutation drawn from (seed, epoch), dealt out

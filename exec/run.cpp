@@ -123,14 +123,29 @@ Run::Member Run::member(const Collective& collective, uint32_t instance) const {
 
 void Run::make_groups() {
   groups.resize(program.collectives.size());
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
+  if (execution.pace) {
+    if (!program.stores.empty()) throw InputError("a parameter server over paced links is only simulated");
+    if (!execution.backend->host_memory) throw InputError("paced links need a backend in host memory");
+    wire = std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes), execution.pace, abort);
+  }
+  uint32_t channel = 0;
   for (std::size_t c = 0; c < program.collectives.size(); ++c) {
     const Collective& collective = program.collectives[c];
     const Member m = member(collective, 0);
     if (collective.root != 0)
       throw InputError("collectives with another root than the first are not executed");
     for (uint32_t g = 0; g < workers / m.ranks; ++g) {
+      GroupNodes nodes;
+      if (wire) {
+        nodes = {wire.get(), channel++, std::vector<uint32_t>(m.ranks)};
+        for (uint32_t i = 0; i < workers; ++i) {
+          const Member at = member(collective, i);
+          if (at.group == g) nodes.of_ranks[at.rank] = i / per_node;
+        }
+      }
       groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
-                                                            m.local, abort, spins));
+                                                            m.local, abort, spins, nodes));
     }
     const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce;
     for (const Op& op : program.roles[0].ops) {
@@ -191,7 +206,7 @@ IterationState Run::state(uint32_t instance, int32_t iteration) const {
   IterationState s;
   s.seed = execution.seed;
   s.instance = instance;
-  s.iteration = static_cast<uint32_t>(iteration);
+  s.iteration = static_cast<uint32_t>(first_iteration + iteration);
   s.learning_rate = execution.integer_gradients
                         ? 1.0F
                         : learning_rate(execution.rate, first_iteration + iteration, workers);

@@ -103,8 +103,7 @@ void Worker::open() {
     prepare(n.backward(i), backward_);
   }
   losses_.reserve(static_cast<std::size_t>(run_.execution.iterations));
-  for (int64_t v = 0; v < variants_; ++v)
-    fill_batch(static_cast<int32_t>(v), inputs_ + v * n.input_elements());
+  for (int64_t v = 0; v < variants_; ++v) fill_batch(v, inputs_ + v * n.input_elements());
   bind();
 }
 
@@ -265,7 +264,7 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
     const int64_t start = now_ns();
     device_->launch(l.prepared, operands, state, Lane::compute);
     device_->synchronize(Lane::compute);
-    if (static_cast<int32_t>(state.iteration) >= run_.execution.warmup)
+    if (state.iteration - run_.first_iteration >= run_.execution.warmup)
       calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
   }
   if (switches() == before) return;
@@ -315,15 +314,15 @@ std::function<int64_t(int32_t)> Worker::input(const Op& op) {
   return [this](int32_t iteration) {
     const int64_t n = run_.network.input_elements();
     for (int64_t k = 0; k < run_.micro_batches; ++k) {
-      const int64_t batch = iteration * run_.micro_batches + k;
-      fill_batch(static_cast<int32_t>(batch), inputs_ + (iteration % kBatches * run_.micro_batches + k) * n);
+      const int64_t batch = (run_.first_iteration + iteration) * run_.micro_batches + k;
+      fill_batch(batch, inputs_ + (iteration % kBatches * run_.micro_batches + k) * n);
     }
     return int64_t{0};
   };
 }
 
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
-void Worker::fill_batch(int32_t batch, float* inputs) {
+void Worker::fill_batch(int64_t batch, float* inputs) {
   const Network& n = run_.network;
   const Dataset* data = run_.execution.data;
   if (data != nullptr) {

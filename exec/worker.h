@@ -68,7 +68,7 @@ class Worker {
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
   void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
-  void fill_batch(int32_t iteration, float* inputs);
+  void fill_batch(int64_t batch, float* inputs);
   int64_t act(const Bound& op, int32_t iteration);
   void wait(const Bound& op, int32_t iteration, bool compute);
 

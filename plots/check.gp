@@ -4,8 +4,8 @@
 set title heading font ',14'
 set title offset 0,0.3
 set size square
-set lmargin at screen 0.10
-set rmargin at screen 0.66
+set lmargin at screen 0.14
+set rmargin at screen 0.70
 set key outside right top vertical
 set xlabel 'executed: '.unit
 set ylabel 'predicted: '.unit

@@ -1,0 +1,160 @@
+// tandem run, compare and plot as a user sees them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tests/app/tool.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+ChildResult run(std::vector<std::string> more, const std::string& model = "digits-mlp") {
+  std::vector<std::string> words = {"run",     "--model", model,          "--devices", "1",
+                                    "--batch", "8",       "--iterations", "6"};
+  for (std::size_t i = 0; i + 1 < more.size(); ++i) {  // what is said twice counts once
+    if (more[i] == "--devices") words.erase(words.begin() + 3, words.begin() + 5);
+  }
+  words.insert(words.end(), more.begin(), more.end());
+  return tool(words);
+}
+
+TEST(Run, ReportsInEveryFormat) {
+  const ChildResult text = run({"--data", "digits"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("samples/s"));
+  EXPECT_THAT(text.out, HasSubstr("% of held-out samples right"));
+  EXPECT_EQ(text.err, "") << "no progress line where stderr is no terminal";
+  const ChildResult csv = run({"--data", "digits", "--format", "csv"});
+  EXPECT_THAT(csv.out, HasSubstr("first_loss,last_loss,accuracy"));
+  EXPECT_THAT(run({"--format", "md"}).out, HasSubstr("| devices |"));
+  const ChildResult json = run({"--data", "digits", "--format", "json", "--devices", "1,2"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const Json document = Json::parse(json.out, "run");
+  ASSERT_EQ(document.at("reports").items().size(), 2U);
+  for (const Json& r : document.at("reports").items()) {
+    EXPECT_EQ(r.at("schema").as_text(), "tandem-report-1");
+    EXPECT_EQ(r.at("engine").as_text(), "exec");
+    EXPECT_GT(r.at("samples_per_second").as_real(), 0);
+    EXPECT_GT(r.at("training").at("first_loss").as_real(), 0);
+    const double right = r.at("training").at("accuracy").as_real();
+    EXPECT_TRUE(right >= 0 && right <= 1) << right;
+  }
+}
+
+TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
+  const Scratch scratch;
+  const std::string cut = scratch.write("cut.csv", "1,2,0\n3");
+  const struct {
+    std::vector<std::string> words;
+    int status;
+    const char* expected;
+  } cases[] = {
+      {{"--learnin-rate", "1"}, 2, "Did you mean --learning-rate"},
+      {{"--lr-warmup", "5"}, 2, "--lr-scale"},
+      {{"--pace", "1Gbit/s"}, 2, "--nodes"},
+      {{"--pace-latency", "1us"}, 2, "--pace"},
+      {{"--resume"}, 2, "--checkpoint"},
+      {{"--devices", "1,2", "--checkpoint", scratch.file("c")}, 2, "one number of --devices"},
+      {{"--backend", "cdua"}, 3, "Did you mean cuda"},
+      {{"--optimizer", "momentm"}, 3, "Did you mean momentum"},
+      {{"--scheme", "alreduce"}, 3, "allreduce"},
+      {{"--lr-by-staleness"}, 3, "parameter server"},
+      {{"--devices", "3", "--nodes", "2"}, 3, "do not divide"},
+      {{"--data", "digit"}, 3, "digits"},
+      {{"--data", cut}, 3, "cut.csv:2"},
+      {{"--checkpoint", scratch.file("no/c")}, 3, "no folder"},
+      {{"--checkpoint", "/dev/full"}, 3, "No space left"},
+      {{"--out", "/dev/full"}, 3, "No space left"},
+      {{"--learning-rate", "nan"}, 3, "--learning-rate"},
+      {{"--warmup", "6"}, 3, "--warmup"},
+  };
+  for (const auto& c : cases) {
+    const ChildResult r = run(c.words);
+    EXPECT_EQ(r.status, c.status) << testing::PrintToString(c.words) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(c.expected)) << testing::PrintToString(c.words);
+    EXPECT_EQ(r.out, "");
+  }
+  EXPECT_EQ(run({"--data", "digits"}, "lenet5").status, 3) << "images of another size";
+}
+
+TEST(Run, WithoutACudaPluginSaysSo) {
+  const ChildResult r = run({"--backend", "cuda"});
+  if (r.status == 0) GTEST_SKIP() << "there is one";
+  EXPECT_EQ(r.status, 4);
+  EXPECT_THAT(r.err, HasSubstr("backend cuda"));
+}
+
+TEST(Run, InterruptedKeepsWhatWasDone) {
+  const Scratch scratch;
+  const std::string report = scratch.file("r.json"), state = scratch.file("c");
+  const ChildResult r = shell(
+      "\"$0\" run --model digits-mlp --data digits --devices 2 --batch 8 --iterations 90000000 --format json "
+      "--out " +
+      report + " --checkpoint " + state +
+      " & pid=$!; "
+      // Far enough when the one-worker run is over, which only the passing of time tells.
+      "sleep 1; kill -INT $pid; wait $pid");
+  EXPECT_EQ(r.status, 130) << r.err;
+  const Json document = Json::load(report);
+  EXPECT_GT(document.at("samples_per_second").as_real(), 0);
+  const ChildResult on = run({"--data", "digits", "--checkpoint", state, "--resume"});
+  EXPECT_EQ(on.status, 0) << on.err;
+}
+
+TEST(Compare, NamesTheLargestDisagreementOfPredictedAndExecuted) {
+  const Scratch scratch;
+  const std::string predicted = scratch.file("p.json"), executed = scratch.file("e.json");
+  ASSERT_EQ(run({"--format", "json", "--devices", "2", "--out", executed}).status, 0);
+  ASSERT_EQ(tool({"predict", "--model", "digits-mlp", "--system", "local", "--devices", "2", "--batch", "8",
+                  "--scheme", "allreduce", "--format", "json", "--out", predicted})
+                .status,
+            0);
+  const ChildResult text = tool({"compare", predicted, executed});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("A predicted ms"));
+  EXPECT_THAT(text.out, HasSubstr("backward linear1"));
+  EXPECT_THAT(text.out, HasSubstr("Largest disagreement: "));
+  const Json document =
+      Json::parse(tool({"compare", predicted, executed, "--format", "json"}).out, "compare");
+  const Json& row = document.at("rows").items()[0];
+  double worst = 0;
+  for (const Json& op : row.at("ops").items()) {
+    const double apart = std::abs(op.at("a_seconds").as_real() - op.at("b_seconds").as_real());
+    worst = std::max(worst, apart);
+  }
+  const Json& first = row.at("ops").items()[0];
+  EXPECT_EQ(worst, std::abs(first.at("a_seconds").as_real() - first.at("b_seconds").as_real()));
+  EXPECT_THAT(text.out, HasSubstr("Largest disagreement: " + first.at("op").as_text()));
+  // Two engines share one timeline; their rows say whose they are.
+  ASSERT_EQ(tool({"plot", predicted, executed, "--kind", "timeline", "--out", scratch.file("")}).status, 0);
+  const std::string picture = slurp(scratch.file("p-timeline.svg"));
+  EXPECT_THAT(picture, HasSubstr("predicted · worker 0 compute"));
+  EXPECT_THAT(picture, HasSubstr("executed · worker 1 compute"));
+}
+
+TEST(Plot, DrawsAScatterOfACrossCheck) {
+  const Scratch scratch;
+  const std::string check = scratch.write("c.json", R"({"schema": "tandem-check-1", "cases": [
+    {"model": "lenet5", "scheme": "allreduce", "devices": 1, "metric": "samples_per_second",
+     "predicted": 110.0, "executed": 100.0, "error": 0.1},
+    {"model": "mlp", "scheme": "allreduce", "devices": 1, "metric": "samples_per_second",
+     "predicted": 5000.0, "executed": 5000.0, "error": 0.0},
+    {"model": "mlp", "scheme": "async", "devices": 2, "metric": "staleness_mean",
+     "predicted": 1.0, "executed": 0, "error": 1.0}], "mean_abs_error": 0.05, "max_abs_error": 0.1})");
+  const ChildResult r = tool({"plot", check, "--out", scratch.file("")});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const std::string picture = slurp(scratch.file("c-scatter-samples_per_second.svg"));
+  EXPECT_THAT(picture, HasSubstr("mean error 5.0 %, largest 10.0 %"));
+  EXPECT_THAT(picture, HasSubstr("lenet5"));
+  EXPECT_THAT(slurp(scratch.file("c-scatter-staleness_mean.svg")), HasSubstr("<svg"));
+  const std::string broken =
+      scratch.write("b.json", R"({"schema": "tandem-check-1", "cases": [{"metric": "x", "model": "m"}]})");
+  EXPECT_EQ(tool({"plot", broken, "--out", scratch.file("")}).status, 3);
+  const std::string none = scratch.write("n.json", R"({"schema": "tandem-check-1", "cases": []})");
+  EXPECT_EQ(tool({"plot", none, "--out", scratch.file("")}).status, 3);
+}
+
+}  // namespace
+}  // namespace tandem::test
