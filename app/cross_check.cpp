@@ -165,9 +165,10 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       add_kernels(r, alone, workers, m.kernels);
       if (workers == 1) continue;
       for (const OpTime& op : r.ops) {
-        if (op.collective_bytes > 0 && !op.seconds.empty())
-          m.all_reduce.push_back(
-              {workers, static_cast<double>(op.collective_bytes), quantile(op.seconds, 0.5)});
+        if (op.collective_bytes == 0 || op.seconds.empty()) continue;
+        const double seconds = quantile(op.seconds, 0.5);
+        m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds});
+        m.graphs.back().all_reduce += seconds;
       }
     }
   }

@@ -174,7 +174,7 @@ class Fitter {
     for (int64_t active = 1; active <= most; ++active) {
       std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0);
       for (const MeasuredKernel& k : m_.kernels) {
-        if (k.workers != active) continue;
+        if (k.workers != active || k.median <= 0) continue;  // 0: every launch was disturbed
         const auto found = alone.find({key_of(k.kernel).first + 1000 * k.graph, key_of(k.kernel).second});
         if (found == alone.end() || found->second <= 0) continue;
         together[static_cast<std::size_t>(k.kernel.kind)] +=
@@ -203,6 +203,27 @@ class Fitter {
       const MeasuredGraph& graph = m_.graphs[g];
       if (graph.workers == 1 && graph.ops > 0 && kernels.count(g) != 0)
         each.push_back((graph.step_median - kernels.at(g)) / real(graph.ops));
+    }
+    return std::max(0.0, median(each));
+  }
+
+  /// What a step of two workers takes beyond kernels, ops and its all-reduce: the comm lane is woken, and
+  /// wakes the compute lane.
+  double wake() const {
+    std::vector<double> each;
+    const double overhead = op_overhead();
+    for (uint32_t g = 1; g < m_.graphs.size(); ++g) {
+      const MeasuredGraph& graph = m_.graphs[g];
+      if (graph.workers != 2) continue;
+      double kernels = 0;
+      bool whole = true;
+      for (const MeasuredKernel& k : m_.kernels) {
+        if (k.graph != g - 1 || k.workers != 2) continue;
+        kernels += k.median * real(k.kernel.repeat);
+        whole = whole && k.median > 0;
+      }
+      if (whole && kernels > 0)
+        each.push_back((graph.step_median - kernels - graph.all_reduce - overhead * real(graph.ops)) / 2);
     }
     return std::max(0.0, median(each));
   }
@@ -236,6 +257,7 @@ class Fitter {
                 {"error", graph_rms_},
                 {"kernel_error", fit_.kernel_error},
                 {"op_overhead_seconds", op_overhead()},
+                {"wake_seconds", wake()},
                 {"step_sigma", step_sigma()},
                 {"slowdown", slowdown()}};
     Writer reduce = Writer::array();
@@ -305,6 +327,7 @@ std::string Measurements::to_json() const {
                            {"workers", g.workers},
                            {"ops", g.ops},
                            {"step_seconds", g.step_median},
+                           {"all_reduce_seconds", g.all_reduce},
                            {"spread", g.step_spread}});
   }
   for (const MeasuredKernel& k : kernels) {
@@ -333,7 +356,7 @@ Measurements Measurements::from_json(const Json& d) {
   for (const Json& g : d.at("graphs").items()) {
     m.graphs.push_back({g.at("model").as_text(), g.at("batch").as_int(1), g.at("workers").as_int(1, 65536),
                         g.at("ops").as_int(0), g.at("step_seconds").as_real(0, 1e6),
-                        g.at("spread").as_real(0, 1e3)});
+                        g.at("spread").as_real(0, 1e3), g.at("all_reduce_seconds").as_real(0, 1e6)});
   }
   for (const Json& k : d.at("kernels").items()) {
     MeasuredKernel row;

@@ -22,6 +22,7 @@ struct MeasuredGraph {
   std::string model;
   int64_t batch = 1, workers = 1, ops = 0;
   double step_median = 0, step_spread = 0;  ///< seconds; half the distance of the quartiles / 0.6745 / median
+  double all_reduce = 0;                    ///< of a step, all collectives together
 };
 
 struct MeasuredTransfer {

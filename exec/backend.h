@@ -53,6 +53,7 @@ struct Backend {
   std::unique_ptr<DeviceSession> (*open)(const DeviceOptions& options);
   /// What the device is called in topologies' terms: cores, clock, memory; for provenance.
   std::string (*describe)();
+  bool host_memory = true;  ///< its memory is the host's: threads may reach into it
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

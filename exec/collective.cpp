@@ -95,6 +95,8 @@ void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
     readers = std::move(next);
   };
   std::vector<std::vector<uint32_t>> now(members_.size());
+  std::vector<std::vector<const Move*>> sent(members_.size());
+  for (const Move& move : step.moves) sent[move.from].push_back(&move);
   bool staged = false;
   for (auto& m : members_) m->steps.emplace_back();
   for (const Move& move : step.moves) {
@@ -106,9 +108,8 @@ void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
       to.waits.push_back(move.from);
       now[move.from].push_back(move.to);
     }
-    to.staged = to.staged || std::any_of(step.moves.begin(), step.moves.end(), [&](const Move& other) {
-                  return other.from == move.to && overlap(other, move);
-                });
+    to.staged = to.staged || std::any_of(sent[move.to].begin(), sent[move.to].end(),
+                                         [&](const Move* other) { return overlap(*other, move); });
     staged = staged || to.staged;
   }
   for (auto& m : members_) plan_wire(*m, m->steps.back());

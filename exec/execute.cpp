@@ -22,6 +22,8 @@ std::string failure_text(const std::exception_ptr& why, uint32_t worker, Lane la
     std::rethrow_exception(why);
   } catch (const std::exception& error) {
     return fmt::format("worker {}, lane {}: {}", worker, name(lane), error.what());
+  } catch (...) {
+    return fmt::format("worker {}, lane {}: failed", worker, name(lane));
   }
 }
 
@@ -37,16 +39,29 @@ class Threads {
     for (uint32_t i = 0; i < workers.size(); ++i) {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
-        if (used(*workers[i], lane))
-          threads_.emplace_back([this, &w = *workers[i], i, lane] { serve(w, i, lane); });
+        if (used(*workers[i], lane)) start(*workers[i], i, lane);
       }
     }
     for (std::thread& t : threads_) t.join();
-    if (const auto why = run_.abort.why()) std::rethrow_exception(why);
+    if (const auto why = run_.abort.why()) {
+      if (run_.wire) run_.wire->stop();  // it may still write to the workers' buffers
+      std::rethrow_exception(why);
+    }
   }
 
  private:
   static bool used(const Worker& w, Lane lane) { return lane == Lane::compute || w.uses(lane); }
+
+  /// A thread that the system refuses fails the run like a worker that fails.
+  void start(Worker& worker, uint32_t index, Lane lane) {
+    try {
+      threads_.emplace_back([this, &worker, index, lane] { serve(worker, index, lane); });
+    } catch (const std::exception&) {
+      run_.abort.fail(std::make_exception_ptr(
+          DeviceError(failure_text(std::current_exception(), index, lane) + " (no thread for it)")));
+      ready_->count_down();
+    }
+  }
 
   void serve(Worker& worker, uint32_t index, Lane lane) {
     bool arrived = false;
@@ -57,6 +72,8 @@ class Threads {
       run_.abort.check();
       worker.run_lane(lane);
     } catch (const Stopped&) {
+    } catch (const InputError&) {
+      run_.abort.fail(std::current_exception());
     } catch (...) {
       const auto why = std::current_exception();
       run_.abort.fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));

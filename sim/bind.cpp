@@ -102,7 +102,10 @@ class BoundMessages : public Plan::Messages {
   /// who applies, before the next one may (exec/store.h).
   const Transfer& in_memory(const Channel& c, Bytes bytes) {
     memory_ = {};
-    if (c.address == Address::reply && gated_) memory_.latency = Time::from_seconds(copy_seconds(bytes));
+    // The push wakes its lane; the reply wakes the lane that waits for it, and that one the forward pass.
+    const bool reply = c.address == Address::reply;
+    memory_.latency =
+        Time::from_seconds((reply ? 2 : 1) * machine_->wake() + (reply && gated_ ? copy_seconds(bytes) : 0));
     return memory_;
   }
   double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
@@ -423,7 +426,8 @@ class Binder {
     if (machine_ && in_.cluster.nodes == 1) {
       Transfer in_memory;
       in_memory.latency = Time::from_seconds(
-          machine_->all_reduce(static_cast<double>(op.bytes.n), static_cast<int64_t>(members.size())));
+          machine_->all_reduce(static_cast<double>(op.bytes.n), static_cast<int64_t>(members.size())) +
+          2 * machine_->wake());
       return in_memory;
     }
     Transfer t = links_->collective(c.kind, c.algorithm, op.bytes, at);

@@ -40,6 +40,9 @@ std::vector<double> position(const Kernel& k) {
     for (const double v : {real(s.batch), real(s.in_channels / s.groups), real(s.out_channels / s.groups),
                            real(s.groups), volume(s.out), volume(s.kernel), volume(s.stride)})
       p.push_back(log2_of(v));
+    // Vector kernels work on sixteen channels at a time: what a group of channels leaves empty costs as much.
+    for (const int64_t c : {s.in_channels / s.groups, s.out_channels / s.groups})
+      p.push_back(3 * std::log2(real((c + 15) / 16 * 16) / real(c)));
     return p;
   }
   if (k.kind == KernelKind::gemm || k.kind == KernelKind::attention) {
@@ -102,6 +105,7 @@ std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& na
 MachineProfile::MachineProfile(const Json& d) {
   cores_ = d.at("cores").as_int(1, 65536);
   op_overhead_ = d.at("op_overhead_seconds").as_real(0, 1);
+  wake_ = d.at("wake_seconds").as_real(0, 1);
   step_sigma_ = d.at("step_sigma").as_real(0, 10);
   error_ = d.at("error").as_real(0, 10);
   std::vector<KernelCurve> curves(kKernelKinds * kPasses);

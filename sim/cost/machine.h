@@ -68,6 +68,7 @@ class MachineProfile {
   /// Among so many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
   double copy(double bytes) const;
+  double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   double step_sigma() const { return step_sigma_; }  ///< of the logarithm of a step's compute time
   double error() const { return error_; }            ///< of a graph's step left out of the fit
 
@@ -81,7 +82,7 @@ class MachineProfile {
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
   std::vector<Point> copy_;
-  double op_overhead_ = 0, step_sigma_ = 0, error_ = 0;
+  double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };
 
 }  // namespace tandem
