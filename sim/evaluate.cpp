@@ -271,14 +271,19 @@ std::string contention(const Plan& plan) {
   return "";
 }
 
-bool serves_in_turn(const Program& program) {
+int64_t sharing_pairs(const Program& program) {
   const int64_t workers = program.roles[0].mesh.size();
-  for (const Store& s : program.stores) {
-    if (2 * int64_t{s.quorum} > workers && s.slack == 0) return false;
-  }
+  const bool together = std::any_of(program.stores.begin(), program.stores.end(), [&](const Store& s) {
+    return 2 * int64_t{s.quorum} > workers && s.slack == 0;
+  });
+  return together ? kLockStepPairs : kSharingPairs;
+}
+
+bool serves_in_turn(const Program& program) {
+  const int64_t most = sharing_pairs(program);
   return std::any_of(program.channels.begin(), program.channels.end(), [&](const Channel& c) {
     return c.address == Address::shards &&
-           program.roles[c.from_role].mesh.size() * program.roles[c.to_role].mesh.size() > kSharingPairs;
+           program.roles[c.from_role].mesh.size() * program.roles[c.to_role].mesh.size() > most;
   });
 }
 
@@ -292,7 +297,7 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
       trace.reason += fmt::format(
           "; with more than {} pairs of worker and shard, links serve transfers one after another, "
           "which is optimistic where they are the bottleneck",
-          kSharingPairs);
+          sharing_pairs(*plan.program));
     return trace;
   }
   const std::string shared = contention(plan);

@@ -108,9 +108,12 @@ class Simulation {
  private:
   int32_t iterations(const Program& program) const {
     if (p_.iterations > 0) return p_.iterations;
-    if (is_static(program) || in_lock_step(program)) return 24;
+    const int64_t workers = program.roles[0].mesh.size();
+    if (is_static(program)) return 24;
+    // The more workers wait for each other, the less their steps differ in length.
+    if (in_lock_step(program)) return static_cast<int32_t>(std::clamp<int64_t>(3072 / workers, 8, 24));
     // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
-    return static_cast<int32_t>(std::clamp<int64_t>(4000 / program.roles[0].mesh.size(), 60, 1000));
+    return static_cast<int32_t>(std::clamp<int64_t>(4000 / workers, 60, 1000));
   }
 
   /// Every reply waits for every worker: no arrival order decides anything.

@@ -39,5 +39,14 @@ TEST(Large, SettledTransfersContinueWhatOwnOnesGive) {
   }
 }
 
+TEST(Large, LockStepServersServedInTurnContinueWhatFairSharingGives) {
+  const Report fair = predict("infiniband-cluster", "parameter-server:shards=44", 44, false);
+  const Report in_turn = predict("infiniband-cluster", "parameter-server:shards=46", 46, false);
+  EXPECT_EQ(fair.evaluator_reason.find("one after another"), std::string::npos);
+  EXPECT_NE(in_turn.evaluator_reason.find("one after another"), std::string::npos);
+  EXPECT_NEAR(in_turn.samples_per_second / 46, fair.samples_per_second / 44,
+              0.03 * fair.samples_per_second / 44);
+}
+
 }  // namespace
 }  // namespace tandem
