@@ -48,13 +48,12 @@ struct SuiteGraph {
   int64_t batch = 1;
 };
 
-std::vector<SuiteGraph> suite(bool quick) {
+std::vector<SuiteGraph> suite() {
   std::vector<SuiteGraph> out;
   const Json document = Json::load(data_root() + "/calibration/suite/suite.json");
   for (const Json& g : document.at("graphs").items()) {
-    g.only({"model", "batch", "quick"});
-    if (!quick || g.boolean("quick", false))
-      out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
+    g.only({"model", "batch"});
+    out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
   }
   return out;
 }
@@ -134,7 +133,7 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
   m.date = today();
   m.versions = "tandem " + version();
   m.cores = std::max(1U, std::thread::hardware_concurrency());
-  const auto graphs = suite(quick);
+  const auto graphs = suite();
   const int64_t most = std::min<int64_t>(m.cores, quick ? 2 : 8);
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
@@ -152,7 +151,7 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       e.cluster = {workers, 1, workers};
       e.batch = g.batch;
       e.optimizer = &optimizer("momentum");
-      e.iterations = quick ? 18 : 36;
+      e.iterations = quick ? 14 : 36;
       e.stop = stop;
       const ExecutionResult r = execute(e, {true, false, false});
       const auto index = static_cast<uint32_t>(m.graphs.size());

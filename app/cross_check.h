@@ -14,7 +14,7 @@ namespace tandem {
 using Tell = std::function<void(const std::string& what, double share)>;
 
 /// Runs the suite (calibration/suite/suite.json) with 1 .. cores workers, each kernel timed where it stands;
-/// `quick`: only the graphs marked so, fewer iterations. `stop`: gives up between two graphs.
+/// `quick`: fewer iterations. `stop`: gives up between two graphs.
 Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
                              const std::atomic<bool>* stop);
 

@@ -135,7 +135,7 @@ void register_check(Registry<Verb>& registry) {
        .summary = "measure, fit, predict, run and compare on this machine, on models the fit never saw",
        .usage = "[options]",
        .flags = {{"backend", "NAME", "cpu (default)"},
-                 {"quick", "", "two models and a third of the suite"},
+                 {"quick", "", "two models, and a third of the iterations when measuring"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
                  {"keep", "FILE", "where to keep the profile that was measured"},
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},

@@ -40,7 +40,7 @@ void register_measure(Registry<Verb>& registry) {
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
        .flags = {{"backend", "NAME", "cpu (default)"},
-                 {"quick", "", "a third of the suite and half the iterations"},
+                 {"quick", "", "a third of the iterations"},
                  out_flag(),
                  quiet_flag()},
        .run = measure,
