@@ -1,0 +1,132 @@
+// The fit on measurements made from known parameters, and what a profile then predicts.
+#include "calibration/machine_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "models/graph.h"
+#include "models/layer.h"
+#include "models/optimizer.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kBase = 2e-6, kPerFlop = 1e-11, kPerByte = 1e-10, kOverhead = 5e-6, kWake = 4e-5;
+
+double truth(const Kernel& k) {
+  return kBase + kPerFlop * static_cast<double>(k.flops.n) +
+         kPerByte * static_cast<double>(k.read.n + k.written.n);
+}
+
+/// Two workers make products a tenth slower.
+double slow(const Kernel& k) { return k.kind == KernelKind::gemm ? 1.1 : 1.0; }
+
+Measurements made() {
+  Measurements m;
+  m.machine = "made up";
+  m.date = "2026-01-01";
+  m.versions = "test";
+  m.cores = 2;
+  const char* models[] = {"mlp", "mlp:hidden=256", "mlp:hidden=384,layers=3", "digits-mlp", "lenet5"};
+  for (const char* model : models) {
+    const Graph graph = Graph::load(model);
+    for (int64_t workers = 1; workers <= 2; ++workers) {
+      const auto alone = static_cast<uint32_t>(m.graphs.size() - static_cast<std::size_t>(workers - 1));
+      double sum = 0;
+      const auto add = [&](Kernel k) {
+        const double t = truth(k) * (workers == 2 ? slow(k) : 1);
+        sum += t * static_cast<double>(k.repeat);
+        m.kernels.push_back({k, alone, workers, t, 0, 30, 0});
+      };
+      for (const Lowered& l : graph.lower(32, Precision::fp32)) {
+        for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) {
+          for (const Kernel& k : *list) add(k);
+        }
+      }
+      add(update_kernel(optimizer("momentum"), graph.parameter_elements()));
+      const double reduce = workers == 2 ? 2e-5 + 4e-10 * static_cast<double>(graph.parameter_elements()) : 0;
+      m.graphs.push_back({model, 32, workers, 10,
+                          sum + 10 * kOverhead + reduce + (workers == 2 ? 2 * kWake : 0), 0.01, reduce});
+      if (workers == 2)
+        m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
+    }
+  }
+  for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
+  return m;
+}
+
+TEST(MachineFit, RecoversWhatMadeTheMeasurements) {
+  const MachineFit fit = fit_machine(made());
+  EXPECT_LT(fit.kernel_error, 0.01);
+  const Json profile = Json::parse(fit.profile, "profile");
+  for (const Json& c : profile.at("curves").items()) {
+    if (c.at("samples").as_int(0) < 8) continue;
+    EXPECT_LT(c.at("spread").as_real(0, 100), 0.01) << c.at("kind").as_text();
+  }
+  EXPECT_NEAR(profile.at("op_overhead_seconds").as_real(0, 1), kOverhead, 1e-8);
+  EXPECT_NEAR(profile.at("wake_seconds").as_real(0, 1), kWake, 1e-6);
+  EXPECT_NEAR(profile.at("slowdown").items()[1].at("gemm").as_real(0, 9), 1.1, 1e-6);
+  EXPECT_NEAR(profile.at("slowdown").items()[1].at("elementwise").as_real(0, 9), 1.0, 1e-6);
+}
+
+TEST(MachineFit, PricesKernelsItNeverSaw) {
+  const MachineFit fit = fit_machine(made());
+  const MachineProfile profile(Json::parse(fit.profile, "profile"));
+  const Kernel unseen = gemm(Pass::forward, 1, 48, 700, 300, 4);
+  EXPECT_NEAR(profile.seconds(unseen, 1) / truth(unseen), 1, 0.02);
+  EXPECT_NEAR(profile.seconds(unseen, 2) / truth(unseen), 1.1, 0.02);
+  EXPECT_NEAR(profile.seconds(unseen, 4) / truth(unseen), 2.2, 0.05)
+      << "four workers take turns on two cores";
+  EXPECT_NEAR(profile.copy(3e6), 3e-4, 1e-6);
+  EXPECT_GT(profile.all_reduce(1e9, 2), profile.all_reduce(1e6, 2));
+}
+
+TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
+  const MachineFit fit = fit_machine(made());
+  const std::string file = testing::TempDir() + "machine_fit_profile.json";
+  std::ofstream(file) << fit.profile;
+  const Graph graph = Graph::load("mlp:hidden=320,layers=2");
+  const System system = System::load("local");
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.batch = 32;
+  p.optimizer = &optimizer("momentum");
+  p.input = false;
+  p.profile = file;
+  p.disturbance = Disturbance{};
+  double step = 0;
+  for (const Lowered& l : graph.lower(32, Precision::fp32)) {
+    for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) {
+      for (const Kernel& k : *list) step += truth(k) * static_cast<double>(k.repeat);
+    }
+  }
+  const Report r = simulate(p);
+  // One update a tensor, and an overhead an op, come on top.
+  EXPECT_LT(r.iteration_median, step * 1.3 + 1e-3);
+  EXPECT_GT(r.iteration_median, step);
+  EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
+}
+
+TEST(MachineFit, MeasurementsSurviveTheirFile) {
+  const Measurements m = made();
+  const std::string text = m.to_json();
+  EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
+}
+
+TEST(MachineFit, RefusesNothingAndNonsense) {
+  EXPECT_THROW(fit_machine({}), InputError);
+  EXPECT_THROW(Measurements::from_json(Json::parse("{}", "m.json")), InputError);
+  EXPECT_THROW(Measurements::from_json(Json::parse(R"({"schema":"tandem-measurements-1"})", "m.json")),
+               InputError);
+  EXPECT_THROW(MachineProfile(Json::parse(R"({"schema":"tandem-profile-1","cores":0})", "p.json")),
+               InputError);
+}
+
+}  // namespace
+}  // namespace tandem
