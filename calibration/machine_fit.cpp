@@ -152,13 +152,13 @@ class Fitter {
       graphs[k.graph].second += k.median;
     }
     fit_.kernel_error = sum / real(count);
-    double square = 0;
+    std::vector<double> errors;
     for (const auto& [graph, pair] : graphs) {
-      const double e = std::log(pair.first / pair.second);
-      fit_.graph_error += std::abs(e) / real(static_cast<int64_t>(graphs.size()));
-      square += e * e;
+      errors.push_back(std::abs(std::log(pair.first / pair.second)));
+      fit_.graph_error += errors.back() / real(static_cast<int64_t>(graphs.size()));
     }
-    graph_rms_ = std::sqrt(square / real(static_cast<int64_t>(graphs.size())));
+    // Of a normal distribution with that median: one graph unlike all others does not widen every interval.
+    graph_sigma_ = 1.4826 * median(errors);
   }
 
   /// Median over kernels, weighted by nothing: each kernel with k active workers against itself alone.
@@ -254,7 +254,7 @@ class Fitter {
                 {"versions", m_.versions},
                 {"data", fmt::format("{:016x}", hash)},
                 {"cores", m_.cores},
-                {"error", graph_rms_},
+                {"error", graph_sigma_},
                 {"kernel_error", fit_.kernel_error},
                 {"op_overhead_seconds", op_overhead()},
                 {"wake_seconds", wake()},
@@ -291,7 +291,7 @@ class Fitter {
 
   const Measurements& m_;
   std::vector<KernelCurve> curves_;
-  double graph_rms_ = 0;
+  double graph_sigma_ = 0;
   MachineFit fit_;
 };
 
