@@ -176,8 +176,8 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
 }
 
 std::vector<CheckCase> check_cases(bool quick) {
-  const std::string gpt = "gpt2:layers=2,hidden=128,heads=4,vocabulary=1000,sequence=32";
-  const std::string lstm = "lstm-ptb:hidden=160,layers=2,vocabulary=1000,sequence=20";
+  const std::string gpt = "transformer-tiny";
+  const std::string lstm = "lstm-ptb-small";
   const std::vector<std::pair<std::string, int64_t>> models = {
       {"resnet20-cifar", 32}, {"cifar10-cnn", 32}, {"mlp", 32}, {"lenet5", 64}, {gpt, 8}, {lstm, 16}};
   std::vector<CheckCase> out;

@@ -151,7 +151,9 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
     out += twice_the_link(q, last);
     if (!q.anchor && q.sets.empty()) out += other_system(q, last);
   }
-  if (last.calibrated) {
+  if (last.calibrated && !q.anchor) {
+    out += fmt::format("Calibrated by {}.", q.profile);
+  } else if (last.calibrated) {
     out += fmt::format("Anchored at {} samples/s on {} device{}.", grouped(q.anchor->rate), q.anchor->devices,
                        q.anchor->devices == 1 ? "" : "s");
   } else {

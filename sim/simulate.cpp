@@ -388,7 +388,7 @@ Report simulate(const Prediction& p) {
                            p.devices > 1 ? comm_buffers(*run.bound.plan.program) : Bytes{});
   r.links = link_uses(run);
   r.bottleneck = bottleneck(r, run.bound);
-  r.calibrated = p.anchor.has_value();
+  r.calibrated = p.anchor.has_value() || run.bound.step_sigma >= 0;  // or by a profile of this machine
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0) {
