@@ -107,7 +107,7 @@ void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
 }
 
 void measure_copies(const Backend& backend, Measurements& m) {
-  const auto device = backend.open({0, 1, false});
+  const auto device = backend.open({0, Precision::fp32, 1, false});
   constexpr int64_t kMost = int64_t{16} << 20;
   float* a = device->allocate(kMost);
   float* b = device->allocate(kMost);

@@ -6,12 +6,24 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/precision.h"
 #include "base/registry.h"
 #include "base/units.h"
 #include "exec/call.h"
 #include "schemes/program.h"
 
 namespace tandem {
+
+/// A mark in what a lane was given.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+};
+/// What lanes were given between begin_capture() and end_capture(), to be given again as a whole.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+};
 
 /// One instance's device. Opened and used from that instance's threads: at any time one thread per lane.
 /// Memory is the device's (host memory for the CPU); addresses may be offset.
@@ -22,38 +34,77 @@ class DeviceSession {
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
-  /// Enqueues on the lane; `operands` as in Call. May return before completion. Allocates nothing.
+  /// Enqueues on the lane; `operands` as in Call. Asynchronous devices return before completion and take
+  /// `step` from the slot that it names (set_state). Allocates nothing.
   virtual void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
                       Lane lane) = 0;
   virtual void copy(float* to, const float* from, int64_t elements, Lane lane) = 0;
-  /// to += from.
+  /// to += from. `from` may be another session's, of the same backend, as in copy().
   virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;
-  /// Marks what the lane has been given so far; wait() makes another lane's later work wait for it.
-  virtual uint64_t record(Lane lane) = 0;
-  virtual void wait(Lane lane, uint64_t event) = 0;
-  /// The host waits for the lane; throws DeviceError.
-  virtual void synchronize(Lane lane) = 0;
+  virtual void scale(float* values, float factor, int64_t elements, Lane lane) = 0;
   /// Between host memory and the device's; the host waits.
   virtual void upload(float* to, const float* host, int64_t elements) = 0;
   virtual void download(float* host, const float* from, int64_t elements) = 0;
+  /// The host waits for all that the lane was given; throws DeviceError.
+  virtual void synchronize(Lane) {}
+
+  // ---- only asked of backends that are `asynchronous`; every lane is then an in-order queue ----
+  /// Host memory that load() and save() reach; owned by the device, as allocate().
+  virtual float* allocate_host(int64_t) { return nullptr; }
+  /// Enqueue a copy between memory of allocate_host() and the device's.
+  virtual void load(float* /*to*/, const float* /*host*/, int64_t /*elements*/, Lane) {}
+  virtual void save(float* /*host*/, const float* /*from*/, int64_t /*elements*/, Lane) {}
+  /// Gives `state` to slot `state.slot` (below kStateSlots), on the lane: later launches there see it.
+  virtual void set_state(const IterationState& /*state*/, Lane) {}
+  /// `timed`: seconds_between() may be asked of it.
+  virtual std::unique_ptr<DeviceEvent> make_event(bool /*timed*/) { return nullptr; }
+  virtual void record(DeviceEvent&, Lane) {}
+  /// The lane waits for the event's last record(); the host does not. The event may be another session's.
+  virtual void wait(Lane, DeviceEvent&) {}
+  /// The host waits for the event; throws DeviceError.
+  virtual void synchronize(DeviceEvent&) {}
+  virtual double seconds_between(DeviceEvent& /*first*/, DeviceEvent& /*second*/) { return 0; }
+  /// From now on what is given to the compute lane, and to lanes that wait for events recorded since, is
+  /// kept and not run, until end_capture(); by then these lanes' work must have been waited for by the
+  /// compute lane. No host waiting, allocation or upload in between.
+  virtual void begin_capture() {}
+  virtual std::unique_ptr<DeviceGraph> end_capture() { return nullptr; }
+  /// Enqueues it all on the compute lane.
+  virtual void replay(DeviceGraph&) {}
+};
+
+/// One group's collectives, made by the device's own library (NCCL). Members call in the same order.
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+  /// Once per rank, each in a thread of its own: returns when all have joined. Throws DeviceError.
+  virtual void join(uint32_t rank, DeviceSession& session) = 0;
+  /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
+  virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
 };
 
 struct DeviceOptions {
   uint32_t index = 0;  ///< of the instance
-  int threads = 1;     ///< that compute together for one instance (CPU)
-  bool pin = true;     ///< bind the calling thread, and those it starts, to processors of its own
+  Precision precision = Precision::fp32;
+  int threads = 1;  ///< that compute together for one instance (CPU)
+  bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
 };
 
 struct Backend {
   std::string_view name, summary;
   /// Empty when usable here, else what is missing.
   std::string (*missing)();
-  bool (*supports)(const Call& call);
+  bool (*supports)(const Call& call, Precision precision);
   /// Called in the thread that will run the instance's compute lane.
   std::unique_ptr<DeviceSession> (*open)(const DeviceOptions& options);
   /// What the device is called in topologies' terms: cores, clock, memory; for provenance.
   std::string (*describe)();
-  bool host_memory = true;  ///< its memory is the host's: threads may reach into it
+  /// Launches return before completion, memory is not the host's: threads may not reach into it.
+  bool asynchronous = false;
+  /// The group of instances[rank], or null where the library does not do it: then the schedules of
+  /// schemes/collectives are made of copy() and accumulate().
+  std::unique_ptr<DeviceGroup> (*group)(CollKind kind, const std::string& algorithm,
+                                        std::span<const uint32_t> instances) = nullptr;
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

@@ -100,6 +100,9 @@ struct Call {
   uint32_t layer = 0;
 };
 
+/// States that an asynchronous device keeps at once (DeviceSession::set_state).
+inline constexpr uint32_t kStateSlots = 4;
+
 /// What changes from iteration to iteration.
 struct IterationState {
   uint64_t seed = 1;  ///< of random draws (dropout): with `iteration` and the instance
@@ -107,6 +110,7 @@ struct IterationState {
   float learning_rate = 0;
   float gradient_scale = 1;  ///< on the gradient before it is used: 1 / workers turns a sum into a mean
   int64_t updates = 1;       ///< of these parameters, this one included (Adam's bias correction)
+  uint32_t slot = 0;         ///< where an asynchronous device keeps it
 };
 
 }  // namespace tandem

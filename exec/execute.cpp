@@ -149,7 +149,7 @@ class Summary {
         {"scheme", e.scheme->name},
         {"devices", std::to_string(workers_.size())},
         {"batch_per_device", std::to_string(e.batch)},
-        {"precision", "fp32"},
+        {"precision", std::string(name(e.precision))},
         {"optimizer", std::string(e.optimizer->name)},
         {"input", e.data != nullptr ? e.data->name : "synthetic"},
         {"backend", std::string(e.backend->name)},
@@ -352,7 +352,7 @@ int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const std::vector<float>& parameters, const std::vector<float>& buffers) {
   const Network n(graph, data.samples(), false);
-  const auto device = backend.open({0, 1, false});
+  const auto device = backend.open({0, Precision::fp32, 1, false});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
   float* learned = device->allocate(n.parameters());

@@ -22,6 +22,7 @@ struct Execution {
   const Backend* backend = nullptr;
   Cluster cluster;  ///< more than one node: messages between nodes go over TCP (paced when `pace` is set)
   int64_t batch = 32;
+  Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   int32_t iterations = 30, warmup = 3;
   uint64_t seed = 1;

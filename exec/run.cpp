@@ -17,7 +17,7 @@ namespace {
 Program compile(const Execution& e) {
   Workload work;
   work.graph = e.graph;
-  work.layers = e.graph->lower(e.batch, Precision::fp32);
+  work.layers = e.graph->lower(e.batch, e.precision);
   work.batch = e.batch;
   work.optimizer = e.optimizer;
   work.input = e.data != nullptr;
@@ -91,9 +91,10 @@ void Run::check_executable() const {
   for (uint32_t layer = 0; layer < execution.graph->layers().size(); ++layer) {
     for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
       for (const Call& c : *calls) {
-        if (execution.backend->supports(c)) continue;
-        throw InputError(fmt::format("backend {} has no {} (layer \"{}\")", execution.backend->name,
-                                     name(c.function), execution.graph->layers()[layer].name));
+        if (execution.backend->supports(c, execution.precision)) continue;
+        throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution.backend->name,
+                                     name(c.function), name(execution.precision),
+                                     execution.graph->layers()[layer].name));
       }
     }
   }
@@ -126,7 +127,7 @@ void Run::make_groups() {
   const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
   if (execution.pace) {
     if (!program.stores.empty()) throw InputError("a parameter server over paced links is only simulated");
-    if (!execution.backend->host_memory) throw InputError("paced links need a backend in host memory");
+    if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
     wire = std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes), execution.pace, abort);
   }
   uint32_t channel = 0;
@@ -165,7 +166,9 @@ void Run::make_store() {
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::collective) local = member(program.collectives[op.what], 0).ranks;
   }
-  server = execution.backend->open({0, 1, false});
+  // A server on an asynchronous device's host merges in host memory.
+  const Backend& host = execution.backend->asynchronous ? backends_registry().at("cpu") : *execution.backend;
+  server = host.open({0, Precision::fp32, 1, false});
   // One prepared update a length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
   const auto rule = static_cast<int64_t>(execution.optimizer - optimizers().data());

@@ -52,7 +52,7 @@ struct Run {
   int spins = 0;
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;
-  std::unique_ptr<Wire> wire;             ///< between the nodes, when their links are paced
+  std::unique_ptr<Wire> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
   std::unique_ptr<ParameterStore> store;

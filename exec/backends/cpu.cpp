@@ -104,9 +104,9 @@ class CpuDevice : public DeviceSession {
     cpu::accumulate(to, from, elements);
   }
 
-  uint64_t record(Lane) override { return 0; }
-  void wait(Lane, uint64_t) override {}
-  void synchronize(Lane) override {}
+  void scale(float* values, float factor, int64_t elements, Lane) override {
+    for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
+  }
   void upload(float* to, const float* host, int64_t elements) override {
     copy(to, host, elements, Lane::host);
   }
@@ -137,13 +137,16 @@ std::string describe() {
 }  // namespace
 
 void register_cpu(Registry<Backend>& registry) {
-  registry.add(
-      {"cpu", "worker threads bound to cores; kernels of oneDNN and our own", [] { return std::string(); },
-       [](const Call& call) { return cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr; },
-       [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
-         return std::make_unique<CpuDevice>(options);
-       },
-       describe});
+  registry.add({"cpu", "worker threads bound to cores; kernels of oneDNN and our own",
+                [] { return std::string(); },
+                [](const Call& call, Precision precision) {
+                  return precision == Precision::fp32 &&
+                         cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr;
+                },
+                [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+                  return std::make_unique<CpuDevice>(options);
+                },
+                describe});
 }
 
 }  // namespace tandem

@@ -6,7 +6,7 @@ namespace tandem {
 void register_cuda(Registry<Backend>& registry) {
   registry.add({"cuda", "NVIDIA GPUs (comes with a plugin that this version does not have yet)",
                 [] { return std::string("the plugin libtandem_cuda.so is absent: this version has none"); },
-                [](const Call&) { return false; },
+                [](const Call&, Precision) { return false; },
                 [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> { return nullptr; },
                 [] { return std::string("plugin absent"); }});
 }

@@ -30,9 +30,9 @@ class NullDevice : public DeviceSession {
   void accumulate(float* to, const float* from, int64_t elements, Lane) override {
     for (int64_t i = 0; i < elements; ++i) to[i] += from[i];
   }
-  uint64_t record(Lane) override { return 0; }
-  void wait(Lane, uint64_t) override {}
-  void synchronize(Lane) override {}
+  void scale(float* values, float factor, int64_t elements, Lane) override {
+    for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
+  }
   void upload(float* to, const float* host, int64_t elements) override { std::copy_n(host, elements, to); }
   void download(float* host, const float* from, int64_t elements) override {
     std::copy_n(from, elements, host);
@@ -48,7 +48,7 @@ class NullDevice : public DeviceSession {
 void register_null(Registry<Backend>& registry) {
   registry.add(
       {"null", "computes nothing: shows order, messages and staleness alone", [] { return std::string(); },
-       [](const Call&) { return true; },
+       [](const Call&, Precision) { return true; },
        [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> { return std::make_unique<NullDevice>(); },
        [] { return std::string("no device"); }});
 }

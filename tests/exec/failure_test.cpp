@@ -25,9 +25,9 @@ class Fragile : public DeviceSession {
   void accumulate(float* to, const float* from, int64_t n, Lane lane) override {
     device_->accumulate(to, from, n, lane);
   }
-  uint64_t record(Lane lane) override { return device_->record(lane); }
-  void wait(Lane lane, uint64_t event) override { device_->wait(lane, event); }
-  void synchronize(Lane lane) override { device_->synchronize(lane); }
+  void scale(float* values, float factor, int64_t elements, Lane lane) override {
+    device_->scale(values, factor, elements, lane);
+  }
   void upload(float* to, const float* host, int64_t n) override { device_->upload(to, host, n); }
   void download(float* host, const float* from, int64_t n) override { device_->download(host, from, n); }
 

@@ -14,7 +14,7 @@ class Play {
  public:
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
   explicit Play(const Graph& graph, int64_t batch, bool apart = false)
-      : network_(graph, batch), device_(backends_registry().at("cpu").open({0, 1, false})) {
+      : network_(graph, batch), device_(backends_registry().at("cpu").open({0, Precision::fp32, 1, false})) {
     inputs_ = device_->allocate(network_.input_elements());
     arena_ = device_->allocate(network_.arena());
     parameters_ = device_->allocate(network_.parameters());

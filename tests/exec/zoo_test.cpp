@@ -35,7 +35,7 @@ TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
     for (uint32_t i = 0; i < graph.layers().size(); ++i) {
       for (const auto* list : {&network.forward(i), &network.backward(i)}) {
         for (const Call& c : *list) {
-          EXPECT_TRUE(cpu.supports(c)) << name << " " << graph.layers()[i].name;
+          EXPECT_TRUE(cpu.supports(c, Precision::fp32)) << name << " " << graph.layers()[i].name;
           EXPECT_EQ(c.layer, i);
           count(c.kernels, realised);
         }
