@@ -1,4 +1,4 @@
-// The published workloads (W1, W2, W2j, W2k, W3, S1, S2, hold model) and asynchronous servers. Counters hold
+// The published workloads (W1, W2, W2j, W2k, W3, S1, hold model) and asynchronous servers. Counters hold
 // the simulated results, to be checked against the published ones.
 #include <benchmark/benchmark.h>
 
@@ -105,23 +105,6 @@ BENCHMARK_CAPTURE(resnet50, sweep, run_sweep)
 BENCHMARK_CAPTURE(resnet50, evaluate, evaluate)
     ->Args({1024, 0})
     ->Args({100000, 0})
-    ->Unit(benchmark::kMillisecond);
-
-/// S2: arguments are flows, spines, whether they arrive over time.
-void fat_tree(benchmark::State& state) {
-  const auto spines = static_cast<uint32_t>(state.range(1));
-  const auto capacity = fat_tree_capacity(spines);
-  const auto flows = fat_tree_flows(static_cast<uint32_t>(state.range(0)), spines, state.range(2) != 0);
-  std::vector<int64_t> finish;
-  for (auto _ : state) finish = run_flows(capacity, flows);
-  double sum = 0;
-  for (const int64_t f : finish) sum += Time{f}.seconds();
-  state.counters["makespan_ns"] = Time{*std::max_element(finish.begin(), finish.end())}.seconds() * 1e9;
-  state.counters["sum_us"] = sum * 1e6;
-}
-BENCHMARK(fat_tree)
-    ->Name("S2")
-    ->ArgsProduct({{100, 1000, 10000}, {16, 4}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
 /// Asynchronous parameter server with noise: workers, keys.

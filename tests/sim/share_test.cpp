@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "tests/sim/workloads.h"
@@ -10,8 +11,8 @@
 namespace tandem {
 namespace {
 
-using workloads::fat_tree_capacity;
-using workloads::fat_tree_flows;
+using workloads::FlowNetwork;
+using workloads::random_flows;
 using workloads::run_flows;
 
 struct Load {
@@ -194,7 +195,8 @@ class FatTreeFlows : public testing::TestWithParam<FatTree> {};
 
 TEST_P(FatTreeFlows, MatchesSimGridToAllPrintedDigits) {
   const FatTree& c = GetParam();
-  const auto finish = run_flows(fat_tree_capacity(c.spines), fat_tree_flows(c.flows, c.spines, c.arrivals));
+  const FlowNetwork network("fat-tree", c.spines);
+  const auto finish = run_flows(network.capacity(), random_flows(network, c.flows, c.arrivals));
   double sum = 0;
   for (const int64_t f : finish) sum += Time{f}.seconds();
   EXPECT_NEAR(Time{*std::max_element(finish.begin(), finish.end())}.seconds(), c.makespan, 0.51e-9);
@@ -212,6 +214,28 @@ INSTANTIATE_TEST_SUITE_P(Published, FatTreeFlows,
                                          FatTree{1000, 4, true, 0.119167458, 45.613831},
                                          FatTree{10000, 16, true, 0.297254753, 1466.712527},
                                          FatTree{10000, 4, false, 0.789392191, 3886.004535}));
+
+class NetworkFlows : public testing::TestWithParam<const char*> {};
+
+/// tests/sim/simgrid/README.md says how the file was made.
+TEST_P(NetworkFlows, FinishWhenSimGridSaysToTheNanosecond) {
+  const std::string kind = GetParam();
+  const FlowNetwork network(kind, 4);
+  const auto finish = run_flows(network.capacity(), random_flows(network, 200, kind != "fat-tree"));
+  std::ifstream file(TANDEM_ROOT "/tests/sim/simgrid/" + kind + ".csv");
+  std::string line;
+  std::getline(file, line);
+  std::size_t rows = 0;
+  for (; std::getline(file, line); ++rows) {
+    const auto comma = line.find(',');
+    const std::size_t flow = std::stoul(line.substr(0, comma));
+    ASSERT_LT(flow, finish.size());
+    EXPECT_NEAR(Time{finish[flow]}.seconds(), std::stod(line.substr(comma + 1)), 0.502e-9) << line;
+  }
+  EXPECT_EQ(rows, finish.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(SimGrid, NetworkFlows, testing::Values("star", "torus", "fat-tree"));
 
 }  // namespace
 }  // namespace tandem

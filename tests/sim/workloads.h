@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
 #include "schemes/builder.h"
 #include "sim/evaluate.h"
-#include "sim/network/flows.h"
 #include "sim/plan.h"
+#include "tests/sim/flow_workloads.h"
 
 namespace tandem::workloads {
 
@@ -102,61 +101,6 @@ inline Plan single_collective(std::vector<Axis> axes, Transfer transfer) {
   plan.roles.push_back({{}, {{Time{}}}, {{0}}});
   plan.program = std::make_shared<Program>(b.finish());
   return plan;
-}
-
-// ---- S2: random flows on a fat tree of 256 hosts
-
-struct FlowStart {
-  int64_t at;  ///< ps
-  double bytes;
-  std::vector<Use> uses;
-};
-
-/// 16 leaves of 16 hosts, `spines` spines, every cable 12.5e9 B/s. Links: host up, host down, leaf to spine,
-/// spine to leaf.
-inline std::vector<double> fat_tree_capacity(uint32_t spines) {
-  return std::vector<double>(512 + 32 * spines, 12.5e9);
-}
-inline std::vector<FlowStart> fat_tree_flows(uint32_t flows, uint32_t spines, bool arrivals) {
-  SplitMix64 random(42);
-  std::vector<FlowStart> out;
-  for (uint32_t i = 0; i < flows; ++i) {
-    const auto src = static_cast<uint32_t>(random.next() % 256);
-    const auto d = static_cast<uint32_t>(random.next() % 255);
-    const uint32_t dst = d + (d >= src ? 1 : 0);
-    const double bytes = static_cast<double>(1'000'000 + random.next() % 99'000'001);
-    const auto at = static_cast<int64_t>(random.next() % (uint64_t{25'000} * flows)) * 1000;
-    FlowStart f{arrivals ? at : 0, bytes, {{src, 1}}};
-    const uint32_t spine = dst % spines;
-    if (src / 16 != dst / 16) {
-      f.uses.push_back({512 + (src / 16) * spines + spine, 1});
-      f.uses.push_back({512 + 16 * spines + (dst / 16) * spines + spine, 1});
-    }
-    f.uses.push_back({256 + dst, 1});
-    out.push_back(std::move(f));
-  }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const FlowStart& a, const FlowStart& b) { return a.at < b.at; });
-  return out;
-}
-
-/// Finish times in ps, by flow. Requires starts in order of time.
-inline std::vector<int64_t> run_flows(const std::vector<double>& capacity,
-                                      const std::vector<FlowStart>& starts) {
-  Flows flows(capacity);
-  std::vector<int64_t> finish(starts.size());
-  std::vector<uint64_t> done;
-  for (std::size_t next = 0; next < starts.size() || flows.active() > 0;) {
-    const int64_t now = std::min(next < starts.size() ? starts[next].at : kNever, flows.next());
-    done.clear();
-    if (flows.next() <= now) flows.finish(now, done);
-    for (const uint64_t tag : done) finish[tag] = now;
-    for (; next < starts.size() && starts[next].at == now; ++next) {
-      flows.start(now, starts[next].uses, 0, starts[next].bytes, next);
-    }
-    flows.update(now);
-  }
-  return finish;
 }
 
 // ---- parameter servers
