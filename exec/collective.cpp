@@ -134,17 +134,56 @@ void GroupCollective::plan_wire(Member& to, RankStep& step) {
   }
 }
 
-int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements) {
+/// The member has come to `value`; `step` counts from 0 within the run.
+void GroupCollective::reached(Member& me, uint32_t value, uint32_t turn, uint32_t step) {
+  if (me.device != nullptr) {
+    const std::size_t each = me.steps.size() + 2;
+    while (me.events.size() < 2 * each) me.events.push_back(me.device->make_event(false));
+    me.device->record(*me.events[turn * each + step], me.lane);
+  }
+  me.done.set(value);
+}
+
+void GroupCollective::wait_for(Member& me, uint32_t other, uint32_t value, uint32_t turn, uint32_t step) {
+  Member& from = *members_[other];
+  from.done.wait(value, abort_, spins_);
+  if (me.device != nullptr && other != me.rank)
+    me.device->wait(me.lane, *from.events[turn * (me.steps.size() + 2) + step]);
+}
+
+void GroupCollective::put(Member& me, float* to, const float* from, int64_t elements) {
+  if (me.device != nullptr)
+    me.device->copy(to, from, elements, me.lane);
+  else
+    std::memcpy(to, from, bytes(elements));
+}
+
+void GroupCollective::grow_stage(Member& me, int64_t elements) {
+  if (me.stage_elements >= elements) return;
+  me.stage_elements = elements;
+  if (me.device != nullptr) {
+    me.stage = me.device->allocate(elements);
+  } else {
+    me.stage_memory.resize(static_cast<std::size_t>(elements));
+    me.stage = me.stage_memory.data();
+  }
+}
+
+int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device,
+                             Lane lane) {
   Member& me = *members_[rank];
+  TANDEM_CHECK(device == nullptr || nodes_.wire == nullptr);
+  me.device = device;
+  me.lane = lane;
   const uint32_t steps = static_cast<uint32_t>(me.steps.size()), turn = me.runs % 2;
   const uint32_t base = me.runs * (steps + 2);
   ++me.runs;
   me.buffer = buffer;
   me.arrived[turn] = now_ns();
-  me.done.set(base + 1);  // here, with the buffer as it was given
+  reached(me, base + 1, turn, 0);  // here, with the buffer as it was given
   for (uint32_t s = 0; s < steps; ++s) {
     RankStep& step = me.steps[s];
-    for (const uint32_t other : step.waits) members_[other]->done.wait(base + 1 + s, abort_, spins_);
+    for (const uint32_t other : step.waits) wait_for(me, other, base + 1 + s, turn, s);
     if (s > 0 && me.steps[s - 1].staged) place(me, me.steps[s - 1], elements);
     post(me, step, elements);
     // What is sent between nodes is not looked for in memory, so nothing else holds it back until the last
@@ -153,30 +192,29 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements) {
       members_[r]->done.wait(base + 1, abort_, spins_);
     push(me, step, elements);
     pull(me, step, elements);
-    me.done.set(base + 2 + s);
+    reached(me, base + 2 + s, turn, s + 1);
   }
   // Nobody leaves before all have arrived (semantics.md 2.3), nor while its buffer is still read.
-  me.done.set(base + steps + 2);
+  reached(me, base + steps + 2, turn, steps + 1);
   int64_t latest = 0;
   for (const auto& m : members_) {
-    m->done.wait(base + steps + 2, abort_, spins_);
+    wait_for(me, m->rank, base + steps + 2, turn, steps + 1);
     latest = std::max(latest, m->arrived[turn]);
   }
   return latest;
 }
 
 void GroupCollective::post(Member& me, RankStep& step, int64_t elements) {
-  if (step.staged && static_cast<int64_t>(me.stage.size()) < elements)
-    me.stage.resize(static_cast<std::size_t>(elements));
+  if (step.staged) grow_stage(me, elements);
   for (const Pull& p : step.pulls) {
     const Range r = range(p.offset, p.count, elements);
-    if (step.staged && p.reduce) std::memcpy(me.stage.data() + r.begin, me.buffer + r.begin, bytes(r.count));
+    if (step.staged && p.reduce) put(me, me.stage + r.begin, me.buffer + r.begin, r.count);
   }
   for (const Pull& p : step.pulls) {
     const Range r = range(p.offset, p.count, elements);
     if (p.remote == nullptr || r.count == 0) continue;
     if (p.direct) {
-      p.remote->to = (step.staged ? me.stage.data() : me.buffer) + r.begin;
+      p.remote->to = (step.staged ? me.stage : me.buffer) + r.begin;
     } else {
       auto& scratch = me.scratch[p.scratch];
       if (static_cast<int64_t>(scratch.size()) < r.count) scratch.resize(static_cast<std::size_t>(r.count));
@@ -209,7 +247,7 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
       const Pull& p = step.pulls[end++];
       if (p.remote != nullptr && r.count > 0) nodes_.wire->wait(*p.remote);
     }
-    const int64_t piece = end - i == 1 ? r.count : kPiece;
+    const int64_t piece = end - i == 1 || me.device != nullptr ? r.count : kPiece;
     for (int64_t at = 0; at < r.count; at += piece) {
       const Range part{r.begin + at, std::min(piece, r.count - at)};
       for (std::size_t k = i; k < end; ++k) {
@@ -226,17 +264,19 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
 
 void GroupCollective::take(Member& me, const RankStep& step, const Pull& pull, const float* from,
                            Range piece) {
-  float* to = (step.staged ? me.stage.data() : me.buffer) + piece.begin;
-  if (pull.reduce)
-    cpu::accumulate(to, from, piece.count);
+  float* to = (step.staged ? me.stage : me.buffer) + piece.begin;
+  if (!pull.reduce)
+    put(me, to, from, piece.count);
+  else if (me.device != nullptr)
+    me.device->accumulate(to, from, piece.count, me.lane);
   else
-    std::memcpy(to, from, bytes(piece.count));
+    cpu::accumulate(to, from, piece.count);
 }
 
 void GroupCollective::place(Member& me, const RankStep& step, int64_t elements) {
   for (const Pull& p : step.pulls) {
     const Range r = range(p.offset, p.count, elements);
-    if (r.count > 0) std::memcpy(me.buffer + r.begin, me.stage.data() + r.begin, bytes(r.count));
+    if (r.count > 0) put(me, me.buffer + r.begin, me.stage + r.begin, r.count);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/backend.h"
 #include "exec/sync.h"
 #include "exec/wire.h"
 #include "schemes/collectives.h"
@@ -33,7 +34,10 @@ class GroupCollective {
   /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
   /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
   /// Stopped; then others may still use the buffer until all members have returned and the wire is stopped.
-  int64_t run(uint32_t rank, float* buffer, int64_t elements);
+  /// With an asynchronous `device` (of all members, and no wire) it is only enqueued on the lane: then lanes
+  /// wait for each other on the devices, and what is returned is the members' arrival at the call.
+  int64_t run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device = nullptr,
+              Lane lane = Lane::comm);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }
 
  private:
@@ -63,7 +67,12 @@ class GroupCollective {
     int64_t arrived[2] = {0, 0};  ///< of this and the last run, in turn
     uint32_t runs = 0;
     std::vector<RankStep> steps;
-    std::vector<float> stage;
+    DeviceSession* device = nullptr;  ///< asynchronous: works on `buffer`
+    Lane lane = Lane::comm;
+    std::vector<std::unique_ptr<DeviceEvent>> events;  ///< beside `done`: of two runs in turn
+    float* stage = nullptr;
+    int64_t stage_elements = 0;
+    std::vector<float> stage_memory;          ///< where `stage` lies without a device
     std::vector<std::vector<float>> scratch;  ///< sums wait here for their turn
     std::vector<std::unique_ptr<Wire::Receive>> receives;
   };
@@ -71,6 +80,10 @@ class GroupCollective {
     int64_t begin, count;  ///< elements
   };
   Range range(uint32_t offset, uint32_t count, int64_t elements) const;
+  void reached(Member& me, uint32_t value, uint32_t turn, uint32_t step);
+  void wait_for(Member& me, uint32_t other, uint32_t value, uint32_t turn, uint32_t step);
+  static void put(Member& me, float* to, const float* from, int64_t elements);
+  static void grow_stage(Member& me, int64_t elements);
   bool apart(uint32_t a, uint32_t b) const;
   void plan(const Schedule& schedule);
   void plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);

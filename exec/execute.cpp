@@ -33,25 +33,24 @@ class Threads {
   Threads(Run& run, std::vector<std::unique_ptr<Worker>>& workers) : run_(run) {
     std::ptrdiff_t lanes = 0;
     for (const auto& w : workers) {
-      for (int l = 0; l < kLanes; ++l) lanes += used(*w, static_cast<Lane>(l)) ? 1 : 0;
+      for (int l = 0; l < kLanes; ++l) lanes += w->needs_thread(static_cast<Lane>(l)) ? 1 : 0;
     }
     ready_ = std::make_unique<std::latch>(lanes);
     for (uint32_t i = 0; i < workers.size(); ++i) {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
-        if (used(*workers[i], lane)) start(*workers[i], i, lane);
+        if (workers[i]->needs_thread(lane)) start(*workers[i], i, lane);
       }
     }
     for (std::thread& t : threads_) t.join();
     if (const auto why = run_.abort.why()) {
       if (run_.wire) run_.wire->stop();  // it may still write to the workers' buffers
+      for (const auto& w : workers) w->drain();
       std::rethrow_exception(why);
     }
   }
 
  private:
-  static bool used(const Worker& w, Lane lane) { return lane == Lane::compute || w.uses(lane); }
-
   /// A thread that the system refuses fails the run like a worker that fails.
   void start(Worker& worker, uint32_t index, Lane lane) {
     try {
@@ -70,7 +69,7 @@ class Threads {
       arrived = true;
       ready_->arrive_and_wait();
       run_.abort.check();
-      worker.run_lane(lane);
+      worker.run(lane);
     } catch (const Stopped&) {
     } catch (const InputError&) {
       run_.abort.fail(std::current_exception());
@@ -206,15 +205,20 @@ class Summary {
   }
 
   void shares(Report& r) const {
-    double busy = 0;
+    double busy = 0, wall = 0;
+    const auto& ends = ends_[0];
+    uint32_t last = Worker::kNoOp;
     for (const Worker::Executed& e : workers_[0]->executed(Lane::compute)) {
-      if (e.iteration >= warm()) busy += static_cast<double>(e.end - e.start) * 1e-9;
+      if (e.iteration < warm() || e.op == Worker::kNoOp) continue;
+      busy += static_cast<double>(e.end - e.start) * 1e-9;
+      if (e.iteration != last)
+        wall += static_cast<double>(ends[e.iteration] - (e.iteration == 0 ? begin_ : ends[e.iteration - 1])) *
+                1e-9;
+      last = e.iteration;
     }
     const int64_t* waited = workers_[0]->waited();
     const auto lane = [&](Lane l) { return static_cast<double>(waited[static_cast<std::size_t>(l)]) * 1e-9; };
     const double comm = lane(Lane::comm) + lane(Lane::host), input = lane(Lane::copy);
-    const auto& ends = ends_[0];
-    const double wall = static_cast<double>(ends.back() - (warm() == 0 ? begin_ : ends[warm() - 1])) * 1e-9;
     const double all = std::max(wall, busy + comm + input);
     if (all <= 0) return;
     r.time_share = {busy / all, comm / all, input / all, std::max(0.0, all - busy - comm - input) / all};
@@ -242,14 +246,13 @@ class Summary {
     }
     if (!run_.keep.parameters) return;
     const int64_t n = run_.network.parameters();
-    const float* from = run_.store ? run_.store->parameters() : workers_[0]->parameters();
-    out.parameters.assign(from, from + n);
-    out.state.assign(workers_[0]->state(), workers_[0]->state() + n * run_.execution.optimizer->state);
-    if (run_.store) out.state = run_.start_state;
+    if (run_.store) out.parameters.assign(run_.store->parameters(), run_.store->parameters() + n);
+    if (!run_.store) out.parameters = workers_[0]->parameters();
+    out.state = run_.store ? run_.start_state : workers_[0]->state();
     for (const Tensor& t : run_.network.tensors()) {
       if (t.kind != TensorKind::buffer) continue;
-      const float* values = workers_[0]->tensor(static_cast<TensorId>(&t - run_.network.tensors().data()));
-      out.buffers.insert(out.buffers.end(), values, values + t.elements);
+      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network.tensors().data()));
+      out.buffers.insert(out.buffers.end(), values.begin(), values.end());
     }
   }
 
@@ -283,6 +286,7 @@ class Summary {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
         for (const Worker::Executed& e : workers_[w]->executed(lane)) {
+          if (e.op == Worker::kNoOp) continue;
           const Span span{
               0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
           if (run_.keep.spans) out.spans.push_back(span);
@@ -307,7 +311,8 @@ class Summary {
     for (const auto& w : workers_) {
       for (int l = 0; l < kLanes; ++l) {
         for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {
-          if (e.iteration >= warm()) all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+          if (e.iteration >= warm() && e.op != Worker::kNoOp)
+            all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
         }
       }
     }

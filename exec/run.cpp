@@ -124,6 +124,7 @@ Run::Member Run::member(const Collective& collective, uint32_t instance) const {
 
 void Run::make_groups() {
   groups.resize(program.collectives.size());
+  library.resize(program.collectives.size());
   const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
   if (execution.pace) {
     if (!program.stores.empty()) throw InputError("a parameter server over paced links is only simulated");
@@ -137,13 +138,17 @@ void Run::make_groups() {
     if (collective.root != 0)
       throw InputError("collectives with another root than the first are not executed");
     for (uint32_t g = 0; g < workers / m.ranks; ++g) {
+      std::vector<uint32_t> instances(m.ranks);
+      for (uint32_t i = 0; i < workers; ++i) {
+        const Member at = member(collective, i);
+        if (at.group == g) instances[at.rank] = i;
+      }
+      if (execution.backend->group != nullptr)
+        library[c].push_back(execution.backend->group(collective.kind, collective.algorithm, instances));
       GroupNodes nodes;
       if (wire) {
         nodes = {wire.get(), channel++, std::vector<uint32_t>(m.ranks)};
-        for (uint32_t i = 0; i < workers; ++i) {
-          const Member at = member(collective, i);
-          if (at.group == g) nodes.of_ranks[at.rank] = i / per_node;
-        }
+        for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
       }
       groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
                                                             m.local, abort, spins, nodes));

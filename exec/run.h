@@ -55,6 +55,11 @@ struct Run {
   std::unique_ptr<Wire> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
+  /// [collective][group]: made by the device's library; empty or null where it does not
+  std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library;
+  bool library_made(uint32_t collective) const {
+    return !library[collective].empty() && library[collective].front() != nullptr;
+  }
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<DeviceSession> server;  ///< makes the store's updates
   uint32_t shards = 1;

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "base/random.h"
+#include "exec/queues.h"
 
 namespace tandem {
 
@@ -38,6 +39,7 @@ Worker::Worker(Run& run, uint32_t instance)
     lane.ops.emplace_back();
     lane.ops.back().op = i;
     lane.pushes = lane.pushes || ops[i].kind == OpKind::send;
+    lane.exchanges = lane.exchanges || ops[i].kind == OpKind::send || ops[i].kind == OpKind::recv;
   }
   for (uint32_t i = 0; i < ops.size(); ++i) {
     Bound& bound = lanes_[static_cast<std::size_t>(ops[i].lane)].ops[position[i]];
@@ -48,6 +50,43 @@ Worker::Worker(Run& run, uint32_t instance)
                             d.lag, ops[d.op].every});
     }
   }
+}
+
+Worker::~Worker() = default;
+
+bool Worker::needs_thread(Lane which) const {
+  if (which == Lane::compute) return true;
+  return run_.execution.backend->asynchronous ? lane(which).exchanges : !lane(which).ops.empty();
+}
+
+void Worker::run(Lane which) {
+  if (queues_ && which == Lane::compute)
+    queues_->run();
+  else
+    run_lane(which);
+}
+
+void Worker::drain() noexcept {
+  for (int l = 0; device_ && l < kLanes; ++l) {
+    try {
+      device_->synchronize(static_cast<Lane>(l));
+    } catch (const std::exception&) {  // the failure that is reported came before
+    }
+  }
+}
+
+std::vector<float> Worker::read(const float* from, int64_t elements) const {
+  std::vector<float> out(static_cast<std::size_t>(elements));
+  device_->download(out.data(), from, elements);
+  return out;
+}
+
+std::vector<float> Worker::state() const {
+  return read(state_memory(), run_.network.parameters() * run_.execution.optimizer->state);
+}
+
+std::vector<float> Worker::values(TensorId t) const {
+  return read(tensor(t), run_.network.tensors()[t].elements);
 }
 
 float* Worker::tensor(TensorId t, int64_t variant) const {
@@ -82,7 +121,7 @@ void Worker::open() {
   }
   outputs_ = device_->allocate(most);
   device_->upload(parameters_, run_.start.data(), n.parameters());
-  device_->upload(state(), run_.start_state.data(), static_cast<int64_t>(run_.start_state.size()));
+  device_->upload(state_memory(), run_.start_state.data(), static_cast<int64_t>(run_.start_state.size()));
   const Checkpoint* saved = run_.execution.start;
   const float* buffer = saved != nullptr ? saved->buffers.data() : nullptr;
   for (const Tensor& t : n.tensors()) {
@@ -103,7 +142,20 @@ void Worker::open() {
     prepare(n.backward(i), backward_);
   }
   losses_.reserve(static_cast<std::size_t>(run_.execution.iterations));
-  for (int64_t v = 0; v < variants_; ++v) fill_batch(v, inputs_ + v * n.input_elements());
+  std::vector<float> batch(static_cast<std::size_t>(n.input_elements()));
+  for (int64_t v = 0; v < variants_; ++v) {
+    fill_batch(v, batch.data());
+    device_->upload(inputs_ + v * n.input_elements(), batch.data(), n.input_elements());
+  }
+  if (run_.execution.backend->asynchronous) {
+    queues_ = std::make_unique<Queues>(*this);
+    if (run_.store) host_gradients_ = device_->allocate_host(n.parameters());
+    if (run_.store) host_parameters_ = device_->allocate_host(n.parameters());
+  }
+  for (std::size_t c = 0; c < run_.library.size(); ++c) {
+    const Run::Member m = run_.member(run_.program.collectives[c], instance_);
+    if (run_.library_made(static_cast<uint32_t>(c))) run_.library[c][m.group]->join(m.rank, *device_);
+  }
   bind();
 }
 
@@ -146,27 +198,48 @@ std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
     case OpKind::collective:
       return collective(op);
     case OpKind::send:
-      return [this, key = op.key](int32_t) {
-        for (uint32_t s = 0; s < run_.shards; ++s) {
-          const Slice slice = run_.slice(key, instance_, s);
-          run_.store->push(s, key, instance_, slice, gradients_ + slice.first, parameters_ + slice.first);
-        }
-        arrived_[key].add();
-        return int64_t{0};
-      };
+      return send(op);
     case OpKind::recv:
-      return [this, key = op.key](int32_t iteration) {
-        arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
-        const int64_t began = now_ns();
-        for (uint32_t s = 0; run_.gated && s < run_.shards; ++s) {
-          const Slice slice = run_.slice(key, instance_, s);
-          run_.store->pull(s, key, instance_, slice, parameters_ + slice.first);
-        }
-        return began;
-      };
+      return receive(op);
     default:
       throw InputError("workers neither apply nor gate");
   }
+}
+
+/// The store works in host memory: what an asynchronous device holds goes through memory of its own there.
+std::function<int64_t(int32_t)> Worker::send(const Op& op) {
+  return [this, key = op.key, lane = op.lane](int32_t) {
+    for (uint32_t s = 0; s < run_.shards; ++s) {
+      const Slice slice = run_.slice(key, instance_, s);
+      float *gradient = gradients_ + slice.first, *reply = parameters_ + slice.first;
+      if (queues_) {
+        device_->save(host_gradients_ + slice.first, gradient, slice.elements, lane);
+        device_->synchronize(lane);
+        gradient = host_gradients_ + slice.first;
+        reply = host_parameters_ + slice.first;
+      }
+      run_.store->push(s, key, instance_, slice, gradient, reply);
+      if (queues_ && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+    }
+    if (queues_) device_->synchronize(lane);
+    arrived_[key].add();
+    return int64_t{0};
+  };
+}
+
+std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
+  return [this, key = op.key, lane = op.lane](int32_t iteration) {
+    arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
+    const int64_t began = now_ns();
+    for (uint32_t s = 0; run_.gated && s < run_.shards; ++s) {
+      const Slice slice = run_.slice(key, instance_, s);
+      float* reply = (queues_ ? host_parameters_ : parameters_) + slice.first;
+      run_.store->pull(s, key, instance_, slice, reply);
+      if (queues_) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+    }
+    if (queues_) device_->synchronize(lane);
+    return began;
+  };
 }
 
 std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
@@ -184,7 +257,7 @@ std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   l.prepared = device_->prepare(update);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
   for (int64_t k = 0; k < run_.execution.optimizer->state; ++k)
-    l.operands[0].push_back(state() + k * run_.network.parameters() + part.first);
+    l.operands[0].push_back(state_memory() + k * run_.network.parameters() + part.first);
   if (run_.keep.calls) {
     l.time = calls_.size();
     calls_.push_back({update, {}, 0});
@@ -193,9 +266,12 @@ std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
+  if (queues_) queues_->needs_state(lag);
   return [this, list, lag](int32_t iteration) {
     if (iteration < lag) return int64_t{0};
-    launch(*list, 0, run_.state(instance_, iteration - lag));
+    IterationState s = run_.state(instance_, iteration - lag);
+    s.slot = static_cast<uint32_t>(lag);
+    launch(*list, 0, s);
     return int64_t{0};
   };
 }
@@ -225,11 +301,13 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
       const uint32_t layer = forward ? first + k : first + count - 1 - k;
       launch(forward ? forward_[layer] : backward_[layer], variant, s);
     }
-    if (ends) {
+    if (ends && queues_) {
+      float* to = losses_now_;
+      for (const TensorId t : run_.network.losses()) device_->copy(to++, tensor(t), 1, Lane::compute);
+    } else if (ends) {
       double loss = 0;
       for (const TensorId t : run_.network.losses()) {
         float value = 0;
-        device_->synchronize(Lane::compute);
         device_->download(&value, tensor(t), 1);
         loss += static_cast<double>(value);
       }
@@ -251,10 +329,13 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
 }
 
 void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
-  if (!run_.keep.calls) {
+  if (queues_ || !run_.keep.calls) {
     for (const Launch& l : list) {
       const auto& operands = l.operands[l.operands.size() > 1 ? variant : 0];
-      device_->launch(l.prepared, operands, state, Lane::compute);
+      if (queues_)
+        queues_->launch(l.time, l.prepared, operands, state);
+      else
+        device_->launch(l.prepared, operands, state, Lane::compute);
     }
     return;
   }
@@ -263,7 +344,6 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
     const auto& operands = l.operands[l.operands.size() > 1 ? variant : 0];
     const int64_t start = now_ns();
     device_->launch(l.prepared, operands, state, Lane::compute);
-    device_->synchronize(Lane::compute);
     if (state.iteration - run_.first_iteration >= run_.execution.warmup)
       calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
   }
@@ -278,9 +358,13 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
 /// -8 .. 7, so that sums of many stay exact in single precision.
 void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration) {
   for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
-    for (int64_t i = flat_[layer].first; i < flat_[layer].second; ++i) {
-      gradients_[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
-    }
+    const auto [begin, end] = flat_[layer];
+    if (begin >= end) continue;
+    float* to = gradients_;
+    if (queues_) to = queues_->staging(Queues::Staging::integers, iteration, run_.network.parameters());
+    for (int64_t i = begin; i < end; ++i)
+      to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
+    if (queues_) device_->load(gradients_ + begin, to + begin, end - begin, Lane::compute);
   }
 }
 
@@ -301,28 +385,37 @@ std::function<int64_t(int32_t)> Worker::collective(const Op& op) {
   const bool averages =
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
-  return [=](int64_t) {
-    const int64_t began = group->run(m.rank, buffer, elements);
-    for (int64_t i = 0; averages && i < elements; ++i) buffer[i] *= share;
+  DeviceGroup* library = run_.library_made(op.what) ? run_.library[op.what][m.group].get() : nullptr;
+  return [=, this, lane = op.lane](int64_t) {
+    int64_t began = 0;
+    if (library != nullptr)
+      library->run(m.rank, *device_, buffer, elements, lane);
+    else
+      began = group->run(m.rank, buffer, elements, queues_ ? device_.get() : nullptr, lane);
+    if (averages) device_->scale(buffer, share, elements, lane);
     return began;
   };
 }
 
 std::function<int64_t(int32_t)> Worker::input(const Op& op) {
   if (run_.program.copies[op.what].kind != CopyKind::input)
-    return [](int32_t) { return int64_t{0}; };  // the CPU's memory is the host's
-  return [this](int32_t iteration) {
+    return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
+  return [this, lane = op.lane](int32_t iteration) {
     const int64_t n = run_.network.input_elements();
     for (int64_t k = 0; k < run_.micro_batches; ++k) {
       const int64_t batch = (run_.first_iteration + iteration) * run_.micro_batches + k;
-      fill_batch(batch, inputs_ + (iteration % kBatches * run_.micro_batches + k) * n);
+      float* to = inputs_ + (iteration % kBatches * run_.micro_batches + k) * n;
+      float* host = to;
+      if (queues_) host = k * n + queues_->staging(Queues::Staging::input, iteration, n * run_.micro_batches);
+      fill_batch(batch, host);
+      if (queues_) device_->load(to, host, n, lane);
     }
     return int64_t{0};
   };
 }
 
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
-void Worker::fill_batch(int64_t batch, float* inputs) {
+void Worker::fill_batch(int64_t batch, float* inputs) const {
   const Network& n = run_.network;
   const Dataset* data = run_.execution.data;
   if (data != nullptr) {
@@ -331,7 +424,7 @@ void Worker::fill_batch(int64_t batch, float* inputs) {
     float* to = inputs + n.tensors()[n.inputs()[0]].offset;
     auto* labels = reinterpret_cast<int32_t*>(inputs + n.tensors()[n.labels()[0]].offset);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      device_->upload(to + static_cast<int64_t>(i) * size, data->values.data() + samples[i] * size, size);
+      std::copy_n(data->values.data() + samples[i] * size, size, to + static_cast<int64_t>(i) * size);
       labels[i] = data->labels[static_cast<std::size_t>(samples[i])];
     }
     return;
@@ -340,15 +433,13 @@ void Worker::fill_batch(int64_t batch, float* inputs) {
     for (const TensorId t : *list) {
       const Tensor& x = n.tensors()[t];
       const int64_t range = n.values(t);
-      std::vector<float> values(static_cast<std::size_t>(x.elements));
       for (int64_t i = 0; i < x.elements; ++i) {
         const uint64_t bits = draw_bits(run_.execution.seed ^ 0xda7aULL, instance_,
                                         static_cast<uint64_t>(batch), t, static_cast<uint64_t>(i));
-        values[static_cast<std::size_t>(i)] =
+        inputs[x.offset + i] =
             x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
                       : static_cast<float>(2 * to_unit(bits) - 1);
       }
-      device_->upload(inputs + x.offset, values.data(), x.elements);
     }
   }
 }
@@ -357,11 +448,12 @@ void Worker::wait(const Bound& b, int32_t iteration, bool compute) {
   for (const Dependency& d : b.deps) {
     const int32_t of = iteration - d.lag;
     if (of < 0 || (of + 1) % d.every != 0) continue;  // it does not exist (semantics.md 1.3, 1.4)
-    const Counter& passed = lanes_[static_cast<std::size_t>(d.lane)].passed;
+    const Counter& passed = lane(d.lane).passed;
     const uint32_t target = static_cast<uint32_t>(of) * d.lane_ops + d.position + 1;
-    if (static_cast<int32_t>(passed.value() - target) >= 0) continue;
+    if (!queues_ && static_cast<int32_t>(passed.value() - target) >= 0) continue;
     const int64_t start = compute ? now_ns() : 0;
     passed.wait(target, run_.abort, run_.spins);
+    if (queues_) queues_->wait(d.op, of);
     if (compute && iteration >= run_.execution.warmup)
       waited_[static_cast<std::size_t>(d.lane)] += now_ns() - start;
   }

@@ -7,19 +7,31 @@
 #include "exec/run.h"
 
 namespace tandem {
+class Queues;
+}
+
+namespace tandem {
 
 class Worker {
  public:
   Worker(Run& run, uint32_t instance);
+  ~Worker();
 
-  bool uses(Lane lane) const { return !lanes_[static_cast<std::size_t>(lane)].ops.empty(); }
+  /// Needs a thread of its own: every lane in use; of an asynchronous device those that exchange messages
+  /// with a store, and the compute lane's thread issues all others.
+  bool needs_thread(Lane lane) const;
   /// DeviceSession, memory and prepared calls; in the thread that will run the compute lane.
   void open();
-  /// Walks the lane's ops of all iterations. Throws what an op throws, and Stopped.
-  void run_lane(Lane lane);
+  /// Walks the ops of all iterations that this lane's thread sees to. Throws what an op throws, and Stopped.
+  void run(Lane lane);
 
+  /// After a failed run: until the device does nothing more, in which others' memory may take part.
+  void drain() noexcept;
+
+  static constexpr uint32_t kNoOp = UINT32_MAX;
   struct Executed {
-    uint32_t iteration, op;
+    uint32_t iteration;
+    uint32_t op;         ///< kNoOp: only the iteration's end on this lane was timed
     int64_t start, end;  ///< ns; without waiting for dependencies; a collective starts with its last member
   };
   const std::vector<Executed>& executed(Lane lane) const {
@@ -29,11 +41,10 @@ class Worker {
   const std::vector<CallTime>& calls() const { return calls_; }
   /// Nanoseconds that the compute lane waited for ops of each lane.
   const int64_t* waited() const { return waited_; }
-  DeviceSession& device() { return *device_; }
-  float* parameters() { return parameters_; }
-  float* state() { return parameters_ + run_.network.parameters(); }
-  float* gradients() { return gradients_; }
-  float* tensor(TensorId t, int64_t variant = 0) const;
+  /// From the device's memory, after the run.
+  std::vector<float> parameters() const { return read(parameters_, run_.network.parameters()); }
+  std::vector<float> state() const;
+  std::vector<float> values(TensorId tensor) const;
 
  private:
   struct Dependency {
@@ -48,8 +59,9 @@ class Worker {
   };
   struct LaneState {
     std::vector<Bound> ops;
-    bool pushes = false;  ///< it sends to a store
-    Counter passed;       ///< ops that ended or do not exist in their iteration
+    bool pushes = false;     ///< it sends to a store
+    bool exchanges = false;  ///< messages with a store: ops that the host takes part in
+    Counter passed;          ///< ops that ended or do not exist in their iteration
     std::vector<Executed> executed;
   };
   struct Launch {
@@ -58,17 +70,27 @@ class Worker {
     std::size_t time = 0;                       ///< index into calls_
   };
 
+  friend class Queues;
+
   const Role& role() const { return run_.program.roles[0]; }
+  LaneState& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
+  const LaneState& lane(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
+  float* tensor(TensorId t, int64_t variant = 0) const;
+  float* state_memory() const { return parameters_ + run_.network.parameters(); }
+  std::vector<float> read(const float* from, int64_t elements) const;
+  void run_lane(Lane lane);
   void bind();
   std::function<int64_t(int32_t)> action(uint32_t index);
   std::function<int64_t(int32_t)> compute(uint32_t index);
   std::function<int64_t(int32_t)> layers(uint32_t index);
   std::function<int64_t(int32_t)> collective(const Op& op);
+  std::function<int64_t(int32_t)> send(const Op& op);
+  std::function<int64_t(int32_t)> receive(const Op& op);
   std::function<int64_t(int32_t)> input(const Op& op);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
   void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
-  void fill_batch(int64_t batch, float* inputs);
+  void fill_batch(int64_t batch, float* host) const;
   int64_t act(const Bound& op, int32_t iteration);
   void wait(const Bound& op, int32_t iteration, bool compute);
 
@@ -86,6 +108,9 @@ class Worker {
   std::vector<double> losses_;
   std::vector<CallTime> calls_;
   int64_t waited_[kLanes] = {};
+  std::unique_ptr<Queues> queues_;                                ///< of an asynchronous device
+  float* losses_now_ = nullptr;                                   ///< there: of the iteration under way
+  float *host_gradients_ = nullptr, *host_parameters_ = nullptr;  ///< there: on the way to and from a store
 };
 
 }  // namespace tandem

@@ -1,0 +1,170 @@
+// An asynchronous device computes what a synchronous one does, whatever is replayed, sampled or stopped.
+#include <gtest/gtest.h>
+
+#include "exec/execute.h"
+#include "exec/queues.h"
+#include "tests/exec/deferred.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kCpu[] = "cpu";
+const Backend kDeferred = deferred<kCpu>();
+
+struct Setting {
+  const char *model, *scheme;
+  int64_t devices;
+  bool data;
+};
+
+std::ostream& operator<<(std::ostream& out, const Setting& s) {
+  return out << s.model << " " << s.scheme << " " << s.devices;
+}
+
+class QueuesTest : public testing::TestWithParam<Setting> {
+ protected:
+  QueuesTest()
+      : graph_(Graph::load(GetParam().model)),
+        scheme_(resolve_scheme(GetParam().scheme, {})),
+        data_(load_dataset("digits", false)) {
+    e_.graph = &graph_;
+    e_.scheme = &scheme_;
+    e_.cluster = {GetParam().devices, 1, GetParam().devices};
+    e_.batch = 8;
+    e_.optimizer = &optimizer("adam");
+    e_.iterations = 12;
+    e_.warmup = 2;
+    if (GetParam().data) e_.data = &data_;
+  }
+  ExecutionResult on(const Backend& backend, const Keep& keep) {
+    e_.backend = &backend;
+    return execute(e_, keep);
+  }
+  Graph graph_;
+  ResolvedScheme scheme_;
+  Dataset data_;
+  Execution e_;
+};
+
+TEST_P(QueuesTest, ComputesTheSame) {
+  const ExecutionResult now = on(backends_registry().at("cpu"), {false, false, true});
+  const ExecutionResult later = on(kDeferred, {false, false, true});
+  EXPECT_EQ(now.parameters, later.parameters);
+  EXPECT_EQ(now.state, later.state);
+  EXPECT_EQ(now.buffers, later.buffers);
+  EXPECT_EQ(now.losses, later.losses);
+  EXPECT_GT(later.report.samples_per_second, 0);
+  EXPECT_GT(later.report.time_share.compute, 0);
+  EXPECT_EQ(now.report.memory.total().n, later.report.memory.total().n);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, QueuesTest,
+    testing::Values(Setting{"digits-mlp", "allreduce", 1, true}, Setting{"digits-cnn", "allreduce", 1, false},
+                    Setting{"digits-cnn", "allreduce:bucket=8KiB", 2, true},
+                    Setting{"digits-mlp", "allreduce:bucket=8KiB,algorithm=ring", 3, true},
+                    Setting{"digits-cnn", "allreduce:accumulate=2", 2, false},
+                    Setting{"digits-cnn", "parameter-server:server=gpu", 2, false},
+                    Setting{"digits-mlp", "local-sgd:every=3", 2, true},
+                    Setting{"resnet20-cifar", "allreduce", 1, false},
+                    Setting{"transformer-tiny", "allreduce", 1, false}));
+
+class Alone : public testing::Test {
+ protected:
+  Alone() : graph_(Graph::load("digits-mlp")), scheme_(resolve_scheme("allreduce", {})) {
+    e_.graph = &graph_;
+    e_.scheme = &scheme_;
+    e_.backend = &kDeferred;
+    e_.cluster = {1, 1, 1};
+    e_.optimizer = &optimizer("sgd");
+    e_.iterations = 40;
+    e_.warmup = 3;
+  }
+  Graph graph_;
+  ResolvedScheme scheme_;
+  Execution e_;
+};
+
+TEST_F(Alone, ReplaysWhatItDoesNotTime) {
+  const int64_t before = DeferredDevice::replays;
+  const ExecutionResult r = execute(e_);
+  EXPECT_GE(DeferredDevice::replays - before, 10);
+  EXPECT_EQ(r.losses.size(), 40U);
+  EXPECT_FALSE(r.report.timeline.empty());
+}
+
+TEST_F(Alone, TimesEveryIterationWhenAsked) {
+  const int64_t before = DeferredDevice::replays;
+  const ExecutionResult r = execute(e_, {true, true, false});
+  EXPECT_EQ(DeferredDevice::replays, before);
+  for (const CallTime& c : r.calls) EXPECT_EQ(c.seconds.size(), 37U);
+}
+
+TEST_F(Alone, StopsWhenAsked) {
+  std::atomic<bool> stop = true;
+  e_.stop = &stop;
+  const ExecutionResult r = execute(e_);
+  EXPECT_LT(r.losses.size(), 10U);
+  EXPECT_GE(r.losses.size(), 1U);
+}
+
+class Failing : public DeferredDevice {
+ public:
+  using DeferredDevice::DeferredDevice;
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane lane) override {
+    if (++launches_ == 50) throw DeviceError("fell off the bus");
+    DeferredDevice::launch(prepared, operands, step, lane);
+  }
+
+ private:
+  int launches_ = 0;
+};
+
+TEST_F(Alone, AFailureEndsAllWorkers) {
+  Backend b = kDeferred;
+  b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+    auto inner = backends_registry().at("cpu").open(options);
+    if (options.index == 1) return std::make_unique<Failing>(std::move(inner));
+    return std::make_unique<DeferredDevice>(std::move(inner));
+  };
+  e_.backend = &b;
+  e_.cluster = {3, 1, 3};
+  for (const char* scheme : {"allreduce", "parameter-server:mode=async", "parameter-server"}) {
+    scheme_ = resolve_scheme(scheme, {});
+    try {
+      execute(e_);
+      ADD_FAILURE() << scheme;
+    } catch (const DeviceError& error) {
+      EXPECT_NE(std::string(error.what()).find("worker 1"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("fell off the bus"), std::string::npos);
+    }
+  }
+}
+
+/// A library of the device's that makes collectives: here, one that only counts.
+class Counting : public DeviceGroup {
+ public:
+  void join(uint32_t, DeviceSession&) override { ++joined; }
+  void run(uint32_t, DeviceSession&, float*, int64_t, Lane) override { ++runs; }
+  static inline std::atomic<int> joined{0}, runs{0};
+};
+
+TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
+  Backend b = kDeferred;
+  b.group = [](CollKind kind, const std::string&, std::span<const uint32_t> instances) {
+    EXPECT_EQ(kind, CollKind::all_reduce);
+    EXPECT_EQ(instances.size(), 2U);
+    return std::unique_ptr<DeviceGroup>(std::make_unique<Counting>());
+  };
+  e_.backend = &b;
+  e_.cluster = {2, 1, 2};
+  const int64_t before = DeferredDevice::replays;
+  execute(e_);
+  EXPECT_EQ(Counting::joined, 2);
+  EXPECT_GT(Counting::runs, 2);
+  EXPECT_GT(DeferredDevice::replays, before) << "library-made collectives are captured";
+}
+
+}  // namespace
+}  // namespace tandem
