@@ -1,0 +1,35 @@
+#pragma once
+// What `tandem import` reads. A new kind is one file in app/import_kinds and one word in app/CMakeLists.txt;
+// a new reader of systems is one file in topologies/import and one word in topologies/CMakeLists.txt.
+// Floor 5.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli.h"
+#include "base/registry.h"
+
+namespace tandem {
+
+/// One file of the command line, read whole; "-" is stdin and called "stdin".
+struct ImportFile {
+  std::string kind;  ///< name of its ImportKind
+  std::string name;
+  std::string text;
+};
+
+struct ImportKind {
+  std::string_view name, summary;
+  /// Whether a text looks like this kind: decides where the command line names none, and lets the message for
+  /// a wrong kind name the right one. Never throws; reads a prefix only.
+  bool (*recognises)(std::string_view text);
+  /// Takes all files of the command line whose kinds share this function (sources of one machine), puts the
+  /// result (put_result) and returns the exit code. Throws InputError.
+  int (*run)(const Arguments& arguments, const std::vector<ImportFile>& files);
+  std::vector<Flag> flags;  ///< beside --out and --quiet; kinds may share one of the same name
+};
+
+/// Generated from the list in app/CMakeLists.txt.
+const Registry<ImportKind>& import_kinds_registry();
+
+}  // namespace tandem

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+
+#include "app/import_kind.h"
+#include "app/output.h"
+#include "app/verb.h"
+#include "base/json.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kLimit = 16 << 20;
+
+std::string read_input(const std::string& name) {
+  if (name != "-") return read_file(name, kLimit);
+  std::string text;
+  std::vector<char> block(1 << 16);
+  while (std::cin.read(block.data(), static_cast<std::streamsize>(block.size())) || std::cin.gcount() > 0) {
+    text.append(block.data(), static_cast<std::size_t>(std::cin.gcount()));
+    if (text.size() > kLimit) throw InputError("stdin: more than 16 MiB");
+  }
+  return text;
+}
+
+/// The kinds that a text looks like.
+std::vector<std::string> lookalikes(std::string_view text) {
+  std::vector<std::string> out;
+  for (const ImportKind& kind : import_kinds_registry().all()) {
+    if (kind.recognises(text)) out.emplace_back(kind.name);
+  }
+  return out;
+}
+
+std::string valid_kinds() { return fmt::format("{}", fmt::join(import_kinds_registry().names(), ", ")); }
+
+/// `kind` empty: by what the text looks like.
+ImportFile open(const std::string& kind, const std::string& name) {
+  ImportFile file{kind, name == "-" ? "stdin" : name, read_input(name)};
+  const std::string called = printable(file.name);
+  if (file.text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw InputError(fmt::format("{}: nothing in it", called));
+  if (file.text.find('\0') != std::string::npos)
+    throw InputError(fmt::format("{}: not a text file (it holds zero bytes)", called));
+  const auto like = lookalikes(file.text);
+  if (!kind.empty()) {
+    if (!like.empty() && std::find(like.begin(), like.end(), kind) == like.end()) {
+      throw InputError(fmt::format("{}: not {}; it looks like {}. Try: tandem import {} {}", called, kind,
+                                   like[0], like[0], name == "-" ? "-" : called));
+    }
+    return file;
+  }
+  if (like.empty()) {
+    throw InputError(
+        fmt::format("{}: cannot tell what this is; name its kind: tandem import KIND {}. Kinds: {}", called,
+                    name == "-" ? "-" : called, valid_kinds()));
+  }
+  file.kind = like[0];
+  return file;
+}
+
+/// Kinds stand before the files that they speak of: "topo-m a.txt nccl-xml b.xml", or nothing but files.
+std::vector<ImportFile> open_all(const std::vector<std::string>& words) {
+  std::vector<ImportFile> files;
+  std::string kind;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (import_kinds_registry().find(words[i]) != nullptr) {
+      kind = words[i];
+      if (i + 1 == words.size()) {
+        throw UsageError(fmt::format(
+            "no file after \"{0}\". Usage: tandem import {0} FILE, or - for standard input", kind));
+      }
+      continue;
+    }
+    const bool first_of_two = i == 0 && words.size() > 1;
+    if (first_of_two && words[i].find_first_of("./-") == std::string::npos) {
+      throw InputError(fmt::format("cannot import \"{}\".{} Kinds: {}", printable(words[i]),
+                                   did_you_mean(words[i], import_kinds_registry().names()), valid_kinds()));
+    }
+    files.push_back(open(kind, words[i]));
+  }
+  return files;
+}
+
+int import_files(const Arguments& arguments) {
+  check_out(arguments);
+  const auto files = open_all(arguments.words());
+  const ImportKind& kind = import_kinds_registry().at(files[0].kind);
+  for (const ImportFile& file : files) {
+    if (import_kinds_registry().at(file.kind).run == kind.run) continue;
+    throw InputError(
+        fmt::format("{} ({}) and {} ({}) do not describe the same kind of thing; import them one by one",
+                    printable(files[0].name), files[0].kind, printable(file.name), file.kind));
+  }
+  return kind.run(arguments, files);
+}
+
+std::vector<Flag> all_flags() {
+  std::vector<Flag> flags;
+  for (const ImportKind& kind : import_kinds_registry().all()) {
+    for (const Flag& flag : kind.flags) {
+      const bool known =
+          std::any_of(flags.begin(), flags.end(), [&](const Flag& f) { return f.name == flag.name; });
+      if (!known) flags.push_back(flag);
+    }
+  }
+  flags.push_back(out_flag());
+  flags.push_back(quiet_flag());
+  return flags;
+}
+
+const std::string& details() {
+  static const std::string text = [] {
+    std::string out = "Kinds (left out, a file's kind is told by its content):\n";
+    for (const ImportKind& kind : import_kinds_registry().all())
+      out += fmt::format("  {:<12} {}\n", kind.name, kind.summary);
+    return out +
+           "\nExamples\n"
+           "  nvidia-smi topo -m | tandem import topo-m - --device rtx-4090 --out box.json\n"
+           "  tandem import nccl-xml topo.xml --out box.json && tandem predict --system box.json --model "
+           "resnet50\n"
+           "  tandem import topo.txt topo.xml lstopo.xml    several sources of one machine, contradictions "
+           "named";
+  }();
+  return text;
+}
+
+}  // namespace
+
+void register_import(Registry<Verb>& registry) {
+  registry.add({.name = "import",
+                .summary = "other tools' files: what they say of a machine becomes a system file",
+                .usage = "[KIND] FILE... [options]   (- reads standard input)",
+                .flags = all_flags(),
+                .least_words = 1,
+                .most_words = 64,
+                .run = import_files,
+                .details = details()});
+}
+
+}  // namespace tandem

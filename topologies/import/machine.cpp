@@ -1,0 +1,139 @@
+#include "topologies/import/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace tandem {
+
+std::string_view name(Nearness nearness) {
+  switch (nearness) {
+    case Nearness::pix:
+      return "PIX";
+    case Nearness::pxb:
+      return "PXB";
+    case Nearness::phb:
+      return "PHB";
+    case Nearness::node:
+      return "NODE";
+    case Nearness::sys:
+      return "SYS";
+  }
+  return "";
+}
+
+PcieLink slower(const PcieLink& a, const PcieLink& b) {
+  // Half-known links bind by what is known: x16 and generation 3 stand for the unknown half, as in NCCL.
+  const auto rate = [](const PcieLink& link) {
+    return (link.gigatransfers > 0 ? link.gigatransfers : 8) * (link.lanes > 0 ? link.lanes : 16);
+  };
+  const bool a_known = a.gigatransfers > 0 || a.lanes > 0, b_known = b.gigatransfers > 0 || b.lanes > 0;
+  if (!a_known || !b_known) return a_known ? a : b;
+  return rate(a) <= rate(b) ? a : b;
+}
+
+std::pair<int, int> count_processors(const std::vector<int>& ranges) {
+  int threads = 0;
+  for (const int size : ranges) threads = std::min(1'000'000, threads + size);
+  const bool pairs = ranges.size() == 2 && ranges[0] == ranges[1] && ranges[0] > 1;
+  return {threads, pairs ? threads / 2 : threads};
+}
+
+std::string list_some(const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  return names.size() == 1 ? names[0] : fmt::format("{} and {} more", names[0], names.size() - 1);
+}
+
+Nearness Machine::nearness(int slot_a, int slot_b) const {
+  const auto at = [&](int i) -> const Slot& { return tree[static_cast<std::size_t>(i)]; };
+  if (at(slot_a).cpu != at(slot_b).cpu) return Nearness::sys;
+  std::vector<int> above;
+  for (int up = at(slot_a).parent; up >= 0; up = at(up).parent) above.push_back(up);
+  int bridges = 1;
+  for (int up = at(slot_b).parent; up >= 0; up = at(up).parent, ++bridges) {
+    const auto meets = std::find(above.begin(), above.end(), up);
+    if (meets == above.end()) continue;
+    return bridges == 1 && meets == above.begin() ? Nearness::pix : Nearness::pxb;
+  }
+  return Nearness::phb;
+}
+
+void Machine::collapse() {
+  std::vector<int> below(tree.size(), 0);
+  std::vector<char> kept(tree.size(), 0);
+  // Children stand behind their parents, so one pass from the back sees what is left below each.
+  for (std::size_t i = tree.size(); i-- > 0;) {
+    kept[i] = tree[i].kind != Slot::Kind::bridge || below[i] > 1 ? 1 : 0;
+    if (tree[i].parent >= 0)
+      below[static_cast<std::size_t>(tree[i].parent)] += kept[i] != 0 || below[i] > 0 ? 1 : 0;
+  }
+  std::vector<int> now(tree.size(), -1);
+  std::vector<Slot> out;
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    if (kept[i] == 0) continue;
+    Slot slot = tree[i];
+    while (slot.parent >= 0 && kept[static_cast<std::size_t>(slot.parent)] == 0) {
+      const Slot& gone = tree[static_cast<std::size_t>(slot.parent)];
+      slot.link = slower(slot.link, gone.link);
+      slot.parent = gone.parent;
+    }
+    if (slot.parent >= 0) slot.parent = now[static_cast<std::size_t>(slot.parent)];
+    now[i] = static_cast<int>(out.size());
+    out.push_back(std::move(slot));
+  }
+  for (Gpu& gpu : gpus) gpu.slot = now[static_cast<std::size_t>(gpu.slot)];
+  for (Nic& nic : nics) nic.slot = now[static_cast<std::size_t>(nic.slot)];
+  tree = std::move(out);
+}
+
+void Machine::number_gpus() {
+  std::set<int> numbers;
+  for (const Gpu& gpu : gpus) numbers.insert(gpu.number);
+  const bool counted = numbers.size() == gpus.size() && (gpus.empty() || *numbers.begin() >= 0);
+  std::vector<int> order(gpus.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto gpu = [&](int i) -> const Gpu& { return gpus[static_cast<std::size_t>(i)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return counted ? gpu(a).number < gpu(b).number
+                   : tree[static_cast<std::size_t>(gpu(a).slot)].bus <
+                         tree[static_cast<std::size_t>(gpu(b).slot)].bus;
+  });
+  std::vector<Gpu> sorted;
+  std::vector<int> now(gpus.size());
+  for (const int i : order) {
+    now[static_cast<std::size_t>(i)] = static_cast<int>(sorted.size());
+    sorted.push_back(gpu(i));
+    if (!counted) sorted.back().number = static_cast<int>(sorted.size()) - 1;
+  }
+  gpus = std::move(sorted);
+  for (Cable& cable : cables) {
+    cable.a = now[static_cast<std::size_t>(cable.a)];
+    if (cable.to != Cable::To::gpu) continue;
+    cable.b = now[static_cast<std::size_t>(cable.b)];
+    if (cable.a > cable.b) std::swap(cable.a, cable.b);
+  }
+  std::sort(cables.begin(), cables.end(), [](const Cable& x, const Cable& y) {
+    return std::tie(x.to, x.a, x.b) < std::tie(y.to, y.a, y.b);
+  });
+}
+
+int Machine::number_cpus() {
+  std::set<int> taken;
+  int changed = 0;
+  std::vector<Cpu*> open;
+  for (Cpu& cpu : cpus) {
+    if (cpu.numa < 0 || !taken.insert(cpu.numa).second) open.push_back(&cpu);
+  }
+  int id = 0;
+  for (Cpu* cpu : open) {
+    while (!taken.insert(id).second) ++id;
+    cpu->numa = id;
+    ++changed;
+  }
+  return changed;
+}
+
+}  // namespace tandem

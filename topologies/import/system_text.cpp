@@ -1,0 +1,514 @@
+// A machine as a system file: vertices, link classes with stock figures, peer access, network.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "topologies/import/hardware.h"
+#include "topologies/import/importer.h"
+#include "topologies/import/vertex_names.h"
+
+namespace tandem {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Without the folders of the machine that it was imported on.
+std::string base_name(const std::string& file) { return file.substr(file.rfind('/') + 1); }
+
+std::string rate(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
+
+/// Objects and lists that fit into a line stay on one.
+void print(const ordered_json& value, int indent, std::string& out) {
+  const auto line = [&] {
+    std::string flat = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    std::string spaced;
+    bool quoted = false;
+    for (std::size_t i = 0; i < flat.size(); ++i) {
+      if (flat[i] == '"' && (i == 0 || flat[i - 1] != '\\')) quoted = !quoted;
+      spaced += flat[i];
+      if (!quoted && (flat[i] == ',' || flat[i] == ':')) spaced += ' ';
+    }
+    return spaced;
+  }();
+  const bool nests = value.is_structured() && !value.empty();
+  const bool top = indent == 0;
+  if (!nests || (!top && line.size() + static_cast<std::size_t>(indent) <= 100)) {
+    out += line;
+    return;
+  }
+  const std::string margin(static_cast<std::size_t>(indent) + 2, ' ');
+  out += value.is_object() ? "{" : "[";
+  bool first = true;
+  for (const auto& [key, member] : value.items()) {
+    out += (first ? "\n" : ",\n") + margin;
+    first = false;
+    if (value.is_object()) out += ordered_json(key).dump() + ": ";
+    print(member, indent + 2, out);
+  }
+  out += "\n" + std::string(static_cast<std::size_t>(indent), ' ') + (value.is_object() ? "}" : "]");
+}
+
+class Writer {
+ public:
+  Writer(const Machine& machine, const ImportChoices& choices, std::vector<std::string>& notes)
+      : m_(machine), choices_(choices), notes_(notes), names_(machine) {}
+  std::string run();
+
+ private:
+  void choose_gpus();
+  void choose_cpus();
+  ordered_json devices() const;
+  ordered_json vertices() const;
+  void pcie_links(ordered_json& links);
+  PcieLink full(const Machine::Slot& slot) const;
+  ordered_json pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const;
+  void cable_links(ordered_json& links) const;
+  void host_links(ordered_json& links) const;
+  ordered_json peer_access();
+  ordered_json network();
+  ordered_json between(const std::vector<Edge>& edges) const;
+  std::pair<int, int> library_version() const;
+  std::string reach() const;
+  bool amd_gpus() const { return !gpus_.empty() && gpus_[0].vendor == "AMD"; }
+  const Machine::Slot& slot(int i) const { return m_.tree[static_cast<std::size_t>(i)]; }
+  std::string cpu_name(int i) const { return fmt::format("cpu{}", i); }
+
+  const Machine& m_;
+  const ImportChoices& choices_;
+  std::vector<std::string>& notes_;
+  VertexNames names_;
+  std::vector<Device> gpus_, cpus_;  ///< of each GPU and CPU
+  double generation_ = 16;           ///< GT/s where the dump leaves it open
+  PcieLink usual_;                   ///< of most GPUs: the class "pcie"
+  std::string library_;
+};
+
+void Writer::choose_gpus() {
+  std::map<std::string, Device> loaded;
+  const auto device = [&](const std::string& name, const Place& place) -> const Device& {
+    const auto at = loaded.find(name);
+    return at != loaded.end() ? at->second : loaded.emplace(name, Device::load(name, place)).first->second;
+  };
+  std::set<std::string> guessed;
+  for (std::size_t i = 0; i < m_.gpus.size(); ++i) {
+    const Machine::Gpu& gpu = m_.gpus[i];
+    if (!choices_.device.empty()) {
+      Place place;
+      place.file = std::make_shared<const std::string>("--device");
+      const Device& chosen = device(choices_.device, place);
+      if (chosen.kind == Device::Kind::cpu)
+        throw InputError(place, fmt::format("{} is a CPU; the model of the GPUs is wanted", chosen.name));
+      gpus_.push_back(chosen);
+      continue;
+    }
+    Joined joined = Joined::cards;
+    for (const Machine::Cable& cable : m_.cables) {
+      const bool mine = cable.a == static_cast<int>(i) ||
+                        (cable.to == Machine::Cable::To::gpu && cable.b == static_cast<int>(i));
+      if (mine) joined = cable.to == Machine::Cable::To::nvswitch ? Joined::fabric : Joined::cables;
+    }
+    bool sure = false;
+    const std::string model = gpu_model(gpu, joined, sure);
+    if (model.empty()) {
+      const std::string known =
+          !gpu.model.empty()    ? fmt::format(" (it calls GPU {} \"{}\")", gpu.number, gpu.model)
+          : !gpu.pci_id.empty() ? fmt::format(" (GPU {} is PCI device {})", gpu.number, gpu.pci_id)
+                                : "";
+      throw InputError(
+          fmt::format("{}: does not say which GPUs these are{}; give their model with --device, for example "
+                      "--device a100-sxm-80gb. All: tandem list devices",
+                      m_.file, known));
+    }
+    if (!sure && guessed.insert(model).second) {
+      notes_.push_back(fmt::format(
+          "GPU {} is taken for a {} ({}); --device NAME says otherwise", gpu.number, model,
+          gpu.gcn.empty() ? fmt::format("compute capability {}", gpu.sm) : fmt::format("gcn {}", gpu.gcn)));
+    }
+    gpus_.push_back(device(model, {}));
+  }
+  if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
+}
+
+void Writer::choose_cpus() {
+  std::set<std::string> said;
+  for (const Machine::Cpu& cpu : m_.cpus) {
+    bool sure = true;
+    std::string model = choices_.cpu;
+    Place place;
+    if (!model.empty()) place.file = std::make_shared<const std::string>("--cpu");
+    if (model.empty()) model = cpu_model(cpu, sure);
+    if (model.empty()) model = "generic-cpu";
+    if (!sure && said.insert(model).second) {
+      notes_.push_back(
+          model == "generic-cpu"
+              ? "the CPU model is not in the dump: generic-cpu is taken; --cpu NAME says otherwise"
+              : fmt::format("the CPUs are taken for {} by their generation; --cpu NAME says otherwise",
+                            model));
+    }
+    cpus_.push_back(Device::load(model, place));
+    if (cpus_.back().kind != Device::Kind::cpu)
+      throw InputError(place, fmt::format("{} is no CPU", cpus_.back().name));
+  }
+}
+
+ordered_json Writer::devices() const {
+  ordered_json out = ordered_json::object();
+  const auto numa = [&](int i) { return m_.cpus[static_cast<std::size_t>(i)].numa; };
+  const auto put = [&](const std::string& stem, const std::vector<Device>& models, const auto& numa_of) {
+    std::vector<std::string> order;
+    std::map<std::string, std::vector<int>> by_model;
+    for (std::size_t i = 0; i < models.size(); ++i) {
+      auto& group = by_model[models[i].name];
+      if (group.empty()) order.push_back(models[i].name);
+      group.push_back(static_cast<int>(i));
+    }
+    for (const std::string& model : order) {
+      std::vector<int> nodes;
+      for (const int i : by_model[model]) nodes.push_back(numa_of(i));
+      out[range_of(stem, by_model[model])] = {{"model", model}, {"numa", nodes}};
+    }
+  };
+  put("gpu", gpus_, [&](int i) { return numa(slot(m_.gpus[static_cast<std::size_t>(i)].slot).cpu); });
+  put("cpu", cpus_, numa);
+  return out;
+}
+
+ordered_json Writer::vertices() const {
+  ordered_json out = ordered_json::object();
+  const auto numa = [&](int cpu) { return m_.cpus[static_cast<std::size_t>(cpu)].numa; };
+  const auto put = [&](const std::string& stem, const char* kind, const std::vector<int>& cpus) {
+    if (cpus.empty()) return;
+    std::vector<int> nodes, indices;
+    for (std::size_t i = 0; i < cpus.size(); ++i) {
+      nodes.push_back(numa(cpus[i]));
+      indices.push_back(static_cast<int>(i));
+    }
+    out[range_of(stem, indices)] = {{"kind", kind}, {"numa", nodes}};
+  };
+  std::vector<int> switches, nics, memories;
+  for (const Machine::Slot& each : m_.tree) {
+    if (each.kind == Machine::Slot::Kind::bridge) switches.push_back(each.cpu);
+  }
+  for (const Machine::Nic& nic : m_.nics) nics.push_back(slot(nic.slot).cpu);
+  for (std::size_t i = 0; i < m_.cpus.size(); ++i) memories.push_back(static_cast<int>(i));
+  put("plx", "pcie_switch", switches);
+  put("nic", "nic", nics);
+  put("mem", "memory", memories);
+  int fabrics = 0;
+  for (const Machine::Cable& cable : m_.cables) {
+    if (cable.to == Machine::Cable::To::nvswitch) fabrics = std::max(fabrics, cable.b + 1);
+  }
+  for (int i = 0; i < fabrics; ++i) {
+    out[fmt::format("nvswitch{}", i)] = {{"kind", "nvswitch"},
+                                         {"note", "all switch chips as one: non-blocking"}};
+  }
+  return out;
+}
+
+ordered_json Writer::between(const std::vector<Edge>& edges) const {
+  ordered_json out = ordered_json::array();
+  for (const auto& [from, to, count] : group_edges(edges)) {
+    ordered_json pair = {from, to};
+    if (count != 1) pair.push_back(count);
+    out.push_back(std::move(pair));
+  }
+  return out;
+}
+
+/// The connection with what is unknown filled in.
+PcieLink Writer::full(const Machine::Slot& slot) const {
+  PcieLink link = slot.link;
+  if (link.gigatransfers <= 0) link.gigatransfers = generation_;
+  link.gigatransfers = pcie_figures(link.gigatransfers).gigatransfers;
+  if (link.lanes <= 0) link.lanes = 16;
+  return link;
+}
+
+ordered_json Writer::pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const {
+  const PcieFigures& figures = pcie_figures(link.gigatransfers);
+  return {{"bandwidth", rate(figures.lane.bandwidth.bytes_per_second * link.lanes)},
+          {"achieved", figures.lane.achieved},
+          {"latency", fmt::format("{:g}us", figures.lane.latency.seconds() * 1e6)},
+          {"between", between(edges)},
+          {"source", fmt::format("PCIe {}.0 x{}: {}", pcie_number(link.gigatransfers), link.lanes,
+                                 figures_source("pcie"))}};
+}
+
+void Writer::pcie_links(ordered_json& links) {
+  using Key = std::pair<double, int>;
+  std::map<Key, std::vector<Edge>> edges;
+  std::map<Key, int> used;
+  std::vector<Edge> hosted;
+  double hosted_rate = 0;
+  for (std::size_t i = 0; i < m_.tree.size(); ++i) {
+    const Machine::Slot& each = m_.tree[i];
+    const Edge edge{names_.of(static_cast<int>(i)),
+                    each.parent >= 0 ? names_.of(each.parent) : VertexName{"cpu", each.cpu}, 1};
+    const bool gpu = each.kind == Machine::Slot::Kind::gpu;
+    if (gpu && c2c_figures(gpus_[static_cast<std::size_t>(edge.from.index)]).bandwidth.bytes_per_second > 0)
+      continue;
+    if (!each.on_pci) {
+      hosted.push_back(edge);
+      const double own = m_.nics[static_cast<std::size_t>(edge.from.index)].megabits * 1e6 / 8;
+      hosted_rate = std::max(hosted_rate, own);
+      continue;
+    }
+    const PcieLink link = full(each);
+    edges[{link.gigatransfers, link.lanes}].push_back(edge);
+    used[{link.gigatransfers, link.lanes}] += gpu ? 1000 : 1;
+  }
+  if (!used.empty()) {
+    const auto most = std::max_element(used.begin(), used.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    usual_ = {most->first.first, most->first.second};
+    links["pcie"] = pcie_class(usual_, edges[most->first]);
+  }
+  for (const auto& [key, of] : edges) {
+    if (key == Key{usual_.gigatransfers, usual_.lanes}) continue;
+    links[fmt::format("pcie-{}x{}", pcie_number(key.first), key.second)] =
+        pcie_class({key.first, key.second}, of);
+  }
+  if (!hosted.empty()) {
+    links["hosted"] = {
+        {"bandwidth", rate(hosted_rate > 0 ? hosted_rate : 12.5e9)},
+        {"latency", "1us"},
+        {"between", between(hosted)},
+        {"source", "an interface that the dump hangs on the CPU itself; its own rate, latency assumed"}};
+  }
+}
+
+void Writer::cable_links(ordered_json& links) const {
+  std::map<std::string, std::vector<Edge>>
+      edges;  // by figures: GPUs of different kinds have different cables
+  std::map<std::string, LinkFigures> figures;
+  std::vector<Edge> own;
+  for (const Machine::Cable& cable : m_.cables) {
+    const LinkFigures f = cable_figures(gpus_[static_cast<std::size_t>(cable.a)]);
+    const std::string key = rate(f.bandwidth.bytes_per_second);
+    figures.emplace(key, f);
+    const char* to = cable.to == Machine::Cable::To::gpu        ? "gpu"
+                     : cable.to == Machine::Cable::To::nvswitch ? "nvswitch"
+                                                                : "cpu";
+    edges[key].push_back({{"gpu", cable.a}, {to, cable.b}, cable.count});
+  }
+  const std::string word = amd_gpus() || m_.xgmi ? "xgmi" : "nvlink";
+  for (const auto& [key, of] : edges) {
+    const LinkFigures& f = figures.at(key);
+    const std::string name =
+        edges.size() == 1 ? word : fmt::format("{}-{}", word, key.substr(0, key.find("GB")));
+    links[name] = {
+        {"bandwidth", key},
+        {"achieved", f.achieved},
+        {"latency", fmt::format("{:g}us", f.latency.seconds() * 1e6)},
+        {"between", between(of)},
+        {"source", fmt::format("{}, of one cable: {}", m_.source, figures_source("architectures"))}};
+  }
+  LinkFigures c2c;
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const LinkFigures f = c2c_figures(gpus_[i]);
+    if (f.bandwidth.bytes_per_second <= 0) continue;
+    c2c = f;
+    own.push_back({{"gpu", static_cast<int>(i)}, {"cpu", slot(m_.gpus[i].slot).cpu}, 1});
+  }
+  if (own.empty()) return;
+  links["c2c"] = {{"bandwidth", rate(c2c.bandwidth.bytes_per_second)},
+                  {"achieved", c2c.achieved},
+                  {"latency", fmt::format("{:g}us", c2c.latency.seconds() * 1e6)},
+                  {"between", between(own)},
+                  {"source", figures_source("c2c")}};
+}
+
+/// Between NUMA nodes, and to their memory.
+void Writer::host_links(ordered_json& links) const {
+  std::vector<Edge> sockets;
+  for (std::size_t a = 0; a < cpus_.size(); ++a) {
+    for (std::size_t b = a + 1; b < cpus_.size(); ++b)
+      sockets.push_back({{"cpu", static_cast<int>(a)}, {"cpu", static_cast<int>(b)}, 1});
+  }
+  if (!sockets.empty()) {
+    const LinkFigures f = socket_figures(cpus_[0]);
+    for (Edge& edge : sockets) edge.count = f.lanes;
+    links["socket"] = {{"bandwidth", rate(f.bandwidth.bytes_per_second)},
+                       {"achieved", f.achieved},
+                       {"latency", fmt::format("{:g}us", f.latency.seconds() * 1e6)},
+                       {"between", between(sockets)},
+                       {"source", fmt::format("{}: {}", cpus_[0].architecture, figures_source("sockets"))}};
+  }
+  std::map<double, std::vector<Edge>> memory;
+  for (std::size_t i = 0; i < cpus_.size(); ++i) {
+    // A NUMA node that is part of a processor has its share of the channels.
+    const int cores = m_.cpus[i].cores;
+    const bool part = cpus_.size() > 2 && cores > 0 && 2 * cores <= cpus_[i].units;
+    const double share = part ? static_cast<double>(cores) / cpus_[i].units : 1;
+    memory[share * cpus_[i].memory_bandwidth.bytes_per_second].push_back(
+        {{"cpu", static_cast<int>(i)}, {"mem", static_cast<int>(i)}, 1});
+  }
+  for (const auto& [bandwidth, edges] : memory) {
+    const std::string name = memory.size() == 1 ? "memory" : fmt::format("memory-{:.0f}", bandwidth / 1e9);
+    links[name] = {
+        {"bandwidth", rate(bandwidth)},
+        {"achieved", 0.8},
+        {"latency", "0.1us"},
+        {"duplex", "half"},
+        {"between", between(edges)},
+        {"source",
+         "the memory channels of one NUMA node, shared by reads and writes; 0.8 and latency recalled"}};
+  }
+}
+
+/// "nccl-2.28" -> {2, 28}; {0, 0} for other libraries.
+std::pair<int, int> Writer::library_version() const {
+  int major = 0, minor = 0;
+  if (std::sscanf(library_.c_str(), "nccl-%d.%d", &major, &minor) < 1) return {0, 0};
+  return {major, minor};
+}
+
+/// NCCL's default for peer access, by version and processor (ncclTopoCheckP2p and its history): from 2.23
+/// through switches alone, but anywhere between at most two GPUs on AMD; from 2.12 anywhere on AMD and POWER;
+/// before, also through the host bridge of Intel's Skylake and later. RCCL: below one root complex.
+std::string Writer::reach() const {
+  if (gpus_.empty()) return "system";
+  if (amd_gpus()) return "host_bridge";
+  if (!std::all_of(gpus_.begin(), gpus_.end(), offers_peer_access)) return "none";
+  const auto version = library_version();
+  const std::string& arch = cpus_[0].architecture;
+  const bool amd = cpus_[0].vendor == "AMD", power = m_.cpus[0].arch.starts_with("ppc");
+  if (version >= std::pair(2, 23) || version == std::pair(0, 0))
+    return amd && gpus_.size() <= 2 ? "system" : "switch";
+  if (amd || power) return "system";
+  const bool late_intel = arch == "skylake" || arch == "cascadelake" || arch == "sapphirerapids";
+  return version < std::pair(2, 12) && late_intel ? "host_bridge" : "switch";
+}
+
+ordered_json Writer::peer_access() {
+  const std::string allowed = reach();
+  const PcieFigures& figures = pcie_figures(usual_.gigatransfers > 0 ? usual_.gigatransfers : generation_);
+  const double width = usual_.lanes > 0 ? usual_.lanes / 16.0 : 1;
+  ordered_json out = {{"reach", allowed}};
+  if (allowed == "host_bridge" || allowed == "system")
+    out["through_host_cap"] = rate(figures.through_host.bytes_per_second * width);
+  out["staged_cap"] = rate(figures.staged.bytes_per_second * width);
+  out["staged_latency"] = "1us";
+  // Memory that is coherent with the GPUs is reached by way of them (Grace).
+  if (!gpus_.empty() && c2c_figures(gpus_[0]).bandwidth.bytes_per_second > 0) out["through_gpus"] = true;
+  out["source"] = allowed == "none"
+                      ? figures_source("no_peer_access")
+                      : fmt::format(
+                            "default of {} on these processors; staged copies per 16 lanes, V100 "
+                            "PCIe pair, scaled",
+                            library_);
+  return out;
+}
+
+ordered_json Writer::network() {
+  double best = 0;
+  for (const Machine::Nic& nic : m_.nics)
+    best = std::max(best, nic.megabits > 0 ? nic.megabits * 1e6 / 8 : choices_.nic.bytes_per_second);
+  if (m_.nics.empty()) return nullptr;
+  if (best <= 0) {
+    notes_.push_back(
+        "the dump does not say how fast the NICs are, so the system is one node; --nic 100Gbit/s lets it "
+        "scale out");
+    return nullptr;
+  }
+  std::vector<int> ports;
+  std::vector<std::string> slower;
+  for (std::size_t i = 0; i < m_.nics.size(); ++i) {
+    const double own =
+        m_.nics[i].megabits > 0 ? m_.nics[i].megabits * 1e6 / 8 : choices_.nic.bytes_per_second;
+    if (own >= best * 0.999) {
+      ports.push_back(static_cast<int>(i));
+    } else {
+      slower.push_back(m_.nics[i].label);
+    }
+  }
+  if (!slower.empty())
+    notes_.push_back(
+        fmt::format("{} is slower than the fastest NIC and not plugged into the network", list_some(slower)));
+  const std::string& label = m_.nics[static_cast<std::size_t>(ports[0])].label;
+  const bool kernel = label.starts_with("e") || label.starts_with("veth") || label.starts_with("ib");
+  bool direct = !gpus_.empty() && offers_peer_access(gpus_[0]) && !kernel;
+  for (const Machine::Gpu& gpu : m_.gpus) direct = direct && gpu.gpudirect != 0;
+  ordered_json transport =
+      kernel ? ordered_json{{"name", "tcp"},
+                            {"latency", "25us"},
+                            {"gpudirect", "none"},
+                            {"source", "kernel TCP, 20 to 50 us recalled"}}
+             : ordered_json{
+                   {"name", "rdma"},
+                   {"latency", "2us"},
+                   {"gpudirect", !direct      ? "none"
+                                 : amd_gpus() ? "host_bridge"
+                                              : "switch"},
+                   {"source", "port 0.5 us (EDR), the rest is verbs and the PCIe round trip, recalled"}};
+  return {
+      {"block", "single"},
+      {"bandwidth", fmt::format("{:.6g}Gbit/s", best * 8 / 1e9)},
+      {"achieved", 0.92},
+      {"latency", "0.6us"},
+      {"attach", range_of("nic", ports)},
+      {"transport", transport},
+      {"source",
+       fmt::format("rate of a NIC by {}; 0.92: 11.5 of 12.5 GB/s per port seen on a DGX-1 pair; one switch "
+                   "assumed",
+                   m_.source)}};
+}
+
+std::string Writer::run() {
+  choose_gpus();
+  choose_cpus();
+  library_ = !choices_.library.empty() ? choices_.library
+             : amd_gpus()              ? "rccl"
+             : gpus_.empty()           ? "mpi"
+                                       : "nccl-2.28";
+  ordered_json out;
+  out["name"] = choices_.name.empty() ? "imported" : choices_.name;
+  std::string models;
+  for (const Device& gpu : gpus_) {
+    if (models.find(gpu.name) == std::string::npos) models += (models.empty() ? "" : ", ") + gpu.name;
+  }
+  out["summary"] =
+      gpus_.empty() ? fmt::format("{} NUMA nodes without GPUs, imported from {}", m_.cpus.size(), m_.source)
+                    : fmt::format("{}x {} on {} NUMA node{}, imported from {}", gpus_.size(), models,
+                                  m_.cpus.size(), m_.cpus.size() == 1 ? "" : "s", m_.source);
+  out["sources"] = {
+      fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_name(m_.file))};
+  out["nodes"] = 1;
+  out["devices"] = devices();
+  out["vertices"] = vertices();
+  ordered_json links = ordered_json::object();
+  cable_links(links);
+  pcie_links(links);
+  host_links(links);
+  out["links"] = std::move(links);
+  out["peer_access"] = peer_access();
+  int cores = 0;
+  for (std::size_t i = 0; i < cpus_.size(); ++i)
+    cores += m_.cpus[i].cores > 0 ? m_.cpus[i].cores : cpus_[i].units;
+  out["host"] = {{"cores", cores},
+                 {"source", "CPU affinities where the dump has them, else the processors' own"}};
+  if (ordered_json net = network(); !net.is_null()) out["network"] = std::move(net);
+  out["communication"] = {{"library", library_}};
+  if (!notes_.empty()) {
+    std::string all;
+    for (const std::string& each : notes_) all += (all.empty() ? "" : "; ") + each;
+    out["note"] = all;
+  }
+  std::string text;
+  print(out, 0, text);
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string system_text(const Machine& machine, const ImportChoices& choices,
+                        std::vector<std::string>& notes) {
+  return Writer(machine, choices, notes).run();
+}
+
+}  // namespace tandem
