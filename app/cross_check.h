@@ -20,7 +20,7 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
 
 /// One comparison. error = predicted / executed - 1; of a distribution the total variation distance.
 struct CheckRow {
-  std::string model, scheme, metric;
+  std::string model, scheme, metric, pace;
   int64_t devices = 1, batch = 1;
   double predicted = 0, executed = 0, error = 0;
   double floor = 0;      ///< relative difference of two executions of the same
@@ -34,6 +34,7 @@ struct CheckCase {
   int64_t batch = 32, devices = 1;
   std::string scheme = "allreduce";
   int32_t iterations = 30;
+  std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
 };
 std::vector<CheckCase> check_cases(bool quick);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/random.h"
 
@@ -244,6 +245,22 @@ class Fitter {
     return out;
   }
 
+  /// Steps of rings over loopback, by pace; their processor time, all paces together.
+  void wires(Writer& d) const {
+    std::map<double, std::vector<MeasuredTransfer>> by;
+    std::vector<MeasuredTransfer> cpu;
+    for (const MeasuredWire& w : m_.wire) {
+      const double steps = 2 * real(w.ranks - 1), chunk = w.bytes / real(w.ranks);
+      by[w.rate].push_back({1, chunk, w.seconds / steps});
+      if (w.cpu_seconds > 0) cpu.push_back({1, chunk, w.cpu_seconds / steps});
+    }
+    if (by.empty()) return;
+    d["wire"] = Writer::array();
+    for (const auto& [rate, rows] : by)
+      d["wire"].push_back({{"bytes_per_second", rate}, {"steps", points(rows, 1)}});
+    d["wire_cpu"] = points(cpu, 1);
+  }
+
   void write(const KernelNeighbours& all) {
     uint64_t hash = 0;
     for (const char c : m_.to_json()) hash = mix64(hash ^ static_cast<unsigned char>(c));
@@ -268,6 +285,7 @@ class Fitter {
     }
     d["all_reduce"] = reduce;
     d["copy"] = points(m_.copy, 1);
+    wires(d);
     d["curves"] = Writer::array();
     for (std::size_t g = 0; g < curves_.size(); ++g) {
       const KernelCurve& c = curves_[g];
@@ -343,6 +361,13 @@ std::string Measurements::to_json() const {
   }
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
+  d["wire"] = Writer::array();
+  for (const MeasuredWire& w : wire)
+    d["wire"].push_back({{"ranks", w.ranks},
+                         {"bytes_per_second", w.rate},
+                         {"bytes", w.bytes},
+                         {"seconds", w.seconds},
+                         {"cpu_seconds", w.cpu_seconds}});
   return d.dump(1) + "\n";
 }
 
@@ -372,6 +397,11 @@ Measurements Measurements::from_json(const Json& d) {
   }
   m.all_reduce = read_transfers(d.at("all_reduce"));
   m.copy = read_transfers(d.at("copy"));
+  if (d.find("wire") == nullptr) return m;  // measured before there was any
+  for (const Json& w : d.at("wire").items())
+    m.wire.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
+                      w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),
+                      w.at("cpu_seconds").as_real(0, 1e6)});
   return m;
 }
 

@@ -30,12 +30,21 @@ struct MeasuredTransfer {
   double bytes = 0, seconds = 0;
 };
 
+/// An all-reduce between nodes that one machine plays.
+struct MeasuredWire {
+  int64_t ranks = 2;
+  double rate = 0;  ///< bytes per second that each node's port is paced to; 0: as fast as loopback goes
+  double bytes = 0, seconds = 0;
+  double cpu_seconds = 0;  ///< processor time of one rank
+};
+
 struct Measurements {
   std::string machine, date, versions;
   int64_t cores = 1;
   std::vector<MeasuredGraph> graphs;
   std::vector<MeasuredKernel> kernels;
   std::vector<MeasuredTransfer> all_reduce, copy;
+  std::vector<MeasuredWire> wire;
   std::string to_json() const;  ///< "tandem-measurements-1"
   static Measurements from_json(const Json& document);
 };

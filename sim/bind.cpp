@@ -199,7 +199,8 @@ class Binder {
     for (uint32_t c = 0; c < classes; ++c) {
       costs.duration.push_back(durations(r, c));
       costs.transfer.push_back(transfers(r, c));
-      if (in_.overheads.interference > 0) interfere(role, costs.transfer.back(), costs.duration.back());
+      if (in_.overheads.interference > 0 || (machine_ && in_.cluster.nodes > 1))
+        interfere(role, costs.transfer.back(), costs.duration.back());
     }
     if (r == 0) account(role);
     bound_.plan.roles.push_back(std::move(costs));
@@ -221,7 +222,7 @@ class Binder {
       if (op.kind == OpKind::collective) {
         const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
         const double seconds = t.alone(links_->capacity()).seconds();
-        owed += in_.overheads.interference * std::clamp(ahead - queued, 0.0, seconds);
+        owed += interference(op, seconds) * std::clamp(ahead - queued, 0.0, seconds);
         queued += seconds;
       } else if (computes(op)) {
         const double seconds = duration[i].seconds();
@@ -430,11 +431,40 @@ class Binder {
           2 * machine_->wake());
       return in_memory;
     }
+    if (machine_ && machine_->wire_all_reduce(1, 2, 0) > 0) return over_wire(at, op);
     Transfer t = links_->collective(c.kind, c.algorithm, op.bytes, at);
     t.latency += extra_;
     const double membw = in_.system->device(at[0]).memory_bandwidth.bytes_per_second;
     t.latency += Time::from_seconds(in_.overheads.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
     return t;
+  }
+
+  /// Nodes that one machine plays: a ring at the pace of the network's link.
+  Transfer over_wire(const std::vector<VertexId>& at, const Op& op) {
+    const Transfer link = links_->message(at[0], at[1], op.bytes);
+    double rate = link.cap;
+    for (const Use& u : link.uses) {
+      const double share = links_->capacity()[u.link] / static_cast<double>(u.weight);
+      rate = rate > 0 ? std::min(rate, share) : share;
+    }
+    const auto ranks = static_cast<int64_t>(at.size());
+    Transfer t;
+    t.latency = Time::from_seconds(machine_->wire_all_reduce(static_cast<double>(op.bytes.n), ranks, rate) +
+                                   2 * machine_->wake()) +
+                link.latency * (2 * (ranks - 1));
+    return t;
+  }
+
+  /// Share of a collective's time that it takes from the kernels beside it.
+  double interference(const Op& op, double seconds) const {
+    if (!machine_) return in_.overheads.interference;
+    if (in_.cluster.nodes == 1 || seconds <= 0) return 0;
+    // Workers that have no second core for their messages give up theirs.
+    const auto workers = static_cast<double>(in_.cluster.devices),
+               cores = static_cast<double>(machine_->cores());
+    const double shared = std::clamp((2 * workers - cores) / workers, 0.0, 1.0);
+    const double cpu = machine_->wire_cpu(static_cast<double>(op.bytes.n), in_.cluster.nodes);
+    return std::min(1.0, shared * cpu / seconds);
   }
 
   void account(const Role& role) {

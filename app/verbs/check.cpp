@@ -54,6 +54,7 @@ std::string json(const std::vector<CheckRow>& rows, const Summary& s) {
                           {"executed", r.executed},
                           {"error", r.error},
                           {"repeatability", r.floor}});
+    if (!r.pace.empty()) d["cases"].back()["pace"] = r.pace;
     if (r.interval) d["cases"].back()["in_interval"] = r.covered;
   }
   d["mean_abs_error"] = s.mean;
@@ -68,6 +69,7 @@ std::string text(const std::vector<CheckRow>& rows, const Summary& s, const std:
                {"batch", true},
                {"workers", true},
                {"scheme", false},
+               {"links", false},
                {"metric", false},
                {"predicted", true},
                {"executed", true},
@@ -75,7 +77,7 @@ std::string text(const std::vector<CheckRow>& rows, const Summary& s, const std:
                {"two runs differ by", true}});
   for (const CheckRow& r : rows) {
     const bool distance = r.metric == "staleness_distance";
-    table.add({r.model, std::to_string(r.batch), std::to_string(r.devices), r.scheme, r.metric,
+    table.add({r.model, std::to_string(r.batch), std::to_string(r.devices), r.scheme, r.pace, r.metric,
                distance ? "" : fmt::format("{:.4g}", r.predicted),
                distance ? "" : fmt::format("{:.4g}", r.executed),
                distance ? fmt::format("{:.3f}", r.error) : fmt::format("{:+.1f} %", 100 * r.error),

@@ -150,6 +150,33 @@ MachineProfile::MachineProfile(const Json& d) {
   };
   for (const Json& list : d.at("all_reduce").items()) all_reduce_.push_back(table(list));
   copy_ = table(d.at("copy"));
+  if (d.find("wire") == nullptr) return;
+  for (const Json& row : d.at("wire").items()) {
+    const double rate = row.at("bytes_per_second").as_real(0, 1e15);
+    wire_[rate > 0 ? rate : INFINITY] = table(row.at("steps"));
+  }
+  wire_cpu_ = table(d.at("wire_cpu"));
+}
+
+double MachineProfile::wire_all_reduce(double bytes, int64_t ranks, double rate) const {
+  if (wire_.empty()) return 0;
+  const double steps = 2 * real(ranks - 1), chunk = bytes / real(ranks);
+  const auto above = wire_.lower_bound(rate > 0 ? rate : INFINITY);
+  if (above == wire_.end()) return steps * interpolate(wire_.rbegin()->second, chunk);
+  const double fast = interpolate(above->second, chunk);
+  if (above->first == rate || above->first == INFINITY) {
+    // Slower than loopback itself but faster than any pace that was measured.
+    return steps * std::max(fast, rate > 0 ? chunk / rate : 0);
+  }
+  if (above == wire_.begin()) return steps * fast * above->first / rate;
+  const auto below = std::prev(above);
+  const double slow = interpolate(below->second, chunk);
+  const double part = std::log(rate / below->first) / std::log(above->first / below->first);
+  return steps * slow * std::pow(fast / slow, part);
+}
+
+double MachineProfile::wire_cpu(double bytes, int64_t ranks) const {
+  return 2 * real(ranks - 1) * interpolate(wire_cpu_, bytes / real(ranks));
 }
 
 double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance) const {

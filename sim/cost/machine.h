@@ -1,6 +1,7 @@
 #pragma once
 // Costs measured on one machine by `tandem measure` and fitted by `tandem fit`: kernels in situ, what other
 // active workers cost, all-reduce in shared memory, copies. Floor 3.
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,11 @@ class MachineProfile {
   /// Among so many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
   double copy(double bytes) const;
+  /// Ring all-reduce over loopback between nodes that this machine plays, each node's port paced to `rate`
+  /// bytes per second (0: not paced); 0 when nothing was measured. Between measured rates by their logarithm,
+  /// below the least in proportion.
+  double wire_all_reduce(double bytes, int64_t ranks, double rate) const;
+  double wire_cpu(double bytes, int64_t ranks) const;  ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   double step_sigma() const { return step_sigma_; }  ///< of the logarithm of a step's compute time
   double error() const { return error_; }            ///< of a graph's step left out of the fit
@@ -82,6 +88,8 @@ class MachineProfile {
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
   std::vector<Point> copy_;
+  std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
+  std::vector<Point> wire_cpu_;                ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };
 

@@ -24,6 +24,10 @@ double truth(const Kernel& k) {
 /// Two workers make products a tenth slower.
 double slow(const Kernel& k) { return k.kind == KernelKind::gemm ? 1.1 : 1.0; }
 
+/// A step of a ring over loopback; CPU seconds per byte of an all-reduce of two.
+double wire_step(double bytes, double rate) { return 2e-5 + bytes * (rate > 0 ? 1 / rate : 3e-10); }
+constexpr double kWireCpu = 3e-10;
+
 Measurements made() {
   Measurements m;
   m.machine = "made up";
@@ -55,6 +59,10 @@ Measurements made() {
     }
   }
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
+  for (const double rate : {0.0, 125e6, 1.25e9}) {
+    for (double bytes = 4096; bytes < 1e8; bytes *= 2)
+      m.wire.push_back({2, rate, bytes, 2 * wire_step(bytes / 2, rate), bytes * kWireCpu});
+  }
   return m;
 }
 
@@ -111,6 +119,49 @@ TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
   EXPECT_LT(r.iteration_median, step * 1.3 + 1e-3);
   EXPECT_GT(r.iteration_median, step);
   EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
+}
+
+TEST(MachineFit, PricesRingsOverPacedLinks) {
+  const MachineFit fit = fit_machine(made());
+  const MachineProfile profile(Json::parse(fit.profile, "profile"));
+  for (const double rate : {0.0, 125e6, 1.25e9}) {
+    EXPECT_NEAR(profile.wire_all_reduce(3e6, 2, rate) / (2 * wire_step(1.5e6, rate)), 1, 0.01) << rate;
+    EXPECT_NEAR(profile.wire_all_reduce(6e6, 4, rate) / (6 * wire_step(1.5e6, rate)), 1, 0.01) << rate;
+  }
+  EXPECT_NEAR(profile.wire_all_reduce(3e7, 2, 4e8) / (2 * wire_step(1.5e7, 4e8)), 1, 0.02)
+      << "between two paces";
+  EXPECT_NEAR(profile.wire_all_reduce(3e7, 2, 1e7) / (2 * wire_step(1.5e7, 1e7)), 1, 0.02)
+      << "slower than any";
+  EXPECT_NEAR(profile.wire_cpu(3e6, 2) / (3e6 * kWireCpu), 1, 0.01);
+}
+
+/// The communication thread takes its share of a core from the kernels that it overlaps with.
+TEST(MachineFit, OverlappedWireCostsCompute) {
+  const MachineFit fit = fit_machine(made());
+  const std::string file = testing::TempDir() + "machine_fit_wire.json";
+  std::ofstream(file) << fit.profile;
+  const Graph graph = Graph::load("mlp:hidden=512,layers=6");
+  const System system = System::load("local-nodes", {{"network.bandwidth", "10Gbit/s"}});
+  const auto rate = [&](const char* name, int64_t devices) {
+    const ResolvedScheme scheme = resolve_scheme(name, {});
+    Prediction p;
+    p.graph = &graph;
+    p.system = &system;
+    p.scheme = &scheme;
+    p.devices = devices;
+    p.batch = 512;
+    p.optimizer = &optimizer("momentum");
+    p.input = false;
+    p.profile = file;
+    p.disturbance = Disturbance{};
+    return simulate(p).samples_per_second / static_cast<double>(devices);
+  };
+  const double alone = rate("allreduce", 1), overlapped = rate("allreduce:bucket=64KiB", 2),
+               serial = rate("allreduce:overlap=off", 2);
+  EXPECT_GT(overlapped, serial);
+  const double bytes = 4.0 * static_cast<double>(graph.parameter_elements());
+  // At least the processor time of what is overlapped is lost, on two cores that both compute.
+  EXPECT_GT(512 / overlapped, 512 / alone + 0.5 * bytes * kWireCpu);
 }
 
 TEST(MachineFit, MeasurementsSurviveTheirFile) {

@@ -1,0 +1,227 @@
+#include "app/cross_check.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <thread>
+
+#include "app/version.h"
+#include "base/data.h"
+#include "exec/collective.h"
+#include "exec/network.h"
+
+namespace tandem {
+
+namespace {
+
+double quantile(std::vector<double> v, double q) {
+  if (v.empty()) return 0;
+  std::sort(v.begin(), v.end());
+  const double at = q * static_cast<double>(v.size() - 1);
+  const auto i = static_cast<std::size_t>(at);
+  const double next = i + 1 < v.size() ? v[i + 1] : v[i];
+  return v[i] + (next - v[i]) * (at - static_cast<double>(i));
+}
+
+double spread(const std::vector<double>& v) {
+  const double m = quantile(v, 0.5);
+  return m > 0 ? (quantile(v, 0.75) - quantile(v, 0.25)) / 2 / 0.6745 / m : 0;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(now));
+}
+
+std::string suite_model(const std::string& text) {
+  return text.starts_with("calibration/") ? data_root() + "/" + text : text;
+}
+
+struct SuiteGraph {
+  std::string model;
+  int64_t batch = 1;
+};
+
+std::vector<SuiteGraph> suite() {
+  std::vector<SuiteGraph> out;
+  const Json document = Json::load(data_root() + "/calibration/suite/suite.json");
+  for (const Json& g : document.at("graphs").items()) {
+    g.only({"model", "batch"});
+    out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
+  }
+  return out;
+}
+
+/// The times of a layer's calls, charged to its priced kernels: a call without a kernel of its own (a fill, a
+/// copy that the model counts with another) goes to the one before it in the same pass, or else behind it.
+void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
+                 std::vector<MeasuredKernel>& out) {
+  std::map<std::pair<uint32_t, bool>, std::vector<const CallTime*>> passes;  // layer, forward
+  for (const CallTime& c : r.calls) {
+    passes[{c.call.pass == Pass::update ? UINT32_MAX - static_cast<uint32_t>(c.call.shape[0] % 1000003)
+                                        : c.call.layer,
+            c.call.pass == Pass::forward}]
+        .push_back(&c);
+  }
+  for (const auto& [key, calls] : passes) {
+    double carried = 0;
+    std::size_t last = out.size();
+    const std::size_t first = out.size();
+    for (const CallTime* c : calls) {
+      const double t = quantile(c->seconds, 0.5);
+      if (c->call.kernels.empty()) {
+        if (out.size() > first)
+          out[last].median += t;
+        else
+          carried += t;
+        continue;
+      }
+      // Several kernels in one call share its time by their operations and bytes.
+      double all = 0;
+      const auto weight = [](const Kernel& k) {
+        return (static_cast<double>(k.flops.n) / 16 + static_cast<double>(k.read.n + k.written.n)) *
+               static_cast<double>(k.repeat);
+      };
+      for (const Kernel& k : c->call.kernels) all += weight(k);
+      last = out.size();
+      for (const Kernel& k : c->call.kernels) {
+        const double share = all > 0 ? weight(k) / all : 1 / static_cast<double>(c->call.kernels.size());
+        MeasuredKernel m{k,
+                         graph,
+                         workers,
+                         (t + carried) * share / static_cast<double>(k.repeat),
+                         spread(c->seconds),
+                         static_cast<int64_t>(c->seconds.size()),
+                         c->dropped};
+        out.push_back(std::move(m));
+      }
+      carried = 0;
+    }
+  }
+}
+
+void measure_copies(const Backend& backend, Measurements& m) {
+  const auto device = backend.open({0, Precision::fp32, 1, false});
+  constexpr int64_t kMost = int64_t{16} << 20;
+  float* a = device->allocate(kMost);
+  float* b = device->allocate(kMost);
+  for (int64_t n = 256; n <= kMost; n *= 4) {
+    std::vector<double> seconds;
+    const int64_t repeats = std::clamp<int64_t>((int64_t{1} << 25) / n, 5, 200);
+    for (int64_t i = 0; i < repeats; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      device->copy(a, b, n, Lane::comm);
+      device->synchronize(Lane::comm);
+      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    m.copy.push_back({1, 4.0 * static_cast<double>(n), quantile(seconds, 0.5)});
+  }
+}
+
+double cpu_seconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+/// A ring all-reduce of two played nodes, nothing else running: its time, and what it takes from the cores.
+void measure_wire(const std::optional<Pace>& pace, int64_t elements, int repeats, Measurements& m) {
+  constexpr uint32_t kRanks = 2;
+  Abort abort;
+  Wire wire(kRanks, pace, abort);
+  GroupCollective group(CollKind::all_reduce, "ring", kRanks, 1, abort, 0, {&wire, 0, {0, 1}});
+  std::vector<double> seconds;
+  const auto rank = [&](uint32_t r) {
+    std::vector<float> buffer(static_cast<std::size_t>(elements), 1);
+    try {
+      for (int i = 0; i < repeats; ++i) {
+        const int64_t began = group.run(r, buffer.data(), elements);
+        if (r == 0) seconds.push_back(static_cast<double>(now_ns() - began) * 1e-9);
+      }
+    } catch (const Stopped&) {
+    }
+  };
+  const double before = cpu_seconds();
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  if (abort.why()) std::rethrow_exception(abort.why());
+  const double cpu = (cpu_seconds() - before) / repeats / kRanks;
+  m.wire.push_back({kRanks, pace ? pace->bandwidth.bytes_per_second : 0, 4.0 * static_cast<double>(elements),
+                    quantile(seconds, 0.5), cpu});
+}
+
+void measure_wires(bool quick, const Tell& tell, Measurements& m) {
+  for (const double rate : {0.0, 125e6, 1.25e9}) {
+    tell(rate > 0 ? fmt::format("measuring links paced to {}", to_text(Bandwidth{rate}))
+                  : "measuring loopback",
+         1);
+    std::optional<Pace> pace;
+    if (rate > 0) pace = Pace{{rate}, {}};
+    for (int64_t n = 1024; n <= int64_t{1} << (quick ? 20 : 22); n *= 2)
+      measure_wire(pace, n, n > 500000 ? 6 : 20, m);
+  }
+}
+
+}  // namespace
+
+Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
+                             const std::atomic<bool>* stop) {
+  Measurements m;
+  m.machine = backend.describe();
+  m.date = today();
+  m.versions = "tandem " + version();
+  m.cores = std::max(1U, std::thread::hardware_concurrency());
+  const auto graphs = suite();
+  const int64_t most = std::min<int64_t>(m.cores, quick ? 2 : 8);
+  const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
+  double done = 0;
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  for (const SuiteGraph& g : graphs) {
+    const Graph graph = Graph::load(suite_model(g.model));
+    for (int64_t workers = 1; workers <= most; ++workers) {
+      if (stop != nullptr && stop->load()) return m;
+      tell(fmt::format("measuring {} with {} worker{}", g.model, workers, workers == 1 ? "" : "s"),
+           done++ / steps);
+      Execution e;
+      e.graph = &graph;
+      e.scheme = &scheme;
+      e.backend = &backend;
+      e.cluster = {workers, 1, workers};
+      e.batch = g.batch;
+      e.optimizer = &optimizer("momentum");
+      e.iterations = quick ? 14 : 36;
+      e.stop = stop;
+      const ExecutionResult r = execute(e, {true, false, false});
+      const auto index = static_cast<uint32_t>(m.graphs.size());
+      int64_t ops = 0;
+      for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;
+      m.graphs.push_back(
+          {g.model, g.batch, workers, ops, quantile(r.iteration_seconds, 0.5), spread(r.iteration_seconds)});
+      // Kernels of several workers belong to the graph as measured with one, to be held against each other.
+      const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
+      add_kernels(r, alone, workers, m.kernels);
+      if (workers == 1) continue;
+      for (const OpTime& op : r.ops) {
+        if (op.collective_bytes == 0 || op.seconds.empty()) continue;
+        const double seconds = quantile(op.seconds, 0.5);
+        m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds});
+        m.graphs.back().all_reduce += seconds;
+      }
+    }
+  }
+  measure_copies(backend, m);
+  if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_wires(quick, tell, m);
+  return m;
+}
+
+}  // namespace tandem
