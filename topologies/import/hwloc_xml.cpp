@@ -102,6 +102,7 @@ void Reader::processors(const std::string& type, const Around& around) {
   if (cpus_.size() >= kMaxImported && cpus_.count(node) == 0) return;
   Machine::Cpu& cpu = cpus_[node];
   cpu.numa = node;
+  cpu.counted = true;
   (type == "PU" ? cpu.threads : cpu.cores) += 1;
   if (around.package < 0) return;
   const Package& package = packages_[static_cast<std::size_t>(around.package)];
@@ -173,6 +174,7 @@ void Reader::nic(const pugi::xml_node& node, int slot) {
     const std::string name = xml_.text(child, "name");
     // The verbs name ("mlx5_0") is what other tools use; network names have no underscore.
     if (nic.label.empty() || name.find('_') != std::string::npos) nic.label = name;
+    if (nic.names.size() < kMaxImported) nic.names.push_back(name);
   }
   if (nic.label.empty()) nic.label = out_.tree[static_cast<std::size_t>(slot)].bus;
   out_.nics.push_back(nic);
@@ -280,8 +282,6 @@ Machine Reader::read() {
   } else if (out_.gpus.empty()) {
     note("no GPU among the PCI devices: a system of CPUs alone");
   }
-  if (out_.gpus.size() > 1 && !out_.knows_cables)
-    note("this dump says nothing of NVLink (hwloc was built without NVML): merge it with nvidia-smi topo -m");
   out_.collapse();
   out_.number_gpus();
   return std::move(out_);

@@ -31,6 +31,7 @@ struct Machine {
     int family = -1, model = -1;  ///< as cpuid says them; -1 = unknown
     int threads = 0;              ///< logical processors, 0 = unknown
     int cores = 0;                ///< physical ones, 0 = unknown
+    bool counted = false;         ///< the cores were counted, not inferred from how Linux numbers threads
     std::string description{};    ///< "Intel(R) Xeon(R) ...", where a dump has it
   };
   /// Something in the PCI tree. Parents stand before their children.
@@ -57,6 +58,7 @@ struct Machine {
     std::string label{};  ///< "mlx5_0"
     double megabits = 0;  ///< all ports together; 0 = unknown
     int ports = 1;
+    std::vector<std::string> names{};  ///< of every port, the label among them
   };
   /// Cables between two GPUs, or one GPU and something else.
   struct Cable {

@@ -192,6 +192,7 @@ void Reader::nic(const pugi::xml_node& holder, int slot) {
       const double speed = xml_.real(net, "speed", 0, -1e9, 1e9);
       const std::string name = xml_.text(net, "name");
       if (nic.ports++ == 0) nic.label = name;
+      if (nic.names.size() < kMaxImported) nic.names.push_back(name);
       if (speed <= 0 && net.attribute("speed")) broken.push_back(name);
       nic.megabits += speed > 0 ? speed : net.attribute("speed") ? 10'000 : 0;
     }
@@ -264,12 +265,6 @@ void Reader::remarks() {
     note(fmt::format("NVLink to {} leads to GPUs that are not in this dump: left out",
                      fmt::format("{} cable group{}", outside_.size(), outside_.size() == 1 ? "" : "s")));
   }
-  if (gpu_elements_ == 0) {
-    note(
-        "a platform file: no gpu elements, so neither numbers nor NVLink; GPUs are told by their PCI class. "
-        "Merge it "
-        "with nvidia-smi topo -m to get the NVLinks");
-  }
   if (odd_speeds_ > 0) note(fmt::format("{} link speeds are unreadable and count as unknown", odd_speeds_));
   const bool bridges = std::any_of(out_.tree.begin(), out_.tree.end(), [](const Machine::Slot& slot) {
     return slot.kind == Machine::Slot::Kind::bridge;
@@ -280,6 +275,20 @@ void Reader::remarks() {
         "this dump hides the PCIe tree (no switches, no link speeds), as in a virtual machine; switches that "
         "devices "
         "share, if any, are not in the system");
+  }
+  std::vector<std::string> narrow;
+  for (const Machine::Slot& slot : out_.tree) {
+    if (slot.parent < 0 || slot.link.gigatransfers <= 0) continue;
+    const Machine::Slot& up = out_.tree[static_cast<std::size_t>(slot.parent)];
+    const bool uplink = up.kind == Machine::Slot::Kind::bridge && up.link.gigatransfers > 0 && up.parent < 0;
+    if (uplink && up.link.gigatransfers < slot.link.gigatransfers &&
+        std::find(narrow.begin(), narrow.end(), up.bus) == narrow.end())
+      narrow.push_back(up.bus);
+  }
+  if (!narrow.empty()) {
+    note(fmt::format(
+        "the uplink of the switch at {} is slower than what hangs below it: taken as written, as NCCL does",
+        list_some(narrow)));
   }
   if (unknown_links_ > 0) {
     note(fmt::format(

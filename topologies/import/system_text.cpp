@@ -17,8 +17,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Without the folders of the machine that it was imported on.
-std::string base_name(const std::string& file) { return file.substr(file.rfind('/') + 1); }
+/// Without the folders of the machine that it was imported on; several files are joined by " + ".
+std::string base_names(const std::string& files) {
+  std::string out;
+  for (const char c : files) {
+    if (c == '/') {
+      const auto last = out.rfind(' ');
+      out.erase(last == std::string::npos ? 0 : last + 1);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
 
 std::string rate(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
 
@@ -65,7 +76,7 @@ class Writer {
   ordered_json devices() const;
   ordered_json vertices() const;
   void pcie_links(ordered_json& links);
-  PcieLink full(const Machine::Slot& slot) const;
+  PcieLink full(std::size_t slot) const;
   ordered_json pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const;
   void cable_links(ordered_json& links) const;
   void host_links(ordered_json& links) const;
@@ -132,6 +143,12 @@ void Writer::choose_gpus() {
     gpus_.push_back(device(model, {}));
   }
   if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
+  if (gpus_.size() > 1 && !m_.knows_cables) {
+    notes_.push_back(
+        fmt::format("{} says nothing of NVLink or xGMI; if the GPUs have any, import it together with the "
+                    "matrix of nvidia-smi topo -m",
+                    m_.source));
+  }
 }
 
 void Writer::choose_cpus() {
@@ -220,10 +237,15 @@ ordered_json Writer::between(const std::vector<Edge>& edges) const {
   return out;
 }
 
-/// The connection with what is unknown filled in.
-PcieLink Writer::full(const Machine::Slot& slot) const {
-  PcieLink link = slot.link;
-  if (link.gigatransfers <= 0) link.gigatransfers = generation_;
+/// The connection with what is unknown filled in; a GPU's is no faster than the GPU.
+PcieLink Writer::full(std::size_t slot) const {
+  const bool gpu = m_.tree[slot].kind == Machine::Slot::Kind::gpu;
+  const double own =
+      gpu ? pcie_generation(gpus_[static_cast<std::size_t>(names_.of(static_cast<int>(slot)).index)])
+          : generation_;
+  PcieLink link = m_.tree[slot].link;
+  if (link.gigatransfers <= 0) link.gigatransfers = own;
+  if (gpu) link.gigatransfers = std::min(link.gigatransfers, own);
   link.gigatransfers = pcie_figures(link.gigatransfers).gigatransfers;
   if (link.lanes <= 0) link.lanes = 16;
   return link;
@@ -258,7 +280,7 @@ void Writer::pcie_links(ordered_json& links) {
       hosted_rate = std::max(hosted_rate, own);
       continue;
     }
-    const PcieLink link = full(each);
+    const PcieLink link = full(i);
     edges[{link.gigatransfers, link.lanes}].push_back(edge);
     used[{link.gigatransfers, link.lanes}] += gpu ? 1000 : 1;
   }
@@ -477,7 +499,7 @@ std::string Writer::run() {
                     : fmt::format("{}x {} on {} NUMA node{}, imported from {}", gpus_.size(), models,
                                   m_.cpus.size(), m_.cpus.size() == 1 ? "" : "s", m_.source);
   out["sources"] = {
-      fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_name(m_.file))};
+      fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_names(m_.file))};
   out["nodes"] = 1;
   out["devices"] = devices();
   out["vertices"] = vertices();

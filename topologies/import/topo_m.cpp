@@ -274,6 +274,7 @@ void Reader::labels(Machine& machine) const {
     const std::string name = words[0].text.substr(0, words[0].text.size() - 1);
     for (Machine::Nic& nic : machine.nics) {
       if (nic.label == name) nic.label = printable(words[1].text);
+      nic.names = {nic.label};
     }
   }
 }
