@@ -5,7 +5,7 @@ usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
 copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every row the
-same weight) moves them. Without --fit it prints the error table only. ENTRY: nccl-2.0, nccl-2.4, nccl-2.18 ("from").
+same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY: nccl-2.0, nccl-2.4, nccl-2.18 ("from").
 """
 import argparse
 import collections
@@ -23,23 +23,44 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Application-level timings and machines whose transport bypasses the library's own protocols: judged, never fitted.
-NOT_FITTED = {"copper-k80", "p4d.24xlarge", "p5.48xlarge", "g4dn-metal.json"}
+NOT_FITTED = {"copper-k80", "p4d.24xlarge", "p5.48xlarge", "g4dn-metal.json", "gcp-a3-mega", "gcp-a3-high"}
 # The host of the two-card machine is not the eight-card one's.
 NOT_FITTED_ROWS = re.compile(r"^4090-pcie-8x,[^,]*,[^,]*,2,")
 
-# Constants that move, per entry: path in the entry, lowest, highest. "@name" is the protocol of that name.
+# Constants that move, per entry: path in the entry. "@name" is the protocol of that name.
 SPACE = {
     "nccl-2.0": ["@simple.base", "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie",
                  "@simple.efficiency.host"],
     "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
                  "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
                  "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
-                 "@simple.efficiency.network", "self_copy", "tree_efficiency"],
-    "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.efficiency.fabric", "@ll128.base", "@ll128.step.fabric",
-                  "@ll128.efficiency.fabric", "@simple.base", "@simple.step.fabric", "@simple.efficiency.fabric",
-                  "self_copy", "exchange_efficiency", "switch_latency", "switch_efficiency.hopper", "switch_efficiency.blackwell", "latency_scale.hopper",
-                  "latency_scale.blackwell"],
+                 "@simple.efficiency.network", "self_copy", "tree_efficiency", "launch", "turnaround"],
+    "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
+                  "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
+                  "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
+                  "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
+                  "exchange_efficiency", "switch_latency", "switch_efficiency.hopper", "switch_efficiency.blackwell",
+                  "base_scale.hopper", "base_scale.blackwell", "base_scale.ada", "step_scale.hopper",
+                  "step_scale.blackwell"],
 }
+
+
+# What NCCL's own model assumes (src/graph/tuning.cc of 2.28, microseconds and fractions): constants are held near these
+# where the data says little. A factor of e away costs as much as PRIOR_ROWS rows that are off by a factor of e.
+PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
+         "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
+         "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
+         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
+         "switch_latency": 25, "switch_efficiency.hopper": 0.85,
+         "switch_efficiency.blackwell": 0.74, "tree_efficiency": 0.92, "base_scale.hopper": 1, "base_scale.blackwell": 1,
+         "base_scale.ada": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
+         "@simple.efficiency.fabric": 0.95, "@simple.efficiency.network": 0.95}
+PRIOR_ROWS = 1
+LOG_ROWS = 21  # of the usual log
+# 120 of 128 bytes are payload, and NCCL counts 0.92.
+TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92)}
+# Training waits for all-reduce most.
+WEIGHT = {"all_reduce": 1, "reduce_scatter": 0.5, "all_gather": 0.5, "broadcast": 0.3, "all_to_all": 0.3}
 
 
 def load_profile():
@@ -94,8 +115,14 @@ def place(entry, path):
     return at, parts[-1]
 
 
+def tie(entry):
+    for path, (other, factor) in TIED.items():
+        if any(p["name"] == path[1:].split(".")[0] for p in entry["protocols"]):
+            put(entry, path, get(entry, other) * factor, digits=3)
+
+
 def is_time(path):
-    return not any(word in path for word in ("efficiency", "self_copy", "scale"))
+    return not any(word in path for word in ("efficiency", "self_copy", "scale", "wire"))
 
 
 def get(entry, path):
@@ -112,7 +139,7 @@ def put(entry, path, value, digits=6):
 def bounds(path):
     if is_time(path):
         return (0.02, 200.0)
-    return (0.05, 4.0) if "efficiency" not in path else (0.05, 1.0)
+    return (0.05, 1.0) if "efficiency" in path or "wire" in path else (0.05, 4.0)
 
 
 class Runner:
@@ -163,11 +190,19 @@ def belongs(line, name, profile):
     return best == mine and line.split(",")[0] not in NOT_FITTED and not NOT_FITTED_ROWS.match(line)
 
 
+def row_weights(lines):
+    """Every log counts the same, however many sizes it has."""
+    logs = [line.rsplit(",", 2)[0] for line in lines]
+    sizes = collections.Counter(logs)
+    return [WEIGHT[log.split(",")[2]] * math.sqrt(LOG_ROWS / max(sizes[log], 5)) for log in logs]
+
+
 def fit(program, name, lines, comment, profile):
     import numpy
     from scipy.optimize import least_squares
     run = Runner(program, lines)
     entry, paths = entry_of(profile, name), SPACE[name]
+    weights = row_weights(lines)
 
     # Logarithms, moved away from zero because the finite differences below are relative to |x|.
     def coordinate(value):
@@ -176,14 +211,18 @@ def fit(program, name, lines, comment, profile):
     def residuals(x):
         for path, value in zip(paths, x):
             put(entry, path, math.exp(value - 10))
-        return numpy.array([math.log(float(r[6]) / float(r[5])) for r in run(comment, profile)])
+        tie(entry)
+        rows = [w * math.log(float(r[6]) / float(r[5])) for w, r in zip(weights, run(comment, profile))]
+        prior = [PRIOR_ROWS * (value - coordinate(PRIOR[path])) for path, value in zip(paths, x) if path in PRIOR]
+        return numpy.array(rows + prior)
 
     low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
-    start = numpy.clip([coordinate(get(entry, p)) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
+    start = numpy.clip([coordinate(PRIOR.get(p, get(entry, p))) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
     result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
-                           max_nfev=10, x_scale=0.3)
+                           max_nfev=40, x_scale=0.3)
     for path, value in zip(paths, result.x):
         put(entry, path, math.exp(value - 10), digits=3)
+    tie(entry)
 
 
 def size_class(size):

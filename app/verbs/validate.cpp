@@ -5,6 +5,7 @@
 
 #include "app/output.h"
 #include "app/verb.h"
+#include "calibration/collective_data.h"
 #include "calibration/validate.h"
 #include "calibration/validate_staleness.h"
 
@@ -28,7 +29,8 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, validation_json(rows, staleness));
   } else {
     put_result(arguments,
-               validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)));
+               validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)) +
+                   (arguments.words().empty() ? collectives_markdown(validate_collectives()) : ""));
   }
   return 0;
 }

@@ -82,7 +82,7 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
       if (&ring != &rings.front()) continue;
       // A chunk passes every hop of the ring equally often: steps and latency add up along its way.
       p.steps[static_cast<std::size_t>(hop)] += steps / n * h.stands_for;
-      p.wire += steps / n * h.stands_for * r.latency.seconds();
+      p.wire[static_cast<std::size_t>(hop)] += steps / n * h.stands_for * r.latency.seconds();
     }
   }
   return p;

@@ -39,7 +39,7 @@ Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, cons
     in_turn += busiest * step.repeat;
     depth += step.repeat;
     total.steps[static_cast<std::size_t>(worst)] += step.repeat;
-    total.wire += latency * step.repeat;
+    total.wire[static_cast<std::size_t>(worst)] += latency * step.repeat;
   }
   std::map<uint32_t, double> sum;
   double at_once = 0;
@@ -96,10 +96,10 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
       busiest(c) > 0 ? extrapolate(busiest(a), busiest(b), busiest(c), doublings) / busiest(c) : 1;
   for (std::size_t k = 0; k < kHopClasses; ++k) {
     c.steps[k] = extrapolate(a.steps[k], b.steps[k], c.steps[k], doublings);
+    c.wire[k] = extrapolate(a.wire[k], b.wire[k], c.wire[k], doublings);
     c.cap[k] /= growth;
     for (auto& [link, weight] : c.load[k]) weight *= growth;
   }
-  c.wire = extrapolate(a.wire, b.wire, c.wire, doublings);
   c.extra_time = extrapolate(a.extra_time, b.extra_time, c.extra_time, doublings);
   c.algorithm = algorithm.name;
   return c;

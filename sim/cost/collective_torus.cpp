@@ -29,7 +29,7 @@ Pattern torus_pattern(const System& system, const Group& group, CollKind kind) {
       p.load[worst][l] += phases * (n - 1) / n / static_cast<double>(links.size());
   }
   p.steps[worst] = phases * hops;
-  p.wire = phases * farthest;
+  p.wire[worst] = phases * farthest;
   return p;
 }
 

@@ -46,7 +46,7 @@ void add_tree_steps(const System& system, const Group& group, Pattern& p) {
   const auto depth = static_cast<double>(std::bit_width(group.nodes()) - 1);
   const Route r = system.route(group.by_node[0].front(), group.by_node[1].front());
   p.steps[static_cast<std::size_t>(HopClass::network)] += 2 * depth;
-  p.wire += 2 * depth * r.latency.seconds();
+  p.wire[static_cast<std::size_t>(HopClass::network)] += 2 * depth * r.latency.seconds();
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ Pattern tree_pattern(const System& system, const Group& group, const std::vector
           p.add(r, hop, ring.share, system);
           if (node > 0 || &ring != &rings.front()) continue;
           p.steps[static_cast<std::size_t>(hop)] += 1;
-          p.wire += r.latency.seconds();
+          p.wire[static_cast<std::size_t>(hop)] += r.latency.seconds();
         }
       }
     }

@@ -69,6 +69,10 @@ Transfer LinkCost::message(VertexId from, VertexId to, Bytes bytes) {
   return t;
 }
 
+double LinkCost::reported(double seconds, const Harness& harness) const {
+  return library_->reported(seconds, harness);
+}
+
 Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds) {
   Transfer t;
   if (samples <= 0 || decoded.n <= 0) return t;
@@ -111,11 +115,11 @@ struct Priced {
 Priced price(const Pattern& p, const Protocol& protocol, const Library& library, const Overheads& overheads,
              const std::vector<double>& capacity) {
   Priced out;
-  out.latency = protocol.base + p.wire;
+  out.latency = protocol.base;
   double caps = 0, fabric = 0, least = 1;
   std::map<uint32_t, double>& uses = out.uses;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
-    out.latency += p.steps[c] * protocol.step[c];
+    out.latency += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
     if (p.load[c].empty()) continue;
     const bool network = c == static_cast<std::size_t>(HopClass::network);
     const double efficiency = protocol.efficiency[c] * p.efficiency *

@@ -15,6 +15,7 @@
 
 namespace tandem {
 
+struct Harness;
 struct Library;
 
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
@@ -41,6 +42,9 @@ class LinkCost {
   /// enumerated, the rest by representative nodes), later sizes are O(links used).
   Transfer collective(CollKind kind, const std::string& algorithm, Bytes bytes,
                       std::span<const VertexId> members, Choice* chosen = nullptr);
+
+  /// What a benchmark driven as `harness` says reports for a collective of `seconds`.
+  double reported(double seconds, const Harness& harness) const;
 
   /// Storage read, decode and host-to-device copy of `samples` samples for accelerator `to`, as one pipelined
   /// transfer whose payload is the decoded bytes of all of them. `stored`, `decoded` and `decode_seconds` (on

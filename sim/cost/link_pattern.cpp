@@ -104,7 +104,7 @@ Pattern exchange_pattern(const System& system, const Group& group) {
     }
   }
   p.steps[static_cast<std::size_t>(worst)] = 2;  // the flags of sending and receiving
-  p.wire = slowest;
+  p.wire[static_cast<std::size_t>(worst)] = slowest;
   return p;
 }
 

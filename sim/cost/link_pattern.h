@@ -17,8 +17,8 @@ struct Pattern {
   std::string algorithm;
   /// [class]: resource -> bytes per byte of payload.
   std::array<std::map<uint32_t, double>, kHopClasses> load;
-  PerHop steps{};   ///< sequential steps per class
-  double wire = 0;  ///< seconds: sum of the routes' latencies over those steps
+  PerHop steps{};  ///< sequential steps per class
+  PerHop wire{};   ///< seconds: sum of the routes' latencies over those steps
   /// Payload bytes/s allowed by the routes' own caps, per class; 0 = none.
   PerHop cap{};
   double extra_time = 0;  ///< seconds per payload byte besides the busiest link (phases that cannot overlap)

@@ -39,7 +39,7 @@ void read_per_hop(const Json& json, PerHop& out, Read&& read) {
 }
 
 void read_protocol(const Json& json, Protocol& p) {
-  json.only({"name", "base", "step", "efficiency"});
+  json.only({"name", "base", "step", "efficiency", "architectures"});
   p.name = json.text("name", p.name);
   if (const Json* base = json.find("base")) p.base = base->as_time().seconds();
   if (const Json* step = json.find("step")) {
@@ -48,22 +48,33 @@ void read_protocol(const Json& json, Protocol& p) {
   if (const Json* efficiency = json.find("efficiency")) {
     read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1); });
   }
+  if (const Json* list = json.find("architectures")) {
+    for (const Json& a : list->items()) p.architectures.push_back(a.as_text());
+  }
 }
 
-/// What the entry says about the accelerators' architecture: start-up and fabric steps scale with the device,
-/// and only some switches reduce.
+/// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
+/// and steps between devices scale, and whether switches reduce.
 void apply_architecture(const Json& json, const System& system, Library& lib) {
   const auto& accelerators = system.accelerators();
   const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
   const std::string architecture =
       device < 0 ? "" : system.devices()[static_cast<std::size_t>(device)].architecture;
-  if (const Json* scales = json.find("latency_scale")) {
-    const double scale = scales->real(architecture, 1, 0.01, 100);
-    for (Protocol& p : lib.protocols) {
-      p.base *= scale;
-      p.step[0] *= scale;
-    }
+  std::erase_if(lib.protocols, [&](const Protocol& p) {
+    return !p.architectures.empty() &&
+           std::find(p.architectures.begin(), p.architectures.end(), architecture) == p.architectures.end();
+  });
+  const auto scale = [&](const char* key) {
+    const Json* scales = json.find(key);
+    return scales == nullptr ? 1 : scales->real(architecture, 1, 0.01, 100);
+  };
+  const double base = scale("base_scale"), step = scale("step_scale");
+  for (Protocol& p : lib.protocols) {
+    p.base *= base;
+    p.step[0] *= step;
+    p.step[1] *= step;
   }
+  lib.switch_latency *= base;
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
   }
@@ -71,20 +82,26 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
-             "exchange_efficiency", "switch_latency", "switch_efficiency", "switch_architectures",
-             "latency_scale", "message_base", "staged_base"});
+             "exchange_efficiency", "switch_latency", "switch_efficiency", "base_scale", "step_scale", "wire",
+             "message_base", "staged_base", "launch", "turnaround"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
   for (const Json& a : json.at("algorithms").items()) lib.algorithms.push_back(a.as_text());
   for (const Json& p : json.at("protocols").items()) read_protocol(p, lib.protocols.emplace_back());
   lib.packs_rings = json.boolean("pack_rings", false);
+  if (const Json* wire = json.find("wire")) {
+    read_per_hop(*wire, lib.wire, [](const Json& j) { return j.as_real(0, 1); });
+  }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
-  if (const Json* j = json.find("switch_latency")) lib.switch_latency = j->as_time().seconds();
-  if (const Json* j = json.find("message_base")) lib.message_base = j->as_time().seconds();
-  if (const Json* j = json.find("staged_base")) lib.staged_base = j->as_time().seconds();
+  for (const auto& [key, value] :
+       {std::pair{"switch_latency", &lib.switch_latency}, std::pair{"message_base", &lib.message_base},
+        std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
+        std::pair{"turnaround", &lib.turnaround}}) {
+    if (const Json* j = json.find(key)) *value = j->as_time().seconds();
+  }
   return lib;
 }
 
@@ -126,6 +143,11 @@ std::string default_family(const System& system) {
 }
 
 }  // namespace
+
+double Library::reported(double seconds, const Harness& harness) const {
+  return std::max(seconds, launch * harness.gpus_per_thread) +
+         turnaround * harness.threads / std::max(harness.iterations, 1);
+}
 
 Library library_of(const System& system) {
   const Json& communication = system.communication();

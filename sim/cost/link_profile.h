@@ -26,6 +26,16 @@ struct Protocol {
   double base = 0;      ///< of every collective
   PerHop step{};        ///< software latency of one sequential step, besides the route's own
   PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
+  std::vector<std::string> architectures;  ///< of accelerators that the library allows it on; empty = all
+};
+
+/// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective
+/// takes: one thread launches the kernels of all its devices in turn, and the loop starts and ends with all
+/// devices idle.
+struct Harness {
+  int threads = 1;  ///< of one process
+  int gpus_per_thread = 1;
+  int iterations = 20;  ///< between two clock readings
 };
 
 struct Library {
@@ -33,14 +43,21 @@ struct Library {
   std::vector<std::string> algorithms;  ///< what "auto" may choose
   std::vector<Protocol> protocols;
   bool packs_rings =
-      false;             ///< searches several rings over the links of a node (NCCL); else one, in rank order
-  double self_copy = 0;  ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
+      false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
+  PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
+  double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
   double tree_efficiency = 1;      ///< of a tree against a ring
   double exchange_efficiency = 1;  ///< of all-to-all against a ring
   double switch_latency = 0;       ///< reductions in the switch (NVLS): of one collective ...
   double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered
   double message_base = 0;         ///< software latency of one message
   double staged_base = 0;          ///< once more per staging through host memory
+  double launch = 0;               ///< seconds of a host thread per kernel that it launches
+  double turnaround = 0;           ///< seconds that starting and awaiting a loop takes per host thread
+
+  /// What a benchmark reports for a collective of `seconds`: no less than one thread's launches, plus the
+  /// loop's start and end shared among its iterations.
+  double reported(double seconds, const Harness& harness) const;
 };
 
 /// The entry for the system's communication "library" ("nccl-2.18": the newest entry of that family not newer
