@@ -9,6 +9,7 @@
 #include "app/output.h"
 #include "app/verb.h"
 #include "app/version.h"
+#include "exec/ranks.h"
 
 namespace tandem {
 namespace {
@@ -52,7 +53,9 @@ int run(const std::vector<std::string>& words) {
   } catch (const InputError& error) {
     return fail(kInput, error.what());
   } catch (const DeviceError& error) {
-    return fail(kDevice, error.what());
+    fail(kDevice, error.what());
+    abort_ranks(kDevice);
+    return kDevice;
   } catch (const std::bad_alloc&) {
     return fail(kInput, "not enough memory for what was asked; fewer devices or iterations would need less");
   } catch (const std::exception& error) {

@@ -14,7 +14,7 @@
 #include "app/version.h"
 #include "base/data.h"
 #include "exec/collective.h"
-#include "exec/network.h"
+#include "exec/wire.h"
 
 namespace tandem {
 

@@ -124,9 +124,8 @@ void GroupCollective::plan_wire(Member& to, RankStep& step) {
   for (Pull& p : step.pulls) {
     if (!apart(p.from, to.rank)) continue;
     nodes_.wire->connect(nodes_.of_ranks[p.from], nodes_.of_ranks[to.rank]);
-    to.receives.push_back(std::make_unique<Wire::Receive>());
+    to.receives.push_back(nodes_.wire->make_receive());
     p.remote = to.receives.back().get();
-    nodes_.wire->watch(*p.remote);
     p.direct = !p.reduce || (step.pulls.size() == 1 && !step.staged);
     if (p.direct) continue;
     p.scratch = to.scratch.size();
@@ -188,8 +187,9 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, Dev
     post(me, step, elements);
     // What is sent between nodes is not looked for in memory, so nothing else holds it back until the last
     // member has arrived (semantics.md 2.3).
-    for (uint32_t r = 0; s == 0 && nodes_.wire != nullptr && r < members_.size(); ++r)
-      members_[r]->done.wait(base + 1, abort_, spins_);
+    for (uint32_t r = 0; s == 0 && nodes_.wire != nullptr && r < members_.size(); ++r) {
+      if (here(r)) members_[r]->done.wait(base + 1, abort_, spins_);
+    }
     push(me, step, elements);
     pull(me, step, elements);
     reached(me, base + 2 + s, turn, s + 1);
@@ -198,6 +198,7 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, Dev
   reached(me, base + steps + 2, turn, steps + 1);
   int64_t latest = 0;
   for (const auto& m : members_) {
+    if (!here(m->rank)) continue;  // other processes' members are seen by what they send alone
     wait_for(me, m->rank, base + steps + 2, turn, steps + 1);
     latest = std::max(latest, m->arrived[turn]);
   }

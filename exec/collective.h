@@ -1,20 +1,20 @@
 #pragma once
 // Collectives among worker threads of one process: the schedules of schemes/collectives, step by step. What
-// crosses nodes goes over a Wire, all else through shared memory. Floor 3.
+// crosses nodes goes over a Transport, all else through shared memory. Floor 3.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "exec/backend.h"
 #include "exec/sync.h"
-#include "exec/wire.h"
+#include "exec/transport.h"
 #include "schemes/collectives.h"
 
 namespace tandem {
 
 /// Where a group's ranks sit, when that is more than one node.
 struct GroupNodes {
-  Wire* wire = nullptr;
+  Transport* wire = nullptr;
   uint32_t channel = 0;            ///< of the wire; this group's alone
   std::vector<uint32_t> of_ranks;  ///< node of each rank
 };
@@ -45,9 +45,9 @@ class GroupCollective {
     uint32_t from;
     uint32_t offset, count;  ///< in chunks
     bool reduce;
-    bool direct = false;              ///< over the wire into place, or added in place, as it arrives
-    Wire::Receive* remote = nullptr;  ///< null: from shared memory
-    std::size_t scratch = 0;          ///< remote and not direct: index into Member::scratch
+    bool direct = false;                   ///< over the wire into place, or added in place, as it arrives
+    Transport::Receive* remote = nullptr;  ///< null: from shared memory
+    std::size_t scratch = 0;               ///< remote and not direct: index into Member::scratch
   };
   struct Push {  ///< what it sends to another node
     uint32_t to;
@@ -74,7 +74,7 @@ class GroupCollective {
     int64_t stage_elements = 0;
     std::vector<float> stage_memory;          ///< where `stage` lies without a device
     std::vector<std::vector<float>> scratch;  ///< sums wait here for their turn
-    std::vector<std::unique_ptr<Wire::Receive>> receives;
+    std::vector<std::unique_ptr<Transport::Receive>> receives;
   };
   struct Range {
     int64_t begin, count;  ///< elements
@@ -85,6 +85,9 @@ class GroupCollective {
   static void put(Member& me, float* to, const float* from, int64_t elements);
   static void grow_stage(Member& me, int64_t elements);
   bool apart(uint32_t a, uint32_t b) const;
+  bool here(uint32_t rank) const {
+    return nodes_.wire == nullptr || nodes_.wire->here(nodes_.of_ranks[rank]);
+  }
   void plan(const Schedule& schedule);
   void plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
   void plan_wire(Member& to, RankStep& step);

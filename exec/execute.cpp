@@ -36,10 +36,11 @@ class Threads {
       for (int l = 0; l < kLanes; ++l) lanes += w->needs_thread(static_cast<Lane>(l)) ? 1 : 0;
     }
     ready_ = std::make_unique<std::latch>(lanes);
-    for (uint32_t i = 0; i < workers.size(); ++i) {
+    for (std::size_t i = 0; i < workers.size(); ++i) {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
-        if (workers[i]->needs_thread(lane)) start(*workers[i], i, lane);
+        if (workers[i]->needs_thread(lane))
+          start(*workers[i], run.first_here + static_cast<uint32_t>(i), lane);
       }
     }
     for (std::thread& t : threads_) t.join();
@@ -418,6 +419,23 @@ void check_data(const Network& n, const Dataset& data) {
 
 }  // namespace
 
+namespace {
+
+/// What the processes saw, together: rates add up, losses are means.
+void join_ranks(const Run& run, ExecutionResult& out) {
+  Report& r = out.report;
+  double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
+  sum_over_ranks(rates);
+  r.samples_per_second = rates[0];
+  r.interval.low = rates[1];
+  r.interval.high = rates[2];
+  sum_over_ranks(out.losses);
+  for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
+  r.devices = run.workers;
+}
+
+}  // namespace
+
 ExecutionResult execute(const Execution& execution, const Keep& keep) {
   const std::string missing = execution.backend->missing();
   if (!missing.empty()) throw DeviceError(fmt::format("backend {}: {}", execution.backend->name, missing));
@@ -430,9 +448,12 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   Run run(execution, keep);
   if (execution.data != nullptr) check_data(run.network, *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint32_t i = 0; i < run.workers; ++i) workers.push_back(std::make_unique<Worker>(run, i));
+  for (uint32_t i = 0; i < run.here; ++i)
+    workers.push_back(std::make_unique<Worker>(run, run.first_here + i));
   Threads(run, workers);
-  return Summary(run, workers).result();
+  ExecutionResult out = Summary(run, workers).result();
+  if (run.here < run.workers) join_ranks(run, out);
+  return out;
 }
 
 }  // namespace tandem

@@ -49,7 +49,10 @@ Run::Run(const Execution& e, const Keep& k)
   micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
   check_executable();
   // Spinning only pays where the thread that is waited for runs at the same time.
-  spins = workers <= std::thread::hardware_concurrency() ? 2000 : 20;
+  here = workers / static_cast<uint32_t>(ranks().size);
+  first_here = here * static_cast<uint32_t>(ranks().rank);
+  if (workers == 1) here = 1, first_here = 0;
+  spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
   start = start_values(network, e);
   start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
   if (e.start != nullptr) {
@@ -130,6 +133,16 @@ void Run::make_groups() {
     if (!program.stores.empty()) throw InputError("a parameter server over paced links is only simulated");
     if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
     wire = std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes), execution.pace, abort);
+  }
+  if (ranks().several() && workers > 1) {
+    if (execution.pace) throw InputError("links between processes are real: they are not paced");
+    if (!program.stores.empty())
+      throw InputError("a parameter server among several processes is only simulated");
+    if (execution.backend->asynchronous) throw InputError("several processes need a backend in host memory");
+    if (execution.cluster.nodes != ranks().size)
+      throw InputError(
+          fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
+    wire = mpi_transport(abort);
   }
   uint32_t channel = 0;
   for (std::size_t c = 0; c < program.collectives.size(); ++c) {

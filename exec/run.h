@@ -8,6 +8,7 @@
 #include "exec/collective.h"
 #include "exec/execute.h"
 #include "exec/network.h"
+#include "exec/ranks.h"
 #include "exec/store.h"
 #include "exec/sync.h"
 #include "exec/wire.h"
@@ -47,12 +48,13 @@ struct Run {
   Iterations iterations;
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
   int64_t micro_batches = 1;
-  int64_t first_iteration = 0;  ///< those done before a checkpoint
-  float gradient_scale = 1;     ///< of the sum that reaches an update on the workers
+  int64_t first_iteration = 0;        ///< those done before a checkpoint
+  uint32_t first_here = 0, here = 1;  ///< instances of role 0 that this process plays
+  float gradient_scale = 1;           ///< of the sum that reaches an update on the workers
   int spins = 0;
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;
-  std::unique_ptr<Wire> wire;  ///< between nodes
+  std::unique_ptr<Transport> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
   /// [collective][group]: made by the device's library; empty or null where it does not

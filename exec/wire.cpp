@@ -345,7 +345,14 @@ bool Wire::put(Receive& receive, const Early& frame) {
   return receive.done == receive.elements;
 }
 
-void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, Receive& receive) {
+std::unique_ptr<Transport::Receive> Wire::make_receive() {
+  auto out = std::make_unique<Receive>();
+  watch(*out);
+  return out;
+}
+
+void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, Transport::Receive& given) {
+  auto& receive = static_cast<Receive&>(given);
   End& e = end(to_node, from_node);
   receive.done = 0;
   ++receive.posted;
@@ -362,7 +369,8 @@ void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, R
     stream.posted.push_back(&receive);
 }
 
-void Wire::wait(Receive& receive) {
+void Wire::wait(Transport::Receive& given) {
+  auto& receive = static_cast<Receive&>(given);
   receive.finished.wait(receive.posted, abort_, 20);
   sleep_until(receive.due);
 }

@@ -13,30 +13,20 @@
 
 #include "exec/pace.h"
 #include "exec/sync.h"
+#include "exec/transport.h"
 
 namespace tandem {
-
-/// Says what a message is. Messages of one (channel, from, to) form a stream: they arrive in the order sent.
-struct MessageHead {
-  uint32_t channel = 0, key = 0;
-  uint32_t from = 0, to = 0;  ///< ranks or instances, as the channel's users count them
-  int64_t version = 0;
-};
 
 /// Every end of a connection has a thread that takes in what arrives, always, so that senders never wait for
 /// each other in a circle. A lost connection fails the run with a DeviceError that names both nodes.
 ///
 /// Pacing is the kernel's (SO_MAX_PACING_RATE): an idle connection passes its first 64-128 KB faster. With
 /// more than two nodes, connections of one port also take turns, so that together they keep to its rate.
-class Wire {
+class Wire : public Transport {
  public:
   using Handler = std::function<void(const MessageHead& head, const float* payload, int64_t elements)>;
 
-  /// One message that somebody waits for; may be posted again once it was waited for.
-  struct Receive {
-    float* to = nullptr;
-    int64_t elements = 0;
-    bool add = false;  ///< to what is in `to`, as it arrives
+  struct Receive : Transport::Receive {
    private:
     friend class Wire;
     int64_t done = 0, due = 0;
@@ -45,26 +35,26 @@ class Wire {
   };
 
   Wire(uint32_t nodes, std::optional<Pace> pace, Abort& abort);
-  ~Wire();
-  /// Ends all taking in. After a failed run, before the memory of posted receives goes.
-  void stop();
-
-  /// Makes the connection unless it is there. Before the first message; not thread-safe. Throws DeviceError.
-  void connect(uint32_t a, uint32_t b);
+  ~Wire() override;
+  void stop() override;
+  bool here(uint32_t) const override { return true; }
+  void connect(uint32_t a, uint32_t b) override;
   /// Messages of the channel run `handler` whole, one at a time per connection, in its thread; it must not
   /// wait for other messages. Before connect(). Channels without one are received by post().
   void handle(uint32_t channel, Handler handler);
 
-  /// Returns when the payload may be changed again; with `until_left`, when the last byte has left the node's
-  /// port. One thread at a time per stream; any number of streams. Throws Stopped.
   void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
-            int64_t elements, bool until_left = false);
-  /// Once per Receive, before it is used.
+            int64_t elements) override {
+    send(from_node, to_node, head, payload, elements, false);
+  }
+  /// With `until_left` returns when the last byte has left the node's port.
+  void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
+            int64_t elements, bool until_left);
+  std::unique_ptr<Transport::Receive> make_receive() override;
   void watch(Receive& receive) { abort_.watch(&receive.finished); }
-  /// The next message of the stream goes to `receive`, whose elements must be the message's.
-  void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream, Receive& receive);
-  /// Until it has arrived and the link's latency has passed. Throws Stopped.
-  void wait(Receive& receive);
+  void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream,
+            Transport::Receive& receive) override;
+  void wait(Transport::Receive& receive) override;
 
   /// Breaks the connection, as a pulled cable would.
   void cut(uint32_t a, uint32_t b);

@@ -10,6 +10,7 @@
 #include "app/report_text.h"
 #include "app/verb.h"
 #include "exec/execute.h"
+#include "exec/ranks.h"
 
 namespace tandem {
 
@@ -93,8 +94,12 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   e.scheme = &job->scheme;
   e.backend = &backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  job->devices = a.integers("devices", {std::min<int64_t>(2, cores)}, 1, 1024);
-  job->nodes = a.integer("nodes", 1, 1, 64);
+  const int64_t processes = ranks().size;
+  job->devices = a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
+  job->nodes = a.integer("nodes", processes, 1, 64);
+  if (processes > 1 && job->nodes != processes)
+    throw InputError(option_place("nodes"),
+                     fmt::format("mpirun started {} processes: each plays a node", processes));
   e.batch = a.integer("batch", 32, 1, 1'000'000);
   e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
@@ -163,8 +168,10 @@ int run(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
   const auto job = read_job(a);
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  if (!ranks().several()) {
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
+  }
   std::vector<Report> reports;
   {
     Progress progress(a);
@@ -173,11 +180,18 @@ int run(const Arguments& a) {
     const int32_t all = job->execution.iterations;
     if (!lists_one) {  // the speed-up's base: a rate needs no more iterations than this
       const int32_t few = std::min(all, job->execution.warmup + 30);
-      one = run_once(a, *job, 1, few, progress).report.samples_per_second;
+      if (ranks().rank == 0) one = run_once(a, *job, 1, few, progress).report.samples_per_second;
+      meet_ranks();  // nobody computes beside it
     }
     for (const int64_t n : job->devices) {
       if (interrupted) break;
+      if (n == 1 && ranks().rank > 0) {
+        meet_ranks();
+        continue;
+      }
       ExecutionResult r = run_once(a, *job, n, all, progress);
+      if (n == 1) meet_ranks();
+      if (ranks().rank > 0) continue;  // the first one speaks for all
       if (n == 1) one = r.report.samples_per_second;
       finish(a, *job, r);
       reports.push_back(std::move(r.report));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "exec/collective.h"
+#include "exec/wire.h"
 #include "exec/cpu/kernel.h"
 
 namespace tandem {

@@ -1,4 +1,5 @@
 #include "exec/collective.h"
+#include "exec/wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,31 @@
+#pragma once
+// Processes on several machines that execute one Program together, started by mpirun: each plays one node.
+// Floor 3.
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "exec/sync.h"
+#include "exec/transport.h"
+
+namespace tandem {
+
+/// This process among those that mpirun started.
+struct Ranks {
+  int64_t rank = 0, size = 1;
+  bool several() const { return size > 1; }
+};
+
+/// The first call joins the others (MPI_Init_thread). One process when not started by mpirun. Throws
+/// InputError when started by it in a build without MPI.
+const Ranks& ranks();
+/// Sums over all processes, in place. Without several ranks nothing happens, here and below.
+void sum_over_ranks(std::span<double> values);
+/// Waits, without using the processor, until all have come here.
+void meet_ranks();
+/// Ends all processes when one fails; does not return when there are several.
+void abort_ranks(int exit_code);
+/// Messages between the nodes; node = rank.
+std::unique_ptr<Transport> mpi_transport(Abort& abort);
+
+}  // namespace tandem

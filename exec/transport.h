@@ -1,0 +1,44 @@
+#pragma once
+// What carries messages between nodes: TCP between nodes that one machine plays (wire.h), MPI between
+// machines (ranks.h). Floor 3.
+#include <cstdint>
+#include <memory>
+
+namespace tandem {
+
+/// Says what a message is. Messages of one (channel, from, to) form a stream: they arrive in the order sent.
+struct MessageHead {
+  uint32_t channel = 0, key = 0;
+  uint32_t from = 0, to = 0;  ///< ranks or instances, as the channel's users count them
+  int64_t version = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  /// One message that somebody waits for; may be posted again once it was waited for.
+  struct Receive {
+    virtual ~Receive() = default;
+    float* to = nullptr;
+    int64_t elements = 0;
+    bool add = false;  ///< to what is in `to`, as it arrives
+  };
+
+  /// Is this node played by this process?
+  virtual bool here(uint32_t node) const = 0;
+  /// Before the first message between the two; not thread-safe. Throws DeviceError.
+  virtual void connect(uint32_t a, uint32_t b) = 0;
+  virtual std::unique_ptr<Receive> make_receive() = 0;
+  /// Returns when the payload may be changed again. One thread at a time per stream; any number of streams.
+  /// Throws Stopped.
+  virtual void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
+                    int64_t elements) = 0;
+  /// The next message of the stream goes to `receive`, whose elements must be the message's.
+  virtual void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream, Receive& receive) = 0;
+  /// Until it has arrived and the link's latency has passed. Throws Stopped.
+  virtual void wait(Receive& receive) = 0;
+  /// Ends all taking in. After a failed run, before the memory of posted receives goes.
+  virtual void stop() = 0;
+};
+
+}  // namespace tandem
