@@ -66,7 +66,6 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"digits-cnn", "allreduce:accumulate=2", 2, false},
                     Setting{"digits-cnn", "parameter-server:server=gpu", 2, false},
                     Setting{"digits-mlp", "local-sgd:every=3", 2, true},
-                    Setting{"resnet20-cifar", "allreduce", 1, false},
                     Setting{"transformer-tiny", "allreduce", 1, false}));
 
 class Alone : public testing::Test {
