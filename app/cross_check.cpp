@@ -50,6 +50,8 @@ std::vector<CheckCase> check_cases(bool quick) {
 
 namespace {
 
+constexpr int64_t kUpdatesForShape = 1000;  ///< fewer tell the mean of staleness, not its distribution
+
 double total_variation(const Histogram& a, const Histogram& b) {
   std::map<int64_t, double> difference;
   for (const auto& bin : a.bins())
@@ -63,8 +65,7 @@ double total_variation(const Histogram& a, const Histogram& b) {
 
 }  // namespace
 
-std::vector<CheckRow> check_case(const CheckCase& c, const std::string& profile, const Backend& backend,
-                                 const std::atomic<bool>* stop) {
+Report predict_case(const CheckCase& c, const std::string& profile) {
   const Graph graph = Graph::load(c.model);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   const System system =
@@ -80,7 +81,12 @@ std::vector<CheckRow> check_case(const CheckCase& c, const std::string& profile,
   p.profile = profile;
   p.check_memory = false;
   if (c.scheme.find("mode=") != std::string::npos) p.iterations = c.iterations;
-  const Report predicted = simulate(p);
+  return simulate(p);
+}
+
+Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop) {
+  const Graph graph = Graph::load(c.model);
+  const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Execution e;
   e.graph = &graph;
   e.scheme = &scheme;
@@ -91,32 +97,48 @@ std::vector<CheckRow> check_case(const CheckCase& c, const std::string& profile,
     e.pace = Pace{parse_bandwidth(c.pace), {}};
   }
   e.batch = c.batch;
-  e.optimizer = p.optimizer;
+  e.optimizer = &optimizer("momentum");
   e.iterations = c.iterations;
   e.warmup = std::max<int32_t>(3, c.iterations / 10);
   e.stop = stop;
-  const ExecutionResult first = execute(e), second = execute(e);
+  return execute(e).report;
+}
+
+std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
+                                   const std::vector<Report>& executed) {
+  const auto n = static_cast<double>(executed.size());
   std::vector<CheckRow> rows;
-  const auto add = [&](std::string metric, double guess, double a, double b) {
-    CheckRow r{c.model, c.scheme, std::move(metric), c.pace, c.devices, c.batch, guess, (a + b) / 2, 0, 0,
-               false,   false};
+  /// `of`: what an execution shows, in the units of `guess`.
+  const auto add = [&](std::string metric, double guess, const auto& of) {
+    CheckRow r;
+    r.model = c.model;
+    r.scheme = c.scheme;
+    r.pace = c.pace;
+    r.metric = std::move(metric);
+    r.devices = c.devices;
+    r.batch = c.batch;
+    r.predicted = guess;
+    double least = INFINITY, most = 0;
+    for (const Report& e : executed) {
+      r.executed += of(e) / n;
+      least = std::min(least, of(e));
+      most = std::max(most, of(e));
+    }
     r.error = r.executed != 0 ? r.predicted / r.executed - 1 : 0;
-    r.floor = r.executed != 0 ? std::abs(a - b) / r.executed : 0;
+    r.floor = r.executed != 0 ? (most - least) / r.executed : 0;
     rows.push_back(std::move(r));
   };
-  add("samples_per_second", predicted.samples_per_second, first.report.samples_per_second,
-      second.report.samples_per_second);
-  rows.back().interval = true;
-  rows.back().covered =
-      rows.back().executed >= predicted.interval.low && rows.back().executed <= predicted.interval.high;
-  if (first.report.staleness.max() > 0) {
-    add("staleness_mean", predicted.staleness.mean(), first.report.staleness.mean(),
-        second.report.staleness.mean());
-    add("staleness_distance", 0, total_variation(predicted.staleness, first.report.staleness),
-        total_variation(predicted.staleness, second.report.staleness));
-    rows.back().error = rows.back().executed;
-    rows.back().floor = total_variation(first.report.staleness, second.report.staleness);
-  }
+  add("samples_per_second", predicted.samples_per_second,
+      [](const Report& e) { return e.samples_per_second; });
+  rows[0].interval = true;
+  rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
+  if (executed[0].staleness.max() == 0) return rows;
+  add("staleness_mean", predicted.staleness.mean(), [](const Report& e) { return e.staleness.mean(); });
+  if (executed[0].staleness.count() < kUpdatesForShape) return rows;
+  add("staleness_distance", 0,
+      [&](const Report& e) { return total_variation(predicted.staleness, e.staleness); });
+  rows.back().error = rows.back().executed;
+  rows.back().floor = total_variation(executed.front().staleness, executed.back().staleness);
   return rows;
 }
 

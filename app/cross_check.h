@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "calibration/check_result.h"
 #include "calibration/machine_fit.h"
 #include "exec/execute.h"
 
@@ -18,16 +19,6 @@ using Tell = std::function<void(const std::string& what, double share)>;
 Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
                              const std::atomic<bool>* stop);
 
-/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance.
-struct CheckRow {
-  std::string model, scheme, metric, pace;
-  int64_t devices = 1, batch = 1;
-  double predicted = 0, executed = 0, error = 0;
-  double floor = 0;      ///< relative difference of two executions of the same
-  bool covered = false;  ///< the prediction's interval holds the executed value
-  bool interval = false;
-};
-
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
   std::string model;
@@ -38,8 +29,12 @@ struct CheckCase {
 };
 std::vector<CheckCase> check_cases(bool quick);
 
-/// Predicts with the profile in `file`, executes, executes again for the floor.
-std::vector<CheckRow> check_case(const CheckCase& c, const std::string& profile_file, const Backend& backend,
-                                 const std::atomic<bool>* stop);
+/// With the profile in `profile_file`. Throws InputError.
+Report predict_case(const CheckCase& c, const std::string& profile_file);
+/// Throws DeviceError.
+Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop);
+/// One row a metric; `executed` (at least one) is the same execution made several times.
+std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
+                                   const std::vector<Report>& executed);
 
 }  // namespace tandem

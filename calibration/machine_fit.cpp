@@ -215,7 +215,7 @@ class Fitter {
     const double overhead = op_overhead();
     for (uint32_t g = 1; g < m_.graphs.size(); ++g) {
       const MeasuredGraph& graph = m_.graphs[g];
-      if (graph.workers != 2) continue;
+      if (graph.workers != 2 || m_.cores < 2) continue;
       double kernels = 0;
       bool whole = true;
       for (const MeasuredKernel& k : m_.kernels) {
@@ -231,8 +231,21 @@ class Fitter {
 
   double step_sigma() const {
     std::vector<double> all;
-    for (const MeasuredGraph& g : m_.graphs) all.push_back(g.step_spread);
+    for (const MeasuredGraph& g : m_.graphs) {
+      if (g.workers <= m_.cores) all.push_back(g.step_spread);
+    }
     return median(all);
+  }
+
+  /// Workers that share a core: how unequal their turns make steps, by the step's length.
+  Writer turns() const {
+    std::map<double, double> by;
+    for (const MeasuredGraph& g : m_.graphs) {
+      if (g.workers > m_.cores && g.step_median > 0) by[g.step_median] = std::max(1e-6, g.step_spread);
+    }
+    Writer out = Writer::array();
+    for (const auto& [seconds, sigma] : by) out.push_back({{"step_seconds", seconds}, {"sigma", sigma}});
+    return out;
   }
 
   static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks) {
@@ -276,6 +289,7 @@ class Fitter {
                 {"op_overhead_seconds", op_overhead()},
                 {"wake_seconds", wake()},
                 {"step_sigma", step_sigma()},
+                {"turns", turns()},
                 {"slowdown", slowdown()}};
     Writer reduce = Writer::array();
     for (int64_t ranks = 2; ranks <= m_.cores; ++ranks) {

@@ -471,14 +471,31 @@ class Binder {
     const VertexId v = where_[0][0];
     const KernelCost* cost = machine_ ? nullptr : &kernel_cost(v);
     bound_.compute_error = machine_ ? machine_->error() : cost->relative_error();
-    bound_.step_sigma = machine_ ? machine_->step_sigma() : -1;
+    double step = 0;
     for (const Op& op : role.ops) {
       if (op.kind != OpKind::compute) continue;
       for (const Kernel& k : program_.tasks[op.what].kernels) {
-        bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] +=
+        const double seconds =
             (machine_ ? machine_->seconds(k, in_.cluster.devices) : cost->seconds(k)) * in_.compute_scale;
+        bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
+        step += seconds;
       }
     }
+    // Where workers wait for each other, what one loses in turns on a processor another has gained.
+    if (machine_) bound_.step_sigma = machine_->step_sigma(in_step() ? 1 : in_.cluster.devices, step);
+  }
+
+  /// Every iteration of a worker waits for the same iteration of all others.
+  bool in_step() const {
+    if (is_static(program_)) return true;
+    for (const Role& role : program_.roles) {
+      for (const Op& op : role.ops) {
+        if (op.kind != OpKind::gate) continue;
+        const Store& store = program_.stores[op.what];
+        if (store.slack == 0 && store.quorum == in_.cluster.devices) return true;
+      }
+    }
+    return false;
   }
 
   const BindInput& in_;

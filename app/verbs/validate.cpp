@@ -5,6 +5,7 @@
 
 #include "app/output.h"
 #include "app/verb.h"
+#include "calibration/check_result.h"
 #include "calibration/collective_data.h"
 #include "calibration/validate.h"
 #include "calibration/validate_staleness.h"
@@ -28,9 +29,11 @@ int run_validate(const Arguments& arguments) {
   if (format == "json") {
     put_result(arguments, validation_json(rows, staleness));
   } else {
-    put_result(arguments,
-               validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)) +
-                   (arguments.words().empty() ? collectives_markdown(validate_collectives()) : ""));
+    put_result(
+        arguments,
+        validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)) +
+            (arguments.words().empty() ? collectives_markdown(validate_collectives()) + executed_markdown()
+                                       : ""));
   }
   return 0;
 }

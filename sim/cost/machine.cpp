@@ -150,6 +150,10 @@ MachineProfile::MachineProfile(const Json& d) {
   };
   for (const Json& list : d.at("all_reduce").items()) all_reduce_.push_back(table(list));
   copy_ = table(d.at("copy"));
+  if (const Json* turns = d.find("turns")) {
+    for (const Json& t : turns->items())
+      turns_.push_back({t.at("step_seconds").as_real(1e-12, 1e6), t.at("sigma").as_real(1e-6, 10)});
+  }
   if (d.find("wire") == nullptr) return;
   for (const Json& row : d.at("wire").items()) {
     const double rate = row.at("bytes_per_second").as_real(0, 1e15);
@@ -185,6 +189,11 @@ double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance
   const auto running = std::min<int64_t>({active, cores_, static_cast<int64_t>(slowdown_.size())});
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
   return active > cores_ ? t * real(active) / real(cores_) : t;
+}
+
+double MachineProfile::step_sigma(int64_t active, double seconds) const {
+  if (active <= cores_ || seconds <= 0 || turns_.empty()) return step_sigma_;
+  return std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().bytes)));
 }
 
 double MachineProfile::interpolate(const std::vector<Point>& table, double bytes) {

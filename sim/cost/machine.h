@@ -75,12 +75,14 @@ class MachineProfile {
   double wire_all_reduce(double bytes, int64_t ranks, double rate) const;
   double wire_cpu(double bytes, int64_t ranks) const;  ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
-  double step_sigma() const { return step_sigma_; }  ///< of the logarithm of a step's compute time
-  double error() const { return error_; }            ///< of a graph's step left out of the fit
+  /// Of the logarithm of a step's compute time of `seconds`, while `active` workers compute: more workers
+  /// than cores get their share in turns, as measured with two workers on each.
+  double step_sigma(int64_t active, double seconds) const;
+  double error() const { return error_; }  ///< of a graph's step left out of the fit
 
  private:
   struct Point {
-    double bytes, seconds;
+    double bytes, seconds;  ///< or whatever else depends on whatever
   };
   static double interpolate(const std::vector<Point>& table, double bytes);
   int64_t cores_ = 1;
@@ -89,6 +91,7 @@ class MachineProfile {
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
   std::vector<Point> copy_;
   std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
+  std::vector<Point> turns_;                   ///< step's seconds, sigma, with two workers on each core
   std::vector<Point> wire_cpu_;                ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };

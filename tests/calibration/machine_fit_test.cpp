@@ -58,6 +58,8 @@ Measurements made() {
         m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
     }
   }
+  for (const auto& [seconds, sigma] : {std::pair{0.004, 0.4}, {0.016, 0.2}})
+    m.graphs.push_back({"two on each core", 32, 4, 0, seconds, sigma, 0});
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
   for (const double rate : {0.0, 125e6, 1.25e9}) {
     for (double bytes = 4096; bytes < 1e8; bytes *= 2)
@@ -119,6 +121,55 @@ TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
   EXPECT_LT(r.iteration_median, step * 1.3 + 1e-3);
   EXPECT_GT(r.iteration_median, step);
   EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
+}
+
+/// Workers that share a core get unequal turns; those with a core each do not.
+TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
+  const MachineProfile profile(Json::parse(fit_machine(made()).profile, "profile"));
+  EXPECT_NEAR(profile.step_sigma(2, 0.008), 0.01, 1e-9);
+  EXPECT_NEAR(profile.step_sigma(4, 0.008), 0.4 / std::sqrt(2), 1e-6) << "between two measured steps";
+  EXPECT_NEAR(profile.step_sigma(4, 0.001), 0.4, 1e-6) << "shorter than any";
+  EXPECT_NEAR(profile.step_sigma(4, 100), 0.01, 1e-3) << "many turns in a step even out";
+}
+
+/// ... which spreads the staleness of those that do not wait for each other, and costs no time where all
+/// wait.
+TEST(MachineFit, TurnsSpreadStaleness) {
+  Measurements measured = made();
+  const std::string file = testing::TempDir() + "machine_fit_turns.json";
+  std::ofstream(file) << fit_machine(measured).profile;
+  std::erase_if(measured.graphs, [](const MeasuredGraph& g) { return g.workers > 2; });
+  const std::string even = testing::TempDir() + "machine_fit_even.json";
+  std::ofstream(even) << fit_machine(measured).profile;
+  const Graph graph = Graph::load("mlp:hidden=128,layers=2");
+  const System system = System::load("local");
+  const auto report = [&](const char* name, const std::string& profile) {
+    const ResolvedScheme scheme = resolve_scheme(name, {});
+    Prediction p;
+    p.graph = &graph;
+    p.system = &system;
+    p.scheme = &scheme;
+    p.devices = 4;
+    p.batch = 32;
+    p.optimizer = &optimizer("sgd");
+    p.input = false;
+    p.profile = profile;
+    p.check_memory = false;
+    p.iterations = 300;
+    return simulate(p);
+  };
+  const auto share_of_three = [](const Report& r) {
+    for (const auto& bin : r.staleness.bins()) {
+      if (bin.value == 3) return static_cast<double>(bin.count) / static_cast<double>(r.staleness.count());
+    }
+    return 0.0;
+  };
+  const char* async = "parameter-server:mode=async,overlap=off";
+  const Report loose = report(async, file);
+  EXPECT_NEAR(loose.staleness.mean(), 3, 0.1);
+  EXPECT_LT(share_of_three(loose), share_of_three(report(async, even)) - 0.2);
+  const char* sync = "parameter-server:overlap=off";
+  EXPECT_EQ(report(sync, file).samples_per_second, report(sync, even).samples_per_second);
 }
 
 TEST(MachineFit, PricesRingsOverPacedLinks) {

@@ -1,0 +1,54 @@
+#pragma once
+// What `tandem check` found on one machine: predicted beside executed, and what it says in sum. Floor 4.
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem {
+
+/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance.
+struct CheckRow {
+  std::string model, scheme, metric, pace;
+  int64_t devices = 1, batch = 1;
+  double predicted = 0, executed = 0, error = 0;
+  double floor = 0;      ///< repeatability: relative difference of two executions of the same
+  bool covered = false;  ///< the prediction's interval holds the executed value
+  bool interval = false;
+  bool distance() const { return metric == "staleness_distance"; }
+  /// One text for each of kCheckColumns.
+  std::vector<std::string> cells() const;
+};
+
+struct CheckColumn {
+  const char* head;
+  bool number;
+};
+inline constexpr CheckColumn kCheckColumns[] = {{"model", false},    {"batch", true},
+                                                {"workers", true},   {"scheme", false},
+                                                {"links", false},    {"metric", false},
+                                                {"predicted", true}, {"executed", true},
+                                                {"error", true},     {"two runs differ by", true}};
+
+struct CheckResult {
+  std::string machine, date, versions;  ///< of the profile that was judged
+  std::vector<CheckRow> rows;
+
+  struct Summary {
+    double mean = 0, most = 0;  ///< absolute errors, distances of distributions left out
+    double covered = 0;         ///< share of the intervals that hold the executed value
+    int64_t intervals = 0;
+  };
+  Summary summary() const;
+
+  /// A "tandem-check-1" document, as the command writes it.
+  std::string to_json() const;
+  /// Throws InputError with the place of what is wrong.
+  static CheckResult from_json(const Json& document);
+};
+
+/// The committed results (calibration/data/executed), as a section of VALIDATION.md: by group of cases and
+/// row by row. Throws InputError.
+std::string executed_markdown();
+
+}  // namespace tandem

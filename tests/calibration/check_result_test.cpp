@@ -1,0 +1,74 @@
+// What `tandem check` found: sums, the document and back, the section of VALIDATION.md.
+#include "calibration/check_result.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+CheckRow row(const char* metric, int64_t devices, double predicted, double executed) {
+  CheckRow r;
+  r.model = "lenet5";
+  r.scheme = "parameter-server:mode=async";
+  r.metric = metric;
+  r.devices = devices;
+  r.batch = 64;
+  r.predicted = predicted;
+  r.executed = executed;
+  r.error = predicted / executed - 1;
+  r.floor = 0.01;
+  return r;
+}
+
+CheckResult two_rates_and_a_distance() {
+  CheckResult c;
+  c.machine = "a laptop";
+  c.date = "2026-01-01";
+  c.versions = "test";
+  c.rows = {row("samples_per_second", 1, 103, 100), row("samples_per_second", 2, 180, 200),
+            row("staleness_distance", 2, 0, 0.3)};
+  c.rows[0].interval = c.rows[1].interval = c.rows[0].covered = true;
+  c.rows[2].error = 0.3;
+  return c;
+}
+
+TEST(CheckResult, SumsLeaveDistancesOut) {
+  const CheckResult::Summary s = two_rates_and_a_distance().summary();
+  EXPECT_NEAR(s.mean, (0.03 + 0.1) / 2, 1e-12);
+  EXPECT_NEAR(s.most, 0.1, 1e-12);
+  EXPECT_EQ(s.intervals, 2);
+  EXPECT_EQ(s.covered, 0.5);
+  EXPECT_EQ(CheckResult{}.summary().mean, 0);
+}
+
+TEST(CheckResult, SurvivesItsDocument) {
+  const std::string text = two_rates_and_a_distance().to_json();
+  EXPECT_EQ(CheckResult::from_json(Json::parse(text, "check.json")).to_json(), text);
+}
+
+TEST(CheckResult, NamesThePlaceOfWhatIsWrong) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      CheckResult::from_json(Json::parse(text, "c.json"));
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message(R"({"schema": "x"})"), HasSubstr("tandem-check-1"));
+  EXPECT_THAT(message("{\"schema\": \"tandem-check-1\",\n \"cases\": [{\"model\": 1}]}"),
+              HasSubstr("c.json:2:"));
+}
+
+TEST(CheckResult, CommittedResultsAreReadable) {
+  const std::string section = executed_markdown();
+  EXPECT_THAT(section, HasSubstr("## Executed"));
+}
+
+}  // namespace
+}  // namespace tandem
