@@ -40,6 +40,31 @@ const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const 
   throw InputError(fmt::format("no algorithm can {} among {} members", tandem::name(kind), group.ranks));
 }
 
+bool overlap(const Move& a, const Move& b) {
+  return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
+}
+
+/// All that the last step does is to hand around the sums made in the step before, each to places that only
+/// its maker has read meanwhile. Then the maker may put it there at once, from its cache.
+bool last_hands_out(const Schedule& schedule) {
+  const std::size_t n = schedule.steps.size();
+  if (n < 2 || schedule.steps[n - 1].repeat != 1) return false;
+  const std::vector<Move>& made = schedule.steps[n - 2].moves;
+  for (const Move& out : schedule.steps[n - 1].moves) {
+    bool sum = false;
+    for (const Move& m : made) {
+      if (m.to == out.from) {
+        if (!m.reduce || m.offset != out.offset || m.count != out.count) return false;
+        sum = true;
+      }
+      if (overlap(m, out) && (m.to == out.to || (m.from == out.to && m.to != out.from))) return false;
+      if (overlap(m, out) && m.from == out.from) return false;  // staged: not in place when it is made
+    }
+    if (out.reduce || !sum) return false;
+  }
+  return true;
+}
+
 std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
 
 }  // namespace
@@ -76,15 +101,17 @@ void GroupCollective::plan(const Schedule& schedule) {
   chunks_ = schedule.chunks;
   // readers[r]: who takes from r's memory in the step before; r must not write over it until they are done.
   std::vector<std::vector<uint32_t>> readers(members_.size());
-  for (const Step& step : schedule.steps) {
-    for (uint32_t repeat = 0; repeat < step.repeat; ++repeat) plan_step(step, readers);
+  const bool hands_out = nodes_.wire == nullptr && last_hands_out(schedule);
+  for (std::size_t i = 0; i + (hands_out ? 1 : 0) < schedule.steps.size(); ++i) {
+    for (uint32_t repeat = 0; repeat < schedule.steps[i].repeat; ++repeat)
+      plan_step(schedule.steps[i], readers);
   }
+  if (!hands_out) return;
+  for (const Move& move : schedule.steps.back().moves)
+    members_[move.from]->steps.back().gives.push_back(move.to);
 }
 
 void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers) {
-  const auto overlap = [](const Move& a, const Move& b) {
-    return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
-  };
   const auto close = [&](std::vector<std::vector<uint32_t>> next) {
     for (uint32_t r = 0; r < members_.size(); ++r) {
       auto& waits = members_[r]->steps.back().waits;
@@ -248,7 +275,8 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
       const Pull& p = step.pulls[end++];
       if (p.remote != nullptr && r.count > 0) nodes_.wire->wait(*p.remote);
     }
-    const int64_t piece = end - i == 1 || me.device != nullptr ? r.count : kPiece;
+    const bool whole = (end - i == 1 && step.gives.empty()) || me.device != nullptr;
+    const int64_t piece = whole ? r.count : kPiece;
     for (int64_t at = 0; at < r.count; at += piece) {
       const Range part{r.begin + at, std::min(piece, r.count - at)};
       for (std::size_t k = i; k < end; ++k) {
@@ -258,6 +286,8 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
              p.remote == nullptr ? members_[p.from]->buffer + part.begin : me.scratch[p.scratch].data() + at,
              part);
       }
+      for (const uint32_t other : step.gives)
+        put(me, members_[other]->buffer + part.begin, me.buffer + part.begin, part.count);
     }
     i = end;
   }

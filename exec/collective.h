@@ -56,6 +56,7 @@ class GroupCollective {
   struct RankStep {
     std::vector<Pull> pulls;
     std::vector<Push> pushes;
+    std::vector<uint32_t> gives;  ///< in whose memory what is taken goes as well
     std::vector<uint32_t> waits;  ///< ranks of this node that must have finished the step before
     bool staged = false;  ///< what is taken in overlaps what others take from here: it goes to `stage` and
                           ///< in place in the next step
