@@ -44,6 +44,7 @@ class Threads {
       }
     }
     for (std::thread& t : threads_) t.join();
+    if (run_.links) run_.links->stop();  // a reply that nobody waited for
     if (const auto why = run_.abort.why()) {
       if (run_.wire) run_.wire->stop();  // it may still write to the workers' buffers
       for (const auto& w : workers) w->drain();

@@ -130,9 +130,13 @@ void Run::make_groups() {
   library.resize(program.collectives.size());
   const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
   if (execution.pace) {
-    if (!program.stores.empty()) throw InputError("a parameter server over paced links is only simulated");
     if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
-    wire = std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes), execution.pace, abort);
+    // Servers may stand on nodes of their own, behind those of the workers.
+    const auto extra = program.stores.empty() ? 0 : program.roles[program.stores[0].role].mesh.size();
+    auto made =
+        std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes + extra), execution.pace, abort);
+    played = made.get();
+    wire = std::move(made);
   }
   if (ranks().several() && workers > 1) {
     if (execution.pace) throw InputError("links between processes are real: they are not paced");
@@ -144,7 +148,6 @@ void Run::make_groups() {
           fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
     wire = mpi_transport(abort);
   }
-  uint32_t channel = 0;
   for (std::size_t c = 0; c < program.collectives.size(); ++c) {
     const Collective& collective = program.collectives[c];
     const Member m = member(collective, 0);
@@ -160,7 +163,7 @@ void Run::make_groups() {
         library[c].push_back(execution.backend->group(collective.kind, collective.algorithm, instances));
       GroupNodes nodes;
       if (wire) {
-        nodes = {wire.get(), channel++, std::vector<uint32_t>(m.ranks)};
+        nodes = {wire.get(), channels++, std::vector<uint32_t>(m.ranks)};
         for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
       }
       groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
@@ -221,6 +224,25 @@ void Run::make_store() {
       ParameterStore::Setup{rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(),
                             network.parameters(), gated, merge},
       abort, spins);
+  if (played != nullptr) make_links();
+}
+
+void Run::make_links() {
+  const Role& role = program.roles[program.stores[0].role];
+  const auto nodes = static_cast<uint32_t>(execution.cluster.nodes),
+             per_node = static_cast<uint32_t>(execution.cluster.per_node);
+  StoreLinks::Setup setup;
+  for (uint32_t w = 0; w < workers; ++w) setup.worker_node.push_back(w / per_node);
+  for (uint32_t s = 0; s < shards; ++s) {
+    setup.shard_node.push_back(role.site == Site::hosts          ? s % nodes
+                               : role.site == Site::accelerators ? s / per_node % nodes
+                                                                 : nodes + s);
+  }
+  setup.keys = static_cast<uint32_t>(program.parts.size());
+  setup.channel = channels;
+  setup.gated = gated;
+  setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
+  links = std::make_unique<StoreLinks>(std::move(setup), *played, *store, abort);
 }
 
 IterationState Run::state(uint32_t instance, int32_t iteration) const {

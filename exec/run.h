@@ -10,6 +10,7 @@
 #include "exec/network.h"
 #include "exec/ranks.h"
 #include "exec/store.h"
+#include "exec/store_links.h"
 #include "exec/sync.h"
 #include "exec/wire.h"
 
@@ -55,6 +56,7 @@ struct Run {
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;
   std::unique_ptr<Transport> wire;  ///< between nodes
+  Wire* played = nullptr;           ///< `wire`, where this machine plays the nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
   /// [collective][group]: made by the device's library; empty or null where it does not
@@ -64,7 +66,9 @@ struct Run {
   }
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<DeviceSession> server;  ///< makes the store's updates
+  std::unique_ptr<StoreLinks> links;      ///< to shards on other nodes; null where there are none
   uint32_t shards = 1;
+  uint32_t channels = 0;  ///< of `wire` in use
   bool gated = false;
 
   struct Member {
@@ -80,6 +84,7 @@ struct Run {
   void check_executable() const;
   void make_groups();
   void make_store();
+  void make_links();
 };
 
 }  // namespace tandem

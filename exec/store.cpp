@@ -16,6 +16,13 @@ struct ParameterStore::Entry {
   std::vector<int64_t> clock;        ///< [worker]
   std::vector<Slice> waiting;        ///< slices merged into the version being made
   std::vector<Histogram> staleness;  ///< [worker]
+  struct Asked {
+    uint32_t worker;
+    Slice slice;
+    float* reply;
+    std::function<void()> ready;
+  };
+  std::vector<Asked> asked;  ///< at the gate, in the order they came
 };
 
 ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
@@ -47,8 +54,30 @@ void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const S
   e.lock.lock(abort_, spins_);
   apply(e, worker, slice, gradient);
   if (!setup_.gated) snapshot(e, worker, slice, reply);
+  unlock(e);
+}
+
+/// After a clock may have moved: those at the gate look again.
+void ParameterStore::unlock(Entry& e) {
+  for (auto at = e.asked.begin(); at != e.asked.end();) {
+    if (!open(e, at->worker)) {
+      ++at;
+      continue;
+    }
+    snapshot(e, at->worker, at->slice, at->reply);
+    at->ready();
+    at = e.asked.erase(at);
+  }
   e.lock.unlock();
   if (setup_.gated) e.changes.add();
+}
+
+void ParameterStore::ask(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply,
+                         std::function<void()> ready) {
+  Entry& e = entry(shard, key);
+  e.lock.lock(abort_, spins_);
+  e.asked.push_back({worker, slice, reply, std::move(ready)});
+  unlock(e);
 }
 
 void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
@@ -114,12 +143,12 @@ void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const S
   }
 }
 
-void ParameterStore::leave(uint32_t worker) {
-  for (const auto& e : entries_) {
-    e->lock.lock(abort_, spins_);
-    e->clock[worker] = INT64_MAX;
-    e->lock.unlock();
-    e->changes.add();
+void ParameterStore::leave(uint32_t worker, uint32_t shard) {
+  for (uint32_t key = 0; key < setup_.keys; ++key) {
+    Entry& e = entry(shard, key);
+    e.lock.lock(abort_, spins_);
+    e.clock[worker] = INT64_MAX;
+    unlock(e);
   }
 }
 

@@ -44,8 +44,14 @@ class ParameterStore {
   /// Waits for the gate, then takes the reply's snapshot. Requires a gated store.
   void pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply);
 
-  /// The worker has sent its last gradient: it holds nobody back any more (semantics.md 4.4).
-  void leave(uint32_t worker);
+  /// As pull(), but does not wait: `ready` is called once the snapshot is in `reply`, by whoever opened the
+  /// gate, which may be this call. `ready` must not call the store.
+  void ask(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply,
+           std::function<void()> ready);
+
+  /// The worker has sent its last gradient to the shard: it holds nobody back there any more
+  /// (semantics.md 4.4).
+  void leave(uint32_t worker, uint32_t shard);
 
   int64_t versions() const;  ///< summed over shards and keys
   int64_t dropped() const;
@@ -58,6 +64,7 @@ class ParameterStore {
   Entry& entry(uint32_t shard, uint32_t key);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   bool open(const Entry& e, uint32_t worker) const;
+  void unlock(Entry& e);
   void snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply);
 
   Setup setup_;

@@ -218,6 +218,10 @@ std::function<int64_t(int32_t)> Worker::send(const Op& op) {
         gradient = host_gradients_ + slice.first;
         reply = host_parameters_ + slice.first;
       }
+      if (run_.links && run_.links->apart(instance_, s)) {
+        run_.links->push(instance_, s, key, gradient, reply);
+        continue;
+      }
       run_.store->push(s, key, instance_, slice, gradient, reply);
       if (queues_ && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
     }
@@ -231,7 +235,12 @@ std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
   return [this, key = op.key, lane = op.lane](int32_t iteration) {
     arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
     const int64_t began = now_ns();
-    for (uint32_t s = 0; run_.gated && s < run_.shards; ++s) {
+    for (uint32_t s = 0; s < run_.shards; ++s) {
+      if (run_.links && run_.links->apart(instance_, s)) {
+        run_.links->await(instance_, s, key);
+        continue;
+      }
+      if (!run_.gated) continue;
       const Slice slice = run_.slice(key, instance_, s);
       float* reply = (queues_ ? host_parameters_ : parameters_) + slice.first;
       run_.store->pull(s, key, instance_, slice, reply);
@@ -488,7 +497,12 @@ void Worker::run_lane(Lane which) {
     if (run_.execution.progress) run_.execution.progress(i);
     if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations.stop();
   }
-  if (lane.pushes) run_.store->leave(instance_);
+  for (uint32_t s = 0; lane.pushes && s < run_.shards; ++s) {
+    if (run_.links && run_.links->apart(instance_, s))
+      run_.links->leave(instance_, s);
+    else
+      run_.store->leave(instance_, s);
+  }
 }
 
 }  // namespace tandem

@@ -139,7 +139,7 @@ void race(int32_t slack, int64_t workers, int64_t rounds) {
       }
       for (const float x : reply) torn += x == reply[0] ? 0 : 1;
     }
-    b.store->leave(me);
+    b.store->leave(me, 0);
   };
   std::vector<std::thread> threads;
   for (uint32_t w = 0; w < workers; ++w) threads.emplace_back(work, w);
