@@ -59,17 +59,18 @@ class BoundMessages : public Plan::Messages {
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
     const Channel& c = program_->channels[channel];
     const Bytes bytes = payload(c, key);
-    if (machine_) return in_memory(c, bytes);
     const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
+    if (machine_ && system_.node_of(from) == system_.node_of(to)) return in_memory(c, bytes);
     if (from == to || bytes.n <= 0) return free_;
-    Transfer& t = ways_[uint64_t{from} << 32 | to];
+    auto& [t, rate] = ways_[uint64_t{from} << 32 | to];
     if (t.bytes == 0) {
       t = links_->message(from, to, bytes);
       t.latency += extra_;
+      rate = t.rate_alone(links_->capacity());
       for (Use& use : t.uses) use.link = index_[use.link];
     }
     t.bytes = static_cast<double>(bytes.n);
-    return t;
+    return machine_ ? over_wire(c, t, rate) : t;
   }
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
@@ -108,6 +109,15 @@ class BoundMessages : public Plan::Messages {
         Time::from_seconds((reply ? 2 : 1) * machine_->wake() + (reply && gated_ ? copy_seconds(bytes) : 0));
     return memory_;
   }
+  /// Between nodes that one machine plays: what a message over loopback takes beyond its bytes at the link's
+  /// pace comes as latency, and the reply wakes as in_memory().
+  const Transfer& over_wire(const Channel& c, const Transfer& way, double rate) {
+    memory_ = way;
+    const double beyond = machine_->wire_message(way.bytes, rate) - way.bytes / rate;
+    memory_.latency +=
+        Time::from_seconds(std::max(0.0, beyond) + (c.address == Address::reply ? 2 : 1) * machine_->wake());
+    return memory_;
+  }
   double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
 
   Time merge(const Store& s, Bytes bytes) const {
@@ -130,7 +140,8 @@ class BoundMessages : public Plan::Messages {
   Time extra_;
   std::vector<uint32_t> index_;  ///< of the binder's resources in the plan
   Transfer free_;
-  std::unordered_map<uint64_t, Transfer> ways_;  ///< by sender and receiver; their bytes are the last asked
+  /// By sender and receiver, with the rate alone; their bytes are the last asked.
+  std::unordered_map<uint64_t, std::pair<Transfer, double>> ways_;
 };
 
 class Binder {
@@ -442,11 +453,7 @@ class Binder {
   /// Nodes that one machine plays: a ring at the pace of the network's link.
   Transfer over_wire(const std::vector<VertexId>& at, const Op& op) {
     const Transfer link = links_->message(at[0], at[1], op.bytes);
-    double rate = link.cap;
-    for (const Use& u : link.uses) {
-      const double share = links_->capacity()[u.link] / static_cast<double>(u.weight);
-      rate = rate > 0 ? std::min(rate, share) : share;
-    }
+    const double rate = link.rate_alone(links_->capacity());
     const auto ranks = static_cast<int64_t>(at.size());
     Transfer t;
     t.latency = Time::from_seconds(machine_->wire_all_reduce(static_cast<double>(op.bytes.n), ranks, rate) +

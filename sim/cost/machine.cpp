@@ -163,20 +163,23 @@ MachineProfile::MachineProfile(const Json& d) {
 }
 
 double MachineProfile::wire_all_reduce(double bytes, int64_t ranks, double rate) const {
+  return 2 * real(ranks - 1) * wire_message(bytes / real(ranks), rate);
+}
+
+double MachineProfile::wire_message(double bytes, double rate) const {
   if (wire_.empty()) return 0;
-  const double steps = 2 * real(ranks - 1), chunk = bytes / real(ranks);
   const auto above = wire_.lower_bound(rate > 0 ? rate : INFINITY);
-  if (above == wire_.end()) return steps * interpolate(wire_.rbegin()->second, chunk);
-  const double fast = interpolate(above->second, chunk);
+  if (above == wire_.end()) return interpolate(wire_.rbegin()->second, bytes);
+  const double fast = interpolate(above->second, bytes);
   if (above->first == rate || above->first == INFINITY) {
     // Slower than loopback itself but faster than any pace that was measured.
-    return steps * std::max(fast, rate > 0 ? chunk / rate : 0);
+    return std::max(fast, rate > 0 ? bytes / rate : 0);
   }
-  if (above == wire_.begin()) return steps * fast * above->first / rate;
+  if (above == wire_.begin()) return fast * above->first / rate;
   const auto below = std::prev(above);
-  const double slow = interpolate(below->second, chunk);
+  const double slow = interpolate(below->second, bytes);
   const double part = std::log(rate / below->first) / std::log(above->first / below->first);
-  return steps * slow * std::pow(fast / slow, part);
+  return slow * std::pow(fast / slow, part);
 }
 
 double MachineProfile::wire_cpu(double bytes, int64_t ranks) const {

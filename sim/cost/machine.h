@@ -73,7 +73,8 @@ class MachineProfile {
   /// bytes per second (0: not paced); 0 when nothing was measured. Between measured rates by their logarithm,
   /// below the least in proportion.
   double wire_all_reduce(double bytes, int64_t ranks, double rate) const;
-  double wire_cpu(double bytes, int64_t ranks) const;  ///< processor time that it takes, of one rank
+  double wire_message(double bytes, double rate) const;  ///< one message there
+  double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// Of the logarithm of a step's compute time of `seconds`, while `active` workers compute: more workers
   /// than cores get their share in turns, as measured with two workers on each.

@@ -186,6 +186,31 @@ TEST(MachineFit, PricesRingsOverPacedLinks) {
   EXPECT_NEAR(profile.wire_cpu(3e6, 2) / (3e6 * kWireCpu), 1, 0.01);
 }
 
+/// A parameter server on another node: a step brings gradient and parameters over the link, one after the
+/// other.
+TEST(MachineFit, PricesMessagesToServersOverPacedLinks) {
+  const std::string file = testing::TempDir() + "machine_fit_server.json";
+  std::ofstream(file) << fit_machine(made()).profile;
+  const Graph graph = Graph::load("mlp:hidden=512,layers=6");
+  const ResolvedScheme scheme = resolve_scheme("parameter-server:overlap=off,shards=1", {});
+  const auto step = [&](const char* pace) {
+    const System system = System::load("local-nodes", {{"network.bandwidth", pace}});
+    Prediction p;
+    p.graph = &graph;
+    p.system = &system;
+    p.scheme = &scheme;
+    p.devices = 2;
+    p.batch = 32;
+    p.optimizer = &optimizer("sgd");
+    p.input = false;
+    p.profile = file;
+    p.check_memory = false;
+    return simulate(p).iteration_median;
+  };
+  const double bytes = 4 * static_cast<double>(graph.parameter_elements());
+  EXPECT_NEAR(step("1Gbit/s") - step("10Gbit/s"), 2 * bytes * (1 / 125e6 - 1 / 1.25e9), 0.02 * bytes / 125e6);
+}
+
 /// The communication thread takes its share of a core from the kernels that it overlaps with.
 TEST(MachineFit, OverlappedWireCostsCompute) {
   const MachineFit fit = fit_machine(made());
