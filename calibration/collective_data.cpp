@@ -19,7 +19,6 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kHeader = "system,sets,kind,devices,bytes,us";
-constexpr int64_t kSmall = int64_t{1} << 20;  // errors are reported above and up to this size
 
 template <typename T>
 T number(const std::string& text, const Place& place) {
@@ -139,57 +138,6 @@ double geometric_error(const std::vector<double>& log_ratios) {
   double sum = 0;
   for (const double r : log_ratios) sum += std::abs(r);
   return std::exp(sum / static_cast<double>(log_ratios.size())) - 1;
-}
-
-namespace {
-
-/// Logarithms of predicted over measured, up to 1 MiB and above.
-struct Errors {
-  std::vector<double> small, large;
-  void add(const CollectiveRow& r) { (r.bytes <= kSmall ? small : large).push_back(r.log_ratio()); }
-  static std::string cell(const std::vector<double>& e) {
-    return e.empty() ? "–" : fmt::format("{:.1f} % ({})", 100 * geometric_error(e), e.size());
-  }
-};
-
-struct Line {
-  Errors all_reduce, others;
-  double worst = 0;
-};
-
-}  // namespace
-
-std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
-  std::map<std::string, Line> machines;
-  for (const CollectiveRow& r : rows) {
-    const std::string name = fmt::format("{} | {}", r.system.substr(0, r.system.find(".json")), r.devices);
-    Line& line = machines[name];
-    const bool main = r.kind == CollKind::all_reduce;
-    (main ? line.all_reduce : line.others).add(r);
-    if (main) line.worst = std::max(line.worst, std::exp(std::abs(r.log_ratio())) - 1);
-  }
-  std::string out =
-      "\n## Collectives\n\n"
-      "Time of a collective as NCCL would run it, from the machine's topology and stock link figures alone, "
-      "against "
-      "published nccl-tests logs and tables (`calibration/data/collectives`, sources in each file). Errors "
-      "are "
-      "geometric means, exp(mean |ln(predicted / measured)|) - 1, with the number of rows; \"worst\" is the "
-      "largest "
-      "of an all-reduce row. In sample: the constants of `calibration/profiles/links.json` were fitted to "
-      "most of "
-      "these rows; what they do to a machine that the fit has not seen is printed by "
-      "`calibration/fit_collectives.py --leave-one-out`.\n\n"
-      "| machine | devices | all-reduce up to 1 MiB | above 1 MiB | worst | other kinds up to 1 MiB | above "
-      "1 MiB |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
-  for (const auto& [name, line] : machines) {
-    out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", name, Errors::cell(line.all_reduce.small),
-                       Errors::cell(line.all_reduce.large),
-                       line.worst > 0 ? fmt::format("{:.0f} %", 100 * line.worst) : "–",
-                       Errors::cell(line.others.small), Errors::cell(line.others.large));
-  }
-  return out;
 }
 
 }  // namespace tandem

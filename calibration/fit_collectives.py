@@ -3,6 +3,10 @@
 
 usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [--leave-one-out] [--rows]
 
+--leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
+was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
+"spread" (nine of ten measured within that factor) comes from the machines left out, else from the fitted rows.
+
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
 copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every row the
 same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY: nccl-2.0, nccl-2.4, nccl-2.18 ("from").
@@ -57,6 +61,11 @@ PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.ste
          "@simple.efficiency.fabric": 0.95, "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
 LOG_ROWS = 21  # of the usual log
+MOST_STEPS = 30  # of the search for the constants
+SMALL = 1 << 20  # bytes; errors are told up to and above
+# Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
+GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
+               "Blackwell": ("dgx-b200", "gb200-nvl72")}
 # 120 of 128 bytes are payload, and NCCL counts 0.92.
 TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92)}
 # Training waits for all-reduce most.
@@ -87,7 +96,7 @@ def save_profile(comment, profile, path):
             out.append('        "protocols": [')
             for p, protocol in enumerate(entry["protocols"]):
                 comma = "," if p + 1 < len(entry["protocols"]) else ""
-                head = f'"name": {inline(protocol["name"])}, "base": {inline(protocol["base"])}'
+                head = ", ".join(f'"{k}": {inline(protocol[k])}' for k in protocol if k not in ("step", "efficiency"))
                 out.append(f'          {{{head}, "step": {inline(protocol["step"])},')
                 out.append(f'           "efficiency": {inline(protocol["efficiency"])}}}{comma}')
             out.append("        ]")
@@ -219,10 +228,45 @@ def fit(program, name, lines, comment, profile):
     low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
     start = numpy.clip([coordinate(PRIOR.get(p, get(entry, p))) for p in paths], numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
     result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
-                           max_nfev=40, x_scale=0.3)
+                           max_nfev=MOST_STEPS, x_scale=0.3)
     for path, value in zip(paths, result.x):
         put(entry, path, math.exp(value - 10), digits=3)
     tie(entry)
+
+
+def log_ratios(rows, kinds=("all_reduce",), above=None):
+    """ln(predicted / measured) of the rows of those kinds, of one class of sizes if told."""
+    return [math.log(float(r[6]) / float(r[5])) for r in rows
+            if r[2] in kinds and (above is None or (int(r[4]) > SMALL) == above)]
+
+
+def leave_one_out(program, name, lines, comment, profile):
+    """Logarithms of the all-reduce rows of every machine, predicted without it."""
+    def machine(line):
+        return line.split(",")[0]
+
+    everything = []
+    single = {m: (m,) for m in sorted({machine(line) for line in lines})}
+    groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
+    for group, machines in groups.items():
+        rest = [line for line in lines if machine(line) not in machines]
+        if not rest:
+            continue
+        trial = json.loads(json.dumps(profile))
+        for scales in ("base_scale", "step_scale", "switch_efficiency"):
+            if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
+                put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
+        fit(program, name, rest, comment, trial)
+        rows = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
+        cells = []
+        for above in (False, True):
+            ratios = log_ratios(rows, above=above)
+            error = math.exp(statistics.mean(abs(x) for x in ratios)) - 1 if ratios else math.nan
+            cells.append(f"{error:6.1%} ({len(ratios)})")
+        print(f"  without {group}: all-reduce on it up to 1 MiB {cells[0]}, above {cells[1]}", flush=True)
+        if group in single:
+            everything += log_ratios(rows)
+    return everything
 
 
 def size_class(size):
@@ -264,18 +308,13 @@ def main():
     for name in args.fit:
         lines = [line for _, line in sets if belongs(line, name, profile)]
         print(f"fitting {name} on {len(lines)} rows")
-        if args.leave_one_out:
-            for system in sorted({line.split(",")[0] for line in lines}):
-                trial = json.loads(json.dumps(profile))
-                fit(args.program, name, [x for x in lines if x.split(",")[0] != system], comment, trial)
-                held = [x for x in lines if x.split(",")[0] == system]
-                rows = Runner(args.program, held)(comment, trial)
-                ratios = [float(r[6]) / float(r[5]) for r in rows]
-                print(f"  without {system}: median |error| on it {statistics.median(abs(x - 1) for x in ratios):.1%}, "
-                      f"median ratio {statistics.median(ratios):.2f}, {len(ratios)} rows")
+        held = leave_one_out(args.program, name, lines, comment, profile) if args.leave_one_out else []
         fit(args.program, name, lines, comment, profile)
         for path in SPACE[name]:
             print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
+        ratios = sorted(abs(x) for x in held or log_ratios(Runner(args.program, lines)(comment, profile)))
+        entry_of(profile, name)["spread"] = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
+        print(f"  spread = {entry_of(profile, name)['spread']} from {'the machines left out' if held else 'the fitted rows'}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:
         save_profile(comment, profile, PROFILE)

@@ -1,162 +1,251 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cmath>
+#include <filesystem>
+#include <optional>
 
-#include "app/nccl_log.h"
+#include "app/collective_table.h"
 #include "app/output.h"
 #include "app/question.h"
-#include "app/table.h"
 #include "app/verb.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "calibration/collective_profile.h"
 #include "schemes/collectives.h"
-#include "sim/cost/link_cost.h"
 #include "sim/placement.h"
 
 namespace tandem {
 
 namespace {
 
-struct Row {
-  int64_t bytes = 0;
-  double seconds = 0, algbw = 0, busbw = 0;
-  LinkCost::Choice choice;
-  const NcclRow* measured = nullptr;
-};
+const std::vector<std::string>& kind_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (int k = 0; k < kCollKinds; ++k) out.emplace_back(name(static_cast<CollKind>(k)));
+    for (std::string& n : out) std::replace(n.begin(), n.end(), '_', '-');
+    out.insert(out.end(), {"gather", "scatter", "sendrecv"});  // in the order of LinkCost::Exchange
+    return out;
+  }();
+  return names;
+}
 
 /// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it (its doc/PERFORMANCE.md).
-double bus_factor(CollKind kind, double n) {
-  switch (kind) {
-    case CollKind::all_reduce:
-      return 2 * (n - 1) / n;
-    case CollKind::reduce_scatter:
-    case CollKind::all_gather:
-    case CollKind::all_to_all:
-      return (n - 1) / n;
-    case CollKind::broadcast:
-    case CollKind::reduce:
-      return 1;
-  }
-  return 1;
+double bus_factor(const std::string& kind, double n) {
+  if (kind == "all-reduce") return 2 * (n - 1) / n;
+  if (kind == "broadcast" || kind == "reduce" || kind == "sendrecv") return 1;
+  return (n - 1) / n;
 }
 
-CollKind read_kind(const Arguments& arguments) {
-  std::vector<std::string> names;
-  for (int k = 0; k < kCollKinds; ++k) names.emplace_back(name(static_cast<CollKind>(k)));
-  for (std::string& n : names) std::replace(n.begin(), n.end(), '_', '-');
-  const std::string wanted = arguments.choice("kind", names[0], names);
-  return static_cast<CollKind>(std::find(names.begin(), names.end(), wanted) - names.begin());
-}
-
-std::vector<int64_t> read_sizes(const Arguments& arguments, const std::vector<NcclRow>& measured) {
+std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, const Place& place) {
+  if (from < 1) throw InputError(place, "sizes begin at 1 B");
+  if (to < from) throw InputError(place, "the end is smaller than the begin");
   std::vector<int64_t> sizes;
-  if (!measured.empty() && !arguments.has("from") && !arguments.has("to")) {
-    for (const NcclRow& row : measured) {
-      if (row.bytes > 0 && std::find(sizes.begin(), sizes.end(), row.bytes) == sizes.end())
-        sizes.push_back(row.bytes);
-    }
-    return sizes;
-  }
-  const int64_t from = parse_bytes(arguments.text("from", "1KiB"), option_place("from")).n;
-  const int64_t to = parse_bytes(arguments.text("to", "1GiB"), option_place("to")).n;
-  const int64_t factor = arguments.integer("factor", 2, 2, 1 << 20);
-  if (from < 1) throw InputError(option_place("from"), "must be at least 1 B");
-  if (to < from) throw InputError(option_place("to"), "is smaller than --from");
   for (int64_t size = from;; size *= factor) {
     sizes.push_back(size);
     if (size > to / factor) return sizes;
   }
 }
 
-std::vector<Row> rows(const System& system, CollKind kind, const std::string& algorithm, int64_t devices,
-                      const std::vector<int64_t>& sizes, const std::vector<NcclRow>& measured) {
-  LinkCost cost(system, Overheads{});
-  const Cluster cluster = make_cluster(system, devices);
-  std::vector<VertexId> members;
-  for (int64_t i = 0; i < devices; ++i) members.push_back(used_accelerator(system, cluster, i));
-  std::vector<Row> out;
-  for (const int64_t bytes : sizes) {
-    Row row;
-    row.bytes = bytes;
-    const Transfer transfer = cost.collective(kind, algorithm, Bytes{bytes}, members, &row.choice);
-    row.seconds = transfer.alone(cost.capacity()).seconds();
-    row.algbw = row.seconds > 0 ? static_cast<double>(bytes) / row.seconds : 0;
-    row.busbw = row.algbw * bus_factor(kind, static_cast<double>(devices));
+std::vector<int64_t> read_sizes(const Arguments& arguments, const std::vector<NcclRow>& measured) {
+  std::vector<int64_t> sizes;
+  const int64_t factor = arguments.integer("factor", 2, 2, 1 << 20);
+  if (arguments.has("sizes")) {
+    const std::string text = arguments.text("sizes", "");
+    const Place place = option_place("sizes");
+    const std::size_t dots = text.find("..");
+    if (dots != std::string::npos) {
+      return doubling(parse_bytes(text.substr(0, dots), place).n, parse_bytes(text.substr(dots + 2), place).n,
+                      factor, place);
+    }
+    for (const std::string& size : split(text, ',')) sizes.push_back(parse_bytes(size, place).n);
+    if (*std::min_element(sizes.begin(), sizes.end()) < 1) throw InputError(place, "sizes begin at 1 B");
+    return sizes;
+  }
+  if (!measured.empty() && !arguments.has("from") && !arguments.has("to")) {
+    for (const NcclRow& row : measured) sizes.push_back(row.bytes);
+    return sizes;
+  }
+  return doubling(parse_bytes(arguments.text("from", "1KiB"), option_place("from")).n,
+                  parse_bytes(arguments.text("to", "1GiB"), option_place("to")).n, factor,
+                  option_place(arguments.has("to") ? "to" : "from"));
+}
+
+Harness read_harness(const Arguments& arguments, const Harness& fallback) {
+  if (!arguments.has("harness")) return fallback;
+  const Place place = option_place("harness");
+  const auto part = split(arguments.text("harness", ""), 'x');
+  if (part.size() != 3) throw InputError(place, "threads x devices per thread x iterations expected: 1x8x20");
+  const auto whole = [&](const std::string& text) {
+    return static_cast<int>(parse_integer(text, 1, 1'000'000, place));
+  };
+  return {whole(part[0]), whole(part[1]), whole(part[2])};
+}
+
+/// Everything that the options say.
+struct Request {
+  System system;
+  std::string kind, algorithm;
+  int64_t devices = 0;
+  std::optional<NcclLog> log;
+  std::optional<CollectiveProfile> profile;
+  Harness harness;
+};
+
+std::optional<NcclLog> read_log(const Arguments& arguments) {
+  if (arguments.has("log") && arguments.has("against"))
+    throw UsageError("--against is another name of --log; give one of them");
+  const char* option = arguments.has("log") ? "log" : "against";
+  if (!arguments.has(option)) return {};
+  const std::string file = arguments.text(option, "");
+  NcclLog log = read_nccl_tests(read_file(file), file);
+  if (log.damaged > 0)
+    note(arguments, fmt::format("{}: {} damaged rows left out", printable(file), log.damaged));
+  return log;
+}
+
+Request read_request(const Arguments& arguments) {
+  auto log = read_log(arguments);
+  std::optional<CollectiveProfile> profile;
+  if (arguments.has("profile")) profile = read_collective_profile(Json::load(arguments.text("profile", "")));
+  std::string version = log && !log->version.empty() ? "nccl-" + log->version : "";
+  if (version.empty() && profile) version = profile->library;
+  auto sets = read_sets(arguments);
+  const bool library_set =
+      std::any_of(sets.begin(), sets.end(), [](const auto& s) { return s.first == "communication.library"; });
+  if (!version.empty() && !library_set) {
+    sets.emplace_back("communication.library", version);
+    note(arguments, fmt::format("library {} as the measurement says", printable(version)));
+  }
+  Request out{.system = System::load(arguments.required("system", "dgx1-v100"), sets),
+              .kind = "",
+              .algorithm = "",
+              .devices = 0,
+              .log = {},
+              .profile = {},
+              .harness = {}};
+  std::string kind = kind_names()[0];
+  if (profile) kind = profile->kind;
+  if (log && !log->kind.empty()) kind = log->kind;
+  out.kind = arguments.choice("kind", kind, kind_names());
+  if (std::find(kind_names().begin(), kind_names().end(), out.kind) == kind_names().end())
+    throw InputError(fmt::format("no collective \"{}\"", printable(out.kind)));
+  if (profile && profile->kind != out.kind)
+    throw InputError(option_place("profile"), fmt::format("is one of {}, not {}", profile->kind, out.kind));
+  out.algorithm = arguments.text("algorithm", "auto");
+  const bool named = out.algorithm == "auto" || out.algorithm == "nvls" || out.algorithm == "best";
+  if (!named) collectives_registry().at(out.algorithm);
+  int64_t devices = std::min<int64_t>(out.system.accelerator_count(), 1024);
+  if (profile && profile->devices > 1) devices = profile->devices;
+  if (log && log->devices > 1) devices = log->devices;
+  out.devices = arguments.integer("devices", devices, 2, 1'000'000);
+  Harness harness = profile ? profile->harness : Harness{};
+  if (log) harness = log->harness;
+  out.harness = read_harness(arguments, harness);
+  out.log = std::move(log);
+  out.profile = std::move(profile);
+  return out;
+}
+
+/// Prices one kind on one group.
+class Pricer {
+ public:
+  explicit Pricer(const Request& request) : request_(request), cost_(request.system, Overheads{}) {
+    const Cluster cluster = make_cluster(request.system, request.devices);
+    for (int64_t i = 0; i < request.devices; ++i)
+      members_.push_back(used_accelerator(request.system, cluster, i));
+    const auto& names = kind_names();
+    index_ = static_cast<int>(std::find(names.begin(), names.end(), request.kind) - names.begin());
+  }
+  CollectiveLine line(int64_t bytes) {
+    CollectiveLine out;
+    out.bytes = bytes;
+    if (index_ < kCollKinds) out.best = cost_.least_seconds(static_cast<CollKind>(index_), {bytes}, members_);
+    if (request_.algorithm == "best") {
+      if (index_ >= kCollKinds)
+        throw InputError(option_place("algorithm"), "no bound is known for this kind");
+      out.seconds = out.best;
+      out.choice = {"best", "links"};
+      return out;
+    }
+    const Transfer t = index_ < kCollKinds
+                           ? cost_.collective(static_cast<CollKind>(index_), request_.algorithm, {bytes},
+                                              members_, &out.choice)
+                           : cost_.exchange(static_cast<LinkCost::Exchange>(index_ - kCollKinds), {bytes},
+                                            members_, &out.choice);
+    out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), request_.harness);
+    return out;
+  }
+
+ private:
+  const Request& request_;
+  LinkCost cost_;
+  std::vector<VertexId> members_;
+  int index_ = 0;
+};
+
+CollectiveRun run_of(const Arguments& arguments, const Request& request) {
+  const Library library = library_of(request.system);
+  CollectiveRun run{.system = request.system.name(),
+                    .kind = request.kind,
+                    .library = library.name,
+                    .source = library.source,
+                    .devices = request.devices,
+                    .bus_factor = bus_factor(request.kind, static_cast<double>(request.devices)),
+                    .harness = request.harness,
+                    .calibrated_by = "",
+                    .lines = {}};
+  Pricer pricer(request);
+  const std::vector<NcclRow> measured = request.log ? request.log->rows : std::vector<NcclRow>{};
+  std::vector<NcclRow> points;
+  if (request.profile) points = request.profile->points;
+  if (arguments.has("calibrate")) points = every_second_size(measured);
+  const CollectiveCorrection correction(points, [&](int64_t b) { return pricer.line(b).seconds; });
+  if (request.profile)
+    run.calibrated_by = fmt::format("{} sizes of {}", points.size(), request.profile->source);
+  if (arguments.has("calibrate"))
+    run.calibrated_by = fmt::format("every second power of two of the log ({} sizes)", points.size());
+  const bool corrected = !points.empty() && request.algorithm != "best";
+  for (const int64_t bytes : read_sizes(arguments, measured)) {
+    CollectiveLine line = pricer.line(bytes);
+    if (corrected) line.seconds = std::max(line.seconds * correction.factor(bytes), line.best);
+    if (request.algorithm != "best" && library.spread > 0 && !corrected) {
+      line.low = line.seconds / (1 + library.spread);
+      line.high = line.seconds * (1 + library.spread);
+    }
+    line.algbw = line.seconds > 0 ? static_cast<double>(bytes) / line.seconds : 0;
+    line.busbw = line.algbw * run.bus_factor;
     for (const NcclRow& m : measured) {
-      if (m.bytes == bytes && row.measured == nullptr) row.measured = &m;
+      if (m.bytes == bytes && line.measured == 0) line.measured = m.seconds;
     }
-    out.push_back(row);
+    line.calibrates =
+        arguments.has("calibrate") &&
+        std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.bytes == bytes; });
+    run.lines.push_back(std::move(line));
   }
-  return out;
-}
-
-Table table(const std::vector<Row>& rows, bool with_measured) {
-  std::vector<Column> columns = {{"bytes", true},      {"time us", true}, {"algbw GB/s", true},
-                                 {"busbw GB/s", true}, {"algorithm"},     {"protocol"}};
-  if (with_measured)
-    columns.insert(columns.end(), {{"measured us", true}, {"measured busbw GB/s", true}, {"error", true}});
-  Table out(std::move(columns));
-  for (const Row& r : rows) {
-    std::vector<std::string> row = {std::to_string(r.bytes),
-                                    fmt::format("{:.2f}", r.seconds * 1e6),
-                                    fmt::format("{:.2f}", r.algbw * 1e-9),
-                                    fmt::format("{:.2f}", r.busbw * 1e-9),
-                                    r.choice.algorithm,
-                                    r.choice.protocol};
-    if (with_measured) {
-      if (r.measured != nullptr) {
-        row.insert(row.end(), {fmt::format("{:.2f}", r.measured->seconds * 1e6),
-                               fmt::format("{:.2f}", r.measured->busbw * 1e-9),
-                               fmt::format("{:+.0f} %", 100 * (r.seconds / r.measured->seconds - 1))});
-      } else {
-        row.insert(row.end(), 3, "");
-      }
-    }
-    out.add(std::move(row));
-  }
-  return out;
-}
-
-std::string document(const System& system, CollKind kind, int64_t devices, const std::vector<Row>& rows) {
-  nlohmann::ordered_json out = {{"schema", "tandem-collective-1"},
-                                {"system", system.name()},
-                                {"kind", name(kind)},
-                                {"devices", devices},
-                                {"rows", nlohmann::ordered_json::array()}};
-  for (const Row& r : rows) {
-    nlohmann::ordered_json row = {{"bytes", r.bytes},
-                                  {"seconds", r.seconds},
-                                  {"algbw_bytes_per_second", r.algbw},
-                                  {"busbw_bytes_per_second", r.busbw},
-                                  {"algorithm", r.choice.algorithm},
-                                  {"protocol", r.choice.protocol}};
-    if (r.measured != nullptr) row["measured_seconds"] = r.measured->seconds;
-    out["rows"].push_back(std::move(row));
-  }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return run;
 }
 
 int collective(const Arguments& arguments) {
   const std::string format = format_of(arguments);
-  const System system = System::load(arguments.required("system", "dgx1-v100"), read_sets(arguments));
-  const CollKind kind = read_kind(arguments);
-  const std::string algorithm = arguments.text("algorithm", "auto");
-  if (algorithm != "auto" && algorithm != "nvls") collectives_registry().at(algorithm);
-  const int64_t devices =
-      arguments.integer("devices", std::min<int64_t>(system.accelerator_count(), 1024), 2, 1'000'000);
-  std::vector<NcclRow> measured;
-  if (arguments.has("against")) {
-    const std::string file = arguments.text("against", "");
-    measured = read_nccl_log(read_file(file), file);
+  check_out(arguments);
+  if (arguments.has("calibrate") && !arguments.has("log") && !arguments.has("against"))
+    throw UsageError("--calibrate takes its sizes from a log: add --log FILE");
+  if (arguments.has("calibrate") && arguments.has("profile"))
+    throw UsageError("--calibrate and --profile both correct the prediction; give one of them");
+  const Request request = read_request(arguments);
+  const CollectiveRun run = run_of(arguments, request);
+  if (arguments.has("plot")) {
+    for (const std::string& file : draw_collective(run, arguments.text("plot", ""))) note(arguments, file);
   }
-  const auto result = rows(system, kind, algorithm, devices, read_sizes(arguments, measured), measured);
   if (format == "json") {
-    put_result(arguments, document(system, kind, devices, result));
-    return 0;
+    put_result(arguments, collective_json(run));
+  } else if (format == "csv") {
+    put_result(arguments, collective_table(run).csv());
+  } else {
+    put_result(arguments, fmt::format("{} of {} devices on {}\n\n{}\n{}", run.kind, run.devices, run.system,
+                                      collective_table(run).as(format), collective_remarks(run)));
   }
-  const Table out = table(result, !measured.empty());
-  put_result(arguments, format == "csv" ? out.csv()
-                                        : fmt::format("{} of {} devices on {}\n\n{}", name(kind), devices,
-                                                      system.name(), out.as(format)));
   return 0;
 }
 
@@ -167,20 +256,34 @@ void register_collective(Registry<Verb>& registry) {
       {.name = "collective",
        .summary = "one collective over a range of sizes, as nccl-tests prints it, next to a measured log",
        .usage = "--system NAME [options]",
-       .flags = {{"system", "NAME|FILE", "the machine (tandem list systems)"},
-                 {"kind", "KIND",
-                  "all-reduce (default), reduce-scatter, all-gather, broadcast, reduce, all-to-all"},
-                 {"devices", "N", "members of the group; default: all the system has"},
-                 {"algorithm", "NAME",
-                  "auto (default: what the system's library would pick), or tandem list collectives"},
-                 {"from", "BYTES", "smallest size; default 1KiB, or the log's sizes"},
-                 {"to", "BYTES", "largest size; default 1GiB"},
-                 {"factor", "N", "from one size to the next; default 2"},
-                 {"against", "FILE", "a log of nccl-tests to print beside"},
-                 {"set", "PATH=VALUE", "change one thing of the system", true},
-                 format_flag(),
-                 out_flag(),
-                 quiet_flag()},
+       .flags =
+           {{"system", "NAME|FILE", "the machine (tandem list systems)"},
+            {"kind", "KIND",
+             "all-reduce (default, or what the log says), reduce-scatter, all-gather, broadcast, reduce, "
+             "all-to-all, gather, scatter, sendrecv"},
+            {"devices", "N", "members of the group; default: the log's, else all the system has"},
+            {"algorithm", "NAME",
+             "auto (default: what the system's library would pick), best (what the links allow), or tandem "
+             "list "
+             "collectives"},
+            {"sizes", "A..B|A,B,...",
+             "sizes from A doubling to B, or a list; default: the log's, else 1KiB..1GiB"},
+            {"from", "BYTES", "smallest size, instead of --sizes"},
+            {"to", "BYTES", "largest size, instead of --sizes"},
+            {"factor", "N", "from one size to the next; default 2"},
+            {"log", "FILE", "a log of nccl-tests (text or JSON) to print beside"},
+            {"against", "FILE", "the same"},
+            {"calibrate", "", "correct the prediction by every second power of two of the log"},
+            {"profile", "FILE", "correct it by measured sizes (tandem import nccl-tests)"},
+            {"harness", "TxGxN",
+             "threads, devices per thread and iterations of the benchmark that is predicted; default: the "
+             "log's, "
+             "else 1x1x20"},
+            {"plot", "BASE", "also draw bus bandwidth over size: BASE.png, BASE.svg"},
+            {"set", "PATH=VALUE", "change one thing of the system", true},
+            format_flag(),
+            out_flag(),
+            quiet_flag()},
        .run = collective});
 }
 

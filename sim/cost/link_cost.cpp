@@ -240,7 +240,10 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   auto key = std::make_tuple(kind, algorithm, std::vector<VertexId>(members.begin(), members.end()));
   auto& slot = patterns_[std::move(key)];
   if (slot) return *slot;
-  const Group group = make_group(system_, members);
+  // The library numbers its ranks as it likes: only the root has a place.
+  std::vector<VertexId> sorted(members.begin(), members.end());
+  std::sort(sorted.begin() + (kind == CollKind::broadcast || kind == CollKind::reduce ? 1 : 0), sorted.end());
+  const Group group = make_group(system_, sorted);
   Layout layout(system_, *library_, group);
   auto out = std::make_unique<Patterns>();
   if (algorithm == "auto") {
@@ -263,15 +266,11 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   return *slot;
 }
 
-Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
-                              std::span<const VertexId> members, Choice* chosen) {
-  if (chosen != nullptr) *chosen = {};
-  if (members.size() < 2 || bytes.n <= 0) return {};
-  const Patterns& known = patterns(kind, algorithm, members);
-  const auto size = static_cast<double>(bytes.n);
+Transfer LinkCost::fastest(const std::vector<Pattern>& patterns, double size, std::string_view what,
+                           Choice* chosen) const {
   double best = std::numeric_limits<double>::infinity();
   Priced winner;
-  for (const Pattern& p : known.all) {
+  for (const Pattern& p : patterns) {
     for (Protocol protocol : library_->protocols) {
       if (p.algorithm == "nvls") {
         // The switch reduces bulk stores only; its own figures stand for the fabric.
@@ -287,11 +286,42 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
       if (chosen != nullptr) *chosen = {p.algorithm, protocol.name};
     }
   }
-  if (!winner.possible) {
-    throw InputError(
-        fmt::format("{} has no protocol for {} on {}", library_->name, tandem::name(kind), system_.name()));
-  }
+  if (!winner.possible)
+    throw InputError(fmt::format("{} has no protocol for {} on {}", library_->name, what, system_.name()));
   return transfer_of(winner, size);
+}
+
+Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
+                              std::span<const VertexId> members, Choice* chosen) {
+  if (chosen != nullptr) *chosen = {};
+  if (members.size() < 2 || bytes.n <= 0) return {};
+  return fastest(patterns(kind, algorithm, members).all, static_cast<double>(bytes.n), tandem::name(kind),
+                 chosen);
+}
+
+Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen) {
+  if (chosen != nullptr) *chosen = {};
+  if (members.size() < 2 || bytes.n <= 0) return {};
+  const Group group = make_group(system_, members);
+  const std::size_t n = group.ranks();
+  const double part = 1 / static_cast<double>(n);
+  using Targets = std::vector<std::pair<std::size_t, double>>;
+  Pattern p = sends_pattern(system_, group, [&](std::size_t i) -> Targets {
+    if (what == Exchange::sendrecv) return {{(i + 1) % n, 1.0}};
+    if (what == Exchange::gather) return i == 0 ? Targets{} : Targets{{0, part}};
+    Targets out;
+    for (std::size_t j = 1; i == 0 && j < n; ++j) out.emplace_back(j, part);
+    return out;
+  });
+  p.efficiency = library_->exchange_efficiency;
+  return fastest({p}, static_cast<double>(bytes.n), "grouped sends", chosen);
+}
+
+double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const {
+  if (members.size() < 2 || bytes.n <= 0) return 0;
+  const Group group = make_group(system_, members);
+  const bool reduces = library_->switch_efficiency > 0 && has_switch(system_, group);
+  return static_cast<double>(bytes.n) * least_seconds_per_byte(system_, group, kind, reduces);
 }
 
 }  // namespace tandem

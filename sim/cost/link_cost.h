@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace tandem {
 
 struct Harness;
 struct Library;
+struct Pattern;
 
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
 /// system's links (half-duplex pairs share one); further ones (storage, decoding cores) are appended by
@@ -43,6 +45,17 @@ class LinkCost {
   Transfer collective(CollKind kind, const std::string& algorithm, Bytes bytes,
                       std::span<const VertexId> members, Choice* chosen = nullptr);
 
+  /// Grouped sends, priced as the library's point-to-point messages.
+  enum class Exchange : uint8_t {
+    gather,    ///< every member but the root sends its part to members[0]; `bytes`: the whole buffer
+    scatter,   ///< the reverse
+    sendrecv,  ///< every member sends `bytes` to the next one, all at once (sendrecv_perf of nccl-tests)
+  };
+  Transfer exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen = nullptr);
+
+  /// The least seconds that the links allow for a collective, whatever the library does; without latency.
+  double least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const;
+
   /// What a benchmark driven as `harness` says reports for a collective of `seconds`.
   double reported(double seconds, const Harness& harness) const;
 
@@ -58,6 +71,9 @@ class LinkCost {
  private:
   struct Patterns;
   const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
+  /// The pattern and protocol that take `size` bytes least time.
+  Transfer fastest(const std::vector<Pattern>& patterns, double size, std::string_view what,
+                   Choice* chosen) const;
   uint32_t resource(const std::string& name, double capacity);
 
   const System& system_;

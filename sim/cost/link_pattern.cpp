@@ -63,6 +63,28 @@ bool has_switch(const System& system, const Group& group) {
                      [](const Vertex& v) { return v.kind == VertexKind::nvswitch; });
 }
 
+Pattern sends_pattern(const System& system, const Group& group, const Sends& sends) {
+  Pattern p;
+  p.algorithm = "direct";
+  HopClass worst = HopClass::fabric;
+  double slowest = 0;
+  for (std::size_t i = 0; i < group.ranks(); ++i) {
+    const auto targets = sends(i);
+    for (const auto& [j, weight] : targets) {
+      const Route r = system.route(group.members[i], group.members[j]);
+      const HopClass hop = hop_class(system, group.members[i], group.members[j], r);
+      p.add(r, hop, weight, system);
+      worst = std::max(worst, hop);
+      slowest = std::max(slowest, r.latency.seconds());
+    }
+    // Flows between different pairs run side by side: the cap of one does not bind their sum.
+    if (targets.size() > 1) p.cap = {};
+  }
+  p.steps[static_cast<std::size_t>(worst)] = 1;
+  p.wire[static_cast<std::size_t>(worst)] = slowest;
+  return p;
+}
+
 Pattern exchange_pattern(const System& system, const Group& group) {
   constexpr std::size_t kPairs = 128;  // ranks up to which all pairs are enumerated
   constexpr std::size_t kSamples = 16;

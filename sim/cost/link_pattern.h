@@ -1,6 +1,7 @@
 #pragma once
 // The shape of one algorithm on one group: link loads per payload byte, steps, caps; independent of the size.
 // Floor 3.
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -73,6 +74,13 @@ Pattern torus_pattern(const System& system, const Group& group, CollKind kind);
 bool is_torus(const System& system, const Group& group);
 /// Every rank to every rank, all at once.
 Pattern exchange_pattern(const System& system, const Group& group);
+/// Members that send straight to each other: `sends(i)` lists whom member i sends to and how many bytes per
+/// byte of payload. All at once.
+using Sends = std::function<std::vector<std::pair<std::size_t, double>>(std::size_t)>;
+Pattern sends_pattern(const System& system, const Group& group, const Sends& sends);
+/// The least seconds per byte of payload that the links allow whatever the library does: cuts around members,
+/// sockets and nodes, and the volume that all members together must send. Latency is left out.
+double least_seconds_per_byte(const System& system, const Group& group, CollKind kind, bool switch_reduces);
 /// Any algorithm by its schedule; extrapolated from smaller groups above kScheduledRanks.
 Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
                          const CollectiveAlgorithm& algorithm);

@@ -83,7 +83,7 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
              "exchange_efficiency", "switch_latency", "switch_efficiency", "base_scale", "step_scale", "wire",
-             "message_base", "staged_base", "launch", "turnaround"});
+             "message_base", "staged_base", "launch", "turnaround", "spread"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -95,6 +95,7 @@ Library read_library(const Json& json, const std::string& family) {
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  lib.spread = json.real("spread", 0, 0, 10);
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_latency", &lib.switch_latency}, std::pair{"message_base", &lib.message_base},

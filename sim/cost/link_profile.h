@@ -36,6 +36,7 @@ struct Harness {
   int threads = 1;  ///< of one process
   int gpus_per_thread = 1;
   int iterations = 20;  ///< between two clock readings
+  bool operator==(const Harness&) const = default;
 };
 
 struct Library {
@@ -53,7 +54,8 @@ struct Library {
   double message_base = 0;         ///< software latency of one message
   double staged_base = 0;          ///< once more per staging through host memory
   double launch = 0;               ///< seconds of a host thread per kernel that it launches
-  double turnaround = 0;           ///< seconds that starting and awaiting a loop takes per host thread
+  double spread = 0;      ///< nine of ten collectives are measured within this factor (less 1); 0: not known
+  double turnaround = 0;  ///< seconds that starting and awaiting a loop takes per host thread
 
   /// What a benchmark reports for a collective of `seconds`: no less than one thread's launches, plus the
   /// loop's start and end shared among its iterations.

@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "app/nccl_log.h"
 #include "app/table.h"
 #include "base/json.h"
 #include "schemes/report.h"
@@ -139,19 +138,6 @@ TEST(Collective, BusBandwidthFollowsTheDefinition) {
     EXPECT_NEAR(algbw, row.at("bytes").as_real() / row.at("seconds").as_real(), 1e-6 * algbw);
     EXPECT_NEAR(row.at("busbw_bytes_per_second").as_real(), 1.75 * algbw, 1e-6 * algbw);
   }
-}
-
-TEST(NcclLog, ReadsOldAndNewRows) {
-  const auto rows = read_nccl_log(
-      "#       size  count  type redop root time algbw busbw #wrong\n"
-      "        1024  256  float  sum  -1  20.5  0.05  0.09  0  20.1  0.05  0.09  0\n"
-      "     2097152  524288  float  sum  100.0  20.97  36.70  4e-7  99.0  21.18  37.07  4e-7\n"
-      "# Avg bus bandwidth : 1\n",
-      "log");
-  ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].bytes, 1024);
-  EXPECT_DOUBLE_EQ(rows[1].seconds, 100e-6);
-  EXPECT_DOUBLE_EQ(rows[1].busbw, 36.70e9);
 }
 
 TEST(Collective, StandsBesideAMeasuredLog) {

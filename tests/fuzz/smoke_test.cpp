@@ -22,8 +22,10 @@ struct Target {
 };
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
-constexpr Target kTargets[] = {{"json", fuzz::json},     {"model", fuzz::model},   {"options", fuzz::options},
-                               {"report", fuzz::report}, {"system", fuzz::system}, {"units", fuzz::units}};
+constexpr Target kTargets[] = {{"json", fuzz::json},       {"link_tests", fuzz::link_tests},
+                               {"model", fuzz::model},     {"nccl_tests", fuzz::nccl_tests},
+                               {"options", fuzz::options}, {"report", fuzz::report},
+                               {"system", fuzz::system},   {"units", fuzz::units}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

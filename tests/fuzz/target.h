@@ -8,7 +8,9 @@
 namespace tandem::fuzz {
 
 void json(std::string_view bytes);
+void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
+void nccl_tests(std::string_view bytes);
 void options(std::string_view bytes);
 void report(std::string_view bytes);
 void system(std::string_view bytes);

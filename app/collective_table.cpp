@@ -1,0 +1,147 @@
+#include "app/collective_table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/gnuplot.h"
+#include "calibration/collective_data.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above this size
+
+bool any_measured(const CollectiveRun& run) {
+  for (const CollectiveLine& line : run.lines) {
+    if (line.measured > 0) return true;
+  }
+  return false;
+}
+
+double busbw(const CollectiveRun& run, const CollectiveLine& line, double seconds) {
+  return seconds > 0 ? static_cast<double>(line.bytes) * run.bus_factor / seconds : 0;
+}
+
+/// Errors of the measured lines that calibrated the prediction, or of those that did not.
+std::string errors(const CollectiveRun& run, bool calibrating) {
+  std::vector<double> small, large;
+  for (const CollectiveLine& line : run.lines) {
+    if (line.measured <= 0 || line.calibrates != calibrating) continue;
+    (line.bytes <= kSmall ? small : large).push_back(std::log(line.seconds / line.measured));
+  }
+  std::string out;
+  const auto add = [&](const char* where, const std::vector<double>& ratios) {
+    if (ratios.empty()) return;
+    out += fmt::format("{}{} {:.1f} % ({} sizes)", out.empty() ? "" : ", ", where,
+                       100 * geometric_error(ratios), ratios.size());
+  };
+  add("up to 1 MiB", small);
+  add("above 1 MiB", large);
+  return out;
+}
+
+}  // namespace
+
+Table collective_table(const CollectiveRun& run) {
+  const bool measured = any_measured(run);
+  bool bound = false;
+  for (const CollectiveLine& line : run.lines) bound = bound || line.best > 0;
+  std::vector<Column> columns = {{"bytes", true},      {"time us", true}, {"algbw GB/s", true},
+                                 {"busbw GB/s", true}, {"algorithm"},     {"protocol"}};
+  if (bound) columns.push_back({"best us", true});
+  if (measured) {
+    columns.insert(columns.end(), {{"measured us", true}, {"measured busbw GB/s", true}, {"error", true}});
+    if (!run.calibrated_by.empty()) columns.push_back({"used"});
+  }
+  Table out(std::move(columns));
+  for (const CollectiveLine& l : run.lines) {
+    std::vector<std::string> row = {std::to_string(l.bytes),
+                                    fmt::format("{:.2f}", l.seconds * 1e6),
+                                    fmt::format("{:.2f}", l.algbw * 1e-9),
+                                    fmt::format("{:.2f}", l.busbw * 1e-9),
+                                    l.choice.algorithm,
+                                    l.choice.protocol};
+    if (bound) row.push_back(fmt::format("{:.2f}", l.best * 1e6));
+    if (measured && l.measured > 0) {
+      row.insert(row.end(), {fmt::format("{:.2f}", l.measured * 1e6),
+                             fmt::format("{:.2f}", busbw(run, l, l.measured) * 1e-9),
+                             fmt::format("{:+.0f} %", 100 * (l.seconds / l.measured - 1))});
+      if (!run.calibrated_by.empty()) row.push_back(l.calibrates ? "calibration" : "test");
+    } else if (measured) {
+      row.insert(row.end(), run.calibrated_by.empty() ? 3 : 4, "");
+    }
+    out.add(std::move(row));
+  }
+  return out;
+}
+
+std::string collective_remarks(const CollectiveRun& run) {
+  std::string out = run.calibrated_by.empty()
+                        ? fmt::format("Uncalibrated: the machine's links and stock figures of {} ({}).\n",
+                                      run.library, run.source)
+                        : fmt::format("Calibrated by {}; between its sizes stock figures of {}.\n",
+                                      run.calibrated_by, run.library);
+  if (!run.lines.empty() && run.lines.front().high > 0) {
+    const CollectiveLine& l = run.lines.front();
+    out += fmt::format("90 % interval: {:.0f} % below to {:.0f} % above.\n", 100 * (1 - l.low / l.seconds),
+                       100 * (l.high / l.seconds - 1));
+  }
+  out += "best: what the links allow whatever the library does, without latency.\n";
+  const std::string judged = errors(run, false), used = errors(run, true);
+  if (!judged.empty()) out += fmt::format("Geometric-mean error against measured: {}.\n", judged);
+  if (!used.empty()) out += fmt::format("On the sizes that calibrated it: {}.\n", used);
+  return out;
+}
+
+std::string collective_json(const CollectiveRun& run) {
+  nlohmann::ordered_json out = {{"schema", "tandem-collective-1"},
+                                {"system", run.system},
+                                {"kind", run.kind},
+                                {"devices", run.devices},
+                                {"library", run.library},
+                                {"calibrated", !run.calibrated_by.empty()},
+                                {"rows", nlohmann::ordered_json::array()}};
+  for (const CollectiveLine& l : run.lines) {
+    nlohmann::ordered_json row = {{"bytes", l.bytes},
+                                  {"seconds", l.seconds},
+                                  {"algbw_bytes_per_second", l.algbw},
+                                  {"busbw_bytes_per_second", l.busbw},
+                                  {"algorithm", l.choice.algorithm},
+                                  {"protocol", l.choice.protocol}};
+    if (l.high > 0) row["seconds_interval"] = {{"low", l.low}, {"high", l.high}, {"level", 0.9}};
+    if (l.best > 0) row["best_seconds"] = l.best;
+    if (l.measured > 0) {
+      row["measured_seconds"] = l.measured;
+      if (!run.calibrated_by.empty()) row["calibrates"] = l.calibrates;
+    }
+    out["rows"].push_back(std::move(row));
+  }
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {
+  std::vector<std::vector<std::string>> predicted, bound, measured;
+  for (const CollectiveLine& l : run.lines) {
+    const std::string bytes = cell(static_cast<double>(l.bytes));
+    const auto rate = [&](double seconds) { return cell(busbw(run, l, seconds) * 1e-9); };
+    if (l.seconds > 0) {
+      const bool band = l.high > 0;
+      predicted.push_back(
+          {bytes, rate(l.seconds), rate(band ? l.high : l.seconds), rate(band ? l.low : l.seconds)});
+    }
+    if (l.best > 0) bound.push_back({bytes, rate(l.best)});
+    if (l.measured > 0) measured.push_back({bytes, rate(l.measured)});
+  }
+  Gnuplot plot("collective");
+  plot.set("heading", fmt::format("{} of {} devices on {}", run.kind, run.devices, run.system));
+  plot.set("bounded", bound.empty() ? 0 : 1);
+  plot.set("compared", measured.empty() ? 0 : 1);
+  plot.data("predicted", predicted);
+  plot.data("bound", bound);
+  plot.data("measured", measured);
+  return plot.draw(base);
+}
+
+}  // namespace tandem

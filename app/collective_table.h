@@ -1,0 +1,39 @@
+#pragma once
+// Predicted collectives over sizes: as table, document and picture. Floor 5.
+#include <string>
+#include <vector>
+
+#include "app/table.h"
+#include "sim/cost/link_cost.h"
+#include "sim/cost/link_profile.h"
+
+namespace tandem {
+
+struct CollectiveLine {
+  int64_t bytes = 0;
+  double seconds = 0, algbw = 0, busbw = 0;  ///< bytes/s
+  double low = 0, high = 0;                  ///< seconds, 90 % interval; 0 where the library states none
+  double best = 0;                           ///< seconds that the links allow; 0 where no bound is known
+  LinkCost::Choice choice;
+  double measured = 0;      ///< seconds; 0 = none
+  bool calibrates = false;  ///< the measured figure went into the correction
+};
+
+struct CollectiveRun {
+  std::string system, kind, library, source;
+  int64_t devices = 0;
+  double bus_factor = 1;  ///< bus bandwidth over algorithm bandwidth
+  Harness harness;
+  std::string calibrated_by;  ///< empty: stock figures alone
+  std::vector<CollectiveLine> lines;
+};
+
+Table collective_table(const CollectiveRun& run);
+/// What the figures rest on and, with measured ones, how far off they are.
+std::string collective_remarks(const CollectiveRun& run);
+/// {"schema": "tandem-collective-1", ...}.
+std::string collective_json(const CollectiveRun& run);
+/// <base>.png and <base>.svg: bus bandwidth over size, both logarithmic; predicted, bound and measured.
+std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base);
+
+}  // namespace tandem

@@ -1,0 +1,45 @@
+// Logs of nccl-tests -> a profile that `tandem collective --profile` corrects its predictions by.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/import_kind.h"
+#include "app/output.h"
+#include "calibration/collective_profile.h"
+
+namespace tandem {
+
+namespace {
+
+int import_nccl_tests(const Arguments& arguments, const std::vector<ImportFile>& files) {
+  CollectiveProfile all;
+  for (const ImportFile& file : files) {
+    const NcclLog log = read_nccl_tests(file.text, file.name);
+    if (log.damaged > 0)
+      note(arguments, fmt::format("{}: {} damaged rows left out", printable(file.name), log.damaged));
+    CollectiveProfile one = profile_of(log, file.name, arguments.text("kind", ""));
+    if (one.devices == 0)
+      note(arguments,
+           fmt::format("{}: does not tell how many devices it ran on; say so with --devices when using it",
+                       printable(file.name)));
+    if (&file == &files.front()) {
+      all = std::move(one);
+      continue;
+    }
+    join(all, one);
+  }
+  put_result(arguments, profile_json(all));
+  return 0;
+}
+
+}  // namespace
+
+void register_nccl_tests(Registry<ImportKind>& registry) {
+  registry.add({"nccl-tests",
+                "logs of nccl-tests and rccl-tests (text, JSON): a profile for tandem collective --profile",
+                looks_like_nccl_tests,
+                import_nccl_tests,
+                {{"kind", "KIND", "which collective an nccl-tests log measured, where it does not tell"}}});
+}
+
+}  // namespace tandem

@@ -1,0 +1,146 @@
+#include "calibration/collective_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace tandem {
+namespace {
+
+constexpr std::string_view kSchema = "tandem-collective-profile-1";
+
+void sort_by_size(std::vector<NcclRow>& rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const NcclRow& a, const NcclRow& b) { return a.bytes < b.bytes; });
+}
+
+}  // namespace
+
+CollectiveProfile profile_of(const NcclLog& log, const std::string& source, const std::string& kind) {
+  CollectiveProfile out{.source = source,
+                        .kind = kind.empty() ? log.kind : kind,
+                        .library = log.version.empty() ? "" : "nccl-" + log.version,
+                        .devices = log.devices,
+                        .harness = log.harness,
+                        .points = log.rows};
+  if (out.kind.empty()) {
+    throw InputError(fmt::format(
+        "{}: the log does not tell which collective it measured; name it with --kind", printable(source)));
+  }
+  sort_by_size(out.points);
+  return out;
+}
+
+void join(CollectiveProfile& profile, const CollectiveProfile& more) {
+  const auto differ = [&](const std::string& what) {
+    throw InputError(fmt::format("{} and {} differ in {}; import them one by one", printable(profile.source),
+                                 printable(more.source), what));
+  };
+  if (profile.kind != more.kind) differ(fmt::format("kind: {} and {}", profile.kind, more.kind));
+  if (profile.devices != more.devices)
+    differ(fmt::format("devices: {} and {}", profile.devices, more.devices));
+  if (profile.harness != more.harness) differ("how the benchmark was driven (threads, GPUs, iterations)");
+  profile.source += ", " + more.source;
+  for (const NcclRow& row : more.points) {
+    const auto same = std::find_if(profile.points.begin(), profile.points.end(),
+                                   [&](const NcclRow& p) { return p.bytes == row.bytes; });
+    if (same == profile.points.end()) {
+      profile.points.push_back(row);
+    } else {
+      same->seconds = std::sqrt(same->seconds * row.seconds);
+    }
+  }
+  sort_by_size(profile.points);
+}
+
+std::string profile_json(const CollectiveProfile& profile) {
+  nlohmann::ordered_json out = {{"schema", kSchema},
+                                {"source", profile.source},
+                                {"kind", profile.kind},
+                                {"devices", profile.devices},
+                                {"library", profile.library},
+                                {"harness",
+                                 {{"threads", profile.harness.threads},
+                                  {"gpus_per_thread", profile.harness.gpus_per_thread},
+                                  {"iterations", profile.harness.iterations}}},
+                                {"points", nlohmann::ordered_json::array()}};
+  for (const NcclRow& p : profile.points)
+    out["points"].push_back({{"bytes", p.bytes}, {"seconds", p.seconds}});
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+CollectiveProfile read_collective_profile(const Json& document) {
+  document.only({"schema", "source", "kind", "devices", "library", "harness", "points"});
+  if (document.at("schema").as_text() != kSchema)
+    document.at("schema").fail(fmt::format("not a profile of collectives: {} expected", kSchema));
+  CollectiveProfile out;
+  out.source = document.text("source", "");
+  out.kind = document.at("kind").as_text();
+  out.library = document.text("library", "");
+  out.devices = document.integer("devices", 0, 0, 1'000'000);
+  if (const Json* harness = document.find("harness")) {
+    harness->only({"threads", "gpus_per_thread", "iterations"});
+    out.harness.threads = static_cast<int>(harness->integer("threads", 1, 1, 1 << 20));
+    out.harness.gpus_per_thread = static_cast<int>(harness->integer("gpus_per_thread", 1, 1, 1 << 20));
+    out.harness.iterations = static_cast<int>(harness->integer("iterations", 20, 1, 1 << 20));
+  }
+  for (const Json& point : document.at("points").items()) {
+    point.only({"bytes", "seconds"});
+    NcclRow row;
+    row.bytes = point.at("bytes").as_int(1, int64_t{1} << 60);
+    row.seconds = point.at("seconds").as_real(1e-9, 1e6);
+    out.points.push_back(row);
+  }
+  if (out.points.empty()) document.at("points").fail("a profile needs a point at least");
+  sort_by_size(out.points);
+  return out;
+}
+
+CollectiveCorrection::CollectiveCorrection(const std::vector<NcclRow>& points,
+                                           const std::function<double(int64_t)>& predict) {
+  std::vector<Point> all;
+  for (const NcclRow& p : points) {
+    const double predicted = predict(p.bytes);
+    if (predicted > 0)
+      all.push_back({std::log2(static_cast<double>(p.bytes)), std::log(p.seconds / predicted)});
+  }
+  const double twice = std::log(2.0);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool between = i > 0 && i + 1 < all.size();
+    const double left = between ? all[i].log_ratio - all[i - 1].log_ratio : 0;
+    const double right = between ? all[i].log_ratio - all[i + 1].log_ratio : 0;
+    if (std::min(std::abs(left), std::abs(right)) < twice || left * right < 0) points_.push_back(all[i]);
+  }
+}
+
+double CollectiveCorrection::factor(int64_t bytes) const {
+  if (points_.empty()) return 1;
+  const double x = std::log2(static_cast<double>(bytes));
+  const auto after =
+      std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.log_bytes >= x; });
+  if (after == points_.begin()) return std::exp(after->log_ratio);
+  if (after == points_.end()) return std::exp(points_.back().log_ratio);
+  const Point& a = *(after - 1);
+  const double share = (x - a.log_bytes) / (after->log_bytes - a.log_bytes);
+  return std::exp(a.log_ratio + share * (after->log_ratio - a.log_ratio));
+}
+
+std::vector<NcclRow> every_second_size(const std::vector<NcclRow>& rows) {
+  std::vector<NcclRow> sorted = rows;
+  sort_by_size(sorted);
+  std::vector<NcclRow> out;
+  int first = -1;
+  for (const NcclRow& r : sorted) {
+    const auto size = static_cast<uint64_t>(r.bytes);
+    if (!std::has_single_bit(size)) continue;
+    const int power = std::bit_width(size);
+    if (first < 0) first = power;
+    if ((power - first) % 2 == 0) out.push_back(r);
+  }
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// The section "Collectives" of the validation.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "calibration/collective_data.h"
+#include "calibration/collective_profile.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above this size
+
+/// Logarithms of predicted over measured, up to 1 MiB and above.
+struct Errors {
+  std::vector<double> small, large;
+  void add(int64_t bytes, double log_ratio) { (bytes <= kSmall ? small : large).push_back(log_ratio); }
+  std::string cells() const { return fmt::format("{} | {}", cell(small), cell(large)); }
+  static std::string cell(const std::vector<double>& e) {
+    return e.empty() ? "–" : fmt::format("{:.1f} % ({})", 100 * geometric_error(e), e.size());
+  }
+};
+
+/// What kind of machine a log is from; the order is that of the table.
+const std::vector<std::string> kGroups = {"one node, NVLink switch", "one node, PCIe or host memory",
+                                          "one node, direct cables", "several nodes"};
+const std::string& group_of(const CollectiveRow& row) {
+  const bool several = row.sets.find("nodes=") != std::string::npos && row.devices > 8;
+  if (several || row.system == "g4dn-metal.json") return kGroups[3];
+  if (row.system.starts_with("mi300x") || row.system.starts_with("dgx1")) return kGroups[2];
+  return row.table == "pcie" || row.table == "deepbench" || row.table == "theano_mpi_k80" ? kGroups[1]
+                                                                                          : kGroups[0];
+}
+
+/// Errors of the sizes that did not calibrate, each log calibrated by every second power of two of its own.
+Errors calibrated(const std::vector<const CollectiveRow*>& log) {
+  std::vector<NcclRow> measured;
+  std::map<int64_t, double> predicted;
+  for (const CollectiveRow* r : log) {
+    NcclRow row;
+    row.bytes = r->bytes;
+    row.seconds = r->measured;
+    measured.push_back(row);
+    predicted.emplace(r->bytes, r->predicted);
+  }
+  Errors out;
+  const auto points = every_second_size(measured);
+  if (points.size() < 4) return out;
+  const CollectiveCorrection correction(points, [&](int64_t bytes) { return predicted.at(bytes); });
+  for (const CollectiveRow* r : log) {
+    const auto used = [&](const NcclRow& p) { return p.bytes == r->bytes; };
+    if (std::any_of(points.begin(), points.end(), used)) continue;
+    out.add(r->bytes, r->log_ratio() + std::log(correction.factor(r->bytes)));
+  }
+  return out;
+}
+
+std::string summary(const std::vector<CollectiveRow>& rows) {
+  std::map<std::string, Errors> stock, tuned;
+  std::map<std::string, std::vector<const CollectiveRow*>> logs;
+  for (const CollectiveRow& r : rows) {
+    if (r.kind != CollKind::all_reduce) continue;
+    stock[group_of(r)].add(r.bytes, r.log_ratio());
+    logs[fmt::format("{}|{}|{}|{}|{}", r.system, r.sets, r.devices, r.harness.threads,
+                     r.harness.gpus_per_thread)]
+        .push_back(&r);
+  }
+  for (const auto& [name, log] : logs) {
+    const Errors e = calibrated(log);
+    Errors& sum = tuned[group_of(*log.front())];
+    sum.small.insert(sum.small.end(), e.small.begin(), e.small.end());
+    sum.large.insert(sum.large.end(), e.large.begin(), e.large.end());
+  }
+  std::string out =
+      "| all-reduce | stock: up to 1 MiB | above 1 MiB | calibrated: up to 1 MiB | above 1 MiB |\n"
+      "| --- | ---: | ---: | ---: | ---: |\n";
+  for (const std::string& group : kGroups)
+    out += fmt::format("| {} | {} | {} |\n", group, stock[group].cells(), tuned[group].cells());
+  return out;
+}
+
+struct Line {
+  Errors all_reduce, others;
+  double worst = 0;
+};
+
+}  // namespace
+
+std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
+  std::map<std::string, Line> machines;
+  for (const CollectiveRow& r : rows) {
+    const std::string name = fmt::format("{} | {}", r.system.substr(0, r.system.find(".json")), r.devices);
+    Line& line = machines[name];
+    const bool main = r.kind == CollKind::all_reduce;
+    (main ? line.all_reduce : line.others).add(r.bytes, r.log_ratio());
+    if (main) line.worst = std::max(line.worst, std::exp(std::abs(r.log_ratio())) - 1);
+  }
+  std::string out =
+      "\n## Collectives\n\n"
+      "Time of a collective as NCCL would run it, from the machine's topology and stock link figures alone, "
+      "against "
+      "published nccl-tests logs and tables (`calibration/data/collectives`, sources in each file). Errors "
+      "are "
+      "geometric means, exp(mean |ln(predicted / measured)|) - 1, with the number of rows; \"worst\" is the "
+      "largest of "
+      "an all-reduce row. In sample: the constants of `calibration/profiles/links.json` were fitted to most "
+      "of these "
+      "rows; what they do to a machine, or a whole generation of GPUs, that the fit has not seen is printed "
+      "by "
+      "`calibration/fit_collectives.py --leave-one-out`. \"Calibrated\": each log's even powers of two "
+      "correct the "
+      "prediction (`tandem collective --log FILE --calibrate`), the errors are those of its other sizes.\n\n";
+  out += summary(rows);
+  out +=
+      "\n| machine | devices | all-reduce up to 1 MiB | above 1 MiB | worst | other kinds up to 1 MiB | "
+      "above 1 MiB |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+  for (const auto& [name, line] : machines) {
+    out += fmt::format("| {} | {} | {} | {} |\n", name, line.all_reduce.cells(),
+                       line.worst > 0 ? fmt::format("{:.0f} %", 100 * line.worst) : "–", line.others.cells());
+  }
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,112 @@
+// What the wires allow: the least time of a collective whatever the library does, from cuts through the
+// machine.
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "sim/cost/link_pattern.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kFarSamples = 32;  // members on the other side whose routes are looked at
+
+using Side = std::vector<VertexId>;
+
+/// Usable bytes/s of all links that lead from `inside` to the other members: of every kind of link that each
+/// of those routes crosses, the sum over the distinct ones; the least of these sums.
+double capacity_out(const System& system, const Side& inside, const Side& outside, bool leaving) {
+  std::map<std::string_view, std::map<uint32_t, double>> links;  // kind -> resource -> bytes/s
+  std::map<std::string_view, std::size_t> routes_with;
+  std::size_t routes = 0;
+  std::map<uint32_t, double> ends;  // the links at the inside's end of the routes
+  const std::size_t step = std::max<std::size_t>(1, outside.size() / kFarSamples);
+  for (const VertexId a : inside) {
+    for (std::size_t o = 0; o < outside.size(); o += step) {
+      const Route r = leaving ? system.route(a, outside[o]) : system.route(outside[o], a);
+      ++routes;
+      const LinkId end = leaving ? r.links.front() : r.links.back();
+      ends[resource_of(system, end)] = system.usable(end);
+      std::set<std::string_view> seen;
+      for (const LinkId l : r.links) {
+        links[system.link_kind(l)][resource_of(system, l)] = system.usable(l);
+        if (seen.insert(system.link_kind(l)).second) ++routes_with[system.link_kind(l)];
+      }
+    }
+  }
+  double least = 0;
+  for (const auto& [kind, of_kind] : links) {
+    if (routes_with[kind] < routes) continue;
+    double sum = 0;
+    for (const auto& [resource, rate] : of_kind) sum += rate;
+    if (least == 0 || sum < least) least = sum;
+  }
+  if (least == 0 && inside.size() == 1) {  // by cable to some, by PCIe to others
+    for (const auto& [resource, rate] : ends) least += rate;
+  }
+  return least;
+}
+
+/// Bytes, per byte of payload, that must leave a side of `k` of `n` members.
+double must_leave(CollKind kind, double k, double n, bool has_root) {
+  switch (kind) {
+    case CollKind::all_reduce:
+      return 1;
+    case CollKind::all_gather:
+      return k / n;
+    case CollKind::reduce_scatter:
+      return (n - k) / n;
+    case CollKind::broadcast:
+      return has_root ? 1 : 0;
+    case CollKind::reduce:
+      return has_root ? 0 : 1;
+    case CollKind::all_to_all:
+      return k * (n - k) / n;
+  }
+  return 0;
+}
+
+}  // namespace
+
+double least_seconds_per_byte(const System& system, const Group& group, CollKind kind, bool switch_reduces) {
+  const auto n = static_cast<double>(group.ranks());
+  double least = 0;
+  const auto cut = [&](const Side& inside) {
+    if (inside.empty() || inside.size() >= group.ranks()) return;
+    const std::set<VertexId> in(inside.begin(), inside.end());
+    Side outside;
+    for (const VertexId v : group.members) {
+      if (!in.contains(v)) outside.push_back(v);
+    }
+    const auto k = static_cast<double>(inside.size());
+    const bool root = in.contains(group.members.front());
+    const double out = capacity_out(system, inside, outside, true);
+    const double back = capacity_out(system, inside, outside, false);
+    if (out > 0) least = std::max(least, must_leave(kind, k, n, root) / out);
+    if (back > 0) least = std::max(least, must_leave(kind, n - k, n, !root) / back);
+  };
+  double all_ways_out = 0;
+  const std::size_t looked_at = std::min<std::size_t>(group.ranks(), 16);
+  for (std::size_t i = 0; i < looked_at; ++i) {
+    const VertexId v = group.members[i];
+    cut({v});
+    Side others;
+    for (const VertexId w : group.members) {
+      if (w != v) others.push_back(w);
+    }
+    all_ways_out += capacity_out(system, {v}, others, true) * n / static_cast<double>(looked_at);
+  }
+  // Without reduction on the way an all-reduce sends 2(n-1) payloads in all, whoever sends them.
+  if (kind == CollKind::all_reduce && !switch_reduces && all_ways_out > 0)
+    least = std::max(least, 2 * (n - 1) / all_ways_out);
+  const std::size_t nodes = std::min<std::size_t>(group.nodes(), 4);
+  for (std::size_t node = 0; node < nodes; ++node) {
+    cut(group.by_node[node]);
+    std::map<int32_t, Side> sockets;
+    for (const VertexId v : group.by_node[node]) sockets[system.info(v).numa].push_back(v);
+    if (sockets.size() > 1) cut(sockets.begin()->second);
+  }
+  return least;
+}
+
+}  // namespace tandem

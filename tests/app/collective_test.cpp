@@ -1,0 +1,144 @@
+// tandem collective and the imports that feed it, as a user runs them.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/json.h"
+#include "tests/app/tool.h"
+
+namespace tandem {
+namespace {
+
+using test::Scratch;
+using test::tool;
+
+/// A log whose times are 20 us plus the bytes at 50 GB/s.
+std::string log_text() {
+  std::string out =
+      "# nThread 1 nGpus 8 minBytes 1024 maxBytes 67108864 step: 2(factor) warmup iters: 5 iters: 20\n";
+  for (int i = 0; i < 8; ++i)
+    out += "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on host device  " + std::to_string(i) +
+           " [0x07] A100\n";
+  for (int64_t bytes = 1024; bytes <= int64_t{64} << 20; bytes *= 2) {
+    const double us = 20 + static_cast<double>(bytes) / 50e3;
+    char line[200];
+    std::snprintf(line, sizeof line, "%12ld %12ld float sum -1 %8.2f %7.2f %7.2f 0\n",
+                  static_cast<long>(bytes), static_cast<long>(bytes / 4), us,
+                  static_cast<double>(bytes) / us / 1e3, static_cast<double>(bytes) / us / 1e3 * 1.75);
+    out += line;
+  }
+  return out;
+}
+
+TEST(Collective, TakesSizesAsARangeOrAList) {
+  const auto rows = [](const std::string& sizes) {
+    const auto result = tool({"collective", "--system", "dgx-a100", "--sizes", sizes, "--format", "json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::vector<int64_t> out;
+    const Json document = Json::parse(result.out, "out");
+    for (const Json& row : document.at("rows").items()) out.push_back(row.at("bytes").as_int());
+    return out;
+  };
+  EXPECT_EQ(rows("1KiB..8KiB"), (std::vector<int64_t>{1024, 2048, 4096, 8192}));
+  EXPECT_EQ(rows("1MiB,3MiB"), (std::vector<int64_t>{1 << 20, 3 << 20}));
+  EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--sizes", "8KiB..1KiB"}).status, 3);
+  EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--sizes", "8KiB,"}).status, 3);
+}
+
+TEST(Collective, KnowsEveryKindOfNcclTests) {
+  for (const char* kind : {"all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all",
+                           "gather", "scatter", "sendrecv"}) {
+    const auto result = tool(
+        {"collective", "--system", "dgx-a100", "--kind", kind, "--sizes", "1MiB,1GiB", "--format", "json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const Json document = Json::parse(result.out, "out");
+    EXPECT_EQ(document.at("kind").as_text(), kind);
+    for (const Json& row : document.at("rows").items()) {
+      EXPECT_GT(row.at("seconds").as_real(), 0);
+      EXPECT_GT(row.at("busbw_bytes_per_second").as_real(), 0);
+    }
+  }
+}
+
+TEST(Collective, TellsWhatTheLinksAllowFromWhatTheLibraryDoes) {
+  const auto result = tool({"collective", "--system", "dgx-a100", "--sizes", "1GiB", "--format", "json"});
+  const Json row = Json::parse(result.out, "out").at("rows").items()[0];
+  EXPECT_LT(row.at("best_seconds").as_real(), row.at("seconds").as_real());
+  const auto best = tool(
+      {"collective", "--system", "dgx-a100", "--sizes", "1GiB", "--format", "json", "--algorithm", "best"});
+  EXPECT_DOUBLE_EQ(Json::parse(best.out, "out").at("rows").items()[0].at("seconds").as_real(),
+                   row.at("best_seconds").as_real());
+  EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--kind", "gather", "--algorithm", "best"}).status,
+            3);
+}
+
+TEST(Collective, CalibratesByEverySecondSizeAndJudgesByTheOthers) {
+  const Scratch scratch;
+  const std::string log = scratch.write("log.txt", log_text());
+  const auto result =
+      tool({"collective", "--system", "dgx-a100", "--log", log, "--calibrate", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "out");
+  EXPECT_EQ(document.at("devices").as_int(), 8);
+  int calibrating = 0, judged = 0;
+  for (const Json& row : document.at("rows").items()) {
+    const double ratio = row.at("seconds").as_real() / row.at("measured_seconds").as_real();
+    if (row.at("calibrates").as_bool()) {
+      ++calibrating;
+      EXPECT_NEAR(ratio, 1, 1e-6) << row.at("bytes").as_int();
+    } else {
+      ++judged;
+      EXPECT_NEAR(ratio, 1, 0.3) << row.at("bytes").as_int();
+    }
+  }
+  EXPECT_EQ(calibrating, 9);
+  EXPECT_EQ(judged, 8);
+  const auto text = tool({"collective", "--system", "dgx-a100", "--log", log, "--calibrate"});
+  EXPECT_NE(text.out.find("Calibrated by every second power of two"), std::string::npos) << text.out;
+  EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--calibrate"}).status, 2);
+}
+
+TEST(Collective, TakesAnImportedProfile) {
+  const Scratch scratch;
+  const std::string log = scratch.write("log.txt", log_text()), profile = scratch.file("profile.json");
+  ASSERT_EQ(tool({"import", "nccl-tests", log, "--kind", "all-reduce", "--out", profile}).status, 0);
+  const auto result = tool(
+      {"collective", "--system", "dgx-a100", "--profile", profile, "--sizes", "4MiB", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NEAR(Json::parse(result.out, "out").at("rows").items()[0].at("seconds").as_real(),
+              20e-6 + (4 << 20) / 50e9, 1e-6);
+  EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--profile", profile, "--kind", "broadcast"}).status,
+            3);
+}
+
+TEST(Collective, DrawsBusBandwidth) {
+  const Scratch scratch;
+  const auto result = tool({"collective", "--system", "dgx-a100", "--log",
+                            scratch.write("log.txt", log_text()), "--plot", scratch.file("plot")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_GT(std::filesystem::file_size(scratch.file("plot.png")), 2000u);
+  EXPECT_GT(std::filesystem::file_size(scratch.file("plot.svg")), 2000u);
+}
+
+TEST(ImportP2p, SetsASystemToMeasuredLinks) {
+  const Scratch scratch;
+  const std::string test = scratch.write("p2p.txt",
+                                         "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n  "
+                                         " D\\D     0      1\n     0 1500.0  240.00\n"
+                                         "     1  240.00 1500.0\nUnidirectional P2P=Disabled Bandwidth "
+                                         "Matrix (GB/s)\n   D\\D     0      1\n     0 1500.0"
+                                         "  9.00\n     1  9.00 1500.0\n");
+  const auto figures = tool({"import", test});
+  ASSERT_EQ(figures.status, 0) << figures.err;
+  EXPECT_DOUBLE_EQ(
+      Json::parse(figures.out, "out").at("peer_bytes_per_second").items()[0].items()[1].as_real(), 240e9);
+  const std::string system = scratch.file("box.json");
+  const auto set = tool({"import", "p2p", test, "--system", "dgx-a100", "--out", system});
+  ASSERT_EQ(set.status, 0) << set.err;
+  EXPECT_NE(set.err.find("links.nvlink.achieved: 0.92 -> 0.8"), std::string::npos) << set.err;
+  EXPECT_NE(set.err.find("staged_cap"), std::string::npos) << set.err;
+  EXPECT_EQ(tool({"collective", "--system", system, "--sizes", "1MiB"}).status, 0);
+}
+
+}  // namespace
+}  // namespace tandem

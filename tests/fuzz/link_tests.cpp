@@ -1,0 +1,21 @@
+#include "calibration/link_tests.h"
+
+#include "tests/fuzz/target.h"
+
+namespace tandem::fuzz {
+
+/// Output of link benchmarks: what is accepted can be written and set against a system.
+void link_tests(std::string_view bytes) {
+  try {
+    looks_like_link_tests(bytes);
+    const LinkTests tests = read_link_tests(bytes, "fuzz");
+    link_tests_json(tests);
+    static const System system = System::load("dgx1-v100");
+    std::vector<std::string> notes;
+    fit_links(tests, system, notes);
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace tandem::fuzz
+TANDEM_FUZZ_TARGET(link_tests)

@@ -1,0 +1,23 @@
+#include "calibration/nccl_tests.h"
+
+#include "calibration/collective_profile.h"
+#include "tests/fuzz/target.h"
+
+namespace tandem::fuzz {
+
+/// A log of nccl-tests, or the profile made of one: what is accepted can be written and read again.
+void nccl_tests(std::string_view bytes) {
+  try {
+    looks_like_nccl_tests(bytes);
+    const auto profile = profile_of(read_nccl_tests(bytes, "fuzz"), "fuzz", "all-reduce");
+    read_collective_profile(Json::parse(profile_json(profile), "fuzz"));
+  } catch (const InputError&) {
+  }
+  try {
+    read_collective_profile(Json::parse(bytes, "fuzz"));
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace tandem::fuzz
+TANDEM_FUZZ_TARGET(nccl_tests)

@@ -1,0 +1,108 @@
+// What holds for every machine and collective, whatever the constants are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+#include "sim/cost/link_cost.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kSystems[] = {"dgx1-v100",    "dgx-a100",     "dgx-h100",  "dgx-b200",
+                                    "v100-pcie-8x", "l40s-pcie-8x", "mi300x-8x", "p4d.24xlarge"};
+constexpr int64_t kSizes[] = {256, int64_t{64} << 10, int64_t{4} << 20, int64_t{1} << 30};
+
+std::vector<VertexId> first(const System& system, int64_t count) {
+  std::vector<VertexId> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(system.accelerator(i));
+  return out;
+}
+
+double all_reduce(const System& s, const std::vector<VertexId>& members, int64_t bytes) {
+  LinkCost links(s, {});
+  return links.collective(CollKind::all_reduce, "auto", {bytes}, members).alone(links.capacity()).seconds();
+}
+
+class Machines : public testing::TestWithParam<const char*> {};
+
+TEST_P(Machines, TheOrderOfTheMembersDoesNotMatter) {
+  const System s = System::load(GetParam());
+  const auto members = first(s, 8);
+  SplitMix64 random(7);
+  for (int trial = 0; trial < 4; ++trial) {
+    auto shuffled = members;
+    for (std::size_t i = shuffled.size() - 1; i > 0; --i)
+      std::swap(shuffled[i], shuffled[random.next() % (i + 1)]);
+    for (const int64_t bytes : kSizes) {
+      const double a = all_reduce(s, members, bytes), b = all_reduce(s, shuffled, bytes);
+      EXPECT_NEAR(b / a, 1, 1e-6) << GetParam() << " " << bytes;
+    }
+  }
+}
+
+TEST_P(Machines, MoreBandwidthNeverSlows) {
+  const System before = System::load(GetParam());
+  for (const char* kind : {"nvlink", "pcie", "socket", "xgmi"}) {
+    Bandwidth rate;
+    for (LinkId l = 0; l < before.link_count(); ++l) {
+      if (before.link_kind(l) == kind) rate = before.link(l).bandwidth;
+    }
+    if (rate.bytes_per_second == 0) continue;
+    // The file's figure is of one cable; ten times a merged link's is more than twice that of any cable here.
+    const System after = System::load(
+        GetParam(), {{std::string("links.") + kind + ".bandwidth",
+                      std::to_string(static_cast<int64_t>(10 * rate.bytes_per_second / 1e9) + 1) + "GB/s"}});
+    for (const int64_t n : {2, 4, 8}) {
+      for (const int64_t bytes : kSizes) {
+        EXPECT_LE(all_reduce(after, first(after, n), bytes),
+                  all_reduce(before, first(before, n), bytes) * 1.0001)
+            << GetParam() << " " << kind << " " << n << " " << bytes;
+      }
+    }
+  }
+}
+
+TEST_P(Machines, NothingBeatsWhatTheLinksAllow) {
+  const System s = System::load(GetParam());
+  LinkCost links(s, {});
+  for (const int64_t n : {2, 3, 4, 8}) {
+    for (int k = 0; k < kCollKinds; ++k) {
+      const auto kind = static_cast<CollKind>(k);
+      for (const int64_t bytes : kSizes) {
+        const double bound = links.least_seconds(kind, {bytes}, first(s, n));
+        const double t =
+            links.collective(kind, "auto", {bytes}, first(s, n)).alone(links.capacity()).seconds();
+        EXPECT_GT(bound, 0);
+        EXPECT_GE(t, bound * 0.9999) << GetParam() << " " << name(kind) << " " << n << " " << bytes;
+      }
+    }
+  }
+}
+
+TEST_P(Machines, GroupedSendsGrowWithTheirBytesAndMembers) {
+  const System s = System::load(GetParam());
+  LinkCost links(s, {});
+  const auto time = [&](LinkCost::Exchange what, int64_t bytes, int64_t n) {
+    return links.exchange(what, {bytes}, first(s, n)).alone(links.capacity()).seconds();
+  };
+  for (const auto what :
+       {LinkCost::Exchange::gather, LinkCost::Exchange::scatter, LinkCost::Exchange::sendrecv}) {
+    EXPECT_EQ(time(what, 0, 4), 0);
+    EXPECT_EQ(time(what, 1 << 20, 1), 0);
+    for (std::size_t i = 1; i < std::size(kSizes); ++i)
+      EXPECT_GT(time(what, kSizes[i], 4), time(what, kSizes[i - 1], 4));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Systems, Machines, testing::ValuesIn(kSystems), [](const auto& info) {
+  std::string out = info.param;
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+  return out;
+});
+
+}  // namespace
+}  // namespace tandem
