@@ -31,7 +31,7 @@ std::string text(const CheckResult& result, const std::string& format) {
       table.as(format), 100 * s.mean, 100 * s.most, 100 * s.covered, s.intervals);
 }
 
-/// The given profile, or one measured now and kept beside the result.
+/// The given profile, or one measured now and kept beside the result; empty when interrupted.
 std::string profile_of(const Arguments& a, const Backend& backend, Progress& progress) {
   if (a.has("profile")) return a.text("profile", "");
   const Measurements m = measure_machine(
@@ -40,10 +40,41 @@ std::string profile_of(const Arguments& a, const Backend& backend, Progress& pro
         progress.show(fmt::format("{:3.0f} %  {}", 50 * share, what));
       },
       &interrupted);
+  if (interrupted) return "";
   const std::string file =
       a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
   write_file(file, fit_machine(m).profile);
   return file;
+}
+
+struct Runs {
+  std::vector<Report> predicted;              ///< [case]
+  std::vector<std::vector<Report>> executed;  ///< [case]
+  std::exception_ptr failed;                  ///< what ended it early; what was found before is kept
+};
+
+/// All cases, and then all of them again: what a machine does to the same run minutes later is the floor.
+Runs run_cases(const std::vector<CheckCase>& cases, const std::string& profile, const Backend& backend,
+               double done_before, Progress& progress) {
+  Runs out;
+  out.executed.resize(cases.size());
+  try {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
+        const CheckCase& c = cases[i];
+        const double done = (turn + static_cast<double>(i) / static_cast<double>(cases.size())) / kTurns;
+        progress.show(fmt::format("{:3.0f} %  executing {}, {} worker{}, {}",
+                                  100 * (done_before + (1 - done_before) * done), c.model, c.devices,
+                                  c.devices == 1 ? "" : "s", c.scheme));
+        if (turn == 0) out.predicted.push_back(predict_case(c, profile));
+        Report report = execute_case(c, backend, &interrupted);
+        if (!interrupted) out.executed[i].push_back(std::move(report));
+      }
+    }
+  } catch (const DeviceError&) {
+    out.failed = std::current_exception();
+  }
+  return out;
 }
 
 int check(const Arguments& a) {
@@ -54,40 +85,26 @@ int check(const Arguments& a) {
   std::signal(SIGINT, [](int) { interrupted = true; });
   CheckResult result;
   const auto cases = check_cases(a.has("quick"));
-  std::vector<Report> predicted;
-  std::vector<std::vector<Report>> executed(cases.size());
-  std::exception_ptr failed;  // what was found before is shown all the same
-  try {
+  Runs runs;
+  {
     Progress progress(a);
     const std::string profile = profile_of(a, backend, progress);
+    if (profile.empty()) {
+      note(a, "interrupted while measuring: nothing to compare yet");
+      return 130;
+    }
     const Json origin = Json::load(find_data("calibration/profiles", "profile", profile));
     result.machine = origin.text("machine", "");
     result.date = origin.text("date", "");
     result.versions = origin.text("versions", "");
-    const double share = a.has("profile") ? 0 : 0.5;  // of the time, for measuring
-    // All cases, and then all of them again: what a machine does to the same run minutes later is the floor.
-    for (int turn = 0; turn < kTurns; ++turn) {
-      for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
-        const CheckCase& c = cases[i];
-        const double done = (turn + static_cast<double>(i) / static_cast<double>(cases.size())) / kTurns;
-        progress.show(fmt::format("{:3.0f} %  executing {}, {} worker{}, {}",
-                                  100 * (share + (1 - share) * done), c.model, c.devices,
-                                  c.devices == 1 ? "" : "s", c.scheme));
-        if (turn == 0) predicted.push_back(predict_case(c, profile));
-        Report report = execute_case(c, backend, &interrupted);
-        if (!interrupted) executed[i].push_back(std::move(report));
-      }
-    }
-  } catch (const DeviceError&) {
-    if (executed[0].empty()) throw;
-    failed = std::current_exception();
+    runs = run_cases(cases, profile, backend, a.has("profile") ? 0 : 0.5, progress);
   }
-  for (std::size_t i = 0; i < cases.size() && !executed[i].empty(); ++i) {
-    auto rows = compare_case(cases[i], predicted[i], executed[i]);
+  for (std::size_t i = 0; i < cases.size() && !runs.executed[i].empty(); ++i) {
+    auto rows = compare_case(cases[i], runs.predicted[i], runs.executed[i]);
     std::move(rows.begin(), rows.end(), std::back_inserter(result.rows));
   }
-  put_result(a, format == "json" ? result.to_json() : text(result, format));
-  if (failed) std::rethrow_exception(failed);
+  if (!result.rows.empty()) put_result(a, format == "json" ? result.to_json() : text(result, format));
+  if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted) return 130;
   return result.summary().most > tolerance ? 1 : 0;
 }
