@@ -14,9 +14,10 @@ constexpr std::size_t kFarSamples = 32;  // members on the other side whose rout
 using Side = std::vector<VertexId>;
 
 /// Usable bytes/s of all links that lead from `inside` to the other members: of every kind of link that each
-/// of those routes crosses, the sum over the distinct ones; the least of these sums.
+/// of those routes crosses, the sum over the distinct ones that they cross first, and that over those they
+/// cross last (a switch's cables in, and out); the least of these sums.
 double capacity_out(const System& system, const Side& inside, const Side& outside, bool leaving) {
-  std::map<std::string_view, std::map<uint32_t, double>> links;  // kind -> resource -> bytes/s
+  std::map<std::pair<std::string_view, bool>, std::map<uint32_t, double>> links;  // kind, first -> resource
   std::map<std::string_view, std::size_t> routes_with;
   std::size_t routes = 0;
   std::map<uint32_t, double> ends;  // the links at the inside's end of the routes
@@ -27,16 +28,20 @@ double capacity_out(const System& system, const Side& inside, const Side& outsid
       ++routes;
       const LinkId end = leaving ? r.links.front() : r.links.back();
       ends[resource_of(system, end)] = system.usable(end);
-      std::set<std::string_view> seen;
+      std::map<std::string_view, LinkId> last;
       for (const LinkId l : r.links) {
-        links[system.link_kind(l)][resource_of(system, l)] = system.usable(l);
-        if (seen.insert(system.link_kind(l)).second) ++routes_with[system.link_kind(l)];
+        const std::string_view kind = system.link_kind(l);
+        if (last.insert_or_assign(kind, l).second) {
+          links[{kind, true}][resource_of(system, l)] = system.usable(l);
+          ++routes_with[kind];
+        }
       }
+      for (const auto& [kind, l] : last) links[{kind, false}][resource_of(system, l)] = system.usable(l);
     }
   }
   double least = 0;
   for (const auto& [kind, of_kind] : links) {
-    if (routes_with[kind] < routes) continue;
+    if (routes_with[kind.first] < routes) continue;
     double sum = 0;
     for (const auto& [resource, rate] : of_kind) sum += rate;
     if (least == 0 || sum < least) least = sum;

@@ -82,6 +82,16 @@ TEST_P(Machines, NothingBeatsWhatTheLinksAllow) {
   }
 }
 
+/// Every byte of an all-reduce leaves each device once where the switch adds up, twice (n - 1) / n where not.
+TEST(LeastTime, OfASwitchIsThatOfItsPorts) {
+  for (const auto& [name, factor] : {std::pair{"dgx-h100", 1.0}, std::pair{"dgx-a100", 2 * 7 / 8.0}}) {
+    const System s = System::load(name);
+    const Route r = s.route(s.accelerator(0), s.accelerator(1));
+    const double seconds = LinkCost(s, {}).least_seconds(CollKind::all_reduce, {1 << 30}, first(s, 8));
+    EXPECT_NEAR(seconds, factor * (1 << 30) / s.usable(r.links.front()), 1e-9) << name;
+  }
+}
+
 TEST_P(Machines, GroupedSendsGrowWithTheirBytesAndMembers) {
   const System s = System::load(GetParam());
   LinkCost links(s, {});
