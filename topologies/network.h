@@ -38,6 +38,8 @@ class Network {
   virtual std::string label(uint64_t id) const = 0;
   /// Appends the links from one port to another of a different node. O(route length).
   virtual void route(Port from, Port to, std::vector<uint64_t>& links) const = 0;
+  /// Of a direct torus, nodes in row-major order; empty where switches join the nodes.
+  virtual std::vector<int64_t> sizes() const { return {}; }
 };
 
 struct NetworkBlock {

@@ -158,6 +158,10 @@ std::string System::vertex_name(VertexId v) const {
   return nodes() == 1 ? info(v).name : fmt::format("node{}/{}", node_of(v), info(v).name);
 }
 
+std::vector<int64_t> System::torus() const {
+  return impl_->network ? impl_->network->sizes() : std::vector<int64_t>{};
+}
+
 std::size_t System::link_count() const {
   return static_cast<std::size_t>(nodes()) * impl_->node.links.size() +
          (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);

@@ -92,6 +92,9 @@ class System {
   VertexId host_of(VertexId v) const;
   std::string vertex_name(VertexId v) const;  ///< "gpu3" on one node, "node2/gpu3" else
 
+  /// Sizes of the direct torus that the nodes form in row-major order; empty where switches join them.
+  std::vector<int64_t> torus() const;
+
   std::size_t link_count() const;
   LinkInfo link(LinkId id) const;
   // The figures of link(id) without building its name: for loops over all links.

@@ -22,10 +22,17 @@ struct Target {
 };
 void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
 
-constexpr Target kTargets[] = {{"json", fuzz::json},       {"link_tests", fuzz::link_tests},
-                               {"model", fuzz::model},     {"nccl_tests", fuzz::nccl_tests},
-                               {"options", fuzz::options}, {"report", fuzz::report},
-                               {"system", fuzz::system},   {"units", fuzz::units}};
+constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},
+                               {"json", fuzz::json},
+                               {"link_tests", fuzz::link_tests},
+                               {"model", fuzz::model},
+                               {"nccl_tests", fuzz::nccl_tests},
+                               {"nccl_xml", fuzz::nccl_xml},
+                               {"options", fuzz::options},
+                               {"report", fuzz::report},
+                               {"system", fuzz::system},
+                               {"topo_m", fuzz::topo_m},
+                               {"units", fuzz::units}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {
@@ -46,7 +53,7 @@ std::string mutate(std::string text, const std::vector<std::string>& all, SplitM
   // clang-format off
   static const std::vector<std::string> tokens = {
       "\"", "{", "}", "[", "]", ":", ",", "-1", "0", "1e308", "NaN", "null", "9223372036854775807", "\\u0000", "/*",
-      "=1/0", "=2*x", "GB/s", "in"};
+      "=1/0", "=2*x", "GB/s", "in", "<", ">", "/>", "</", "\n", "\t", "GPU0", "NV2", "PIX", "SYS", "<pci ", "0x030200"};
   // clang-format on
   const uint64_t edits = 1 + random.next() % 4;
   for (uint64_t i = 0; i < edits; ++i) {

@@ -7,13 +7,16 @@
 
 namespace tandem::fuzz {
 
+void hwloc_xml(std::string_view bytes);
 void json(std::string_view bytes);
 void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
 void nccl_tests(std::string_view bytes);
+void nccl_xml(std::string_view bytes);
 void options(std::string_view bytes);
 void report(std::string_view bytes);
 void system(std::string_view bytes);
+void topo_m(std::string_view bytes);
 void units(std::string_view bytes);
 
 }  // namespace tandem::fuzz

@@ -36,6 +36,8 @@ class Torus : public Network {
     }
   }
 
+  std::vector<int64_t> sizes() const override { return sizes_; }
+
  private:
   int64_t stride(std::size_t axis) const {
     int64_t s = 1;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/text.h"
 #include "topologies/import/hardware.h"
@@ -99,7 +100,7 @@ void Reader::package(const pugi::xml_node& node, Around& around) {
 /// A core or a processing unit: counted to the first NUMA node that it is near.
 void Reader::processors(const std::string& type, const Around& around) {
   const int node = around.nodeset.empty() ? 0 : around.nodeset[0];
-  if (cpus_.size() >= kMaxImported && cpus_.count(node) == 0) return;
+  if (cpus_.size() >= kMaxNumaNodes && cpus_.count(node) == 0) return;  // read() refuses it
   Machine::Cpu& cpu = cpus_[node];
   cpu.numa = node;
   cpu.counted = true;
@@ -201,6 +202,8 @@ void Reader::place_on_cpus() {
     out_.cpus.push_back(cpu);
   }
   if (out_.cpus.empty()) xml_.fail(xml_.root(), "no processors in it");
+  if (out_.cpus.size() >= kMaxNumaNodes)
+    xml_.fail(xml_.root(), fmt::format("{} or more NUMA nodes", kMaxNumaNodes));
   const std::string arch = info(xml_.root().child("object"), "Architecture");
   for (Machine::Cpu& cpu : out_.cpus) cpu.arch = arch.empty() ? info(xml_.root(), "Architecture") : arch;
   for (Machine::Slot& slot : out_.tree) {
@@ -234,11 +237,12 @@ void Reader::cable_matrix(const pugi::xml_node& node) {
     if (const auto at = package_by_gp_.find(gp); at != package_by_gp_.end()) return {What::cpu, at->second};
     return {switch_by_gp_.count(gp) != 0 ? What::fabric : What::other, 0};
   };
-  std::vector<int> to_switch(out_.gpus.size(), 0);
+  std::map<std::tuple<Machine::Cable::To, int, int>, int> counts;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto [what, gpu] = resolve(names[i]);
     if (what != What::gpu) continue;
-    const double rate = cable_rate(out_.gpus[static_cast<std::size_t>(gpu)].pci_id);  // GB/s of one
+    const Machine::Gpu& own = out_.gpus[static_cast<std::size_t>(gpu)];
+    const double rate = cable_rate(own.pci_id);  // GB/s of one
     for (std::size_t j = 0; j < names.size(); ++j) {
       double megabytes = 0;
       const std::string& word = values[i * names.size() + j];
@@ -246,18 +250,15 @@ void Reader::cable_matrix(const pugi::xml_node& node) {
       const auto [other, index] = resolve(names[j]);
       if (i == j || !(megabytes >= 1) || megabytes > 1e7) continue;
       const int count = std::max(1, static_cast<int>(std::lround(megabytes / 1000 / rate)));
-      if (other == What::gpu && index > gpu)
-        out_.cables.push_back({Machine::Cable::To::gpu, gpu, index, count});
-      if (other == What::fabric) to_switch[static_cast<std::size_t>(gpu)] += count;
-      if (other == What::cpu)
-        out_.cables.push_back(
-            {Machine::Cable::To::cpu, gpu,
-             out_.tree[static_cast<std::size_t>(out_.gpus[static_cast<std::size_t>(gpu)].slot)].cpu, count});
+      const int cpu = out_.tree[static_cast<std::size_t>(own.slot)].cpu;
+      if (other == What::gpu && index > gpu) counts[{Machine::Cable::To::gpu, gpu, index}] = count;
+      if (other == What::cpu) counts[{Machine::Cable::To::cpu, gpu, cpu}] = count;
+      if (other == What::fabric) counts[{Machine::Cable::To::nvswitch, gpu, 0}] += count;
     }
   }
-  for (std::size_t g = 0; g < to_switch.size(); ++g) {
-    if (to_switch[g] > 0)
-      out_.cables.push_back({Machine::Cable::To::nvswitch, static_cast<int>(g), 0, to_switch[g]});
+  for (const auto& [ends, count] : counts) {
+    if (count > 1024) xml_.fail(node, "more than 1024 cables");
+    out_.cables.push_back({std::get<0>(ends), std::get<1>(ends), std::get<2>(ends), count});
   }
   out_.knows_cables = true;
 }

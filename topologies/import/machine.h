@@ -102,7 +102,9 @@ std::pair<int, int> count_processors(const std::vector<int>& ranges);
 /// "mlx5_0 and 2 more": for notes.
 std::string list_some(const std::vector<std::string>& names);
 
-/// Most GPUs and NICs that one node may have: bounds the pairs that a hostile file can ask for.
-inline constexpr std::size_t kMaxImported = 256;
+/// Most GPUs, NICs and NUMA nodes that one node may have: with them a system file stays within its own
+/// bounds, and a hostile file within seconds.
+inline constexpr std::size_t kMaxImported = 128;
+inline constexpr std::size_t kMaxNumaNodes = 64;
 
 }  // namespace tandem

@@ -60,6 +60,7 @@ class Reader {
   void cables();
   void fabric_cables();
   void remarks();
+  void narrow_uplinks();
 
   XmlText xml_;
   Machine out_;
@@ -108,7 +109,7 @@ void Reader::cpu(const pugi::xml_node& node) {
   const std::string host = xml_.text(node, "host_hash");
   if (out_.cpus.empty()) host_ = host;
   if (host != host_) return;  // another machine: counted in remarks()
-  if (out_.cpus.size() >= kMaxImported) xml_.fail(node, fmt::format("more than {} CPUs", kMaxImported));
+  if (out_.cpus.size() >= kMaxNumaNodes) xml_.fail(node, fmt::format("more than {} CPUs", kMaxNumaNodes));
   Machine::Cpu cpu;
   cpu.numa = static_cast<int>(xml_.integer(node, "numaid", -1, -1, 1023));
   cpu.arch = xml_.text(node, "arch");
@@ -193,8 +194,8 @@ void Reader::nic(const pugi::xml_node& holder, int slot) {
       const std::string name = xml_.text(net, "name");
       if (nic.ports++ == 0) nic.label = name;
       if (nic.names.size() < kMaxImported) nic.names.push_back(name);
-      if (speed <= 0 && net.attribute("speed")) broken.push_back(name);
-      nic.megabits += speed > 0 ? speed : net.attribute("speed") ? 10'000 : 0;
+      if (speed < 1 && net.attribute("speed")) broken.push_back(name);
+      nic.megabits += speed >= 1 ? speed : net.attribute("speed") ? 10'000 : 0;
     }
   }
   if (!broken.empty()) {
@@ -234,6 +235,7 @@ void Reader::cables() {
     }
     const int gpu = static_cast<int>(g);
     const int cpu = out_.tree[static_cast<std::size_t>(out_.gpus[g].slot)].cpu;
+    if (to_switch > 1024 || to_cpu > 1024) xml_.fail(gpu_nodes_[g], "more than 1024 cables");
     if (to_switch > 0) out_.cables.push_back({Machine::Cable::To::nvswitch, gpu, 0, to_switch});
     if (to_cpu > 0) out_.cables.push_back({Machine::Cable::To::cpu, gpu, cpu, to_cpu});
   }
@@ -276,6 +278,15 @@ void Reader::remarks() {
         "devices "
         "share, if any, are not in the system");
   }
+  if (unknown_links_ > 0) {
+    note(fmt::format(
+        "{} PCI elements have no link speed; the GPU's own generation is taken (NCCL takes 3.0 x16)",
+        unknown_links_));
+  }
+}
+
+/// Of switches that stay after collapse().
+void Reader::narrow_uplinks() {
   std::vector<std::string> narrow;
   for (const Machine::Slot& slot : out_.tree) {
     if (slot.parent < 0 || slot.link.gigatransfers <= 0) continue;
@@ -286,14 +297,9 @@ void Reader::remarks() {
       narrow.push_back(up.bus);
   }
   if (!narrow.empty()) {
-    note(fmt::format(
+    out_.notes.push_back(fmt::format(
         "the uplink of the switch at {} is slower than what hangs below it: taken as written, as NCCL does",
         list_some(narrow)));
-  }
-  if (unknown_links_ > 0) {
-    note(fmt::format(
-        "{} PCI elements have no link speed; the GPU's own generation is taken (NCCL takes 3.0 x16)",
-        unknown_links_));
   }
 }
 
@@ -316,6 +322,7 @@ Machine Reader::read() {
   remarks();
   if (out_.number_cpus() > 0) out_.notes.push_back("NUMA ids that are -1 or double are numbered anew");
   out_.collapse();
+  narrow_uplinks();
   out_.number_gpus();
   return std::move(out_);
 }

@@ -119,6 +119,8 @@ void Inference::sockets() {
     cpu_of_[static_cast<std::size_t>(i)] = at->second;
     if (fresh) out_.cpus.push_back({.numa = -1});
   }
+  if (out_.cpus.size() > kMaxNumaNodes)
+    throw InputError(row(0).place, fmt::format("more than {} NUMA nodes", kMaxNumaNodes));
   std::set<int> taken;
   for (int i = 0; i < n_; ++i) {
     Machine::Cpu& cpu = out_.cpus[static_cast<std::size_t>(cpu_of_[static_cast<std::size_t>(i)])];

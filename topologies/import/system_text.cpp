@@ -38,11 +38,12 @@ void print(const ordered_json& value, int indent, std::string& out) {
   const auto line = [&] {
     std::string flat = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
     std::string spaced;
-    bool quoted = false;
-    for (std::size_t i = 0; i < flat.size(); ++i) {
-      if (flat[i] == '"' && (i == 0 || flat[i - 1] != '\\')) quoted = !quoted;
-      spaced += flat[i];
-      if (!quoted && (flat[i] == ',' || flat[i] == ':')) spaced += ' ';
+    bool quoted = false, escaped = false;
+    for (const char c : flat) {
+      if (c == '"' && !escaped) quoted = !quoted;
+      escaped = c == '\\' && !escaped;
+      spaced += c;
+      if (!quoted && (c == ',' || c == ':')) spaced += ' ';
     }
     return spaced;
   }();

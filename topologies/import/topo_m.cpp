@@ -191,7 +191,8 @@ void Reader::cpu_list(PairMatrix::Row& row, const Token& token, std::size_t line
 /// What stands behind the relations: CPU affinity, NUMA affinity, GPU NUMA ID; any of them may be missing.
 void Reader::affinity(PairMatrix::Row& row, std::size_t line, std::size_t from) const {
   const std::string& text = lines_[line];
-  const bool empty_cell = text.compare(std::min(from, text.size()), 2, "\t\t") == 0;
+  const auto tab = text.find_first_not_of(' ', from);  // the X has blanks around it
+  const bool empty_cell = tab != std::string::npos && text.compare(tab, 2, "\t\t") == 0;
   std::vector<Token> cells = tokens(text, from);
   if (empty_cell) cells.insert(cells.begin(), Token{"N/A", from});
   if (!cells.empty() && cells[0].text != "N/A") cpu_list(row, cells[0], line);

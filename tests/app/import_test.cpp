@@ -1,0 +1,116 @@
+// tandem import and export as a user meets them: pastes, several sources of one machine, wrong files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "tests/app/tool.h"
+#include "topologies/system.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kUsage = 2, kInput = 3;
+
+std::string fixture(const std::string& name) {
+  return std::string(TANDEM_ROOT) + "/tests/fuzz/corpus/" + name;
+}
+
+void expect_refusal(const ChildResult& result, int code, const std::string& says) {
+  EXPECT_EQ(result.status, code) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr(says));
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST(Import, APasteFromATerminalBecomesASystemThatPredicts) {
+  const Scratch scratch;
+  const std::string box = scratch.file("box.json");
+  const ChildResult imported = tool({"import", "topo-m", "-", "--out", box}, slurp(fixture("topo_m/paste")));
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  EXPECT_THAT(imported.err, HasSubstr("hides PCIe behind NVLink"));
+  const System system = System::load(box);
+  EXPECT_EQ(system.accelerator_count(), 2);
+  EXPECT_EQ(system.device(system.accelerator(1)).name, "v100-sxm2-16gb");
+  EXPECT_EQ(system.link_kind(system.route(system.accelerator(0), system.accelerator(1)).links[0]), "nvlink");
+  const ChildResult predicted = tool({"predict", "--model", "lenet5", "--system", box, "--devices", "1,2"});
+  EXPECT_EQ(predicted.status, 0) << predicted.err;
+  EXPECT_EQ(tool({"collective", "--system", box}).status, 0);
+  EXPECT_EQ(tool({"show", "system", box}).status, 0);
+}
+
+TEST(Import, KindsAreToldByContent) {
+  for (const char* name :
+       {"nccl_xml/switches.xml", "nccl_xml/amd.xml", "hwloc_xml/power.xml", "topo_m/paste"}) {
+    const ChildResult result = tool({"import", fixture(name), "--name", "mine"});
+    ASSERT_EQ(result.status, 0) << name << ": " << result.err;
+    EXPECT_EQ(System::from_json(Json::parse(result.out, name)).name(), "mine");
+  }
+}
+
+TEST(Import, TheSameFileGivesTheSameBytes) {
+  const std::vector<std::string> words = {"import", fixture("nccl_xml/switches.xml")};
+  EXPECT_EQ(tool(words).out, tool(words).out);
+}
+
+TEST(Import, SourcesOfOneMachineAreJoinedAndTheirContradictionsNamed) {
+  const Scratch scratch;
+  // The XML of "switches" has GPU 0 and 1 on two sockets with two cables.
+  const std::string agrees = scratch.write("agrees.txt", "GPU0 GPU1\nGPU0 X NV2\nGPU1 NV2 X\n");
+  const std::string differs = scratch.write("differs.txt", "GPU0 GPU1\nGPU0 X NV12\nGPU1 NV12 X\n");
+  const std::string xml = fixture("nccl_xml/switches.xml");
+  const ChildResult one = tool({"import", agrees, xml});
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.err, Not(HasSubstr("is believed")));
+  const ChildResult two = tool({"import", "topo-m", differs, "nccl-xml", xml});
+  ASSERT_EQ(two.status, 0) << two.err;
+  EXPECT_THAT(two.err,
+              HasSubstr("topo-m says NV12 between GPU0 and GPU1, nccl-xml 2 cables: nccl-xml is believed"));
+  const System system = System::from_json(Json::parse(two.out, "joined"));
+  const Route route = system.route(system.accelerator(0), system.accelerator(1));
+  EXPECT_DOUBLE_EQ(system.link(route.links[0]).bandwidth.bytes_per_second, 50e9);
+}
+
+TEST(Import, WhatADumpCannotSayIsAskedForByName) {
+  const std::string matrix = "GPU0 GPU1\nGPU0 X PHB\nGPU1 PHB X\n";
+  expect_refusal(tool({"import", "topo-m", "-"}, matrix), kInput, "give their model with --device");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4080"}, matrix), kInput, "rtx-4090");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "epyc-7742"}, matrix), kInput, "is a CPU");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090", "--cpu", "rtx-4090"}, matrix), kInput,
+                 "is no CPU");
+  EXPECT_EQ(tool({"import", "topo-m", "-", "--device", "rtx-4090"}, matrix).status, 0);
+}
+
+TEST(Import, FilesOfTheWrongKindAreRefused) {
+  const Scratch scratch;
+  const std::string empty = scratch.write("empty.txt", " \n\n");
+  const std::string binary = scratch.write("a.out", std::string("\x7f"
+                                                                "ELF\0\1\2",
+                                                                7));
+  const std::string prose = scratch.write("readme.txt", "This is my machine.\n");
+  expect_refusal(tool({"import", "topo-m", empty}), kInput, "nothing in it");
+  expect_refusal(tool({"import", binary}), kInput, "not a text file");
+  expect_refusal(tool({"import", prose}), kInput, "cannot tell what this is");
+  expect_refusal(tool({"import", "topo-m", prose}), kInput, "no matrix of nvidia-smi topo -m");
+  expect_refusal(tool({"import", "topo-m", fixture("nccl_xml/amd.xml")}), kInput, "it looks like nccl-xml");
+  expect_refusal(tool({"import", "nccl-xnl", fixture("nccl_xml/amd.xml")}), kInput, "Did you mean nccl-xml?");
+  expect_refusal(tool({"import", scratch.file("no.txt")}), kInput, "no.txt");
+  expect_refusal(tool({"import", "nccl-xml"}), kUsage, "no file after \"nccl-xml\"");
+}
+
+TEST(Export, SystemsInTheWordsOfOtherSimulators) {
+  const ChildResult platform = tool({"export", "simgrid", "z10pe-2x1080ti"});
+  ASSERT_EQ(platform.status, 0) << platform.err;
+  EXPECT_THAT(platform.out, HasSubstr("<platform version=\"4.1\">"));
+  const ChildResult network = tool({"export", "astra-sim", "dgx-h100", "--set", "nodes=4"});
+  ASSERT_EQ(network.status, 0) << network.err;
+  EXPECT_THAT(network.out, HasSubstr("npus_count: [ 8, 4 ]"));
+  expect_refusal(tool({"export", "simgrit", "dgx-h100"}), kInput, "Did you mean simgrid?");
+  expect_refusal(tool({"export", "simgrid", "dgx-h100", "--set", "nodes=100"}), kInput, "--set nodes=N");
+  expect_refusal(tool({"export", "chrome-trace", "a.json", "--set", "nodes=1"}), kUsage,
+                 "--set changes a system");
+}
+
+}  // namespace
+}  // namespace tandem::test

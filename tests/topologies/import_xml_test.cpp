@@ -1,0 +1,168 @@
+// topologies/import/nccl_xml.cpp, hwloc_xml.cpp and xml.cpp: the traps of both formats and of hostile XML.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "topologies/import/importer.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string corpus(const std::string& name) {
+  std::ifstream file(std::string(TANDEM_ROOT) + "/tests/fuzz/corpus/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+Machine nccl(const std::string& text) { return import_registry().at("nccl-xml").read(text, "topo.xml"); }
+Machine hwloc(const std::string& text) { return import_registry().at("hwloc-xml").read(text, "lstopo.xml"); }
+
+template <typename Read>
+std::string refusal(Read read, const std::string& text) {
+  try {
+    read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string all_notes(const Machine& m) {
+  std::string out;
+  for (const std::string& note : m.notes) out += note + "\n";
+  return out;
+}
+
+const Machine::Slot& slot_of(const Machine& m, const Machine::Gpu& gpu) { return m.tree[gpu.slot]; }
+
+TEST(NcclXml, SwitchesPortsVirtualNicsAndMissingNumbers) {
+  const Machine m = nccl(corpus("nccl_xml/switches.xml"));
+  ASSERT_EQ(m.gpus.size(), 2u);
+  ASSERT_EQ(m.nics.size(), 2u);
+  EXPECT_EQ(m.nearness(m.gpus[0].slot, m.nics[0].slot), Nearness::pix) << "a port of a switch is no switch";
+  EXPECT_EQ(m.nearness(m.gpus[0].slot, m.gpus[1].slot), Nearness::sys);
+  EXPECT_EQ(m.gpus[0].pci_id, "10de:1db1");
+  EXPECT_EQ(m.nics[0].ports, 2);
+  EXPECT_DOUBLE_EQ(m.nics[0].megabits, 110'000) << "-1 counts as 10 Gbit/s";
+  EXPECT_FALSE(m.tree[m.nics[1].slot].on_pci);
+  EXPECT_EQ(m.cpus[0].cores, 8);
+  EXPECT_EQ(m.cpus[1].numa, 1) << "-1 becomes the least free number";
+  ASSERT_EQ(m.cables.size(), 1u);
+  EXPECT_EQ(m.cables[0].count, 2);
+  EXPECT_EQ(slot_of(m, m.gpus[1]).link.gigatransfers, 0) << "unknown";
+  EXPECT_THAT(all_notes(m), HasSubstr("mlx5_1 has no valid speed"));
+}
+
+TEST(NcclXml, AmdDialect) {
+  const Machine m = nccl(corpus("nccl_xml/amd.xml"));
+  ASSERT_EQ(m.gpus.size(), 2u);
+  EXPECT_TRUE(m.xgmi);
+  EXPECT_EQ(m.gpus[0].gcn, "908");
+  EXPECT_EQ(m.gpus[0].sm, 0) << "the attribute counts compute units there";
+  EXPECT_EQ(m.cables.size(), 1u);
+  EXPECT_DOUBLE_EQ(slot_of(m, m.gpus[0]).link.gigatransfers, 16) << "the slower of a GPU and its port";
+  EXPECT_EQ(m.cpus[0].family, 23) << "cpuid's family behind NCCL's 143";
+}
+
+TEST(NcclXml, PlatformFilesTellDevicesByClass) {
+  const Machine m = nccl(corpus("nccl_xml/platform.xml"));
+  EXPECT_EQ(m.gpus.size(), 2u);
+  EXPECT_EQ(m.nics.size(), 1u);
+  EXPECT_FALSE(m.knows_cables);
+  EXPECT_EQ(m.cpus[0].numa, 3);
+  EXPECT_EQ(m.cpus[0].cores, 2) << "c0c0: two threads each of two cores";
+  const std::string bare =
+      "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:00:16.0\"/><pci "
+      "busid=\"0000:00:17.0\"/></cpu></system>";
+  EXPECT_THAT(refusal(nccl, bare), HasSubstr("GPUs cannot be told from NICs"));
+}
+
+TEST(NcclXml, SwitchChipsAreOneFabricAlsoWhenAVmHidesThem) {
+  const Machine m = nccl(corpus("nccl_xml/nvswitch.xml"));
+  ASSERT_EQ(m.cables.size(), 2u);
+  EXPECT_EQ(m.cables[0].to, Machine::Cable::To::nvswitch);
+  EXPECT_EQ(m.cables[0].count, 18);
+  EXPECT_EQ(m.cables[1].count, 18);
+  EXPECT_DOUBLE_EQ(m.gpus[1].c2c, 50);
+}
+
+TEST(NcclXml, OneHostOfSeveral) {
+  std::string text = corpus("nccl_xml/amd.xml");
+  const auto cpu = text.find("  <cpu"), end = text.find("</system>");
+  const std::string second = replaced(text.substr(cpu, end - cpu), "host_hash=\"0x1\"", "host_hash=\"0x2\"");
+  const Machine m = nccl(text.insert(end, second));
+  EXPECT_EQ(m.gpus.size(), 2u);
+  EXPECT_THAT(all_notes(m), HasSubstr("several hosts"));
+}
+
+TEST(NcclXml, CablesThatDoNotReturnAreDamage) {
+  const std::string text = corpus("nccl_xml/switches.xml");
+  EXPECT_THAT(refusal(nccl, replaced(text, "count=\"2\"", "count=\"1\"")),
+              HasSubstr("1 cables from GPU 0 to GPU 1, but 2 back"));
+  const Machine outside = nccl(replaced(replaced(text, "0000:92:00.0\" count", "0000:b2:00.0\" count"),
+                                        "0000:12:00.0\" count", "0000:c2:00.0\" count"));
+  EXPECT_TRUE(outside.cables.empty());
+  EXPECT_THAT(all_notes(outside), HasSubstr("not in this dump"));
+}
+
+TEST(NcclXml, TruncatedAndHostileTextIsRefusedWithItsLine) {
+  const std::string text = corpus("nccl_xml/switches.xml");
+  for (const double part : {0.2, 0.5, 0.8, 0.98}) {
+    const std::string cut = text.substr(0, static_cast<std::size_t>(part * static_cast<double>(text.size())));
+    EXPECT_THAT(refusal(nccl, cut), HasSubstr("topo.xml:")) << part;
+    EXPECT_NE(refusal(nccl, cut), "accepted") << part;
+  }
+  std::string deep = "<system>";
+  for (int i = 0; i < 100; ++i) deep += "<pci>";
+  for (int i = 0; i < 100; ++i) deep += "</pci>";
+  EXPECT_THAT(refusal(nccl, deep + "</system>"), HasSubstr("nested deeper than 64"));
+  EXPECT_THAT(refusal(nccl, "<topology/>"), HasSubstr("the root element is <topology>, not <system>"));
+  EXPECT_THAT(refusal(nccl, replaced(text, "link_width=\"16\"", "link_width=\"-4\"")),
+              HasSubstr("topo.xml:5:"));
+  std::string many = "<system version=\"1\"><cpu numaid=\"0\">";
+  for (int i = 0; i < 1000; ++i) many += "<pci class=\"0x030200\"/>";
+  EXPECT_THAT(refusal(nccl, many + "</cpu></system>"), HasSubstr("more than 128 GPUs"));
+  // Entities of its own are not expanded: they stay text.
+  const std::string bomb =
+      "<!DOCTYPE x [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;&a;\">]><system><cpu "
+      "numaid=\"&b;\"/></system>";
+  EXPECT_THAT(refusal(nccl, bomb), HasSubstr("no whole number"));
+}
+
+TEST(HwlocXml, PackagesGpusNicsAndCablesToTheCpu) {
+  const Machine m = hwloc(corpus("hwloc_xml/power.xml"));
+  ASSERT_EQ(m.gpus.size(), 2u);
+  ASSERT_EQ(m.nics.size(), 1u) << "the console's graphics is no GPU";
+  EXPECT_EQ(m.nics[0].label, "mlx5_0");
+  EXPECT_EQ(m.cpus[1].numa, 8);
+  EXPECT_EQ(m.cpus[1].cores, 1);
+  EXPECT_EQ(m.cpus[1].threads, 2);
+  EXPECT_EQ(slot_of(m, m.gpus[0]).link.lanes, 8) << "7.88 GB/s at its port, 15.75 at the card";
+  ASSERT_EQ(m.cables.size(), 3u);
+  EXPECT_EQ(m.cables[0].count, 1) << "20 GB/s between the GPUs";
+  EXPECT_EQ(m.cables[1].to, Machine::Cable::To::cpu);
+  EXPECT_EQ(m.cables[1].count, 2) << "40 GB/s";
+}
+
+TEST(HwlocXml, WithoutDevicesItIsAMachineOfCpus) {
+  const Machine m = hwloc(corpus("hwloc_xml/cpus.xml"));
+  EXPECT_TRUE(m.gpus.empty());
+  EXPECT_EQ(m.cpus[0].cores, 2);
+  EXPECT_THAT(all_notes(m), HasSubstr("no PCI devices"));
+  EXPECT_THAT(refusal(hwloc, "<topology version=\"2.0\"><object type=\"Machine\"/></topology>"),
+              HasSubstr("no processors"));
+  std::string cut = corpus("hwloc_xml/power.xml");
+  EXPECT_THAT(refusal(hwloc, cut.substr(0, cut.size() / 2)), HasSubstr("lstopo.xml:"));
+  EXPECT_THAT(refusal(hwloc, replaced(cut, "1000000 20000 40000", "1000000 20000")),
+              HasSubstr("15 values for 4 x 4"));
+}
+
+}  // namespace
+}  // namespace tandem
