@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
@@ -76,8 +77,10 @@ std::vector<ImportFile> open_all(const std::vector<std::string>& words) {
       }
       continue;
     }
-    const bool first_of_two = i == 0 && words.size() > 1;
-    if (first_of_two && words[i].find_first_of("./-") == std::string::npos) {
+    std::error_code none;
+    const bool first_of_two = i == 0 && words.size() > 1 && words[i] != "-";
+    if (first_of_two && words[i].find_first_of("./") == std::string::npos &&
+        !std::filesystem::exists(words[i], none)) {
       throw InputError(fmt::format("cannot import \"{}\".{} Kinds: {}", printable(words[i]),
                                    did_you_mean(words[i], import_kinds_registry().names()), valid_kinds()));
     }

@@ -228,7 +228,11 @@ void Merger::nearness() {
 
 /// CPUs are the same where the same GPUs hang on them, else where they have the same number.
 void Merger::processors() {
-  if (other_.cpus.size() != base_.cpus.size()) {
+  // A matrix without affinities, its distances behind NVLink, knows nothing of NUMA nodes.
+  const bool vague =
+      other_.inferred_tree && std::all_of(other_.cpus.begin(), other_.cpus.end(),
+                                          [](const Machine::Cpu& c) { return c.threads == 0; });
+  if (!vague && other_.cpus.size() != base_.cpus.size()) {
     base_.notes.push_back(fmt::format("{} shows {} NUMA nodes, {} shows {}: {} is believed", base_.source,
                                       base_.cpus.size(), other_.source, other_.cpus.size(), base_.source));
   }

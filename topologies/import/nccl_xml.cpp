@@ -267,7 +267,8 @@ void Reader::remarks() {
     note(fmt::format("NVLink to {} leads to GPUs that are not in this dump: left out",
                      fmt::format("{} cable group{}", outside_.size(), outside_.size() == 1 ? "" : "s")));
   }
-  if (odd_speeds_ > 0) note(fmt::format("{} link speeds are unreadable and count as unknown", odd_speeds_));
+  if (odd_speeds_ > 0)
+    note(fmt::format("link speeds that are unreadable and count as unknown: {}", odd_speeds_));
   const bool bridges = std::any_of(out_.tree.begin(), out_.tree.end(), [](const Machine::Slot& slot) {
     return slot.kind == Machine::Slot::Kind::bridge;
   });
@@ -280,7 +281,7 @@ void Reader::remarks() {
   }
   if (unknown_links_ > 0) {
     note(fmt::format(
-        "{} PCI elements have no link speed; the GPU's own generation is taken (NCCL takes 3.0 x16)",
+        "PCI elements without a link speed: {}; the GPU's own generation is taken (NCCL takes 3.0 x16)",
         unknown_links_));
   }
 }
