@@ -260,7 +260,7 @@ void GroupCollective::push(Member& me, const RankStep& step, int64_t elements) {
     const Range r = range(p.offset, p.count, elements);
     if (r.count == 0) continue;
     nodes_.wire->send(nodes_.of_ranks[me.rank], nodes_.of_ranks[p.to], {nodes_.channel, 0, me.rank, p.to, 0},
-                      me.buffer + r.begin, r.count);
+                      me.buffer + r.begin, r.count, false);
   }
 }
 

@@ -44,7 +44,8 @@ class Threads {
       }
     }
     for (std::thread& t : threads_) t.join();
-    if (run_.links) run_.links->stop();  // a reply that nobody waited for
+    if (run_.links && !run_.abort.failed()) meet_ranks();  // others may still push to servers of this process
+    if (run_.links) run_.links->stop();                    // a reply that nobody waited for
     if (const auto why = run_.abort.why()) {
       if (run_.wire) run_.wire->stop();  // it may still write to the workers' buffers
       for (const auto& w : workers) w->drain();
@@ -163,7 +164,7 @@ class Summary {
   bool drifting() const {
     if (run_.program.stores.empty()) return false;
     const Store& s = run_.program.stores[0];
-    return !(run_.gated && s.quorum >= static_cast<int32_t>(workers_.size()) && s.slack == 0);
+    return !(run_.gated && s.quorum >= static_cast<int32_t>(run_.workers) && s.slack == 0);
   }
 
   void rates(ExecutionResult& out) const {
@@ -422,8 +423,48 @@ void check_data(const Network& n, const Dataset& data) {
 
 namespace {
 
+/// Each process has merged what reached its own servers.
+void join_stores(const Run& run, ExecutionResult& out) {
+  constexpr std::size_t kMost = 65536;
+  std::vector<double> sums(kMost + 3);
+  for (const Histogram::Bin& bin : out.report.staleness.bins())
+    sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
+  sums[kMost] = static_cast<double>(out.versions);
+  sums[kMost + 1] = static_cast<double>(out.dropped);
+  sums[kMost + 2] = static_cast<double>(out.updates);
+  sum_over_ranks(sums);
+  Histogram all;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
+  }
+  out.report.staleness = all;
+  out.versions = std::llround(sums[kMost]);
+  out.dropped = std::llround(sums[kMost + 1]);
+  out.updates = std::llround(sums[kMost + 2]);
+  if (!run.keep.parameters) return;
+  const int64_t n = run.network.parameters();
+  for (std::vector<float>* values : {&out.parameters, &out.state}) {
+    std::vector<double> own(values->size());
+    for (uint32_t key = 0; key < run.program.parts.size(); ++key) {
+      for (uint32_t i = 0; i < run.local; ++i) {
+        for (uint32_t s = 0; s < run.shards; ++s) {
+          if (!run.links->here(s)) continue;
+          const Slice slice = run.slice(key, i, s);
+          for (std::size_t at = static_cast<std::size_t>(slice.first); at < own.size();
+               at += static_cast<std::size_t>(n))
+            std::copy_n(values->begin() + static_cast<std::ptrdiff_t>(at), slice.elements,
+                        own.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+    }
+    sum_over_ranks(own);
+    std::copy(own.begin(), own.end(), values->begin());
+  }
+}
+
 /// What the processes saw, together: rates add up, losses are means.
 void join_ranks(const Run& run, ExecutionResult& out) {
+  if (run.store) join_stores(run, out);
   Report& r = out.report;
   double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
   sum_over_ranks(rates);

@@ -9,7 +9,9 @@
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
+#include <map>
 #include <thread>
 #include <vector>
 #endif
@@ -58,16 +60,28 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 class MpiTransport : public Transport {
  public:
   explicit MpiTransport(Abort& abort) : abort_(abort) {}
+  ~MpiTransport() override { stop(); }
 
   bool here(uint32_t node) const override { return node == ranks().rank; }
   void connect(uint32_t, uint32_t) override {}
   std::unique_ptr<Receive> make_receive() override { return std::make_unique<Posted>(); }
 
-  void send(uint32_t, uint32_t to_node, const MessageHead& head, const float* payload,
-            int64_t elements) override {
+  void handle(uint32_t channel, Handler handler) override {
+    MPI_Comm own = MPI_COMM_NULL;
+    sure(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
+    handled_[channel] = own;
+    servers_.emplace_back(
+        [this, channel, own, handler = std::move(handler)] { serve(channel, own, handler); });
+  }
+
+  void send(uint32_t, uint32_t to_node, const MessageHead& head, const float* payload, int64_t elements,
+            bool) override {
     MPI_Request request = MPI_REQUEST_NULL;
-    sure(MPI_Isend(payload, count(elements), MPI_FLOAT, static_cast<int>(to_node), tag(head), MPI_COMM_WORLD,
-                   &request),
+    const auto own = handled_.find(head.channel);
+    const bool handled = own != handled_.end();
+    sure(MPI_Isend(payload, count(elements), MPI_FLOAT, static_cast<int>(to_node),
+                   handled ? tag(head.key, head) : tag(head.channel, head),
+                   handled ? own->second : MPI_COMM_WORLD, &request),
          "MPI_Isend");
     finish(request);
   }
@@ -76,7 +90,7 @@ class MpiTransport : public Transport {
     auto& r = static_cast<Posted&>(receive);
     if (r.add) r.arrived.resize(static_cast<std::size_t>(r.elements));
     sure(MPI_Irecv(r.add ? r.arrived.data() : r.to, count(r.elements), MPI_FLOAT, static_cast<int>(from_node),
-                   tag(stream), MPI_COMM_WORLD, &r.request),
+                   tag(stream.channel, stream), MPI_COMM_WORLD, &r.request),
          "MPI_Irecv");
   }
 
@@ -85,7 +99,11 @@ class MpiTransport : public Transport {
     finish(r.request);
     if (r.add) cpu::accumulate(r.to, r.arrived.data(), r.elements);
   }
-  void stop() override {}  // a failed run ends the process
+  void stop() override {  // only what handlers take in: a failed run ends the process
+    closing_ = true;
+    for (std::thread& t : servers_) t.join();
+    servers_.clear();
+  }
 
  private:
   struct Posted : Receive {
@@ -97,9 +115,34 @@ class MpiTransport : public Transport {
     if (elements > INT32_MAX) throw InputError("messages above 2^31 elements do not travel over MPI");
     return static_cast<int>(elements);
   }
-  /// One number a stream, as MPI keeps the order of those alone. Ranks of a group are below 2^10.
-  static int tag(const MessageHead& head) {
-    return static_cast<int>(((head.channel & 0x7ffU) << 20U) | (head.from << 10U) | head.to);
+  /// One number a stream, as MPI keeps the order of those alone: its channel, or on a communicator of the
+  /// channel's own its key. Ranks of a group are below 2^10.
+  static int tag(uint32_t kind, const MessageHead& head) {
+    if (kind > 0x7ffU) throw InputError("a program of more than 2,047 parts does not travel over MPI");
+    return static_cast<int>((kind << 20U) | (head.from << 10U) | head.to);
+  }
+  /// One thread for a channel: whatever comes runs its handler.
+  void serve(uint32_t channel, MPI_Comm comm, const Handler& handler) {
+    try {
+      for (std::vector<float> payload; !closing_ && !abort_.failed();) {
+        int found = 0, elements = 0;
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Status status;
+        sure(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status), "MPI_Improbe");
+        if (found == 0) {
+          nap();
+          continue;
+        }
+        sure(MPI_Get_count(&status, MPI_FLOAT, &elements), "MPI_Get_count");
+        payload.resize(static_cast<std::size_t>(elements));
+        sure(MPI_Mrecv(payload.data(), elements, MPI_FLOAT, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+        const auto bits = static_cast<uint32_t>(status.MPI_TAG);
+        handler({channel, bits >> 20U, bits >> 10U & 0x3ffU, bits & 0x3ffU, 0}, payload.data(), elements);
+      }
+    } catch (const Stopped&) {
+    } catch (...) {
+      abort_.fail(std::current_exception());
+    }
   }
   void finish(MPI_Request& request) {
     for (int done = 0;;) {
@@ -110,6 +153,9 @@ class MpiTransport : public Transport {
     }
   }
   Abort& abort_;
+  std::atomic<bool> closing_{false};
+  std::map<uint32_t, MPI_Comm> handled_;  ///< channels with a handler
+  std::vector<std::thread> servers_;
 };
 
 }  // namespace

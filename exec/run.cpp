@@ -133,15 +133,13 @@ void Run::make_groups() {
     if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
     // Servers may stand on nodes of their own, behind those of the workers.
     const auto extra = program.stores.empty() ? 0 : program.roles[program.stores[0].role].mesh.size();
-    auto made =
+    wire =
         std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes + extra), execution.pace, abort);
-    played = made.get();
-    wire = std::move(made);
   }
   if (ranks().several() && workers > 1) {
     if (execution.pace) throw InputError("links between processes are real: they are not paced");
-    if (!program.stores.empty())
-      throw InputError("a parameter server among several processes is only simulated");
+    if (!program.stores.empty() && program.roles[program.stores[0].role].site == Site::extra_nodes)
+      throw InputError("servers on nodes of their own would be processes without workers: only simulated");
     if (execution.backend->asynchronous) throw InputError("several processes need a backend in host memory");
     if (execution.cluster.nodes != ranks().size)
       throw InputError(
@@ -224,7 +222,7 @@ void Run::make_store() {
       ParameterStore::Setup{rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(),
                             network.parameters(), gated, merge},
       abort, spins);
-  if (played != nullptr) make_links();
+  if (wire) make_links();
 }
 
 void Run::make_links() {
@@ -242,7 +240,7 @@ void Run::make_links() {
   setup.channel = channels;
   setup.gated = gated;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
-  links = std::make_unique<StoreLinks>(std::move(setup), *played, *store, abort);
+  links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);
 }
 
 IterationState Run::state(uint32_t instance, int32_t iteration) const {

@@ -56,7 +56,6 @@ struct Run {
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;
   std::unique_ptr<Transport> wire;  ///< between nodes
-  Wire* played = nullptr;           ///< `wire`, where this machine plays the nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
   /// [collective][group]: made by the device's library; empty or null where it does not

@@ -8,7 +8,7 @@ constexpr int kSpins = 20;
 
 }  // namespace
 
-StoreLinks::StoreLinks(Setup setup, Wire& wire, ParameterStore& store, Abort& abort)
+StoreLinks::StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abort& abort)
     : setup_(std::move(setup)), wire_(wire), store_(store), abort_(abort) {
   wire_.handle(setup_.channel,
                [this](const MessageHead& head, const float* gradient, int64_t) { take(head, gradient); });
@@ -18,10 +18,12 @@ StoreLinks::StoreLinks(Setup setup, Wire& wire, ParameterStore& store, Abort& ab
   for (uint32_t w = 0; w < workers; ++w) {
     for (uint32_t s = 0; s < shards; ++s) {
       if (!apart(w, s)) continue;
-      for (uint32_t key = 0; key < setup_.keys; ++key)
+      const bool waits = wire_.here(setup_.worker_node[w]);
+      for (uint32_t key = 0; waits && key < setup_.keys; ++key)
         receives_[(std::size_t{w} * shards + s) * setup_.keys + key] = wire_.make_receive();
       const std::pair nodes{setup_.shard_node[s], setup_.worker_node[w]};
       wire_.connect(nodes.first, nodes.second);
+      if (!wire_.here(nodes.first)) continue;
       auto& box = boxes_[nodes];
       if (box) continue;
       box = std::make_unique<Outbox>();
@@ -111,7 +113,7 @@ void StoreLinks::serve(Outbox& box) {
       }
       wire_.send(box.from, box.to,
                  {setup_.channel + 1 + reply->key, reply->key, reply->shard, reply->worker, 0},
-                 reply->values.data(), static_cast<int64_t>(reply->values.size()));
+                 reply->values.data(), static_cast<int64_t>(reply->values.size()), false);
       const std::lock_guard guard(box.mutex);
       box.spare.push_back(std::move(reply));
     }

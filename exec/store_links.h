@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "exec/store.h"
-#include "exec/wire.h"
+#include "exec/transport.h"
 
 namespace tandem {
 
 /// A gradient runs the store's ops in the connection's own thread at the server's end; replies leave from a
-/// thread for each pair of nodes, so that neither direction waits for the other.
+/// thread for each pair of nodes, so that neither direction waits for the other. Of several processes each
+/// one has those of its own nodes.
 class StoreLinks {
  public:
   struct Setup {
@@ -26,7 +27,7 @@ class StoreLinks {
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
   };
   /// `wire` and `store` outlive it; before any message.
-  StoreLinks(Setup setup, Wire& wire, ParameterStore& store, Abort& abort);
+  StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abort& abort);
   ~StoreLinks();  ///< as stop()
   /// Ends all taking in, on the wire as well: from here nothing is written to workers' memory.
   void stop();
@@ -34,6 +35,7 @@ class StoreLinks {
   bool apart(uint32_t worker, uint32_t shard) const {
     return setup_.worker_node[worker] != setup_.shard_node[shard];
   }
+  bool here(uint32_t shard) const { return wire_.here(setup_.shard_node[shard]); }
   /// Returns when the gradient has left; the parameters come into `reply` whenever they come. One thread at a
   /// time per worker. Throws Stopped.
   void push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply);
@@ -60,7 +62,7 @@ class StoreLinks {
   void serve(Outbox& box);
 
   Setup setup_;
-  Wire& wire_;
+  Transport& wire_;
   ParameterStore& store_;
   Abort& abort_;
   std::atomic<bool> closing_{false};

@@ -2,6 +2,7 @@
 // What carries messages between nodes: TCP between nodes that one machine plays (wire.h), MPI between
 // machines (ranks.h). Floor 3.
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace tandem {
@@ -29,10 +30,16 @@ class Transport {
   /// Before the first message between the two; not thread-safe. Throws DeviceError.
   virtual void connect(uint32_t a, uint32_t b) = 0;
   virtual std::unique_ptr<Receive> make_receive() = 0;
-  /// Returns when the payload may be changed again. One thread at a time per stream; any number of streams.
-  /// Throws Stopped.
+  using Handler = std::function<void(const MessageHead& head, const float* payload, int64_t elements)>;
+  /// Messages of the channel run `handler` whole, one at a time per connection, in its thread; it must not
+  /// wait for other messages. By all nodes, in the same order, before connect(). Channels without one are
+  /// received by post().
+  virtual void handle(uint32_t channel, Handler handler) = 0;
+  /// Returns when the payload may be changed again, with `until_left` when its last byte has left the node's
+  /// port, as far as that can be known. One thread at a time per stream; any number of streams. Throws
+  /// Stopped.
   virtual void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
-                    int64_t elements) = 0;
+                    int64_t elements, bool until_left) = 0;
   /// The next message of the stream goes to `receive`, whose elements must be the message's.
   virtual void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream, Receive& receive) = 0;
   /// Until it has arrived and the link's latency has passed. Throws Stopped.

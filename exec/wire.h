@@ -24,8 +24,6 @@ namespace tandem {
 /// more than two nodes, connections of one port also take turns, so that together they keep to its rate.
 class Wire : public Transport {
  public:
-  using Handler = std::function<void(const MessageHead& head, const float* payload, int64_t elements)>;
-
   struct Receive : Transport::Receive {
    private:
     friend class Wire;
@@ -39,17 +37,9 @@ class Wire : public Transport {
   void stop() override;
   bool here(uint32_t) const override { return true; }
   void connect(uint32_t a, uint32_t b) override;
-  /// Messages of the channel run `handler` whole, one at a time per connection, in its thread; it must not
-  /// wait for other messages. Before connect(). Channels without one are received by post().
-  void handle(uint32_t channel, Handler handler);
-
+  void handle(uint32_t channel, Handler handler) override;
   void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
-            int64_t elements) override {
-    send(from_node, to_node, head, payload, elements, false);
-  }
-  /// With `until_left` returns when the last byte has left the node's port.
-  void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
-            int64_t elements, bool until_left);
+            int64_t elements, bool until_left) override;
   std::unique_ptr<Transport::Receive> make_receive() override;
   void watch(Receive& receive) { abort_.watch(&receive.finished); }
   void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream,

@@ -26,33 +26,40 @@ bool absent(const ChildResult& r) {
   return r.status == 127 || r.err.find("built without MPI") != std::string::npos;
 }
 
+std::vector<std::string> training(const std::string& scheme) {
+  return {"run",      "--model", "digits-mlp", "--data", "digits",   "--iterations", "20",
+          "--format", "json",    "--devices",  "4",      "--scheme", scheme};
+}
+
 TEST(Mpi, ProcessesTrainWhatThreadsDo) {
-  const std::vector<std::string> words = {"run",
-                                          "--model",
-                                          "digits-mlp",
-                                          "--data",
-                                          "digits",
-                                          "--iterations",
-                                          "20",
-                                          "--format",
-                                          "json",
-                                          "--devices",
-                                          "4",
-                                          "--scheme",
-                                          "allreduce:algorithm=ring"};
-  const ChildResult apart = mpirun(2, words);
-  if (absent(apart)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
-  ASSERT_EQ(apart.status, 0) << apart.err;
-  const ChildResult together = tool(words);
-  const Json a = Json::parse(apart.out, "mpirun"), t = Json::parse(together.out, "threads");
-  EXPECT_EQ(a.at("devices").as_int(), 4);
-  EXPECT_GT(a.at("samples_per_second").as_real(), 0);
-  for (const char* key : {"first_loss", "last_loss", "accuracy"})
-    EXPECT_NEAR(a.at("training").at(key).as_real(), t.at("training").at(key).as_real(), 1e-3) << key;
+  for (const char* scheme : {"allreduce:algorithm=ring", "parameter-server", "parameter-server:shards=1"}) {
+    const ChildResult apart = mpirun(2, training(scheme));
+    if (absent(apart)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+    ASSERT_EQ(apart.status, 0) << apart.err;
+    const ChildResult together = tool(training(scheme));
+    const Json a = Json::parse(apart.out, "mpirun"), t = Json::parse(together.out, "threads");
+    EXPECT_EQ(a.at("devices").as_int(), 4);
+    EXPECT_GT(a.at("samples_per_second").as_real(), 0);
+    for (const char* key : {"first_loss", "last_loss", "accuracy"})
+      EXPECT_NEAR(a.at("training").at(key).as_real(), t.at("training").at(key).as_real(), 1e-3)
+          << scheme << " " << key;
+  }
+}
+
+TEST(Mpi, StalenessIsThatOfAllProcesses) {
+  const ChildResult r = mpirun(2, training("parameter-server:mode=async,overlap=off"));
+  if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+  ASSERT_EQ(r.status, 0) << r.err;
+  const Json report = Json::parse(r.out, "mpirun");
+  int64_t gradients = 0;
+  for (const Json& bin : report.at("staleness").at("histogram").items())
+    gradients += bin.at("count").as_int(0);
+  EXPECT_EQ(gradients, 4 * 20 * 2) << "workers x iterations x a shard on each process";
 }
 
 TEST(Mpi, RefusesWhatProcessesCannotDo) {
-  const ChildResult store = mpirun(2, {"run", "--model", "lenet5", "--scheme", "parameter-server"});
+  const ChildResult store =
+      mpirun(2, {"run", "--model", "lenet5", "--scheme", "parameter-server:server=nodes"});
   if (absent(store)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
   EXPECT_EQ(store.status, 3);
   EXPECT_THAT(store.err, ::testing::HasSubstr("only simulated"));

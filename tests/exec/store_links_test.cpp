@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "exec/wire.h"
 
 namespace tandem {
 namespace {

@@ -64,7 +64,7 @@ TEST(Wire, AddsInPlaceWhetherPostedBeforeOrAfter) {
     receive.elements = n;
     receive.add = true;
     if (before) wire.post(0, 1, {4, 0, 0, 1, 0}, receive);
-    wire.send(0, 1, {4, 0, 0, 1, 0}, data.data(), n);
+    wire.send(0, 1, {4, 0, 0, 1, 0}, data.data(), n, false);
     if (!before) wire.post(0, 1, {4, 0, 0, 1, 0}, receive);
     wire.wait(receive);
     for (int64_t i = 0; i < n; ++i) {
@@ -101,7 +101,7 @@ TEST(Wire, HandsOverMessagesOfManySendersWholeAndInOrder) {
         senders.emplace_back([&, from] {
           for (uint32_t k = 0; k < 50; ++k) {
             const auto data = numbers(k % 10 == 9 ? 70'000 : k, from);
-            wire.send(0, 1, {9, k, from, 0, k + 100}, data.data(), static_cast<int64_t>(data.size()));
+            wire.send(0, 1, {9, k, from, 0, k + 100}, data.data(), static_cast<int64_t>(data.size()), false);
           }
         });
       }
@@ -131,7 +131,7 @@ TEST(Wire, NothingArrivesBeforeTheLatencyHasPassed) {
   receive.elements = 10;
   const int64_t start = now_ns();
   wire.post(0, 2, {0, 0, 0, 2, 0}, receive);
-  wire.send(0, 2, {0, 0, 0, 2, 0}, numbers(10).data(), 10);
+  wire.send(0, 2, {0, 0, 0, 2, 0}, numbers(10).data(), 10, false);
   wire.wait(receive);
   EXPECT_GE(now_ns() - start, 30'000'000);
   EXPECT_EQ(to, numbers(10));
