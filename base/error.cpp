@@ -62,10 +62,11 @@ std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::
   std::vector<std::tuple<std::size_t, std::size_t, std::size_t>> ranked;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const std::size_t d = distance(wrong, candidates[i]);
-    const bool begins = wrong.size() >= 3 && candidates[i].substr(0, wrong.size()) == wrong;
-    if (begins || d <= std::max<std::size_t>(1, std::max(wrong.size(), candidates[i].size()) / 3)) {
-      ranked.emplace_back(begins ? std::min<std::size_t>(d, 2) : d, letter_gap(wrong, candidates[i]), i);
-    }
+    const std::size_t part = wrong.size() >= 3 ? candidates[i].find(wrong) : std::string::npos;
+    const std::size_t most_edits = part == 0 ? 2 : part != std::string::npos ? 3 : d;
+    if (part != std::string::npos ||
+        d <= std::max<std::size_t>(1, std::max(wrong.size(), candidates[i].size()) / 3))
+      ranked.emplace_back(std::min(d, most_edits), letter_gap(wrong, candidates[i]), i);
   }
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> out;

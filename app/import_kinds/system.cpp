@@ -3,6 +3,7 @@
 
 #include "app/import_kind.h"
 #include "app/output.h"
+#include "sim/cost/link_profile.h"
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 
@@ -26,7 +27,8 @@ int import_system(const Arguments& arguments, const std::vector<ImportFile>& fil
   const Machine machine = merge(std::move(machines));
   std::vector<std::string> notes = machine.notes;
   const std::string text = system_text(machine, choices, notes);
-  System::from_json(Json::parse(text, "imported system"));  // what is handed out can be read back
+  // What is handed out can be read back, and --library is one that is known.
+  library_of(System::from_json(Json::parse(text, "the system as imported")));
   for (const std::string& remark : notes) note(arguments, remark);
   put_result(arguments, text);
   return 0;

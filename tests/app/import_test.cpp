@@ -79,6 +79,10 @@ TEST(Import, WhatADumpCannotSayIsAskedForByName) {
   expect_refusal(tool({"import", "topo-m", "-", "--device", "epyc-7742"}, matrix), kInput, "is a CPU");
   expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090", "--cpu", "rtx-4090"}, matrix), kInput,
                  "is no CPU");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "4090"}, matrix), kInput,
+                 "Did you mean rtx-4090?");
+  expect_refusal(tool({"import", "topo-m", "-", "--device", "rtx-4090", "--library", "nkcl-2.28"}, matrix),
+                 kInput, "Did you mean nccl?");
   EXPECT_EQ(tool({"import", "topo-m", "-", "--device", "rtx-4090"}, matrix).status, 0);
 }
 

@@ -20,6 +20,11 @@ TEST(Nearest, CountsASwapAsOneEdit) {
   EXPECT_EQ(nearest("allredcue", {"allreduce", "allgather"}), Names{"allreduce"});
 }
 
+TEST(Nearest, KnowsNamesByAPart) {
+  EXPECT_EQ(nearest("4090", {"rtx-3090", "rtx-4090", "a100-sxm-40gb"}), Names{"rtx-4090"});
+  EXPECT_EQ(nearest("v100", {"dgx1-v100", "v100-pcie"}), (Names{"v100-pcie", "dgx1-v100"}));
+}
+
 TEST(Nearest, KeepsSilentWhenNothingIsNear) {
   EXPECT_TRUE(nearest("zebra", {"resnet50", "vgg16"}).empty());
   EXPECT_TRUE(nearest("", {"resnet50"}).empty());

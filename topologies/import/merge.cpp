@@ -97,10 +97,10 @@ void Merger::match_gpus() {
     }
   }
   if (other_.gpus.size() != base_.gpus.size() || !lost.empty()) {
-    base_.notes.push_back(
-        fmt::format("{} shows {} GPUs, {} shows {}{}: {} is believed", base_.source, base_.gpus.size(),
-                    other_.source, other_.gpus.size(),
-                    lost.empty() ? "" : fmt::format(" ({} has no partner)", list_some(lost)), base_.source));
+    base_.notes.push_back(fmt::format(
+        "{} shows {} GPUs, {} shows {}{}: {} is believed", base_.source, base_.gpus.size(), other_.source,
+        other_.gpus.size(), lost.empty() ? "" : fmt::format(" (without a partner: {})", list_some(lost)),
+        base_.source));
   }
 }
 
@@ -270,6 +270,13 @@ void Merger::run() {
 }  // namespace
 
 Machine merge(std::vector<Machine> sources) {
+  // Two of one kind are told apart by their files.
+  std::map<std::string, int> kinds;
+  for (const Machine& each : sources) ++kinds[each.source];
+  for (Machine& each : sources) {
+    if (kinds.at(each.source) > 1)
+      each.source += " " + each.file.substr(each.file.rfind('/') + 1);  // npos + 1 is 0
+  }
   Machine out = std::move(sources.front());
   std::string joined = out.source, files = out.file;
   for (std::size_t i = 1; i < sources.size(); ++i) {
