@@ -11,7 +11,27 @@
 
 namespace tandem {
 
-std::vector<CheckCase> check_cases(bool quick) {
+namespace {
+
+/// What a GPU is bought for; workers beyond its number share it.
+std::vector<CheckCase> gpu_cases(bool quick) {
+  std::vector<CheckCase> out;
+  for (const auto& [model, batch] : std::vector<std::pair<std::string, int64_t>>{
+           {"resnet50", 64}, {"vgg16", 32}, {"bert-large", 16}, {"gpt2", 8}}) {
+    if (quick && model != "resnet50") continue;
+    out.push_back({model, batch, 1, "allreduce", 30});
+  }
+  for (const int64_t devices : {2, 4}) {
+    out.push_back({"resnet50", 32, devices, "allreduce", 30});
+    out.push_back({"resnet50", 32, devices, "parameter-server:mode=async,overlap=off", 60});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
+  if (backend.asynchronous) return gpu_cases(quick);
   const std::string gpt = "transformer-tiny";
   const std::string lstm = "lstm-ptb-small";
   const std::vector<std::pair<std::string, int64_t>> models = {

@@ -27,7 +27,7 @@ struct CheckCase {
   int32_t iterations = 30;
   std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
 };
-std::vector<CheckCase> check_cases(bool quick);
+std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 
 /// With the profile in `profile_file`. Throws InputError.
 Report predict_case(const CheckCase& c, const std::string& profile_file);

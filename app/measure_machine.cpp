@@ -50,9 +50,11 @@ struct SuiteGraph {
   int64_t batch = 1;
 };
 
-std::vector<SuiteGraph> suite() {
+/// A GPU is only busy with graphs that would take a processor minutes.
+std::vector<SuiteGraph> suite(const Backend& backend) {
   std::vector<SuiteGraph> out;
-  const Json document = Json::load(data_root() + "/calibration/suite/suite.json");
+  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
+  const Json document = Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
   for (const Json& g : document.at("graphs").items()) {
     g.only({"model", "batch"});
     out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
@@ -108,17 +110,23 @@ void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
   }
 }
 
+/// Of gradients on their way to a store and back: in host memory, or between it and the device's.
 void measure_copies(const Backend& backend, Measurements& m) {
   const auto device = backend.open({0, Precision::fp32, 1, false});
   constexpr int64_t kMost = int64_t{16} << 20;
   float* a = device->allocate(kMost);
-  float* b = device->allocate(kMost);
+  float* b = backend.asynchronous ? device->allocate_host(kMost) : device->allocate(kMost);
   for (int64_t n = 256; n <= kMost; n *= 4) {
     std::vector<double> seconds;
     const int64_t repeats = std::clamp<int64_t>((int64_t{1} << 25) / n, 5, 200);
     for (int64_t i = 0; i < repeats; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      device->copy(a, b, n, Lane::comm);
+      if (!backend.asynchronous)
+        device->copy(a, b, n, Lane::comm);
+      else if (i % 2 == 0)
+        device->load(a, b, n, Lane::comm);
+      else
+        device->save(b, a, n, Lane::comm);
       device->synchronize(Lane::comm);
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
@@ -203,9 +211,11 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
   m.machine = backend.describe();
   m.date = today();
   m.versions = "tandem " + version();
-  m.cores = std::max(1U, std::thread::hardware_concurrency());
-  const auto graphs = suite();
-  const int64_t most = std::min<int64_t>(m.cores, quick ? 2 : 8);
+  m.cores = backend.units != nullptr ? backend.units() : std::max(1U, std::thread::hardware_concurrency());
+  const auto graphs = suite(backend);
+  // Workers take turns on a core, but share a GPU in ways that only measuring tells.
+  const int64_t shared = backend.asynchronous ? 4 : 1;
+  const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
@@ -242,7 +252,8 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       }
     }
   }
-  for (std::size_t i = 0; i < graphs.size() && m.cores <= kMostTurns; i += graphs.size() / 4) {
+  const bool turns = !backend.asynchronous && m.cores <= kMostTurns;
+  for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {
     if (stop != nullptr && stop->load()) return m;
     tell(fmt::format("measuring {} with two workers on each core", graphs[i].model), 1);
     measure_turns(backend, graphs[i], quick, stop, m);

@@ -292,7 +292,7 @@ class Fitter {
                 {"turns", turns()},
                 {"slowdown", slowdown()}};
     Writer reduce = Writer::array();
-    for (int64_t ranks = 2; ranks <= m_.cores; ++ranks) {
+    for (int64_t ranks = 2;; ++ranks) {
       Writer row = points(m_.all_reduce, ranks);
       if (row.empty()) break;
       reduce.push_back(std::move(row));

@@ -77,10 +77,14 @@ class DeviceSession {
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
-  /// Once per rank, each in a thread of its own: returns when all have joined. Throws DeviceError.
+  /// Once per rank, each in a thread of its own: returns when all have joined; called when every session is
+  /// open, since those who join wait for each other. Throws DeviceError.
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
   /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
   virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
+  /// After a failure, from any thread: what is under way ends without its result, so that nobody waits for
+  /// ever.
+  virtual void stop() noexcept {}
 };
 
 struct DeviceOptions {
@@ -105,6 +109,8 @@ struct Backend {
   /// schemes/collectives are made of copy() and accumulate().
   std::unique_ptr<DeviceGroup> (*group)(CollKind kind, const std::string& algorithm,
                                         std::span<const uint32_t> instances) = nullptr;
+  /// Instances that compute side by side here; null: one per processor.
+  int64_t (*units)() = nullptr;
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

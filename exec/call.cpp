@@ -1,6 +1,9 @@
 #include "exec/call.h"
 
+#include <algorithm>
 #include <array>
+
+#include "base/error.h"
 
 namespace tandem {
 
@@ -75,6 +78,43 @@ Strided Strided::unpack(const std::vector<int64_t>& shape, std::size_t operands)
   s.offsets = take(operands);
   s.adds = *at != 0;
   return s;
+}
+
+Strided Strided::simplified() const {
+  const Strided& s = *this;
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < s.sizes.size(); ++d) {
+    if (s.sizes[d] != 1) order.push_back(d);
+  }
+  const auto repeats = [&](const std::vector<int64_t>& strides) {
+    return std::count_if(order.begin(), order.end(), [&](std::size_t d) { return strides[d] == 0; });
+  };
+  const auto& lead = *std::min_element(s.strides.begin(), s.strides.end(),
+                                       [&](const auto& a, const auto& b) { return repeats(a) < repeats(b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return lead[a] > lead[b]; });
+  Strided out;
+  out.offsets = s.offsets;
+  out.adds = s.adds;
+  out.strides.resize(s.strides.size());
+  for (const std::size_t d : order) {
+    bool joins = !out.sizes.empty();
+    for (std::size_t o = 0; joins && o < s.strides.size(); ++o)
+      joins = out.strides[o].back() == s.strides[o][d] * s.sizes[d];
+    if (joins) {
+      out.sizes.back() *= s.sizes[d];
+      for (std::size_t o = 0; o < s.strides.size(); ++o) out.strides[o].back() = s.strides[o][d];
+    } else {
+      out.sizes.push_back(s.sizes[d]);
+      for (std::size_t o = 0; o < s.strides.size(); ++o) out.strides[o].push_back(s.strides[o][d]);
+    }
+  }
+  if (out.sizes.empty()) {
+    out.sizes = {1};
+    for (auto& strides : out.strides) strides = {0};
+  }
+  TANDEM_CHECK(out.sizes.size() <= kMostDims);
+  return out;
 }
 
 }  // namespace tandem

@@ -83,6 +83,10 @@ struct Strided {
   bool adds = false;
   std::vector<int64_t> pack() const;
   static Strided unpack(const std::vector<int64_t>& shape, std::size_t operands);
+  /// Without dimensions of one element, and with neighbours joined that lie one behind the other in every
+  /// operand. The operand that repeats least, which is the largest, is walked in its order in memory.
+  Strided simplified() const;
+  static constexpr std::size_t kMostDims = 9;  ///< a shape has at most 8, and the batch
 };
 std::string_view name(Function function);
 

@@ -80,6 +80,7 @@ class Threads {
       const auto why = std::current_exception();
       run_.abort.fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));
     }
+    if (arrived && run_.abort.failed()) run_.stop_library();
     if (!arrived) ready_->count_down();
   }
 

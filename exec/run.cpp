@@ -176,6 +176,14 @@ void Run::make_groups() {
   gradient_scale /= static_cast<float>(micro_batches);
 }
 
+void Run::stop_library() noexcept {
+  for (const auto& groups_of : library) {
+    for (const auto& group : groups_of) {
+      if (group) group->stop();
+    }
+  }
+}
+
 void Run::make_store() {
   if (program.stores.empty()) return;
   const Store& rules = program.stores[0];

@@ -63,6 +63,8 @@ struct Run {
   bool library_made(uint32_t collective) const {
     return !library[collective].empty() && library[collective].front() != nullptr;
   }
+  /// After a failure: nobody waits for a library's collectives any more.
+  void stop_library() noexcept;
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<DeviceSession> server;  ///< makes the store's updates
   std::unique_ptr<StoreLinks> links;      ///< to shards on other nodes; null where there are none

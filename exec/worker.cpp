@@ -60,6 +60,7 @@ bool Worker::needs_thread(Lane which) const {
 }
 
 void Worker::run(Lane which) {
+  if (which == Lane::compute) join_groups();
   if (queues_ && which == Lane::compute)
     queues_->run();
   else
@@ -152,11 +153,14 @@ void Worker::open() {
     if (run_.store) host_gradients_ = device_->allocate_host(n.parameters());
     if (run_.store) host_parameters_ = device_->allocate_host(n.parameters());
   }
+  bind();
+}
+
+void Worker::join_groups() {
   for (std::size_t c = 0; c < run_.library.size(); ++c) {
     const Run::Member m = run_.member(run_.program.collectives[c], instance_);
     if (run_.library_made(static_cast<uint32_t>(c))) run_.library[c][m.group]->join(m.rank, *device_);
   }
-  bind();
 }
 
 void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to) {

@@ -79,6 +79,7 @@ class Worker {
   float* state_memory() const { return parameters_ + run_.network.parameters(); }
   std::vector<float> read(const float* from, int64_t elements) const;
   void run_lane(Lane lane);
+  void join_groups();
   void bind();
   std::function<int64_t(int32_t)> action(uint32_t index);
   std::function<int64_t(int32_t)> compute(uint32_t index);

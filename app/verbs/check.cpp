@@ -84,7 +84,7 @@ int check(const Arguments& a) {
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   std::signal(SIGINT, [](int) { interrupted = true; });
   CheckResult result;
-  const auto cases = check_cases(a.has("quick"));
+  const auto cases = check_cases(backend, a.has("quick"));
   Runs runs;
   {
     Progress progress(a);
@@ -116,7 +116,7 @@ void register_check(Registry<Verb>& registry) {
       {.name = "check",
        .summary = "measure, fit, predict, run and compare on this machine, on models the fit never saw",
        .usage = "[options]",
-       .flags = {{"backend", "NAME", "cpu (default)"},
+       .flags = {{"backend", "NAME", "cpu (default), cuda"},
                  {"quick", "", "two models, and a third of the iterations when measuring"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
                  {"keep", "FILE", "where to keep the profile that was measured"},

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "app/child.h"
@@ -13,6 +14,7 @@
 #include "app/version.h"
 #include "base/data.h"
 #include "base/units.h"
+#include "exec/cuda/plugin.h"
 
 namespace tandem {
 
@@ -40,6 +42,90 @@ std::string processor() {
   return "unknown";
 }
 
+/// The nodes of memory and the processors nearest to each.
+void add_numa(Table& table) {
+  for (int node = 0;; ++node) {
+    std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpulist", node));
+    std::string list;
+    if (!std::getline(file, list)) return;
+    table.add({fmt::format("NUMA node {}", node), "processors " + printable(list)});
+  }
+}
+
+std::vector<std::string> fields(const std::string& line) {
+  std::vector<std::string> out{""};
+  bool escape = false;  // of a terminal's underline: ESC [ 4 m
+  for (const char c : line) {
+    if (c == '\x1b') escape = true;
+    if (!escape && c == '\t') out.emplace_back();
+    if (!escape && c != '\t' && (c != ' ' || !out.back().empty())) out.back() += c;
+    if (escape && c == 'm') escape = false;
+  }
+  for (std::string& field : out) field.erase(field.find_last_not_of(' ') + 1);
+  return out;
+}
+
+/// `nvidia-smi topo -m`, a row a GPU: how it reaches each other device (NV#: so many NVLinks; PIX, PXB: PCIe
+/// switches; PHB, NODE, SYS: through the processor), and what is near it.
+void add_links(Table& table) {
+  std::string text;
+  try {
+    text = run_child({"nvidia-smi", "topo", "-m"}, "", "", std::chrono::seconds(10)).out;
+  } catch (const std::exception&) {
+    return;  // the row of the GPUs says what is missing
+  }
+  std::istringstream lines(text);
+  std::vector<std::string> heads;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> cells = fields(line);
+    if (heads.empty()) {
+      if (cells.size() > 1 && cells[0].empty()) heads = cells;
+      continue;
+    }
+    if (!cells[0].starts_with("GPU")) continue;
+    std::string found;
+    for (std::size_t i = 1; i < cells.size() && i < heads.size(); ++i) {
+      if (heads[i].empty() || cells[i].empty() || cells[i] == "X") continue;
+      found += fmt::format("{}{} {}", found.empty() ? "" : ", ", printable(heads[i]), printable(cells[i]));
+    }
+    table.add({cells[0] + " links", found});
+  }
+}
+
+void add_gpus(Table& table, const CudaFindings& cuda) {
+  if (!cuda.missing.empty()) {
+    table.add({"GPUs", tool({"nvidia-smi", "-L"}, "", "")});
+    return;
+  }
+  const std::vector<Gpu> gpus = cuda.plugin->gpus();
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Gpu& g = gpus[i];
+    std::string peers;
+    for (std::size_t k = 0; k < gpus.size(); ++k)
+      if (k != i && g.peers[k]) peers += fmt::format("{}{}", peers.empty() ? ", reaches GPU " : ", ", k);
+    table.add({fmt::format("GPU{}", i),
+               fmt::format("{}, {}, sm_{}, {} processors, {:.2f} GHz, memory {:.2f} GHz, L2 {}, at {}{}{}",
+                           g.name, to_text(Bytes{g.memory_bytes}), g.compute, g.processors, g.clock_hz * 1e-9,
+                           g.memory_clock_hz * 1e-9, to_text(Bytes{g.l2_bytes}), g.bus,
+                           g.numa < 0 ? "" : fmt::format(", NUMA node {}", g.numa), peers)});
+  }
+}
+
+/// The plugin, NVIDIA's libraries and the GPUs: where they are, or what is missing and how to get it.
+void add_cuda(Table& table) {
+  const CudaFindings& cuda = cuda_findings();
+  const bool opened = cuda.plugin != nullptr;
+  table.add({"CUDA plugin", cuda.path.empty() ? cuda.missing : cuda.path});
+  for (const CudaLibrary& library : cuda.libraries)
+    table.add({library.name, library.problem.empty()
+                                 ? library.path
+                                 : fmt::format("{}: {}", library.problem, library.install)});
+  if (opened) table.add({"CUDA versions", cuda.plugin->versions()});
+  if (!cuda.path.empty() && !cuda.missing.empty()) table.add({"CUDA backend", cuda.missing});
+  add_gpus(table, cuda);
+  add_links(table);
+}
+
 int doctor(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   Table table({{"part"}, {"found"}});
@@ -50,7 +136,8 @@ int doctor(const Arguments& arguments) {
   table.add({"processor", fmt::format("{}, {} threads", processor(), std::thread::hardware_concurrency())});
   const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   table.add({"memory", to_text(Bytes{memory})});
-  table.add({"GPUs", tool({"nvidia-smi", "-L"}, "", "")});
+  add_numa(table);
+  add_cuda(table);
   table.add({"gnuplot", tool({"gnuplot", "--version"}, "gnuplot-nox", "plot and demo")});
   table.add({"graphviz", tool({"dot", "-V"}, "graphviz", "drawing systems and models")});
   table.add({"data", fmt::format("{} ({} models, {} systems, {} devices)", data_root(),

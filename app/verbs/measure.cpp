@@ -39,7 +39,7 @@ void register_measure(Registry<Verb>& registry) {
       {.name = "measure",
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
-       .flags = {{"backend", "NAME", "cpu (default)"},
+       .flags = {{"backend", "NAME", "cpu (default), cuda"},
                  {"quick", "", "a third of the iterations"},
                  out_flag(),
                  quiet_flag()},

@@ -101,6 +101,7 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
     throw InputError(option_place("nodes"),
                      fmt::format("mpirun started {} processes: each plays a node", processes));
   e.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.precision = parse_precision(a.text("precision", "fp32"), option_place("precision"));
   e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
@@ -226,6 +227,7 @@ void register_run(Registry<Verb>& registry) {
             {"batch", "N", "samples per worker and iteration; default 32"},
             {"backend", "NAME",
              "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
+            {"precision", "FORMAT", "fp32 (default); tf32 on GPUs"},
             {"iterations", "N", "default 30"},
             {"warmup", "N", "iterations left out of the figures; default 3"},
             {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},

@@ -130,50 +130,10 @@ Prepared dropout_backward(const Call& c, int) {
   };
 }
 
-constexpr std::size_t kMostDims = 9;  // a shape has at most 8, and the batch
-
-/// Drops dimensions of one element and joins neighbours that lie one behind the other in every operand. The
-/// operand that repeats least, which is the largest, is walked in its order in memory.
-Strided simplified(Strided s) {
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < s.sizes.size(); ++d) {
-    if (s.sizes[d] != 1) order.push_back(d);
-  }
-  const auto repeats = [&](const std::vector<int64_t>& strides) {
-    return std::count_if(order.begin(), order.end(), [&](std::size_t d) { return strides[d] == 0; });
-  };
-  const auto& lead = *std::min_element(s.strides.begin(), s.strides.end(),
-                                       [&](const auto& a, const auto& b) { return repeats(a) < repeats(b); });
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return lead[a] > lead[b]; });
-  Strided out;
-  out.offsets = s.offsets;
-  out.adds = s.adds;
-  out.strides.resize(s.strides.size());
-  for (const std::size_t d : order) {
-    bool joins = !out.sizes.empty();
-    for (std::size_t o = 0; joins && o < s.strides.size(); ++o)
-      joins = out.strides[o].back() == s.strides[o][d] * s.sizes[d];
-    if (joins) {
-      out.sizes.back() *= s.sizes[d];
-      for (std::size_t o = 0; o < s.strides.size(); ++o) out.strides[o].back() = s.strides[o][d];
-    } else {
-      out.sizes.push_back(s.sizes[d]);
-      for (std::size_t o = 0; o < s.strides.size(); ++o) out.strides[o].push_back(s.strides[o][d]);
-    }
-  }
-  if (out.sizes.empty()) {
-    out.sizes = {1};
-    for (auto& strides : out.strides) strides = {0};
-  }
-  TANDEM_CHECK(out.sizes.size() <= kMostDims);
-  return out;
-}
-
 /// row(offsets) for every combination of the outer indices; `N` operands.
 template <std::size_t N, typename Row>
 void walk(const Strided& s, const Row& row) {
-  std::array<int64_t, kMostDims> index{};
+  std::array<int64_t, Strided::kMostDims> index{};
   std::array<int64_t, N> at{};
   for (std::size_t o = 0; o < N; ++o) at[o] = s.offsets[o];
   const std::size_t outer = s.sizes.size() - 1;
@@ -191,7 +151,7 @@ void walk(const Strided& s, const Row& row) {
 }
 
 Prepared move(const Call& c, int) {
-  const Strided s = simplified(Strided::unpack(c.shape, 2));
+  const Strided s = Strided::unpack(c.shape, 2).simplified();
   const int64_t n = s.sizes.back(), sy = s.strides[0].back(), sx = s.strides[1].back();
   return [=](std::span<float* const> o, const IterationState&) {
     walk<2>(s, [&](const std::array<int64_t, 2>& at) {
@@ -217,7 +177,7 @@ Prepared move(const Call& c, int) {
 }
 
 Prepared product(const Call& c, int) {
-  const Strided s = simplified(Strided::unpack(c.shape, 3));
+  const Strided s = Strided::unpack(c.shape, 3).simplified();
   const int64_t n = s.sizes.back(), sy = s.strides[0].back(), sa = s.strides[1].back(),
                 sb = s.strides[2].back();
   return [=](std::span<float* const> o, const IterationState&) {

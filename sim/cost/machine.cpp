@@ -189,9 +189,10 @@ double MachineProfile::wire_cpu(double bytes, int64_t ranks) const {
 double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance) const {
   double t = kernels_->seconds(k, distance);
   if (slowdown_.empty()) return t;
-  const auto running = std::min<int64_t>({active, cores_, static_cast<int64_t>(slowdown_.size())});
+  const auto running = std::min<int64_t>(active, static_cast<int64_t>(slowdown_.size()));
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
-  return active > cores_ ? t * real(active) / real(cores_) : t;
+  const auto apart = std::max(cores_, running);  // what was measured includes that devices were shared
+  return active > apart ? t * real(active) / real(apart) : t;
 }
 
 double MachineProfile::step_sigma(int64_t active, double seconds) const {

@@ -63,7 +63,8 @@ class MachineProfile {
   explicit MachineProfile(const Json& document);
 
   int64_t cores() const { return cores_; }
-  /// All launches of a kernel while `active` workers compute. More workers than cores take turns.
+  /// All launches of a kernel while `active` workers compute. More workers than cores, and than were measured
+  /// to share a GPU, take turns.
   double seconds(const Kernel& kernel, int64_t active, double* distance = nullptr) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.

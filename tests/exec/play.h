@@ -1,27 +1,43 @@
 #pragma once
-// A Network on one CPU device, driven by hand: what the tests of exec share.
+// A Network on one device, driven by hand: what the tests of exec share. Where the device's memory is not the
+// host's, tests work on a mirror that is exchanged around each pass. Floor 6.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
 #include "base/random.h"
 #include "exec/backend.h"
 #include "exec/network.h"
+#ifdef TANDEM_TEST_EMULATED
+#include "tests/exec/emulated_backend.h"
+#endif
 
 namespace tandem {
+
+/// The backend that the same tests are run on: the CPU, or what TANDEM_TEST_BACKEND names.
+inline const Backend& test_backend() {
+#ifdef TANDEM_TEST_EMULATED
+  return emulated_backend();
+#else
+  const char* name = std::getenv("TANDEM_TEST_BACKEND");
+  return backends_registry().at(name == nullptr ? "cpu" : name);
+#endif
+}
 
 class Play {
  public:
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
-  explicit Play(const Graph& graph, int64_t batch, bool apart = false)
-      : network_(graph, batch), device_(backends_registry().at("cpu").open({0, Precision::fp32, 1, false})) {
-    inputs_ = device_->allocate(network_.input_elements());
-    arena_ = device_->allocate(network_.arena());
-    parameters_ = device_->allocate(network_.parameters());
-    gradients_ = device_->allocate(network_.parameters());
+  explicit Play(const Graph& graph, int64_t batch, bool apart = false,
+                const Backend& backend = test_backend(), Precision precision = Precision::fp32)
+      : network_(graph, batch), far_(backend.asynchronous), device_(backend.open({0, precision, 1, false})) {
+    inputs_ = allocate(network_.input_elements());
+    arena_ = allocate(network_.arena());
+    parameters_ = allocate(network_.parameters());
+    gradients_ = allocate(network_.parameters());
     for (TensorId t = 0; t < network_.tensors().size(); ++t) {
       const Tensor& x = network_.tensors()[t];
-      if (apart) own_.push_back(device_->allocate(x.elements));
+      if (apart) own_.push_back(allocate(x.elements));
       if (x.kind == TensorKind::buffer) std::fill_n(at(t), x.elements, x.initial);
     }
     const auto layers = static_cast<uint32_t>(graph.layers().size());
@@ -56,14 +72,20 @@ class Play {
   }
 
   void forward() {
+    upload();
     for (Launch& l : forward_) run(l);
+    download();
   }
   void backward() {
     std::fill_n(gradients_, network_.parameters(), 1e30F);  // whatever is not written shows
+    upload();
     for (std::size_t i = 0; i < backward_.size(); ++i) {
       run(backward_[i]);
-      if (i == 0 && !weights_.empty()) std::copy(weights_.begin(), weights_.end(), backward_[0].operands[0]);
+      if (i != 0 || weights_.empty()) continue;
+      device_->synchronize(Lane::compute);
+      device_->upload(backward_[0].operands[0], weights_.data(), static_cast<int64_t>(weights_.size()));
     }
+    download();
   }
   double loss() const {
     double out = 0;
@@ -99,17 +121,46 @@ class Play {
     uint32_t prepared;
     std::vector<float*> operands;
   };
+  struct Mirror {
+    std::vector<float> host;
+    float* device;
+  };
+  /// The device's memory where the host can reach it, else a mirror of it.
+  float* allocate(int64_t elements) {
+    float* memory = device_->allocate(elements);
+    if (!far_) return memory;
+    mirrors_.push_back({std::vector<float>(static_cast<std::size_t>(elements)), memory});
+    return mirrors_.back().host.data();
+  }
+  float* device_address(float* p) const {
+    for (const Mirror& m : mirrors_) {
+      if (p >= m.host.data() && p < m.host.data() + m.host.size()) return m.device + (p - m.host.data());
+    }
+    return p;
+  }
+  void upload() {
+    for (const Mirror& m : mirrors_)
+      device_->upload(m.device, m.host.data(), static_cast<int64_t>(m.host.size()));
+    if (far_) device_->set_state(step_, Lane::compute);
+  }
+  void download() {
+    device_->synchronize(Lane::compute);
+    for (Mirror& m : mirrors_)
+      device_->download(m.host.data(), m.device, static_cast<int64_t>(m.host.size()));
+  }
   void add(const std::vector<Call>& calls, std::vector<Launch>& to) {
     for (const Call& c : calls) {
       Launch l{device_->prepare(c), {}};
-      for (const TensorId t : c.operands) l.operands.push_back(at(t));
+      for (const TensorId t : c.operands) l.operands.push_back(device_address(at(t)));
       to.push_back(std::move(l));
     }
   }
   void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
 
   Network network_;
+  bool far_;
   std::unique_ptr<DeviceSession> device_;
+  std::vector<Mirror> mirrors_;
   float *inputs_, *arena_, *parameters_, *gradients_;
   std::vector<float*> own_;  ///< per tensor, if apart
   std::vector<Launch> forward_, backward_;

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""PyTorch's side of gpu_visit.py: one measurement a process, one line of JSON on stdout.
+
+  gpu_visit_torch.py hardware                                  copies, products, launches
+  gpu_visit_torch.py train MODEL BATCH PRECISION eager|compiled    samples per second of the same model
+"""
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+
+
+def seconds(work, repeats=20, warm=3):
+    """Median device time of one call."""
+    for _ in range(warm):
+        work()
+    times = []
+    for _ in range(repeats):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e-3)
+    return statistics.median(times)
+
+
+def hardware():
+    out = {"device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+           "copies": [], "products": [], "launch": {}}
+    for power in range(10, 29, 3):
+        n = 2**power
+        host, pinned = torch.zeros(n, dtype=torch.uint8), torch.zeros(n, dtype=torch.uint8).pin_memory()
+        a, b = torch.zeros(n, dtype=torch.uint8, device="cuda"), torch.zeros(n, dtype=torch.uint8, device="cuda")
+        for kind, to, source in [("pageable to device", a, host), ("pinned to device", a, pinned),
+                                 ("device to pinned", pinned, a), ("device to device", a, b)]:
+            out["copies"].append({"kind": kind, "bytes": n,
+                                  "seconds": seconds(lambda: to.copy_(source, non_blocking=True), 10)})
+    for name, kind, tf32 in [("fp32", torch.float32, False), ("tf32", torch.float32, True),
+                             ("fp16", torch.float16, False), ("bf16", torch.bfloat16, False)]:
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        for m, n, k in [(8192, 8192, 8192), (4096, 4096, 1024), (2048, 1024, 4096), (512, 512, 512), (64, 1000, 2048)]:
+            x, y = torch.randn(m, k, device="cuda", dtype=kind), torch.randn(k, n, device="cuda", dtype=kind)
+            t = seconds(lambda: x @ y, 10)
+            out["products"].append({"precision": name, "m": m, "n": n, "k": k, "seconds": t,
+                                    "tflops": 2e-12 * m * n * k / t})
+    x = torch.zeros(32, device="cuda")
+    for _ in range(100):
+        x.add_(1)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(2000):
+        x.add_(1)
+    issued = time.perf_counter()
+    torch.cuda.synchronize()
+    out["launch"]["framework_issue_seconds"] = (issued - began) / 2000
+    out["launch"]["framework_whole_seconds"] = (time.perf_counter() - began) / 2000
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(1000):
+            x.add_(1)
+    out["launch"]["kernel_in_graph_seconds"] = seconds(graph.replay) / 1000
+    return out
+
+
+class Block(nn.Module):
+    """A transformer block of models/families: norm in front of each half (GPT) or behind it (BERT)."""
+
+    def __init__(self, hidden, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.norm1, self.norm2, self.drop = nn.LayerNorm(hidden), nn.LayerNorm(hidden), nn.Dropout(0.1)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def attend(self, h):
+        b, t, c = h.shape
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(h).split(c, 2))
+        a = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.drop(self.out(a.transpose(1, 2).reshape(b, t, c)))
+
+    def widen(self, h):
+        return self.drop(self.down(nn.functional.gelu(self.up(h))))
+
+    def forward(self, h):
+        if self.causal:
+            h = h + self.attend(self.norm1(h))
+            return h + self.widen(self.norm2(h))
+        h = self.norm1(h + self.attend(h))
+        return self.norm2(h + self.widen(h))
+
+
+class Bert(nn.Module):
+    """BERT large for pre-training, 128 tokens, 20 masked: models/families/bert.json but for the next-sentence head
+    (0.1 % of the operations)."""
+
+    def __init__(self, layers=24, hidden=1024, heads=16, vocabulary=30522, sequence=128):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, hidden)
+        self.places, self.kinds = nn.Embedding(sequence, hidden), nn.Embedding(2, hidden)
+        self.start = nn.Sequential(nn.LayerNorm(hidden), nn.Dropout(0.1))
+        self.blocks = nn.Sequential(*[Block(hidden, heads, False) for _ in range(layers)])
+        self.transform = nn.Sequential(nn.Linear(hidden, hidden), nn.GELU(), nn.LayerNorm(hidden))
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, x):
+        h = self.start(self.words(x) + self.places.weight + self.kinds.weight[0])
+        h = self.transform(self.blocks(h)[:, :20])
+        return nn.functional.linear(h, self.words.weight, self.bias)
+
+
+class Gpt(nn.Module):
+    """GPT-2 small at 1024 tokens: models/families/gpt.json."""
+
+    def __init__(self, layers=12, hidden=768, heads=12, vocabulary=50257, sequence=1024):
+        super().__init__()
+        self.words, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
+        self.drop = nn.Dropout(0.1)
+        self.blocks = nn.Sequential(*[Block(hidden, heads, True) for _ in range(layers)])
+        self.norm = nn.LayerNorm(hidden)
+
+    def forward(self, x):
+        h = self.blocks(self.drop(self.words(x) + self.places.weight))
+        return nn.functional.linear(self.norm(h), self.words.weight)
+
+
+def make(model, batch):
+    """Module, inputs, labels. One batch that stays on the device, as tandem's synthetic input."""
+    if model == "bert-large":
+        return Bert(), torch.randint(30522, (batch, 128)), torch.randint(30522, (batch, 20))
+    if model == "gpt2":
+        return Gpt(), torch.randint(50257, (batch, 1024)), torch.randint(50257, (batch, 1024))
+    import torchvision
+    module = getattr(torchvision.models, model)()
+    return module, torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last), torch.randint(1000, (batch,))
+
+
+def train(model, batch, precision, mode):
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    module, x, y = make(model, batch)
+    module, x, y = module.cuda().train(), x.cuda(), y.cuda()
+    if x.dim() == 4:
+        module = module.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
+    forward = torch.compile(module) if mode == "compiled" else module
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            logits = forward(x)
+            loss = nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten())
+        loss.backward()
+        optimizer.step()
+
+    began = time.perf_counter()
+    for _ in range(8):
+        step()
+    torch.cuda.synchronize()
+    warm = time.perf_counter() - began
+    times = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(5):
+            step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - began) / 5)
+    median = statistics.median(times)
+    return {"model": model, "batch": batch, "precision": precision, "mode": mode, "torch": torch.__version__,
+            "step_seconds": median, "spread": (max(times) - min(times)) / median, "samples_per_second": batch / median,
+            "peak_bytes": torch.cuda.max_memory_allocated(), "warm_seconds": warm}
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    print(json.dumps(hardware() if words == ["hardware"] else train(words[1], int(words[2]), words[3], words[4])))

@@ -1,0 +1,183 @@
+// Fills, copies, sums and optimiser updates.
+#include "exec/cuda/device.h"
+#include "models/optimizer.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+struct Constant {
+  float value;
+  __device__ float operator()(float) const { return value; }
+};
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Scaled {
+  float factor;
+  __device__ float operator()(float x) const { return factor * x; }
+};
+
+Prepared fill(const Call& c) {
+  const int64_t n = c.shape[0];
+  const Constant f{c.scalars.at(0)};
+  return {[=](const Launch& l) { map(n, f, l.operands[0], l.operands[0], l.stream); }};
+}
+
+Prepared copy(const Call& c) {
+  const int64_t n = c.shape[0];
+  return {[=](const Launch& l) { map(n, Same{}, l.operands[0], l.operands[1], l.stream); }};
+}
+
+Prepared sum(const Call& c) {
+  const int64_t n = c.shape[0];
+  return {[=](const Launch& l) { map2(n, Sum{}, l.operands[0], l.operands[1], l.operands[2], l.stream); }};
+}
+
+/// Element (row, column) of a matrix.
+struct Element {
+  const float* x;
+  int64_t columns;
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[1]) const {
+    out[0] = load(x + r * columns + c);
+  }
+};
+struct Write {
+  float* sums;
+  __device__ void operator()(int64_t c, const float (&v)[1]) const { sums[c] = v[0]; }
+};
+
+Prepared column_sum(const Call& c) {
+  const ColumnCut cut(c.shape[0], c.shape[1]);
+  return {
+      [=](const Launch& l) {
+        column_sums<1>(cut, Element{l.operands[1], cut.columns}, Write{l.operands[0]}, l.scratch, l.stream);
+      },
+      cut.scratch(1)};
+}
+
+__global__ void row_sum_kernel(int64_t batch, int64_t rows, int64_t columns, float* sums, const float* x) {
+  const int64_t row = blockIdx.x;
+  float total[1] = {0};
+  for (int64_t i = threadIdx.x; i < batch * columns; i += blockDim.x)
+    total[0] += x[(i / columns * rows + row) * columns + i % columns];
+  block_sum(total);
+  if (threadIdx.x == 0) sums[row] = total[0];
+}
+
+Prepared row_sum(const Call& c) {
+  const int64_t batch = c.shape[0], rows = c.shape[1], columns = c.shape[2];
+  return {[=](const Launch& l) {
+    launch(row_sum_kernel, static_cast<unsigned>(rows), row_threads(batch * columns), l.stream, batch, rows,
+           columns, l.operands[0], l.operands[1]);
+  }};
+}
+
+// The rules and constants are those of exec/cpu/basic.cpp.
+struct Sgd {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float*, float*) const {
+    p[i] -= s.learning_rate * s.gradient_scale * g[i];
+  }
+};
+struct Momentum {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
+    v[i] = 0.9F * v[i] + s.gradient_scale * g[i];
+    p[i] -= s.learning_rate * v[i];
+  }
+};
+struct Adam {
+  float decay;
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* m, float* v) const {
+    const float x = s.gradient_scale * g[i];
+    m[i] = 0.9F * m[i] + 0.1F * x;
+    v[i] = 0.999F * v[i] + 0.001F * x * x;
+    p[i] = (1 - s.learning_rate * decay) * p[i] - s.adam_rate * m[i] / (sqrtf(v[i]) * s.adam_unbias + 1e-8F);
+  }
+};
+struct RmsProp {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
+    const float x = s.gradient_scale * g[i];
+    v[i] = 0.99F * v[i] + 0.01F * x * x;
+    p[i] -= s.learning_rate * x / (sqrtf(v[i]) + 1e-8F);
+  }
+};
+
+template <typename Rule>
+__global__ void update_kernel(int64_t n, Rule rule, const State* state, float* p, const float* g,
+                              float* first, float* second) {
+  const State s = *state;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t i = global_index(); i < n; i += stride) rule(i, s, p, g, first, second);
+}
+
+template <typename Rule>
+Prepared update_by(Rule rule, int64_t n, std::size_t states) {
+  return {[=](const Launch& l) {
+    if (n == 0) return;
+    launch(update_kernel<Rule>, std::min(4096U, blocks_for(n)), kThreads, l.stream, n, rule, l.state,
+           l.operands[0], l.operands[1], states > 0 ? l.operands[2] : nullptr,
+           states > 1 ? l.operands[3] : nullptr);
+  }};
+}
+
+Prepared update(const Call& c) {
+  const int64_t n = c.shape[0];
+  const std::string_view rule = optimizers().at(static_cast<std::size_t>(c.shape[1])).name;
+  if (rule == "sgd") return update_by(Sgd{}, n, 0);
+  if (rule == "momentum") return update_by(Momentum{}, n, 1);
+  if (rule == "adam") return update_by(Adam{0}, n, 2);
+  if (rule == "adamw") return update_by(Adam{0.01F}, n, 2);
+  TANDEM_CHECK(rule == "rmsprop");
+  return update_by(RmsProp{}, n, 1);
+}
+
+__global__ void set_state_kernel(State* slot, State state) { *slot = state; }
+
+}  // namespace
+
+State device_state(const IterationState& s) {
+  const auto t = static_cast<double>(s.updates);
+  State out;
+  out.seed = s.seed;
+  out.instance = s.instance;
+  out.iteration = s.iteration;
+  out.learning_rate = s.learning_rate;
+  out.gradient_scale = s.gradient_scale;
+  out.adam_rate = static_cast<float>(static_cast<double>(s.learning_rate) / (1 - std::pow(0.9, t)));
+  out.adam_unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, t)));
+  return out;
+}
+
+void accumulate(float* to, const float* from, int64_t elements, Stream stream) {
+  map2(elements, Sum{}, to, static_cast<const float*>(to), from, stream);
+}
+void scale(float* values, float factor, int64_t elements, Stream stream) {
+  map(elements, Scaled{factor}, values, static_cast<const float*>(values), stream);
+}
+void set_state(State* slot, const State& state, Stream stream) {
+  launch(set_state_kernel, 1, 1, stream, slot, state);
+}
+
+void add_basic(Table& t) {
+  set(t, Function::fill, fill);
+  set(t, Function::copy, copy);
+  set(t, Function::sum, sum);
+  set(t, Function::column_sum, column_sum);
+  set(t, Function::row_sum, row_sum);
+  set(t, Function::update, update);
+}
+
+Table own_kernels() {
+  Table t{};
+  for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
+                         add_softmax, add_attention, add_recurrent, add_embedding, add_plain}) {
+    add(t);
+  }
+  return t;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,143 @@
+// Products by cuBLASLt. Ours are row by row and its column by column: it is asked for the transposed product
+// with the operands exchanged, and no element moves.
+#include <algorithm>
+
+#include "exec/cuda/session.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+cublasComputeType_t compute_type(Precision p) {
+  return p == Precision::fp32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
+}
+
+/// Shared so that a prepared call can be copied.
+std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(int64_t rows, int64_t columns, int64_t stride) {
+  cublasLtMatrixLayout_t out = nullptr;
+  check(cublasLtMatrixLayoutCreate(&out, CUDA_R_32F, static_cast<uint64_t>(rows),
+                                   static_cast<uint64_t>(columns), stride),
+        "describe a matrix");
+  return {out, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
+}
+
+/// A product settled for operands that begin at multiples of so many bytes.
+class Matmul {
+ public:
+  Matmul(const Product& p, bool bias, uint32_t alignment, Libraries& libraries)
+      : libraries_(libraries), alignment_(alignment), beta_(p.beta) {
+    cublasLtMatmulDesc_t what = nullptr;
+    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision), CUDA_R_32F),
+          "describe a product");
+    what_ = {what, [](cublasLtMatmulDesc_t d) { cublasLtMatmulDescDestroy(d); }};
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    a_ = p.transpose_b ? layout(p.k, p.n, p.ldb) : layout(p.n, p.k, p.ldb);
+    b_ = p.transpose_a ? layout(p.m, p.k, p.lda) : layout(p.k, p.m, p.lda);
+    c_ = layout(p.n, p.m, p.ldc);
+    choose(bias);
+  }
+
+  bool usable() const { return found_; }
+  bool fits(const void* pointer) const { return reinterpret_cast<uintptr_t>(pointer) % alignment_ == 0; }
+
+  void run(float* c, const float* a, const float* b, const float* bias, Stream stream) {
+    static constexpr float kOne = 1;
+    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    check(cublasLtMatmul(libraries_.blas, what_.get(), &kOne, b, a_.get(), a, b_.get(), &beta_, c, c_.get(),
+                         c, c_.get(), &algorithm_, libraries_.workspace, libraries_.workspace_bytes, stream),
+          "multiply");
+  }
+
+ private:
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    check(cublasLtMatmulDescSetAttribute(what_.get(), attribute, &value, sizeof(value)),
+          "describe a product");
+  }
+  void choose(bool bias) {
+    cublasLtMatmulPreference_t wish = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&wish), "choose a product");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      return cublasLtMatmulPreferenceSetAttribute(wish, attribute, &value, sizeof(value)) ==
+             CUBLAS_STATUS_SUCCESS;
+    };
+    bool said =
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(libraries_.workspace_bytes));
+    for (const auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      said = prefer(which, alignment_) && said;
+    // The choice depends on how the bias is aligned: an address as bad as any that will come stands for it.
+    const auto stand_in = static_cast<uintptr_t>(4096 + alignment_);
+    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in);
+    cublasLtMatmulHeuristicResult_t result{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        libraries_.blas, what_.get(), a_.get(), b_.get(), c_.get(), c_.get(), wish, 1, &result, &count);
+    cublasLtMatmulPreferenceDestroy(wish);
+    found_ = said && status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    algorithm_ = result.algo;
+  }
+
+  Libraries& libraries_;
+  uint32_t alignment_;
+  float beta_;
+  std::shared_ptr<cublasLtMatmulDescOpaque_t> what_;
+  std::shared_ptr<cublasLtMatrixLayoutOpaque_t> a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  bool found_ = false;
+};
+
+/// One for operands that lie well, one for any.
+struct Choice {
+  Matmul well, any;
+  Choice(const Product& p, bool bias, Libraries& libraries)
+      : well(p, bias, 16, libraries), any(p, bias, 4, libraries) {}
+
+  /// Null: the library knows no way.
+  Matmul* of(std::initializer_list<const void*> pointers) {
+    if (well.usable() &&
+        std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return well.fits(p); }))
+      return &well;
+    return any.usable() ? &any : nullptr;
+  }
+};
+
+}  // namespace
+
+Prepared library_gemm(const Call& call, Libraries& libraries) {
+  Product p;
+  p.m = call.shape[0];
+  p.n = call.shape[1];
+  p.k = call.shape[2];
+  p.transpose_a = call.shape[3] != 0;
+  p.transpose_b = call.shape[4] != 0;
+  p.beta = call.shape[5] != 0 ? 1 : 0;
+  p.lda = p.transpose_a ? p.m : p.k;
+  p.ldb = p.transpose_b ? p.k : p.n;
+  p.ldc = p.n;
+  const bool bias = call.operands.size() > 3;
+  const auto choice = std::make_shared<Choice>(p, bias, libraries);
+  static const Table own = own_kernels();
+  const Prepared plain = own[static_cast<std::size_t>(Function::gemm)](call);
+  return {[choice, plain, bias](const Launch& l) {
+    float* const* o = l.operands;
+    Matmul* matmul = choice->of({o[0], o[1], o[2], bias ? o[3] : o[0]});
+    if (matmul == nullptr) return plain.run(l);
+    matmul->run(o[0], o[1], o[2], bias ? o[3] : nullptr, l.stream);
+  }};
+}
+
+RunProduct library_product(const Product& product, Libraries& libraries) {
+  const auto choice = std::make_shared<Choice>(product, false, libraries);
+  const RunProduct plain = plain_product(product);
+  return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
+    Matmul* matmul = choice->of({a, b, c});
+    if (matmul == nullptr) return plain(c, a, b, l);
+    matmul->run(c, a, b, nullptr, l.stream);
+  };
+}
+
+}  // namespace tandem::cuda

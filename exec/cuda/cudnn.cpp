@@ -1,0 +1,385 @@
+// Convolutions by cuDNN's graph interface: what it proposes is filtered by precision and determinism, the
+// fastest of the first few is kept. Where it has nothing (odd geometries), our own kernels compute.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "exec/cuda/session.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+constexpr int64_t kMostTried = 8;  ///< as PyTorch's benchmark mode tries ten
+
+/// cuDNN refused: not an error, our own kernels take over.
+struct Refused {};
+void require(cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) throw Refused{};
+}
+
+/// A descriptor of cuDNN's backend, owned.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t raw = nullptr;
+    require(cudnnBackendCreateDescriptor(type, &raw));
+    raw_ = {raw, [](cudnnBackendDescriptor_t d) { cudnnBackendDestroyDescriptor(d); }};
+  }
+  cudnnBackendDescriptor_t get() const { return raw_.get(); }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void* values,
+           int64_t count = 1) {
+    require(cudnnBackendSetAttribute(get(), name, type, count, values));
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values) {
+    set(name, CUDNN_TYPE_INT64, values.data(), static_cast<int64_t>(values.size()));
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+    const cudnnBackendDescriptor_t raw = other.get();
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw);
+  }
+  void finish() { require(cudnnBackendFinalize(get())); }
+
+ private:
+  std::shared_ptr<void> raw_;
+};
+
+/// The geometry as cuDNN is told it: two spatial dimensions, or three where depth matters.
+struct Geometry {
+  std::vector<int64_t> x, y, w, x_strides, y_strides, w_strides, stride, dilation, before, after;
+
+  Geometry(const ConvShape& s, bool last) {
+    const bool deep = s.in[0] > 1 || s.out[0] > 1 || s.kernel[0] > 1;
+    x = {s.batch, s.in_channels};
+    y = {s.batch, s.out_channels};
+    w = {s.out_channels, s.in_channels / s.groups};
+    for (std::size_t d = deep ? 0 : 1; d < 3; ++d) {
+      x.push_back(s.in[d]);
+      y.push_back(s.out[d]);
+      w.push_back(s.kernel[d]);
+      stride.push_back(s.stride[d]);
+      dilation.push_back(s.dilation[d]);
+      before.push_back(s.pad[d]);
+      const int64_t reach = (s.kernel[d] - 1) * s.dilation[d] + 1;
+      const bool even = (s.in[d] + 2 * s.pad[d] - reach) / s.stride[d] + 1 == s.out[d];
+      after.push_back(even ? s.pad[d]
+                           : std::max<int64_t>(0, (s.out[d] - 1) * s.stride[d] + reach - s.in[d] - s.pad[d]));
+    }
+    x_strides = strides(x, last);
+    y_strides = strides(y, last);
+    w_strides = strides(w, true);
+  }
+  /// Dimensions are {outer, channels, space...}; channels lie innermost, or in front of space.
+  static std::vector<int64_t> strides(const std::vector<int64_t>& dims, bool last) {
+    std::vector<int64_t> out(dims.size());
+    int64_t step = last ? dims[1] : 1;
+    for (std::size_t d = dims.size(); d-- > 2; step *= dims[d]) out[d] = step;
+    out[1] = last ? 1 : step;
+    out[0] = last ? step : step * dims[1];
+    return out;
+  }
+};
+
+constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
+
+Descriptor tensor(int64_t id, const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
+  Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  const int64_t alignment = 16;
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
+  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+  t.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, &id);
+  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &alignment);
+  t.finish();
+  return t;
+}
+
+/// The one operation of the call.
+Descriptor operation(Function function, const Geometry& g) {
+  Descriptor c(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  const auto dims = static_cast<int64_t>(g.stride.size());
+  c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, &dims);
+  c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
+  c.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, &mode);
+  c.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, g.before);
+  c.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, g.after);
+  c.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, g.dilation);
+  c.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, g.stride);
+  c.finish();
+  const Descriptor x = tensor(kX, g.x, g.x_strides), y = tensor(kY, g.y, g.y_strides),
+                   w = tensor(kW, g.w, g.w_strides);
+  const float one = 1, zero = 0;
+  const auto make = [&](cudnnBackendDescriptorType_t kind,
+                        const std::array<cudnnBackendAttributeName_t, 6>& names) {
+    Descriptor o(kind);
+    o.set(names[0], x);
+    o.set(names[1], y);
+    o.set(names[2], w);
+    o.set(names[3], c);
+    o.set(names[4], CUDNN_TYPE_FLOAT, &one);
+    o.set(names[5], CUDNN_TYPE_FLOAT, &zero);
+    o.finish();
+    return o;
+  };
+  if (function == Function::conv)
+    return make(
+        CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+        {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA});
+  if (function == Function::conv_backward_data)
+    return make(
+        CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+        {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA});
+  return make(
+      CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+      {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA});
+}
+
+/// May this configuration be used? Results must not depend on timing, and FP32 must be FP32: tensor cores
+/// would round its inputs to TF32.
+bool admissible(const Descriptor& configuration, Precision precision) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  int64_t count = 0;
+  require(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  require(cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+  return std::none_of(notes, notes + count, [&](cudnnBackendNumericalNote_t note) {
+    return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
+           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+           note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+           (precision == Precision::fp32 && note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  });
+}
+
+/// Where cuDNN's list of proposals has a configuration: the same in every process on such a GPU.
+struct Origin {
+  cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+  std::size_t index = 0;
+  bool operator==(const Origin&) const = default;
+};
+
+struct Plan {
+  Descriptor plan;
+  Origin origin;
+  int64_t workspace = 0;
+};
+
+/// What cuDNN proposes for the graph, best estimate first.
+std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+  heuristic.finish();
+  int64_t count = 0;
+  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  std::vector<Descriptor> out;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    out.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    raw.push_back(out.back().get());
+  }
+  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()));
+  out.erase(out.begin() + count, out.end());
+  return out;
+}
+
+/// Nothing when this engine does not do this geometry, may not be used, or wants too much workspace. Slow:
+/// some engines are compiled for the geometry.
+std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& origin,
+                              const Libraries& libraries) {
+  try {
+    if (!admissible(configuration, libraries.precision)) return std::nullopt;
+    Plan p{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), origin};
+    p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &libraries.cudnn);
+    p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    p.plan.finish();
+    int64_t got = 0;
+    require(cudnnBackendGetAttribute(p.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
+                                     1, &got, &p.workspace));
+    if (static_cast<std::size_t>(p.workspace) > libraries.workspace_bytes) return std::nullopt;
+    return p;
+  } catch (const Refused&) {
+    return std::nullopt;
+  }
+}
+
+/// At most kMostTried, or the one that is known to be the fastest.
+std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known,
+                             const Libraries& libraries) {
+  std::vector<Plan> out;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (!out.empty()) break;
+    if (known && known->mode != mode) continue;
+    try {
+      const std::vector<Descriptor> list = proposals(graph, mode);
+      for (std::size_t i = 0; i < list.size() && static_cast<int64_t>(out.size()) < kMostTried; ++i) {
+        if (known && known->index != i) continue;
+        auto plan = make_plan(list[i], {mode, i}, libraries);
+        if (plan) out.push_back(std::move(*plan));
+      }
+    } catch (const Refused&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+cudnnStatus_t execute(const Plan& plan, const Libraries& libraries, void* x, void* y, void* w) {
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  void* pointers[] = {x, y, w};
+  const int64_t ids[] = {kX, kY, kW};
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers, 3);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids, 3);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, &libraries.workspace);
+  pack.finish();
+  return cudnnBackendExecute(libraries.cudnn, plan.plan.get(), pack.get());
+}
+
+/// Memory of its own for a trial, of any content but NaN: zeros.
+class Trial {
+ public:
+  explicit Trial(int64_t elements) {
+    const auto size = static_cast<std::size_t>(elements) * sizeof(float);
+    if (cudaMalloc(&memory_, size) != cudaSuccess) {
+      cudaGetLastError();
+      throw Refused{};
+    }
+    cudaMemset(memory_, 0, size);
+  }
+  ~Trial() { cudaFree(memory_); }
+  void* get() const { return memory_; }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+/// Least of three runs after one to warm up, in milliseconds; nothing when it fails.
+std::optional<float> time_of(const Plan& plan, const Libraries& libraries, cudaStream_t stream,
+                             const Trial& x, const Trial& y, const Trial& w) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "make an event");
+  check(cudaEventCreate(&end), "make an event");
+  std::optional<float> best;
+  for (int i = 0; i < 4; ++i) {
+    cudaEventRecord(begin, stream);
+    const cudnnStatus_t status = execute(plan, libraries, x.get(), y.get(), w.get());
+    cudaEventRecord(end, stream);
+    float ms = 0;
+    if (status != CUDNN_STATUS_SUCCESS || cudaEventSynchronize(end) != cudaSuccess ||
+        cudaEventElapsedTime(&ms, begin, end) != cudaSuccess) {
+      best.reset();
+      break;
+    }
+    if (i > 0) best = std::min(best.value_or(ms), ms);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return best;
+}
+
+/// The fastest by trial; the first where there is no room for one.
+std::size_t fastest(const std::vector<Plan>& plans, const ConvShape& s, const Libraries& libraries) {
+  if (plans.size() < 2) return 0;
+  std::size_t best = 0;
+  try {
+    cudaStream_t stream = nullptr;
+    check(cudnnGetStream(libraries.cudnn, &stream), "name its stream");
+    const Trial x(s.in_elements()), y(s.out_elements()), w(s.weight_elements());
+    check(cudaDeviceSynchronize(), "wait");
+    std::optional<float> least;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const auto ms = time_of(plans[i], libraries, stream, x, y, w);
+      if (!ms || (least && *least <= *ms)) continue;
+      least = ms;
+      best = i;
+    }
+  } catch (const Refused&) {
+  }
+  return best;
+}
+
+/// What was chosen is remembered per process: the next worker on such a GPU takes the same way, sums alike,
+/// and is spared the trials. One thread at a time, so that trials do not disturb each other.
+std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Libraries& libraries) {
+  if (s.transposed) return std::nullopt;
+  static std::mutex mutex;
+  static std::map<std::vector<int64_t>, std::optional<Origin>> known;  // none: cuDNN has nothing
+  std::vector<int64_t> key = call.shape;
+  for (const int64_t more : {static_cast<int64_t>(call.function), static_cast<int64_t>(libraries.precision),
+                             static_cast<int64_t>(libraries.device)})
+    key.push_back(more);
+  const std::lock_guard guard(mutex);
+  const auto found = known.find(key);
+  if (found != known.end() && !found->second) return std::nullopt;
+  try {
+    const Geometry g(s, call.shape.back() != 0);
+    const Descriptor o = operation(call.function, g);
+    Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &libraries.cudnn);
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
+    graph.finish();
+    std::vector<Plan> plans =
+        candidates(graph, found != known.end() ? found->second : std::nullopt, libraries);
+    if (!plans.empty()) {
+      Plan& best = plans[fastest(plans, s, libraries)];
+      known[key] = best.origin;
+      return std::move(best);
+    }
+  } catch (const Refused&) {
+  }
+  known[key] = std::nullopt;
+  return std::nullopt;
+}
+
+bool aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+}  // namespace
+
+Prepared library_conv(const Call& call, Libraries& libraries) {
+  static const Table own = own_kernels();
+  const Prepared plain = own[static_cast<std::size_t>(call.function)](call);
+  const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
+  const std::optional<Plan> plan = plan_for(call, s, libraries);
+  if (!plan) return plain;
+  // Weights lie where the flat vector has them, on any multiple of 4 bytes: then they go through scratch.
+  const int64_t weights = s.weight_elements();
+  const Function f = call.function;
+  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0;
+  const int64_t positions = s.out[0] * s.out[1] * s.out[2];
+  return {[=, &libraries](const Launch& l) {
+            float* const* o = l.operands;
+            float* x = f == Function::conv_backward_data ? o[0] : o[1];
+            float* y = f == Function::conv ? o[0] : f == Function::conv_backward_data ? o[1] : o[2];
+            float* w = f == Function::conv_backward_weights ? o[0] : o[2];
+            float* placed = aligned(w) ? w : l.scratch;
+            const auto move = [&](float* to, const float* from) {
+              check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(weights) * sizeof(float),
+                                    cudaMemcpyDeviceToDevice, l.stream),
+                    "copy");
+            };
+            if (placed != w && f != Function::conv_backward_weights) move(placed, w);
+            check(execute(*plan, libraries, x, y, placed), "convolve");
+            if (placed != w && f == Function::conv_backward_weights) move(w, placed);
+            if (bias) add_bias(y, o[3], s.batch, s.out_channels, positions, last, l.stream);
+          },
+          weights};
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,84 @@
+#pragma once
+// The table of CUDA kernels: every .cu file adds its functions to it. The same files, compiled as C++ for a
+// played device, are how the tests hold them to the CPU's results without a GPU. Floor 3.
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "exec/call.h"
+
+struct CUstream_st;  // CUDA's own name behind cudaStream_t
+
+namespace tandem::cuda {
+
+using Stream = CUstream_st*;
+
+/// IterationState as kernels read it, in device memory: a captured graph sees what is there when it runs.
+struct State {
+  uint64_t seed = 1;
+  uint32_t instance = 0, iteration = 0;
+  float learning_rate = 0, gradient_scale = 1;
+  float adam_rate = 0;    ///< learning rate / (1 - 0.9^updates)
+  float adam_unbias = 1;  ///< 1 / sqrt(1 - 0.999^updates)
+};
+State device_state(const IterationState& state);
+
+/// One launch of a prepared call. Pointers are the device's.
+struct Launch {
+  float* const* operands;
+  const State* state;
+  float*
+      scratch;  ///< of Prepared::scratch elements at least, 256-byte aligned, free between launches of a lane
+  Stream stream;
+};
+/// Enqueues and returns; allocates nothing.
+struct Prepared {
+  std::function<void(const Launch&)> run;
+  int64_t scratch = 0;  ///< floats
+};
+using Prepare = Prepared (*)(const Call& call);
+
+using Table = std::array<Prepare, static_cast<std::size_t>(Function::end)>;
+inline void set(Table& table, Function function, Prepare prepare) {
+  table[static_cast<std::size_t>(function)] = prepare;
+}
+
+void add_basic(Table& table);        // basic.cu: fill, copy, sum, column and row sums, update
+void add_elementwise(Table& table);  // elementwise.cu: activations, dropout
+void add_strided(Table& table);      // strided.cu: move, product
+void add_batch_norm(Table& table);   // batch_norm.cu
+void add_row_norm(Table& table);     // row_norm.cu: and lrn
+void add_pool(Table& table);         // pool.cu
+void add_softmax(Table& table);      // softmax.cu: and losses
+void add_attention(Table& table);    // attention.cu: and rotary
+void add_recurrent(Table& table);    // recurrent.cu
+void add_embedding(Table& table);    // embedding.cu
+void add_plain(Table& table);        // plain.cu: products and convolutions without a library
+
+/// All of them, by our own kernels alone; every function has an entry.
+Table own_kernels();
+
+/// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
+/// steps call. The product of the session that prepares in this thread, or our own.
+struct Product {
+  bool transpose_a = false, transpose_b = false;
+  int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+  float beta = 0;
+};
+using RunProduct = std::function<void(float* c, const float* a, const float* b, const Launch&)>;
+using MakeProduct = std::function<RunProduct(const Product&)>;
+MakeProduct& make_product();
+RunProduct plain_product(const Product& product);
+
+/// On any lane, for DeviceSession.
+void accumulate(float* to, const float* from, int64_t elements, Stream stream);
+void scale(float* values, float factor, int64_t elements, Stream stream);
+void set_state(State* slot, const State& state, Stream stream);
+/// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
+void add_bias(float* y, const float* bias, int64_t batch, int64_t channels, int64_t positions, bool last,
+              Stream stream);
+
+/// Throws DeviceError when the last launch was refused.
+void check_launch();
+
+}  // namespace tandem::cuda

@@ -1,0 +1,167 @@
+// Collectives by NCCL, opened at run time: a machine with one GPU needs none.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <set>
+
+#include "exec/cuda/session.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+/// NCCL's functions, by name.
+struct Nccl {
+  void* library = nullptr;
+#define TANDEM_NCCL(name) decltype(&::name) name = nullptr
+  TANDEM_NCCL(ncclGetVersion);
+  TANDEM_NCCL(ncclGetUniqueId);
+  TANDEM_NCCL(ncclCommInitRank);
+  TANDEM_NCCL(ncclCommDestroy);
+  TANDEM_NCCL(ncclCommAbort);
+  TANDEM_NCCL(ncclGetErrorString);
+  TANDEM_NCCL(ncclGroupStart);
+  TANDEM_NCCL(ncclGroupEnd);
+  TANDEM_NCCL(ncclAllReduce);
+  TANDEM_NCCL(ncclReduce);
+  TANDEM_NCCL(ncclBroadcast);
+  TANDEM_NCCL(ncclReduceScatter);
+  TANDEM_NCCL(ncclAllGather);
+#undef TANDEM_NCCL
+
+  Nccl() {
+    library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    bool all = true;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      all = all && function != nullptr;
+    };
+    find(ncclGetVersion, "ncclGetVersion");
+    find(ncclGetUniqueId, "ncclGetUniqueId");
+    find(ncclCommInitRank, "ncclCommInitRank");
+    find(ncclCommDestroy, "ncclCommDestroy");
+    find(ncclCommAbort, "ncclCommAbort");
+    find(ncclGetErrorString, "ncclGetErrorString");
+    find(ncclGroupStart, "ncclGroupStart");
+    find(ncclGroupEnd, "ncclGroupEnd");
+    find(ncclAllReduce, "ncclAllReduce");
+    find(ncclReduce, "ncclReduce");
+    find(ncclBroadcast, "ncclBroadcast");
+    find(ncclReduceScatter, "ncclReduceScatter");
+    find(ncclAllGather, "ncclAllGather");
+    if (!all) library = nullptr;
+  }
+};
+const Nccl& nccl() {
+  static const Nccl found;
+  return found;
+}
+
+void check(ncclResult_t status, const char* what) {
+  if (status != ncclSuccess)
+    throw DeviceError(fmt::format("NCCL could not {}: {}", what, nccl().ncclGetErrorString(status)));
+}
+
+class Group : public DeviceGroup {
+ public:
+  Group(CollKind kind, std::size_t ranks) : kind_(kind), communicators_(ranks) {
+    check(nccl().ncclGetUniqueId(&id_), "begin a group");
+  }
+  ~Group() override {
+    for (const auto& c : communicators_) {
+      if (!stopped_ && c != nullptr) nccl().ncclCommDestroy(c);
+    }
+  }
+
+  void join(uint32_t rank, DeviceSession& session) override {
+    static_cast<Session&>(session).use();
+    ncclComm_t joined = nullptr;
+    check(nccl().ncclCommInitRank(&joined, static_cast<int>(communicators_.size()), id_,
+                                  static_cast<int>(rank)),
+          "join a group");
+    communicators_[rank] = joined;
+  }
+  void stop() noexcept override {
+    if (stopped_.exchange(true)) return;
+    for (const auto& c : communicators_) {
+      if (c != nullptr) nccl().ncclCommAbort(c);
+    }
+  }
+
+  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
+    const auto& s = static_cast<Session&>(session);
+    s.use();
+    if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
+    const cudaStream_t stream = s.stream(lane);
+    const ncclComm_t c = communicators_[rank];
+    const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
+    switch (kind_) {
+      case CollKind::all_reduce:
+        return check(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), "all-reduce");
+      case CollKind::reduce:
+        return check(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), "reduce");
+      case CollKind::broadcast:
+        return check(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), "broadcast");
+      default:
+        break;
+    }
+    if (n % ranks != 0) return unequal(c, buffer, n, stream);
+    float* mine = buffer + rank * each;
+    if (kind_ == CollKind::reduce_scatter)
+      check(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), "reduce-scatter");
+    else
+      check(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), "all-gather");
+  }
+
+ private:
+  /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
+  void unequal(ncclComm_t c, float* buffer, std::size_t n, cudaStream_t stream) const {
+    const std::size_t ranks = communicators_.size();
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::size_t begin = n / ranks * r + std::min(n % ranks, r),
+                        count = n / ranks + (r < n % ranks ? 1 : 0);
+      const int root = static_cast<int>(r);
+      if (kind_ == CollKind::reduce_scatter)
+        check(nccl().ncclReduce(buffer + begin, buffer + begin, count, ncclFloat, ncclSum, root, c, stream),
+              "reduce");
+      else
+        check(nccl().ncclBroadcast(buffer + begin, buffer + begin, count, ncclFloat, root, c, stream),
+              "broadcast");
+    }
+    check(nccl().ncclGroupEnd(), "end a group of calls");
+  }
+
+  CollKind kind_;
+  ncclUniqueId id_{};
+  std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace
+
+std::string nccl_version() {
+  int version = 0;
+  if (nccl().library == nullptr || nccl().ncclGetVersion(&version) != ncclSuccess) return "";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algorithm,
+                                        std::span<const uint32_t> instances) {
+  if (algorithm != "auto" || kind == CollKind::all_to_all || instances.size() < 2 ||
+      nccl().library == nullptr)
+    return nullptr;
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return nullptr;
+  std::set<uint32_t> used;
+  for (const uint32_t i : instances) {
+    if (!used.insert(i % static_cast<uint32_t>(count)).second)
+      return nullptr;  // NCCL wants a GPU for each rank
+  }
+  return std::make_unique<Group>(kind, instances.size());
+}
+
+}  // namespace tandem::cuda

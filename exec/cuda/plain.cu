@@ -1,0 +1,260 @@
+// Products and convolutions by our own kernels: exact for every geometry. They stand in where a library has
+// none, and wherever there is no library, as in the tests.
+#include "exec/cuda/device.h"
+
+namespace tandem::cuda {
+
+namespace {
+
+constexpr int kTile = 16;
+
+template <typename T>
+__global__ void product_kernel(Product p, T* c, const T* a, const T* b, const float* bias) {
+  __shared__ float left[kTile][kTile + 1], right[kTile][kTile + 1];
+  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y,
+                column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
+  float sum = 0;
+  for (int64_t begin = 0; begin < p.k; begin += kTile) {
+    const int64_t ka = begin + threadIdx.x, kb = begin + threadIdx.y;
+    left[threadIdx.y][threadIdx.x] =
+        row < p.m && ka < p.k ? load(a + (p.transpose_a ? ka * p.lda + row : row * p.lda + ka)) : 0;
+    right[threadIdx.y][threadIdx.x] =
+        column < p.n && kb < p.k ? load(b + (p.transpose_b ? column * p.ldb + kb : kb * p.ldb + column)) : 0;
+    __syncthreads();
+    for (int i = 0; i < kTile; ++i) sum += left[threadIdx.y][i] * right[i][threadIdx.x];
+    __syncthreads();
+  }
+  if (row >= p.m || column >= p.n) return;
+  T* to = c + row * p.ldc + column;
+  if (bias != nullptr) sum += bias[column];
+  store(to, p.beta != 0 ? p.beta * load(to) + sum : sum);
+}
+
+void run_product(const Product& p, float* c, const float* a, const float* b, const float* bias,
+                 Stream stream) {
+  // Rows of tiles beyond what a grid holds are made in several launches.
+  constexpr int64_t kMostRows = static_cast<int64_t>(65535) * kTile;
+  for (int64_t first = 0; first < p.m; first += kMostRows) {
+    Product part = p;
+    part.m = std::min(kMostRows, p.m - first);
+    launch(product_kernel<float>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
+           stream, part, c + first * p.ldc, a + (p.transpose_a ? first : first * p.lda), b, bias);
+  }
+}
+
+Prepared gemm(const Call& c) {
+  Product p;
+  p.m = c.shape[0];
+  p.n = c.shape[1];
+  p.k = c.shape[2];
+  p.transpose_a = c.shape[3] != 0;
+  p.transpose_b = c.shape[4] != 0;
+  p.beta = c.shape[5] != 0 ? 1 : 0;
+  p.lda = p.transpose_a ? p.m : p.k;
+  p.ldb = p.transpose_b ? p.k : p.n;
+  p.ldc = p.n;
+  const bool bias = c.operands.size() > 3;
+  return {[=](const Launch& l) {
+    run_product(p, l.operands[0], l.operands[1], l.operands[2], bias ? l.operands[3] : nullptr, l.stream);
+  }};
+}
+
+/// A convolution joins positions near * stride - pad + tap * dilation = far, where "far" is the side that the
+/// kernel slides over: the input, or the output of a transposed one.
+struct Conv {
+  int64_t batch, in_channels, out_channels, gi, go, volume;
+  int64_t near[3], far[3], kernel[3], stride[3], dilation[3], pad[3];
+  bool transposed, last;
+
+  explicit Conv(const Call& c) {
+    const ConvShape s = ConvShape::unpack({c.shape.begin(), c.shape.end() - 1});
+    last = c.shape.back() != 0;
+    batch = s.batch;
+    in_channels = s.in_channels;
+    out_channels = s.out_channels;
+    gi = s.in_channels / s.groups;
+    go = s.out_channels / s.groups;
+    transposed = s.transposed;
+    volume = 1;
+    for (std::size_t d = 0; d < 3; ++d) {
+      near[d] = transposed ? s.in[d] : s.out[d];
+      far[d] = transposed ? s.out[d] : s.in[d];
+      kernel[d] = s.kernel[d];
+      stride[d] = s.stride[d];
+      dilation[d] = s.dilation[d];
+      pad[d] = s.pad[d];
+      volume *= s.kernel[d];
+    }
+  }
+  __host__ __device__ static int64_t size(const int64_t (&space)[3]) {
+    return space[0] * space[1] * space[2];
+  }
+  __host__ __device__ int64_t nears() const { return size(near); }
+  __host__ __device__ int64_t fars() const { return size(far); }
+  /// Element of a tensor of that many channels and positions.
+  __device__ int64_t at(int64_t image, int64_t channel, int64_t position, int64_t channels,
+                        int64_t positions) const {
+    return last ? (image * positions + position) * channels + channel
+                : (image * channels + channel) * positions + position;
+  }
+  /// The position that tap t joins to `position`, or -1. To the far side it follows; to the near one it must
+  /// divide.
+  __device__ int64_t joined(int64_t position, int64_t t, bool to_far) const {
+    const int64_t(&from)[3] = to_far ? near : far;
+    const int64_t(&to)[3] = to_far ? far : near;
+    int64_t out = 0;
+    for (int d = 0; d < 3; ++d) {
+      int64_t inner = 1, taps = 1;
+      for (int e = d + 1; e < 3; ++e) {
+        inner *= from[e];
+        taps *= kernel[e];
+      }
+      const int64_t x = position / inner % from[d], tap = t / taps % kernel[d];
+      int64_t y;
+      if (to_far) {
+        y = x * stride[d] - pad[d] + tap * dilation[d];
+      } else {
+        const int64_t y_stride = x + pad[d] - tap * dilation[d];
+        if (y_stride < 0 || y_stride % stride[d] != 0) return -1;
+        y = y_stride / stride[d];
+      }
+      if (y < 0 || y >= to[d]) return -1;
+      out = out * to[d] + y;
+    }
+    return out;
+  }
+};
+
+/// Element i of y: from x and w.
+template <typename T>
+__global__ void conv_kernel(Conv s, int64_t count, T* y, const T* x, const T* w, const float* bias) {
+  const int64_t i = global_index();
+  if (i >= count) return;
+  const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
+  const int64_t channel = s.last ? i % s.out_channels : i / ys % s.out_channels;
+  const int64_t position = s.last ? i / s.out_channels % ys : i % ys, image = i / s.out_channels / ys;
+  float sum = bias != nullptr ? bias[channel] : 0;
+  for (int64_t t = 0; t < s.volume; ++t) {
+    const int64_t from = s.joined(position, t, !s.transposed);
+    if (from < 0) continue;
+    const T* weights = w + (channel * s.volume + t) * s.gi;
+    for (int64_t c = 0; c < s.gi; ++c)
+      sum += load(x + s.at(image, channel / s.go * s.gi + c, from, s.in_channels, xs)) * load(weights + c);
+  }
+  store(y + i, sum);
+}
+
+/// Element i of dx: from dy and w.
+template <typename T>
+__global__ void conv_data_kernel(Conv s, int64_t count, T* dx, const T* dy, const T* w) {
+  const int64_t i = global_index();
+  if (i >= count) return;
+  const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
+  const int64_t channel = s.last ? i % s.in_channels : i / xs % s.in_channels;
+  const int64_t position = s.last ? i / s.in_channels % xs : i % xs, image = i / s.in_channels / xs;
+  const int64_t first = channel / s.gi * s.go;
+  float sum = 0;
+  for (int64_t t = 0; t < s.volume; ++t) {
+    const int64_t from = s.joined(position, t, s.transposed);
+    if (from < 0) continue;
+    for (int64_t o = first; o < first + s.go; ++o)
+      sum += load(dy + s.at(image, o, from, s.out_channels, ys)) *
+             load(w + (o * s.volume + t) * s.gi + channel % s.gi);
+  }
+  store(dx + i, sum);
+}
+
+/// One block a weight.
+template <typename T>
+__global__ void conv_weights_kernel(Conv s, float* dw, const T* x, const T* dy) {
+  const int64_t i = blockIdx.x;
+  const int64_t c = i % s.gi, t = i / s.gi % s.volume, o = i / s.gi / s.volume, nears = s.nears();
+  const int64_t xs = s.transposed ? nears : s.fars(), ys = s.transposed ? s.fars() : nears;
+  float sum[1] = {0};
+  for (int64_t k = threadIdx.x; k < s.batch * nears; k += blockDim.x) {
+    const int64_t image = k / nears, near = k % nears, far = s.joined(near, t, true);
+    if (far < 0) continue;
+    const int64_t px = s.transposed ? near : far, py = s.transposed ? far : near;
+    sum[0] += load(x + s.at(image, o / s.go * s.gi + c, px, s.in_channels, xs)) *
+              load(dy + s.at(image, o, py, s.out_channels, ys));
+  }
+  block_sum(sum);
+  if (threadIdx.x == 0) dw[i] = sum[0];
+}
+
+Prepared conv(const Call& c) {
+  const Conv s(c);
+  const int64_t n = s.batch * s.out_channels * (s.transposed ? s.fars() : s.nears());
+  const bool bias = c.operands.size() > 3;
+  return {[=](const Launch& l) {
+    launch(conv_kernel<float>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], l.operands[1],
+           l.operands[2], bias ? l.operands[3] : nullptr);
+  }};
+}
+
+Prepared conv_backward_data(const Call& c) {
+  const Conv s(c);
+  const int64_t n = s.batch * s.in_channels * (s.transposed ? s.nears() : s.fars());
+  return {[=](const Launch& l) {
+    launch(conv_data_kernel<float>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], l.operands[1],
+           l.operands[2]);
+  }};
+}
+
+Prepared conv_backward_weights(const Call& c) {
+  const Conv s(c);
+  const auto weights = static_cast<unsigned>(s.out_channels * s.volume * s.gi);
+  const unsigned threads = std::min(256U, row_threads(s.batch * s.nears()));
+  return {[=](const Launch& l) {
+    launch(conv_weights_kernel<float>, weights, threads, l.stream, s, l.operands[0], l.operands[1],
+           l.operands[2]);
+  }};
+}
+
+__global__ void bias_kernel(int64_t count, int64_t channels, int64_t inner, float* y, const float* bias) {
+  const int64_t i = global_index();
+  if (i < count) y[i] += bias[i / inner % channels];
+}
+/// Packs of four channels.
+__global__ void bias_wide_kernel(int64_t packs, int64_t packs_of_row, float* y, const float* bias) {
+  const int64_t i = global_index();
+  if (i >= packs) return;
+  const float4 b = reinterpret_cast<const float4*>(bias)[i % packs_of_row];
+  float4 v = reinterpret_cast<float4*>(y)[i];
+  v.x += b.x;
+  v.y += b.y;
+  v.z += b.z;
+  v.w += b.w;
+  reinterpret_cast<float4*>(y)[i] = v;
+}
+
+}  // namespace
+
+void add_bias(float* y, const float* bias, int64_t batch, int64_t channels, int64_t positions, bool last,
+              Stream stream) {
+  const int64_t count = batch * channels * positions;
+  if (last && channels % 4 == 0 && wide_aligned(y) && wide_aligned(bias))
+    launch(bias_wide_kernel, blocks_for(count / 4), kThreads, stream, count / 4, channels / 4, y, bias);
+  else
+    launch(bias_kernel, blocks_for(count), kThreads, stream, count, channels, last ? 1 : positions, y, bias);
+}
+
+RunProduct plain_product(const Product& p) {
+  return [p](float* c, const float* a, const float* b, const Launch& l) {
+    run_product(p, c, a, b, nullptr, l.stream);
+  };
+}
+
+MakeProduct& make_product() {
+  thread_local MakeProduct make = plain_product;
+  return make;
+}
+
+void add_plain(Table& t) {
+  set(t, Function::gemm, gemm);
+  set(t, Function::conv, conv);
+  set(t, Function::conv_backward_data, conv_backward_data);
+  set(t, Function::conv_backward_weights, conv_backward_weights);
+}
+
+}  // namespace tandem::cuda

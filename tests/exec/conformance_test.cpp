@@ -1,0 +1,203 @@
+// Every layer type on every backend whose memory is not the host's, held against the CPU: outputs and all
+// gradients. Without a GPU the CUDA kernels run as C++ on a played device (cuda_kernels_test); with one, on
+// it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tests/exec/layer_cases.h"
+#include "tests/exec/play.h"
+
+namespace tandem {
+namespace {
+
+struct Target {
+  const Backend* backend;
+  Precision precision;
+  double tolerance;  ///< of the largest element of a tensor
+};
+
+/// TF32 keeps 11 significant bits of the inputs of products: 2^-11 each, some of which cancels in sums.
+std::vector<Target> targets() {
+#ifdef TANDEM_TEST_EMULATED
+  return {{&emulated_backend(), Precision::fp32, 2e-5}};
+#else
+  const Backend& cuda = backends_registry().at("cuda");
+  return {{&cuda, Precision::fp32, 5e-5}, {&cuda, Precision::tf32, 5e-3}};
+#endif
+}
+
+void expect_close(const float* got, const float* want, int64_t n, double tolerance, double floor,
+                  const std::string& what) {
+  double largest = floor;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(static_cast<double>(want[i])));
+  for (int64_t i = 0; i < n; ++i)
+    ASSERT_NEAR(got[i], want[i], tolerance * largest) << what << " element " << i << " of " << n;
+}
+
+/// Both get the same inputs and parameters.
+void compare(const Graph& graph, int64_t batch, const Target& target, const std::string& what) {
+  Play cpu(graph, batch, false, backends_registry().at("cpu"));
+  Play device(graph, batch, false, *target.backend, target.precision);
+  cpu.randomise(3);
+  device.randomise(3);
+  for (int times = 0; times < 2; ++times) {  // the second time over what the first left behind
+    cpu.forward();
+    device.forward();
+  }
+  const Tensor& y = cpu.network().tensors()[cpu.network().output()];
+  expect_close(device.output(), cpu.output(), y.elements, target.tolerance, 1e-3, what + ": output");
+  cpu.backward();
+  device.backward();
+  double largest = 0;
+  for (const float g : cpu.gradients()) largest = std::max(largest, std::abs(static_cast<double>(g)));
+  for (const LearnedTensor& l : cpu.network().learned()) {
+    const Tensor& g = cpu.network().tensors()[l.gradient];
+    expect_close(device.at(l.gradient), cpu.at(l.gradient), g.elements, target.tolerance, 0.05 * largest,
+                 what + ": gradient of " + graph.layers()[l.layer].name);
+  }
+  for (TensorId t = 0; t < cpu.network().tensors().size(); ++t) {
+    const Tensor& x = cpu.network().tensors()[t];
+    if (x.kind == TensorKind::buffer)
+      expect_close(device.at(t), cpu.at(t), x.elements, target.tolerance, 1e-3,
+                   what + ": running statistics");
+  }
+}
+
+#define SKIP_WITHOUT(target)                                               \
+  if (const std::string why = (target).backend->missing(); !why.empty()) { \
+    GTEST_SKIP() << (target).backend->name << ": " << why;                 \
+  }
+
+class Conformance : public testing::TestWithParam<LayerCase> {};
+
+TEST_P(Conformance, EqualsTheCpu) {
+  const Graph graph = graph_of(GetParam());
+  for (Target target : targets()) {
+    SKIP_WITHOUT(target)
+    if (GetParam().type == "batch-norm") target.tolerance *= 10;  // a bias in front of it has a gradient of 0
+    for (const int64_t batch : {2, 5}) compare(graph, batch, target, GetParam().layers);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, Conformance, testing::ValuesIn(layer_cases()), [](const auto& info) {
+  std::string name = info.param.type + "_" + std::to_string(info.index);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+/// Sizes around those of warps, tiles and vectors, which small cases never reach.
+TEST(ConformanceOfSizes, TilesAndTheirEdges) {
+  const std::vector<LayerCase> cases{
+      {"attention", R"({"s": [37, 96]})", R"({"type":"attention","heads":2,"causal":true})"},
+      {"attention", R"({"s": [70, 63]})",
+       R"({"type":"linear","features":63,"name":"f"},{"type":"attention","heads":1})"},
+      {"attention", R"({"s": [9, 88]})", R"({"type":"attention","heads":2,"kv_heads":1,"causal":true})"},
+      {"attention", R"({"s": [19, 96]})",
+       R"({"type":"linear","features":80,"name":"f"},{"type":"linear","features":408,"name":"g"},{"type":"layer-norm"},{"type":"attention","heads":1,"causal":true})"},
+      {"attention", R"({"s": [6, 96]})",
+       R"({"type":"linear","features":450,"name":"f"},{"type":"attention","heads":1,"causal":true})"},
+      {"cross-entropy", R"({"s": [3, 64]})", R"({"type":"linear","features":1300},{"type":"cross-entropy"})"},
+      {"batch-norm", R"({"image": [4, 19, 17]})",
+       R"({"type":"conv","filters":36,"kernel":1},{"type":"batch-norm"},{"type":"relu"})"},
+      {"layer-norm", R"({"s": [65, 40]})",
+       R"({"type":"layer-norm"},{"type":"linear","features":130},{"type":"softmax"})"},
+      {"conv", R"({"image": [4, 15, 13]})",
+       R"({"type":"conv","filters":32,"kernel":3,"pad":1,"stride":2},{"type":"max-pool","kernel":3,"stride":2,"pad":1},
+           {"type":"conv","filters":8,"kernel":5,"pad":2,"groups":4},{"type":"global-pool"})"},
+      {"lstm", R"({"s": [7, 33]})", R"({"type":"lstm","hidden":70})"},
+      {"embedding", R"({"tokens": [300]})", R"({"type":"embedding","vocabulary":4,"width":40})"},
+  };
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    for (const LayerCase& c : cases) compare(graph_of(c), 3, target, c.layers);
+  }
+}
+
+TEST(ConformanceOfModels, WholeModelsEqualTheCpu) {
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    for (const char* name :
+         {"resnet20-cifar:depth=1", "gpt2:layers=2,hidden=32,heads=4,vocabulary=60,sequence=12",
+          "lstm-ptb:hidden=24,vocabulary=40,sequence=9"}) {
+      Target wider = target;
+      wider.tolerance *= 10;  // of many layers, batch normalisation among them
+      compare(Graph::load(name), 3, wider, name);
+    }
+  }
+}
+
+/// Rules, constants and the bias corrections of the second update.
+TEST(ConformanceOfUpdates, EveryOptimiserEqualsTheCpu) {
+  constexpr int64_t n = 1003;
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    for (std::size_t rule = 0; rule < optimizers().size(); ++rule) {
+      std::vector<std::vector<float>> results;
+      for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
+        const auto device = backend->open({0, target.precision, 1, false});
+        Call c;
+        c.function = Function::update;
+        c.shape = {n, static_cast<int64_t>(rule)};
+        std::vector<float*> operands;
+        SplitMix64 random(7);
+        for (int64_t k = 0; k < 2 + optimizers()[rule].state; ++k) {
+          operands.push_back(device->allocate(n));
+          std::vector<float> values(n);
+          for (float& v : values) v = k < 2 ? static_cast<float>(2 * to_unit(random.next()) - 1) : 0;
+          device->upload(operands.back(), values.data(), n);
+        }
+        c.operands.resize(operands.size());
+        const uint32_t call = device->prepare(c);
+        for (int64_t times = 1; times <= 2; ++times) {
+          IterationState state;
+          state.learning_rate = 0.05F;
+          state.gradient_scale = 0.5F;
+          state.updates = times;
+          state.slot = 1;
+          device->set_state(state, Lane::compute);
+          device->launch(call, operands, state, Lane::compute);
+        }
+        device->synchronize(Lane::compute);
+        results.emplace_back(n);
+        device->download(results.back().data(), operands[0], n);
+      }
+      expect_close(results[1].data(), results[0].data(), n, 1e-5, 1, std::string(optimizers()[rule].name));
+    }
+  }
+}
+
+/// Masks are drawn by counter: every backend drops the same elements.
+TEST(ConformanceOfDropout, MasksAreTheCpus) {
+  constexpr int64_t n = 5003;
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    std::vector<std::vector<float>> results;
+    for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
+      const auto device = backend->open({0, target.precision, 1, false});
+      Call c;
+      c.function = Function::dropout;
+      c.operands = {0, 1, 2};
+      c.shape = {n, 4};
+      c.scalars = {0.3F};
+      const std::vector<float> ones(n, 1);
+      float *y = device->allocate(n), *x = device->allocate(n), *mask = device->allocate(n);
+      device->upload(x, ones.data(), n);
+      IterationState state;
+      state.seed = 99;
+      state.instance = 3;
+      state.iteration = 17;
+      device->set_state(state, Lane::compute);
+      device->launch(device->prepare(c), std::array{y, x, mask}, state, Lane::compute);
+      device->synchronize(Lane::compute);
+      results.emplace_back(n);
+      device->download(results.back().data(), y, n);
+    }
+    EXPECT_EQ(results[0], results[1]);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

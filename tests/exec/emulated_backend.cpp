@@ -1,0 +1,80 @@
+// The CUDA plugin's own kernels on a played device: a backend for tests, in memory that the host must not
+// touch directly (as a GPU's).
+#include "tests/exec/emulated_backend.h"
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "exec/cuda/kernel.h"
+
+namespace tandem {
+
+namespace {
+
+class EmulatedDevice : public DeviceSession {
+ public:
+  float* allocate(int64_t elements) override {
+    // 256-byte aligned, as cudaMalloc gives it.
+    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 255) / 256 * 256;
+    owned_.emplace_back(static_cast<float*>(std::aligned_alloc(256, std::max<std::size_t>(bytes, 256))),
+                        &std::free);
+    std::memset(owned_.back().get(), 0, std::max<std::size_t>(bytes, 256));
+    return owned_.back().get();
+  }
+  uint32_t prepare(const Call& call) override {
+    static const cuda::Table kernels = cuda::own_kernels();
+    made_.push_back(kernels[static_cast<std::size_t>(call.function)](call));
+    if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
+      scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
+    return static_cast<uint32_t>(made_.size() - 1);
+  }
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane) override {
+    std::fill(scratch_.begin(), scratch_.end(), 1e30F);  // whatever is read before it is written shows
+    made_[prepared].run({operands.data(), states_ + step.slot, scratch_.data(), nullptr});
+  }
+  void copy(float* to, const float* from, int64_t n, Lane) override { std::copy_n(from, n, to); }
+  void accumulate(float* to, const float* from, int64_t n, Lane) override {
+    cuda::accumulate(to, from, n, nullptr);
+  }
+  void scale(float* values, float factor, int64_t n, Lane) override {
+    cuda::scale(values, factor, n, nullptr);
+  }
+  void upload(float* to, const float* host, int64_t n) override { std::copy_n(host, n, to); }
+  void download(float* host, const float* from, int64_t n) override { std::copy_n(from, n, host); }
+  void set_state(const IterationState& state, Lane) override {
+    cuda::set_state(states_ + state.slot, cuda::device_state(state), nullptr);
+  }
+
+ private:
+  std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
+  std::vector<cuda::Prepared> made_;
+  std::vector<float> scratch_;
+  cuda::State states_[kStateSlots];
+};
+
+}  // namespace
+
+namespace cuda {
+void check_launch() {}
+}  // namespace cuda
+
+const Backend& emulated_backend() {
+  static const Backend backend = [] {
+    Backend b;
+    b.name = "emulated";
+    b.summary = "the CUDA plugin's kernels as C++";
+    b.missing = [] { return std::string(); };
+    b.supports = [](const Call&, Precision precision) { return precision == Precision::fp32; };
+    b.open = [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> {
+      return std::make_unique<EmulatedDevice>();
+    };
+    b.describe = [] { return std::string("a played device"); };
+    b.asynchronous = true;
+    return b;
+  }();
+  return backend;
+}
+
+}  // namespace tandem

@@ -1,0 +1,219 @@
+#pragma once
+// Plays a CUDA device for the .cu files compiled as C++: blocks one after the other, the threads of a block
+// as fibers that take turns in changing order, so that a missing __syncthreads shows. Given with -include.
+// Floor 6.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+struct float4 {
+  float x, y, z, w;
+};
+
+namespace emulated {
+
+inline dim3 thread_index, block_index, block_size, grid_size;
+
+#ifdef __x86_64__
+/// Saves the callee's registers and the stack's top in *from and goes on at `to`. ucontext would do the same
+/// with two system calls.
+extern "C" void emulated_switch(void** from, void* to);
+asm(R"(
+.pushsection .text.emulated_switch,"axG",@progbits,emulated_switch,comdat
+.weak emulated_switch
+.type emulated_switch,@function
+emulated_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size emulated_switch,.-emulated_switch
+.popsection
+)");
+
+class Fiber {
+ public:
+  void start(void (*entry)()) {
+    stack_.resize(kStack);
+    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(stack_.data() + kStack) / 16 * 16);
+    *--top = nullptr;  // where entry would return to; it does not. Its stack is then aligned as after a call
+    *--top = reinterpret_cast<void*>(entry);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    at_ = top;
+  }
+  void resume() { emulated_switch(&back_, at_); }
+  void pause() { emulated_switch(&at_, back_); }
+
+ private:
+  static constexpr std::size_t kStack = 64 * 1024;
+  std::vector<char> stack_;
+  void *at_ = nullptr, *back_ = nullptr;
+};
+#else
+class Fiber {
+ public:
+  void start(void (*entry)()) {
+    stack_.resize(kStack);
+    getcontext(&at_);
+    at_.uc_stack.ss_sp = stack_.data();
+    at_.uc_stack.ss_size = kStack;
+    makecontext(&at_, entry, 0);
+  }
+  void resume() { swapcontext(&back_, &at_); }
+  void pause() { swapcontext(&at_, &back_); }
+
+ private:
+  static constexpr std::size_t kStack = 64 * 1024;
+  std::vector<char> stack_;
+  ucontext_t at_{}, back_{};
+};
+#endif
+
+/// One block's threads. In a turn each runs to where it waits next, so that those of a warp that take the
+/// same way stay in step.
+class Block {
+ public:
+  static Block& running() {
+    static Block block;
+    return block;
+  }
+
+  void run(dim3 grid, dim3 size, const std::function<void()>& body) {
+    grid_size = grid;
+    block_size = size;
+    body_ = &body;
+    const std::size_t threads = std::size_t{size.x} * size.y * size.z;
+    while (fibers_.size() < threads) fibers_.push_back(std::make_unique<Fiber>());
+    for (unsigned z = 0; z < grid.z; ++z)
+      for (unsigned y = 0; y < grid.y; ++y)
+        for (unsigned x = 0; x < grid.x; ++x) {
+          block_index = {x, y, z};
+          run_block(threads);
+        }
+  }
+  unsigned thread() const { return current_; }
+  void yield() { fibers_[current_]->pause(); }
+  void barrier() {
+    const uint64_t generation = generation_;
+    ++arrived_;
+    do yield();
+    while (generation_ == generation);
+  }
+
+  /// What each thread shows the others of its warp.
+  uint32_t shown[1024] = {};
+  int any = 0;
+
+ private:
+  static void enter() {
+    Block& b = running();
+    (*b.body_)();
+    b.done_[b.current_] = true;
+    --b.alive_;
+    b.yield();  // for ever
+  }
+  void run_block(std::size_t threads) {
+    alive_ = threads;
+    arrived_ = 0;
+    done_.assign(threads, false);
+    for (std::size_t t = 0; t < threads; ++t) fibers_[t]->start(&Block::enter);
+    for (std::size_t turn = 0; alive_ > 0; ++turn) {
+      if (arrived_ == alive_) {  // all leave in the same turn
+        arrived_ = 0;
+        ++generation_;
+      }
+      for (std::size_t k = 0; k < threads; ++k) {
+        const std::size_t t = turn % 2 == 0 ? k : threads - 1 - k;
+        if (done_[t]) continue;
+        current_ = static_cast<unsigned>(t);
+        thread_index = {current_ % block_size.x, current_ / block_size.x % block_size.y,
+                        current_ / block_size.x / block_size.y};
+        fibers_[t]->resume();
+      }
+    }
+  }
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<char> done_;
+  const std::function<void()>* body_ = nullptr;
+  unsigned current_ = 0;
+  std::size_t alive_ = 0, arrived_ = 0;
+  uint64_t generation_ = 0;
+};
+
+inline void run(dim3 grid, dim3 block, const std::function<void()>& body) {
+  Block::running().run(grid, block, body);
+}
+
+}  // namespace emulated
+
+#define threadIdx emulated::thread_index
+#define blockIdx emulated::block_index
+#define blockDim emulated::block_size
+#define gridDim emulated::grid_size
+
+inline void __syncthreads() { emulated::Block::running().barrier(); }
+inline int __syncthreads_or(int predicate) {
+  auto& b = emulated::Block::running();
+  b.barrier();
+  b.any = 0;
+  b.barrier();
+  if (predicate != 0) b.any = 1;
+  b.barrier();
+  return b.any;
+}
+/// All lanes of a warp take the same way to it, so that one turn later all have shown their value.
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int distance) {
+  static_assert(sizeof(T) == 4);
+  auto& b = emulated::Block::running();
+  b.shown[b.thread()] = std::bit_cast<uint32_t>(value);
+  b.yield();
+  const T out = std::bit_cast<T>(b.shown[b.thread() ^ static_cast<unsigned>(distance)]);
+  b.yield();
+  return out;
+}
+inline unsigned __ballot_sync(unsigned, bool predicate) {
+  auto& b = emulated::Block::running();
+  b.shown[b.thread()] = predicate ? 1 : 0;
+  b.yield();
+  unsigned out = 0;
+  for (unsigned k = 0; k < 32; ++k) out |= b.shown[b.thread() / 32 * 32 + k] << k;
+  b.yield();
+  return out;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
+inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
