@@ -2,6 +2,7 @@
 # program itself never links CUDA. Included by exec/CMakeLists.txt; sets TANDEM_CUDA_BUILT.
 set(TANDEM_CUDA AUTO CACHE STRING "Build the CUDA plugin: AUTO, ON or OFF")
 set(TANDEM_NVIDIA_WHEELS "" CACHE PATH "<site-packages>/nvidia of Python wheels that hold cuDNN and NCCL")
+set(TANDEM_CUDA_ARCHITECTURES "" CACHE STRING "Chips that the plugin is built for, as CMAKE_CUDA_ARCHITECTURES")
 set(TANDEM_CUDA_BUILT OFF)
 
 macro(tandem_cuda_unavailable why)
@@ -33,9 +34,6 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
     tandem_cuda_unavailable("no nvcc (CUDACXX=/usr/local/cuda/bin/nvcc names one off the path)")
   else()
     set(ENV{CUDACXX} ${TANDEM_NVCC})  # where check_language() looks: a compiler that fails is then no error
-    # Chips of one generation run its first member's code; PTX lets later generations in. CUDA 13 has dropped
-    # those before 7.5.
-    set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90-real;100" CACHE STRING "Chips that the plugin is built for")
     include(CheckLanguage)
     check_language(CUDA)
     if(NOT CMAKE_CUDA_COMPILER)
@@ -43,6 +41,17 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
     else()
       enable_language(CUDA)
       find_package(CUDAToolkit)
+      # Chips of one generation run its first member's code; PTX lets later generations in. CUDA 13 has dropped
+      # those before 7.5; 12.8 was the first to know 10.0.
+      if(TANDEM_CUDA_ARCHITECTURES)
+        set(CMAKE_CUDA_ARCHITECTURES ${TANDEM_CUDA_ARCHITECTURES})
+      elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+        set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90-real 100)
+      elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+        set(CMAKE_CUDA_ARCHITECTURES 60-real 70-real 80-real 90-real 100)
+      else()
+        set(CMAKE_CUDA_ARCHITECTURES 60-real 70-real 80-real 90)
+      endif()
       set(roots ${CUDAToolkit_TARGET_DIR} ${CUDAToolkit_LIBRARY_ROOT})
       foreach(package cudnn nccl cu13)
         if(TANDEM_NVIDIA_WHEELS)
@@ -54,8 +63,15 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
       find_library(TANDEM_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${roots} ${CUDAToolkit_LIBRARY_DIR}
         PATH_SUFFIXES lib lib64)
       find_path(TANDEM_NCCL_INCLUDE nccl.h HINTS ${roots} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-      if(TANDEM_CUDNN_INCLUDE AND TANDEM_CUDNN_LIBRARY AND TANDEM_NCCL_INCLUDE AND TARGET CUDA::cublasLt)
-        set(TANDEM_CUDA_BUILT ON)
+      if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
+        tandem_cuda_unavailable("nvcc is ${CMAKE_CUDA_COMPILER_VERSION}, C++20 needs 12.0 at least")
+      elseif(TANDEM_CUDNN_INCLUDE AND TANDEM_CUDNN_LIBRARY AND TANDEM_NCCL_INCLUDE AND TARGET CUDA::cublasLt)
+        file(STRINGS ${TANDEM_CUDNN_INCLUDE}/cudnn_version.h major REGEX "define CUDNN_MAJOR 9")
+        if(major)
+          set(TANDEM_CUDA_BUILT ON)
+        else()
+          tandem_cuda_unavailable("the cuDNN in ${TANDEM_CUDNN_INCLUDE} is not version 9")
+        endif()
       else()
         tandem_cuda_unavailable("nvcc is there but cuDNN's or NCCL's headers are not (apt-get install
           libcudnn9-dev-cuda-13 libnccl-dev, or -DTANDEM_NVIDIA_WHEELS=<site-packages>/nvidia)")

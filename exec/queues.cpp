@@ -284,7 +284,9 @@ void Queues::collect(Slot& slot, int32_t iteration) {
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
     const auto l = static_cast<std::size_t>(s.lane);
-    const int64_t start = ns(*s.begin), end = ns(*s.end);
+    // Far from base_ the difference of two readings would be coarse: they are single-precision milliseconds.
+    const int64_t start = ns(*s.begin),
+                  end = start + static_cast<int64_t>(device_.seconds_between(*s.begin, *s.end) * 1e9);
     w_.lanes_[l].executed.push_back(
         {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end});
     // What the compute lane stood still in front of an op, it waited for the lane that the op depends on.

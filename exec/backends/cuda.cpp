@@ -156,7 +156,7 @@ namespace {
 
 const Backend& plugged() {
   const CudaFindings& f = cuda_findings();
-  if (f.plugin == nullptr) throw DeviceError(fmt::format("backend cuda: {}", f.missing));
+  if (!f.missing.empty()) throw DeviceError(fmt::format("backend cuda: {}", f.missing));
   return *f.plugin->backend;
 }
 

@@ -12,7 +12,8 @@ namespace tandem {
 
 namespace {
 
-constexpr int kLeastCompute = 75;  ///< the oldest chip that the kernels are built for
+/// The oldest chip that the kernels are built for (cmake/cuda.cmake).
+constexpr int kLeastCompute = CUDART_VERSION >= 13000 ? 75 : 60;
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
