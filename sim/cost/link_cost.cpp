@@ -275,7 +275,8 @@ Transfer LinkCost::fastest(const std::vector<Pattern>& patterns, double size, st
       if (p.algorithm == "nvls") {
         // The switch reduces bulk stores only; its own figures stand for the fabric.
         if (protocol.name != library_->protocols.back().name) continue;
-        protocol.base = library_->switch_latency;
+        protocol.base = 0;
+        protocol.step[0] = library_->switch_step;
         protocol.efficiency[0] = library_->switch_efficiency;
       }
       Priced priced = price(p, protocol, *library_, overheads_, capacity_);

@@ -74,7 +74,6 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
     p.step[0] *= step;
     p.step[1] *= step;
   }
-  lib.switch_latency *= base;
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
   }
@@ -82,7 +81,7 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
-             "exchange_efficiency", "switch_latency", "switch_efficiency", "base_scale", "step_scale", "wire",
+             "exchange_efficiency", "switch_step", "switch_efficiency", "base_scale", "step_scale", "wire",
              "message_base", "staged_base", "launch", "turnaround", "spread"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
@@ -98,7 +97,7 @@ Library read_library(const Json& json, const std::string& family) {
   lib.spread = json.real("spread", 0, 0, 10);
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   for (const auto& [key, value] :
-       {std::pair{"switch_latency", &lib.switch_latency}, std::pair{"message_base", &lib.message_base},
+       {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},
         std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
         std::pair{"turnaround", &lib.turnaround}}) {
     if (const Json* j = json.find(key)) *value = j->as_time().seconds();
