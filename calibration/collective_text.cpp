@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/data.h"
 #include "calibration/collective_data.h"
 #include "calibration/collective_profile.h"
 
@@ -81,6 +82,27 @@ std::string summary(const std::vector<CollectiveRow>& rows) {
   return out;
 }
 
+/// Errors on machines and generations that a fit did not see, as calibration/fit_collectives.py left them.
+std::string held_out() {
+  std::string out;
+  const Json links = Json::load(data_root() + "/calibration/profiles/links.json");
+  for (const Json& entry : links.at("families").at("nccl").items()) {
+    const Json* held = entry.find("held_out");
+    if (held == nullptr) continue;
+    const auto cell = [](const Json& errors, std::string_view which) {
+      const Json* e = errors.find(which);
+      return e == nullptr ? std::string("–") : fmt::format("{:.1f} %", 100 * e->as_real());
+    };
+    for (const auto& [left_out, errors] : held->members()) {
+      out += fmt::format("| {} | {} | {} | {} |\n", left_out.substr(0, left_out.find(".json")),
+                         entry.at("from").as_text(), cell(errors, "small"), cell(errors, "large"));
+    }
+  }
+  if (out.empty()) return out;
+  return "\n| held out | NCCL from | all-reduce up to 1 MiB | above 1 MiB |\n| --- | ---: | ---: | ---: |\n" +
+         out;
+}
+
 struct Line {
   Errors all_reduce, others;
   double worst = 0;
@@ -107,12 +129,14 @@ std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
       "largest of "
       "an all-reduce row. In sample: the constants of `calibration/profiles/links.json` were fitted to most "
       "of these "
-      "rows; what they do to a machine, or a whole generation of GPUs, that the fit has not seen is printed "
-      "by "
-      "`calibration/fit_collectives.py --leave-one-out`. \"Calibrated\": each log's even powers of two "
-      "correct the "
-      "prediction (`tandem collective --log FILE --calibrate`), the errors are those of its other sizes.\n\n";
-  out += summary(rows);
+      "rows. What they are worth on a machine, or a whole generation of GPUs, that the fit has not seen is "
+      "the second "
+      "table (made by `calibration/fit_collectives.py --leave-one-out`). \"Calibrated\": every second power "
+      "of two of a "
+      "log corrects the prediction (`tandem collective --log FILE --calibrate`), the errors are those of its "
+      "other "
+      "sizes.\n\n";
+  out += summary(rows) + held_out();
   out +=
       "\n| machine | devices | all-reduce up to 1 MiB | above 1 MiB | worst | other kinds up to 1 MiB | "
       "above 1 MiB |\n"

@@ -5,11 +5,13 @@ usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [
 
 --leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
 was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
-"spread" (nine of ten measured within that factor) comes from the machines left out, else from the fitted rows.
+"spread" (nine of ten measured within that factor) comes from the machines left out, else from the fitted rows, and
+"held_out" keeps the errors for VALIDATION.md.
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
-copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every row the
-same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY: nccl-2.0, nccl-2.4, nccl-2.18 ("from").
+copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
+the same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY:
+nccl-2.0, nccl-2.4, nccl-2.18 ("from").
 """
 import argparse
 import collections
@@ -26,8 +28,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
-# Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA, the
-# TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server.
+# Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
+# the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server.
 NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal)|^dgx-h100,[^,]*network\.bandwidth="
                         r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;")
 
@@ -49,14 +51,15 @@ SPACE = {
 }
 
 
-# What NCCL's own model assumes (src/graph/tuning.cc of 2.28, microseconds and fractions): constants are held near these
-# where the data says little. A factor of e away costs as much as PRIOR_ROWS rows that are off by a factor of e.
+# What NCCL's own model assumes (src/graph/tuning.cc of 2.28, microseconds and fractions): constants are held near
+# these where the data says little. A factor of e away costs as much as PRIOR_ROWS rows that are off by a factor of e.
 PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
          "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
          "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
          "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
          "switch_step": 3, "switch_efficiency.hopper": 0.85,
-         "switch_efficiency.blackwell": 0.74, "tree_efficiency": 0.92, "base_scale.hopper": 1, "base_scale.blackwell": 1,
+         "switch_efficiency.blackwell": 0.74, "tree_efficiency": 0.92, "base_scale.hopper": 1,
+         "base_scale.blackwell": 1,
          "base_scale.ada": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
          "@simple.efficiency.fabric": 0.95, "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
@@ -208,7 +211,7 @@ def row_weights(lines):
 
 
 def fit(program, name, lines, comment, profile, quick=False):
-    """Moves the constants of an entry in `profile`. Quick: fewer steps from one start, for the many fits of leaving out."""
+    """Moves the constants of an entry in `profile`. Quick: fewer steps from one start, for leaving out."""
     import numpy
     from scipy.optimize import least_squares
     run = Runner(program, lines)
@@ -228,13 +231,14 @@ def fit(program, name, lines, comment, profile, quick=False):
         return numpy.array(rows + prior)
 
     low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
+    starts, steps = (SWITCH_STARTS[-1:], MOST_STEPS // 2) if quick else (SWITCH_STARTS, MOST_STEPS)
     results = []
-    for factor in SWITCH_STARTS[-1:] if quick else SWITCH_STARTS:  # no gradient tells of an algorithm that is never the fastest
+    for factor in starts:  # no gradient tells of an algorithm that is never the fastest
         first = {p: v * factor if "switch" in p else v for p, v in PRIOR.items()}
         start = numpy.clip([coordinate(first.get(p, get(entry, p))) for p in paths],
                            numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
         results.append(least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1,
-                                     diff_step=0.004, max_nfev=MOST_STEPS // 2 if quick else MOST_STEPS, x_scale=0.3))
+                                     diff_step=0.004, max_nfev=steps, x_scale=0.3))
         if not any("switch" in p for p in paths):
             break
     result = min(results, key=lambda r: r.cost)
@@ -250,11 +254,11 @@ def log_ratios(rows, kinds=("all_reduce",), above=None):
 
 
 def leave_one_out(program, name, lines, comment, profile):
-    """Logarithms of the all-reduce rows of every machine, predicted without it."""
+    """Logarithms of the all-reduce rows of every machine, predicted without it; and the errors by what was left out."""
     def machine(line):
         return line.split(",")[0]
 
-    everything = []
+    everything, errors = [], {}
     single = {m: (m,) for m in sorted({machine(line) for line in lines})}
     groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
     for group, machines in groups.items():
@@ -267,15 +271,15 @@ def leave_one_out(program, name, lines, comment, profile):
                 put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
         fit(program, name, rest, comment, trial, quick=True)
         rows = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
-        cells = []
-        for above in (False, True):
+        errors[group] = {}
+        for which, above in (("small", False), ("large", True)):
             ratios = log_ratios(rows, above=above)
-            error = math.exp(statistics.mean(abs(x) for x in ratios)) - 1 if ratios else math.nan
-            cells.append(f"{error:6.1%} ({len(ratios)})")
-        print(f"  without {group}: all-reduce on it up to 1 MiB {cells[0]}, above {cells[1]}", flush=True)
+            if ratios:
+                errors[group][which] = round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3)
+        print(f"  without {group}: all-reduce on it up to and above 1 MiB {errors[group]}", flush=True)
         if group in single:
             everything += log_ratios(rows)
-    return everything
+    return everything, errors
 
 
 def size_class(size):
@@ -296,8 +300,8 @@ def report(rows, sets, per_row):
         cells = []
         for c in classes:
             ratios = errors.get((data, group, c))
-            cells.append(f"{statistics.median(abs(x - 1) for x in ratios):8.1%} ({statistics.median(ratios):.2f}) {len(ratios):4d}"
-                         if ratios else "-")
+            off = statistics.median(abs(x - 1) for x in ratios) if ratios else 0
+            cells.append(f"{off:8.1%} ({statistics.median(ratios):.2f}) {len(ratios):4d}" if ratios else "-")
         print(f"{data + ': ' + group:60s}" + "".join(f"{c:>20s}" for c in cells))
     if per_row:
         for r in rows:
@@ -317,13 +321,16 @@ def main():
     for name in args.fit:
         lines = [line for _, line in sets if belongs(line, name, profile)]
         print(f"fitting {name} on {len(lines)} rows")
-        held = leave_one_out(args.program, name, lines, comment, profile) if args.leave_one_out else []
+        held = []
+        if args.leave_one_out:
+            held, entry_of(profile, name)["held_out"] = leave_one_out(args.program, name, lines, comment, profile)
         fit(args.program, name, lines, comment, profile)
         for path in SPACE[name]:
             print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
         ratios = sorted(abs(x) for x in held or log_ratios(Runner(args.program, lines)(comment, profile)))
-        entry_of(profile, name)["spread"] = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
-        print(f"  spread = {entry_of(profile, name)['spread']} from {'the machines left out' if held else 'the fitted rows'}")
+        spread = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
+        entry_of(profile, name)["spread"] = spread
+        print(f"  spread = {spread} from {'the machines left out' if held else 'the fitted rows'}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:
         save_profile(comment, profile, PROFILE)

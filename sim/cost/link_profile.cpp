@@ -82,7 +82,7 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
              "exchange_efficiency", "switch_step", "switch_efficiency", "base_scale", "step_scale", "wire",
-             "message_base", "staged_base", "launch", "turnaround", "spread"});
+             "message_base", "staged_base", "launch", "turnaround", "spread", "held_out"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
