@@ -66,7 +66,7 @@ TEST(Import, SourcesOfOneMachineAreJoinedAndTheirContradictionsNamed) {
   const ChildResult two = tool({"import", "topo-m", differs, "nccl-xml", xml});
   ASSERT_EQ(two.status, 0) << two.err;
   EXPECT_THAT(two.err,
-              HasSubstr("topo-m says NV12 between GPU0 and GPU1, nccl-xml 2 cables: nccl-xml is believed"));
+              HasSubstr("topo-m says NV12 between GPU0 and GPU1, nccl-xml NV2: nccl-xml is believed"));
   const System system = System::from_json(Json::parse(two.out, "joined"));
   const Route route = system.route(system.accelerator(0), system.accelerator(1));
   EXPECT_DOUBLE_EQ(system.link(route.links[0]).bandwidth.bytes_per_second, 50e9);

@@ -188,9 +188,9 @@ void Merger::cables() {
       if (a.gpu < 0 || b.gpu < 0 || a.gpu >= b.gpu) continue;
       const int here = own.between(a.gpu, b.gpu), there = theirs.between(a.other_gpu, b.other_gpu);
       if (here == there) continue;
-      list.push_back(fmt::format("{} says {} between {} and {}, {} {} cables: {} is believed", other_.source,
-                                 there > 0 ? fmt::format("NV{}", there) : "no NVLink", a.name, b.name,
-                                 base_.source, here, base_.source));
+      const auto said = [](int count) { return count > 0 ? fmt::format("NV{}", count) : "no NVLink"; };
+      list.push_back(fmt::format("{} says {} between {} and {}, {} {}: {} is believed", other_.source,
+                                 said(there), a.name, b.name, base_.source, said(here), base_.source));
     }
   }
   report(list);

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
+#include "topologies/import/choose.h"
 #include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
 #include "topologies/import/vertex_names.h"
+#include "topologies/import/wrapped_json.h"
 
 namespace tandem {
 
@@ -18,52 +18,19 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Without the folders of the machine that it was imported on; several files are joined by " + ".
-std::string base_names(const std::string& files) {
+std::string base_names(std::string_view files) {
   std::string out;
-  for (const char c : files) {
-    if (c == '/') {
-      const auto last = out.rfind(' ');
-      out.erase(last == std::string::npos ? 0 : last + 1);
-    } else {
-      out += c;
-    }
+  while (true) {
+    const auto end = files.find(" + ");
+    const auto one = files.substr(0, end);
+    out += one.substr(one.rfind('/') + 1);  // npos + 1 is 0
+    if (end == std::string_view::npos) return out;
+    out += " + ";
+    files.remove_prefix(end + 3);
   }
-  return out;
 }
 
 std::string rate(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
-
-/// Objects and lists that fit into a line stay on one.
-void print(const ordered_json& value, int indent, std::string& out) {
-  const auto line = [&] {
-    std::string flat = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-    std::string spaced;
-    bool quoted = false, escaped = false;
-    for (const char c : flat) {
-      if (c == '"' && !escaped) quoted = !quoted;
-      escaped = c == '\\' && !escaped;
-      spaced += c;
-      if (!quoted && (c == ',' || c == ':')) spaced += ' ';
-    }
-    return spaced;
-  }();
-  const bool nests = value.is_structured() && !value.empty();
-  const bool top = indent == 0;
-  if (!nests || (!top && line.size() + static_cast<std::size_t>(indent) <= 100)) {
-    out += line;
-    return;
-  }
-  const std::string margin(static_cast<std::size_t>(indent) + 2, ' ');
-  out += value.is_object() ? "{" : "[";
-  bool first = true;
-  for (const auto& [key, member] : value.items()) {
-    out += (first ? "\n" : ",\n") + margin;
-    first = false;
-    if (value.is_object()) out += ordered_json(key).dump() + ": ";
-    print(member, indent + 2, out);
-  }
-  out += "\n" + std::string(static_cast<std::size_t>(indent), ' ') + (value.is_object() ? "}" : "]");
-}
 
 class Writer {
  public:
@@ -72,8 +39,6 @@ class Writer {
   std::string run();
 
  private:
-  void choose_gpus();
-  void choose_cpus();
   ordered_json devices() const;
   ordered_json vertices() const;
   void pcie_links(ordered_json& links);
@@ -88,7 +53,6 @@ class Writer {
   std::string reach() const;
   bool amd_gpus() const { return !gpus_.empty() && gpus_[0].vendor == "AMD"; }
   const Machine::Slot& slot(int i) const { return m_.tree[static_cast<std::size_t>(i)]; }
-  std::string cpu_name(int i) const { return fmt::format("cpu{}", i); }
 
   const Machine& m_;
   const ImportChoices& choices_;
@@ -99,80 +63,6 @@ class Writer {
   PcieLink usual_;                   ///< of most GPUs: the class "pcie"
   std::string library_;
 };
-
-void Writer::choose_gpus() {
-  std::map<std::string, Device> loaded;
-  const auto device = [&](const std::string& name, const Place& place) -> const Device& {
-    const auto at = loaded.find(name);
-    return at != loaded.end() ? at->second : loaded.emplace(name, Device::load(name, place)).first->second;
-  };
-  std::set<std::string> guessed;
-  for (std::size_t i = 0; i < m_.gpus.size(); ++i) {
-    const Machine::Gpu& gpu = m_.gpus[i];
-    if (!choices_.device.empty()) {
-      Place place;
-      place.file = std::make_shared<const std::string>("--device");
-      const Device& chosen = device(choices_.device, place);
-      if (chosen.kind == Device::Kind::cpu)
-        throw InputError(place, fmt::format("{} is a CPU; the model of the GPUs is wanted", chosen.name));
-      gpus_.push_back(chosen);
-      continue;
-    }
-    Joined joined = Joined::cards;
-    for (const Machine::Cable& cable : m_.cables) {
-      const bool mine = cable.a == static_cast<int>(i) ||
-                        (cable.to == Machine::Cable::To::gpu && cable.b == static_cast<int>(i));
-      if (mine) joined = cable.to == Machine::Cable::To::nvswitch ? Joined::fabric : Joined::cables;
-    }
-    bool sure = false;
-    const std::string model = gpu_model(gpu, joined, sure);
-    if (model.empty()) {
-      const std::string known =
-          !gpu.model.empty()    ? fmt::format(" (it calls GPU {} \"{}\")", gpu.number, gpu.model)
-          : !gpu.pci_id.empty() ? fmt::format(" (GPU {} is PCI device {})", gpu.number, gpu.pci_id)
-                                : "";
-      throw InputError(
-          fmt::format("{}: does not say which GPUs these are{}; give their model with --device, for example "
-                      "--device a100-sxm-80gb. All: tandem list devices",
-                      m_.file, known));
-    }
-    if (!sure && guessed.insert(model).second) {
-      notes_.push_back(fmt::format(
-          "GPU {} is taken for a {} ({}); --device NAME says otherwise", gpu.number, model,
-          gpu.gcn.empty() ? fmt::format("compute capability {}", gpu.sm) : fmt::format("gcn {}", gpu.gcn)));
-    }
-    gpus_.push_back(device(model, {}));
-  }
-  if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
-  if (gpus_.size() > 1 && !m_.knows_cables) {
-    notes_.push_back(
-        fmt::format("{} says nothing of NVLink or xGMI; if the GPUs have any, import it together with the "
-                    "matrix of nvidia-smi topo -m",
-                    m_.source));
-  }
-}
-
-void Writer::choose_cpus() {
-  std::set<std::string> said;
-  for (const Machine::Cpu& cpu : m_.cpus) {
-    bool sure = true;
-    std::string model = choices_.cpu;
-    Place place;
-    if (!model.empty()) place.file = std::make_shared<const std::string>("--cpu");
-    if (model.empty()) model = cpu_model(cpu, sure);
-    if (model.empty()) model = "generic-cpu";
-    if (!sure && said.insert(model).second) {
-      notes_.push_back(
-          model == "generic-cpu"
-              ? "the CPU model is not in the dump: generic-cpu is taken; --cpu NAME says otherwise"
-              : fmt::format("the CPUs are taken for {} by their generation; --cpu NAME says otherwise",
-                            model));
-    }
-    cpus_.push_back(Device::load(model, place));
-    if (cpus_.back().kind != Device::Kind::cpu)
-      throw InputError(place, fmt::format("{} is no CPU", cpus_.back().name));
-  }
-}
 
 ordered_json Writer::devices() const {
   ordered_json out = ordered_json::object();
@@ -483,8 +373,9 @@ ordered_json Writer::network() {
 }
 
 std::string Writer::run() {
-  choose_gpus();
-  choose_cpus();
+  gpus_ = choose_gpus(m_, choices_, notes_);
+  cpus_ = choose_cpus(m_, choices_, notes_);
+  if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
   library_ = !choices_.library.empty() ? choices_.library
              : amd_gpus()              ? "rccl"
              : gpus_.empty()           ? "mpi"
@@ -522,9 +413,7 @@ std::string Writer::run() {
     for (const std::string& each : notes_) all += (all.empty() ? "" : "; ") + each;
     out["note"] = all;
   }
-  std::string text;
-  print(out, 0, text);
-  return text + "\n";
+  return wrapped_json(out) + "\n";
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+#pragma once
+// Which models of topologies/devices the GPUs and CPUs of a dump are. Floor 1.
+#include <string>
+#include <vector>
+
+#include "topologies/device.h"
+#include "topologies/import/importer.h"
+
+namespace tandem {
+
+/// One per GPU: --device, else what the dump says, else the likeliest of its family, with a note. Throws
+/// InputError where nothing tells.
+std::vector<Device> choose_gpus(const Machine& machine, const ImportChoices& choices,
+                                std::vector<std::string>& notes);
+/// One per NUMA node: --cpu, else by description or generation, else generic-cpu.
+std::vector<Device> choose_cpus(const Machine& machine, const ImportChoices& choices,
+                                std::vector<std::string>& notes);
+
+}  // namespace tandem

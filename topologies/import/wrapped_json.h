@@ -1,0 +1,11 @@
+#pragma once
+// JSON as people write it: what fits into a line stays on one. Floor 1.
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace tandem {
+
+/// Without a line end. Text that is not UTF-8 is replaced where it is none.
+std::string wrapped_json(const nlohmann::ordered_json& value);
+
+}  // namespace tandem
