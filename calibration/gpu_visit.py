@@ -36,7 +36,7 @@ def pack(folder):
     build = root / "build-visit"
     run = lambda *words: subprocess.run(words, check=True)
     run("cmake", "-S", root, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTANDEM_NATIVE=OFF",
-        "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON")
+        "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON", "-DTANDEM_MPI=OFF", "-DTANDEM_ONEDNN=OFF")
     run("ninja", "-C", build, "tandem", "gpu_test", "plugins")
     to = pathlib.Path(folder)
     (to / "lib").mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Visit:
         temporary.replace(self.out / f"{name}.json")
 
     def run(self, words, limit, **more_env):
-        """Exit code (None: out of time), stdout, seconds; stderr goes to the log."""
+        """Exit code (None: out of time), stdout (the end of stderr where it is empty), seconds; all goes to the log."""
         words = [str(w) for w in words]
         limit = min(limit, self.left())
         began = time.monotonic()
@@ -112,23 +112,23 @@ class Visit:
         if limit < 2:
             return None, "no time was left", 0
         try:
-            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self.log, stdin=subprocess.DEVNULL, text=True,
-                                     env={**self.env, **more_env})
+            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                     text=True, errors="replace", env={**self.env, **more_env})
         except OSError as error:
             return 127, str(error), 0
         try:
-            text = child.communicate(timeout=limit)[0]
+            text, errors = child.communicate(timeout=limit)
             code = child.returncode
         except subprocess.TimeoutExpired:
             code = None
             child.send_signal(signal.SIGINT)  # tandem then writes what it has
             try:
-                text = child.communicate(timeout=10)[0]
+                text, errors = child.communicate(timeout=10)
             except subprocess.TimeoutExpired:
                 child.kill()
-                text = child.communicate()[0]
-        print(text, file=self.log, flush=True)
-        return code, text, round(time.monotonic() - began, 1)
+                text, errors = child.communicate()
+        print(text, errors, sep="\n", file=self.log, flush=True)
+        return code, text or errors[-800:], round(time.monotonic() - began, 1)
 
     def stage(self, name, work):
         if self.only and name not in self.only:

@@ -70,7 +70,10 @@ class DeferredDevice : public DeviceSession {
   }
   void set_state(const IterationState& state, Lane lane) override {
     not_capturing("set_state");
-    give(lane, [this, state] { states_[state.slot] = state; });
+    give(lane, [this, state, lane] {
+      states_[state.slot] = state;
+      inner_->set_state(state, lane);
+    });
   }
   std::unique_ptr<DeviceEvent> make_event(bool) override { return std::make_unique<Event>(); }
   void record(DeviceEvent& event, Lane lane) override {

@@ -13,6 +13,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #define __global__
@@ -111,6 +112,7 @@ class Block {
   }
 
   void run(dim3 grid, dim3 size, const std::function<void()>& body) {
+    const std::lock_guard guard(mutex_);  // lanes of several workers share the one played device
     grid_size = grid;
     block_size = size;
     body_ = &body;
@@ -165,6 +167,7 @@ class Block {
     }
   }
 
+  std::mutex mutex_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<char> done_;
   const std::function<void()>* body_ = nullptr;

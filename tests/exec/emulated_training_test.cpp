@@ -1,0 +1,68 @@
+// Whole executions on the CUDA kernels behind queues: states reach the kernels through device memory, lanes
+// cross, steps are captured and replayed, and the result is the CPU's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "exec/execute.h"
+#include "tests/exec/deferred.h"
+#include "tests/exec/emulated_backend.h"
+
+namespace tandem {
+namespace {
+
+const Backend& device() {
+  static const Backend backend = [] {
+    Backend b = emulated_backend();
+    b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+      return std::make_unique<DeferredDevice>(emulated_backend().open(options));
+    };
+    return b;
+  }();
+  return backend;
+}
+
+ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
+                      int32_t iterations) {
+  const Graph graph = Graph::load(model);
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Execution e;
+  e.graph = &graph;
+  e.scheme = &resolved;
+  e.backend = &backend;
+  e.cluster = {workers, 1, workers};
+  e.batch = 4;
+  e.optimizer = &optimizer("momentum");
+  e.iterations = iterations;
+  e.warmup = 1;
+  e.rate.base = 0.02;
+  e.rate.warmup = 4;  // a state that every iteration has anew
+  e.rate.scale = true;
+  return execute(e, {false, false, true});
+}
+
+void expect_same(const char* model, const char* scheme, int64_t workers, int32_t iterations = 8) {
+  const ExecutionResult cpu = train(backends_registry().at("cpu"), model, scheme, workers, iterations);
+  const ExecutionResult gpu = train(device(), model, scheme, workers, iterations);
+  ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+  for (std::size_t i = 0; i < cpu.losses.size(); ++i)
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 1e-4 * cpu.losses.front()) << model << " iteration " << i;
+  EXPECT_NE(cpu.losses.front(), cpu.losses.back());
+  double largest = 0;
+  for (const float p : cpu.parameters) largest = std::max(largest, std::abs(static_cast<double>(p)));
+  for (std::size_t i = 0; i < cpu.parameters.size(); ++i)
+    ASSERT_NEAR(gpu.parameters[i], cpu.parameters[i], 1e-4 * largest) << model << " parameter " << i;
+}
+
+TEST(EmulatedTraining, ReplaysWhatItCaptured) {
+  const int64_t before = DeferredDevice::replays;
+  expect_same("digits-mlp", "allreduce", 1, 36);  // enough that not every iteration is timed
+  EXPECT_GT(DeferredDevice::replays, before);
+}
+TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
+TEST(EmulatedTraining, DropsWhatTheCpuDrops) {
+  expect_same("transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=40,sequence=6", "allreduce", 1);
+}
+
+}  // namespace
+}  // namespace tandem
