@@ -26,10 +26,15 @@ struct Errors {
 
 /// What kind of machine a log is from; the order is that of the table.
 const std::vector<std::string> kGroups = {"one node, NVLink switch", "one node, PCIe or host memory",
-                                          "one node, direct cables", "several nodes"};
+                                          "one node, direct cables", "several nodes",
+                                          "several nodes, EFA or TCPX"};
 const std::string& group_of(const CollectiveRow& row) {
+  // The clouds' own transports bring their own latencies, which stock figures of NCCL do not hold.
+  const bool own_transport = row.sets.find("network.bandwidth=") != std::string::npos ||
+                             row.system.starts_with("p4d") || row.system.starts_with("p5.") ||
+                             row.system == "g4dn-metal.json";
   const bool several = row.sets.find("nodes=") != std::string::npos && row.devices > 8;
-  if (several || row.system == "g4dn-metal.json") return kGroups[3];
+  if (several || row.system == "g4dn-metal.json") return kGroups[own_transport ? 4 : 3];
   if (row.system.starts_with("mi300x") || row.system.starts_with("dgx1")) return kGroups[2];
   return row.table == "pcie" || row.table == "deepbench" || row.table == "theano_mpi_k80" ? kGroups[1]
                                                                                           : kGroups[0];

@@ -122,13 +122,14 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
     out.latency += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
     if (p.load[c].empty()) continue;
     const bool network = c == static_cast<std::size_t>(HopClass::network);
-    const double efficiency = protocol.efficiency[c] * p.efficiency *
+    const bool on_fabric = c == static_cast<std::size_t>(HopClass::fabric);
+    const double efficiency = protocol.efficiency[c] * p.efficiency * (on_fabric ? p.fabric_efficiency : 1) *
                               (network ? overheads.network_efficiency : overheads.link_efficiency);
     if (efficiency <= 0) return out;
     least = std::min(least, efficiency);
     for (const auto& [link, weight] : p.load[c]) uses[link] += weight / efficiency;
     if (p.cap[c] > 0) caps = std::max(caps, 1 / (p.cap[c] * efficiency));
-    if (c == static_cast<std::size_t>(HopClass::fabric)) {
+    if (on_fabric) {
       for (const auto& [link, weight] : p.load[c])
         fabric = std::max(fabric, weight / efficiency / capacity[link]);
     }
@@ -184,7 +185,7 @@ class Layout {
   Pattern lay(const std::string& name, CollKind kind) {
     if (name == "direct" && kind == CollKind::all_to_all) {
       Pattern p = exchange_pattern(system_, group_);
-      p.efficiency = library_.exchange_efficiency;
+      p.fabric_efficiency = library_.exchange_efficiency;
       return p;
     }
     if (name == "ring") return ring_pattern(system_, group_, kind, rings());
@@ -314,7 +315,7 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
     for (std::size_t j = 1; i == 0 && j < n; ++j) out.emplace_back(j, part);
     return out;
   });
-  p.efficiency = library_->exchange_efficiency;
+  p.fabric_efficiency = library_->exchange_efficiency;
   return fastest({p}, static_cast<double>(bytes.n), "grouped sends", chosen);
 }
 

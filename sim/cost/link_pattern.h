@@ -26,7 +26,8 @@ struct Pattern {
   /// Seconds per payload byte that a rank spends on copying its own chunk, at one pass at the rate of its
   /// whole fabric.
   double self_copy = 0;
-  double efficiency = 1;  ///< of the algorithm, on top of the protocol's
+  double efficiency = 1;         ///< of the algorithm, on top of the protocol's
+  double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
 
   /// Adds `weight` payload bytes per byte on every link of `route` and narrows the cap.
   void add(const Route& route, HopClass hop, double weight, const System& system);

@@ -48,7 +48,7 @@ struct Library {
   PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
   double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
   double tree_efficiency = 1;      ///< of a tree against a ring
-  double exchange_efficiency = 1;  ///< of all-to-all against a ring
+  double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
   double switch_step = 0;          ///< reductions in the switch (NVLS): seconds per member ...
   double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered
   double message_base = 0;         ///< software latency of one message
