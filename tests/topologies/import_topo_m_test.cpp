@@ -122,6 +122,28 @@ TEST(TopoM, FlattenedByAVirtualMachineIsSaidAndNotGuessed) {
   EXPECT_EQ(bridges(m), 0u);
 }
 
+TEST(TopoM, AllAcrossSocketsIsFlatTooWhateverTheWord) {
+  for (const char* word : {"SYS", "SOC"}) {
+    std::string text = "GPU0 GPU1 GPU2\n";
+    for (int i = 0; i < 3; ++i) {
+      text += "GPU" + std::to_string(i);
+      for (int j = 0; j < 3; ++j) text += std::string(" ") + (i == j ? "X" : word);
+      text += "\n";
+    }
+    const Machine m = read(text);
+    EXPECT_TRUE(notes(m, "all pairs are SYS")) << word;
+    EXPECT_EQ(m.cpus.size(), 3u) << word;
+  }
+}
+
+TEST(TopoM, WordsBeforeTheHeaderAndDoubledTabs) {
+  const Machine m = read(
+      "box: \tGPU0\t\tGPU1\tmlx4_0\nGPU0\t\t X \tNV1\tPIX\nGPU1\tNV1\t\t X \tSOC\nmlx4_0\tPIX\tSOC\t X\n");
+  EXPECT_EQ(m.gpus.size(), 2u);
+  EXPECT_EQ(m.nics.size(), 1u);
+  EXPECT_EQ(m.cpus.size(), 2u);
+}
+
 TEST(TopoM, TruncatedTextIsRefusedAtItsLine) {
   const std::string whole = corpus("tabs_ansi");
   EXPECT_THAT(refusal(whole.substr(0, whole.find("\nNIC1\t"))),

@@ -93,6 +93,18 @@ TEST(NcclXml, SwitchChipsAreOneFabricAlsoWhenAVmHidesThem) {
   EXPECT_DOUBLE_EQ(m.gpus[1].c2c, 50);
 }
 
+TEST(NcclXml, CablesToTheCpuStayOnItsSide) {
+  const std::string cable = "<nvlink target=\"0000:92:00.0\" count=\"2\" tclass=\"0x030200\"/>";
+  const std::string text =
+      replaced(corpus("nccl_xml/switches.xml"), cable,
+               cable + "<nvlink target=\"0004:00:00.0\" count=\"3\" tclass=\"0x068001\"/>");
+  const Machine m = nccl(text);
+  ASSERT_EQ(m.cables.size(), 2u);
+  EXPECT_EQ(m.cables[1].to, Machine::Cable::To::cpu);
+  EXPECT_EQ(m.cables[1].b, 0);
+  EXPECT_EQ(m.cables[1].count, 3);
+}
+
 TEST(NcclXml, OneHostOfSeveral) {
   std::string text = corpus("nccl_xml/amd.xml");
   const auto cpu = text.find("  <cpu"), end = text.find("</system>");
