@@ -26,6 +26,9 @@ CollectiveProfile profile_of(const NcclLog& log, const std::string& source, cons
                         .devices = log.devices,
                         .harness = log.harness,
                         .points = log.rows};
+  if (!kind.empty() && !log.kind.empty() && kind != log.kind) {
+    throw InputError(fmt::format("{}: the log is one of {}, not {}", printable(source), log.kind, kind));
+  }
   if (out.kind.empty()) {
     throw InputError(fmt::format(
         "{}: the log does not tell which collective it measured; name it with --kind", printable(source)));

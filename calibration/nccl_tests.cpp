@@ -77,8 +77,10 @@ RowShape read_row(const Words& words, NcclRow& row) {
                     busbw >= 0 && busbw < 1e7;
   if (!sane) return RowShape::damaged;
   // Two decimals of algbw, four digits of time: a row that was cut or mixed with another contradicts itself.
+  // Before 2020 gathers and scatters left a rank's own part out of it: (n-1)/n, half at least.
   const double expected = static_cast<double>(row.bytes) / microseconds * 1e-3;
-  if (std::abs(expected - algbw) > 0.006 + 0.005 * expected) return RowShape::damaged;
+  const double slack = 0.006 + 0.005 * expected;
+  if (algbw > expected + slack || algbw < expected / 2 - slack) return RowShape::damaged;
   row.seconds = microseconds * 1e-6;
   row.busbw = busbw * 1e9;
   return RowShape::good;
@@ -97,6 +99,7 @@ struct Ranks {
     if (rank == words.end() || device_word == words.end() || device_word - on != 2) return;
     int64_t index = 0;
     if (words.end() - device_word < 3 || !number(*(rank + 1), index)) return;
+    if (index < 0 || index >= 1'000'000) return;
     ranks.insert(index);
     hosts.emplace(*(on + 1));
     auto model = device_word + 2;
@@ -148,13 +151,18 @@ std::string kind_by_name(std::string_view text) {
   return "";
 }
 
-/// By what bus bandwidth is to algorithm bandwidth: 2(n-1)/n for all-reduce alone, else nothing certain.
-std::string kind_by_ratio(const NcclLog& log) {
-  if (log.devices < 3 || log.rows.empty()) return "";
+/// Only an all-reduce has more bus bandwidth than algorithm bandwidth: 2(n-1)/n times, which also tells n.
+void read_ratio(NcclLog& log) {
+  constexpr double kMostTold = 128;  // ranks that the printed digits tell apart
+  if (log.rows.empty() || log.rows.back().seconds <= 0) return;
   const NcclRow& last = log.rows.back();
-  const double n = static_cast<double>(log.devices);
   const double ratio = last.busbw * last.seconds / static_cast<double>(last.bytes);
-  return std::abs(ratio / (2 * (n - 1) / n) - 1) < 0.02 ? "all-reduce" : "";
+  if (ratio < 1.02 || ratio >= 2) return;
+  if (log.kind.empty()) log.kind = "all-reduce";
+  const double n = std::round(2 / (2 - ratio));
+  if (log.devices == 0 && log.kind == "all-reduce" && n <= kMostTold &&
+      std::abs(2 * (n - 1) / n - ratio) < 2e-3)
+    log.devices = static_cast<int64_t>(n);
 }
 
 void add_row(NcclLog& log, const NcclRow& row) {
@@ -195,10 +203,11 @@ NcclLog read_text(std::string_view text) {
       ranks.read(words);
     }
   }
-  log.devices = static_cast<int64_t>(ranks.ranks.size());
+  // The list may have lost its first lines.
+  log.devices = ranks.ranks.empty() ? 0 : *ranks.ranks.rbegin() + 1;
   log.nodes = static_cast<int64_t>(ranks.hosts.size());
   log.device = ranks.device;
-  if (log.kind.empty()) log.kind = kind_by_ratio(log);
+  read_ratio(log);
   return log;
 }
 
@@ -254,7 +263,7 @@ NcclLog read_json(const Json& document) {
     row.busbw = in(*out, {"bus_bw", "busbw"}) * 1e9;
     if (row.seconds > 0 && row.seconds < 1e6 && row.busbw < 1e16) add_row(log, row);
   }
-  if (log.kind.empty()) log.kind = kind_by_ratio(log);
+  read_ratio(log);
   return log;
 }
 

@@ -51,6 +51,8 @@ TEST(CollectiveProfile, RefusesWhatItCannotUse) {
   NcclLog nameless;
   EXPECT_THROW(profile_of(nameless, "a.txt", ""), InputError);
   EXPECT_EQ(profile_of(nameless, "a.txt", "broadcast").kind, "broadcast");
+  nameless.kind = "sendrecv";
+  EXPECT_THROW(profile_of(nameless, "a.txt", "broadcast"), InputError);
 }
 
 TEST(CollectiveProfile, JoinsLogsOfOneQuestionOnly) {

@@ -107,11 +107,21 @@ TEST(NcclTests, ReadsOneHeaderPerSize) {
 TEST(NcclTests, TellsTheKindByProgramOrByBusBandwidth) {
   EXPECT_EQ(read("$ mpirun ./build/reduce_scatter_perf -b 8\n" + kRow).kind, "reduce-scatter");
   EXPECT_EQ(read("./build/all_gather_perf -b 8\n" + kRow).kind, "all-gather");
-  EXPECT_EQ(read(kRow).kind, "");
-  std::string ranks;
-  for (int i = 0; i < 8; ++i)
-    ranks += "# Rank " + std::to_string(i) + " Pid 1 on h device " + std::to_string(i) + " [0x01] V100\n";
-  EXPECT_EQ(read(ranks + kRow).kind, "all-reduce");  // 17.5 is 10 times 2 * 7 / 8
+  EXPECT_EQ(read("1048576 262144 float sum -1 104.9 10.00 8.75 0\n").kind, "");
+  // Bus bandwidth of 17.5 is 10 times 2 * 7 / 8.
+  EXPECT_EQ(read(kRow).kind, "all-reduce");
+  EXPECT_EQ(read(kRow).devices, 8);
+}
+
+TEST(NcclTests, CountsRanksOfAListThatLostItsHead) {
+  const NcclLog log = read("#  Rank 71 Group  0 Pid  14840 on host device  3 [0x01] NVIDIA GB200\n" + kRow);
+  EXPECT_EQ(log.devices, 72);
+}
+
+TEST(NcclTests, ReadsOldGathersThatLeaveTheOwnPartOut) {
+  const NcclLog log = read("  32768  4096  float  13.39  1.22  1.22  0e+00  11.85  1.38  1.38  0e+00\n");
+  ASSERT_EQ(log.rows.size(), 1u);
+  EXPECT_EQ(log.kind, "");
 }
 
 TEST(NcclTests, ReadsJson) {
