@@ -81,13 +81,13 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
 endif()
 
 # Sonames that the program looks for before it opens the plugin.
-set(cublaslt libcublasLt.so.13)
+set(major 13)
 if(TANDEM_CUDA_BUILT AND CUDAToolkit_VERSION_MAJOR)
-  set(cublaslt libcublasLt.so.${CUDAToolkit_VERSION_MAJOR})
+  set(major ${CUDAToolkit_VERSION_MAJOR})
 endif()
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda.cpp APPEND PROPERTY COMPILE_DEFINITIONS
-  TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}" TANDEM_CUBLASLT_SONAME="${cublaslt}" TANDEM_CUDNN_SONAME="libcudnn.so.9"
-  TANDEM_NCCL_SONAME="libnccl.so.2")
+  TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}" TANDEM_CUBLASLT_SONAME="libcublasLt.so.${major}"
+  TANDEM_NVRTC_SONAME="libnvrtc.so.${major}" TANDEM_CUDNN_SONAME="libcudnn.so.9" TANDEM_NCCL_SONAME="libnccl.so.2")
 
 if(TANDEM_CUDA_BUILT)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know nvcc's C++20

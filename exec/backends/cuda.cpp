@@ -22,6 +22,7 @@ struct Wanted {
 /// In the order in which they need each other.
 constexpr Wanted kWanted[] = {
     {"cuBLASLt", TANDEM_CUBLASLT_SONAME, "libcublas-13-0", "nvidia-cublas", true},
+    {"NVRTC", TANDEM_NVRTC_SONAME, "cuda-nvrtc-13-0", "nvidia-cuda-nvrtc", false},  // some of cuDNN's engines
     {"cuDNN", TANDEM_CUDNN_SONAME, "libcudnn9-cuda-13", "nvidia-cudnn-cu13", true},
     {"NCCL", TANDEM_NCCL_SONAME, "libnccl2", "nvidia-nccl-cu13", false},
 };
