@@ -54,7 +54,8 @@ struct Op {
 /// price it. A backward task holds both backward kernels; its pass is backward_weights.
 struct Task {
   uint32_t layer = 0;   ///< index into Graph::layers() of the first layer
-  uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches
+  uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches; 0: the
+                        ///< host alone works, at copying the module for the devices
   Pass pass = Pass::forward;
   std::vector<Kernel> kernels;
 };

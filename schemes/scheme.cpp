@@ -13,9 +13,9 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "feed",
-             "compute_slowdown", "interference", "copies_per_byte", "network_efficiency", "link_efficiency",
-             "server_reduce"});
+  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "replicate", "feed",
+             "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "network_efficiency",
+             "link_efficiency", "server_reduce"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();
@@ -24,8 +24,10 @@ Overheads read_overheads(const Json& json) {
   time("collective", out.collective);
   time("collective_per_node", out.collective_per_node);
   time("issue", out.issue);
+  time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
+  out.norm_stall = json.real("norm_stall", 0, 0, 100);
   out.interference = json.real("interference", 0, 0, 1);
   out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
   out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);

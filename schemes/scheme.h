@@ -46,11 +46,13 @@ struct Overheads {
   Time collective;              ///< per collective, push or pull: negotiation, launch
   Time collective_per_node;     ///< the same, once more per node beyond the first
   Time issue;                   ///< host time to start one layer's pass: a floor of every compute op
-  bool single_process = false;  ///< one process issues the work of all devices, one after the other
+  bool single_process = false;  ///< one interpreter issues all devices' forward passes one after the other
+  Time replicate;               ///< host time to copy one layer's module to one device, under the broadcast
   Bandwidth feed;               ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;  ///< compute runs (1 + this) slower while training on several devices
-  double interference = 0;      ///< share of a collective's time that overlapped compute loses to it
-  double copies_per_byte = 0;   ///< device-memory passes over every gradient byte (fusion buffers)
+  double norm_stall = 0;    ///< half-precision normalisation takes (1 + this * log2(devices)) times as long
+  double interference = 0;  ///< share of a collective's time that overlapped compute loses to it
+  double copies_per_byte = 0;     ///< device-memory passes over every gradient byte (fusion buffers)
   double network_efficiency = 1;  ///< of the usable network bandwidth
   double link_efficiency = 1;     ///< of the usable bandwidth inside a node
   Bandwidth server_reduce;        ///< rate at which a CPU server adds gradients; 0 = memory bandwidth / 3

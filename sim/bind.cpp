@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 
+#include "sim/bound_messages.h"
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/machine.h"
@@ -24,125 +25,8 @@ constexpr double kFar = 4;
 /// Of a settled transfer so many of the busiest links are accounted for.
 constexpr std::size_t kSettledLinks = 64;
 
-/// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
-/// of the memory bandwidth at it.
-Bandwidth reduce_rate(const Device& device, const Overheads& overheads) {
-  const bool cpu = device.kind == Device::Kind::cpu;
-  if (cpu && overheads.server_reduce.bytes_per_second > 0) return overheads.server_reduce;
-  return {device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3};
-}
-
-/// Messages of channels: the way between two vertices is priced on first use and kept.
-class BoundMessages : public Plan::Messages {
- public:
-  BoundMessages(const BindInput& in, std::shared_ptr<LinkCost> links,
-                std::vector<std::vector<VertexId>> where, Time extra, std::vector<uint32_t> index,
-                std::shared_ptr<const MachineProfile> machine)
-      : program_(in.program),
-        machine_(std::move(machine)),
-        gated_(std::any_of(program_->roles.begin(), program_->roles.end(),
-                           [](const Role& r) {
-                             return std::any_of(r.ops.begin(), r.ops.end(),
-                                                [](const Op& op) { return op.kind == OpKind::gate; });
-                           })),
-        workers_(in.cluster.devices),
-        system_(*in.system),
-        optimizer_(*in.optimizer),
-        overheads_(in.overheads),
-        links_(std::move(links)),
-        where_(std::move(where)),
-        extra_(extra),
-        index_(std::move(index)) {
-    free_.latency = extra_;
-  }
-
-  const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
-    const Channel& c = program_->channels[channel];
-    const Bytes bytes = payload(c, key);
-    const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
-    if (machine_ && system_.node_of(from) == system_.node_of(to)) return in_memory(c, bytes);
-    if (from == to || bytes.n <= 0) return free_;
-    auto& [t, rate] = ways_[uint64_t{from} << 32 | to];
-    if (t.bytes == 0) {
-      t = links_->message(from, to, bytes);
-      t.latency += extra_;
-      rate = t.rate_alone(links_->capacity());
-      for (Use& use : t.uses) use.link = index_[use.link];
-    }
-    t.bytes = static_cast<double>(bytes.n);
-    return machine_ ? over_wire(c, t, rate) : t;
-  }
-
-  Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
-    const Store& s = program_->stores[store];
-    if (machine_) return merge(s, push_bytes(s, key));
-    const Device& device = system_.device(where_[s.role][shard]);
-    const double bytes = static_cast<double>(push_bytes(s, key).n);
-    const double rate = reduce_rate(device, overheads_).bytes_per_second;
-    // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
-    const double passes = (3.0 + 2.0 * static_cast<double>(optimizer_.state)) / 3.0 / s.batch;
-    return Time::from_seconds(bytes / rate * (1 + passes));
-  }
-
- private:
-  /// A channel's payload is split over the shards on the side that has several.
-  Bytes payload(const Channel& c, uint32_t key) const {
-    int64_t shards = 1;
-    if (c.address == Address::shards) shards = static_cast<int64_t>(where_[c.to_role].size());
-    if (c.address == Address::reply) shards = static_cast<int64_t>(where_[c.from_role].size());
-    return {(c.key_bytes[key].n + shards - 1) / shards};
-  }
-  Bytes push_bytes(const Store& s, uint32_t key) const {
-    for (const Channel& c : program_->channels) {
-      if (c.to_role == s.role && key < c.key_bytes.size()) return payload(c, key);
-    }
-    return {};
-  }
-
-  /// Threads that share memory: a push is applied where it lies, a reply is copied; without a gate by the one
-  /// who applies, before the next one may (exec/store.h).
-  const Transfer& in_memory(const Channel& c, Bytes bytes) {
-    memory_ = {};
-    // The push wakes its lane; the reply wakes the lane that waits for it, and that one the forward pass.
-    const bool reply = c.address == Address::reply;
-    memory_.latency =
-        Time::from_seconds((reply ? 2 : 1) * machine_->wake() + (reply && gated_ ? copy_seconds(bytes) : 0));
-    return memory_;
-  }
-  /// Between nodes that one machine plays: what a message over loopback takes beyond its bytes at the link's
-  /// pace comes as latency, and the reply wakes as in_memory().
-  const Transfer& over_wire(const Channel& c, const Transfer& way, double rate) {
-    memory_ = way;
-    const double beyond = machine_->wire_message(way.bytes, rate) - way.bytes / rate;
-    memory_.latency +=
-        Time::from_seconds(std::max(0.0, beyond) + (c.address == Address::reply ? 2 : 1) * machine_->wake());
-    return memory_;
-  }
-  double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
-
-  Time merge(const Store& s, Bytes bytes) const {
-    const double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_);
-    double seconds = s.batch == 1 ? update : copy_seconds(bytes) * 1.5 + update / s.batch;
-    if (!gated_) seconds += copy_seconds(bytes);
-    return Time::from_seconds(seconds);
-  }
-
-  std::shared_ptr<const Program> program_;
-  std::shared_ptr<const MachineProfile> machine_;
-  bool gated_;
-  int64_t workers_;
-  Transfer memory_;
-  const System& system_;
-  const Optimizer& optimizer_;
-  Overheads overheads_;
-  std::shared_ptr<LinkCost> links_;
-  std::vector<std::vector<VertexId>> where_;
-  Time extra_;
-  std::vector<uint32_t> index_;  ///< of the binder's resources in the plan
-  Transfer free_;
-  /// By sender and receiver, with the rate alone; their bytes are the last asked.
-  std::unordered_map<uint64_t, std::pair<Transfer, double>> ways_;
-};
+/// The host's copying of the module for all devices.
+bool copies_module(const Task& task) { return task.layers == 0 && task.kernels.empty(); }
 
 class Binder {
  public:
@@ -161,8 +45,7 @@ class Binder {
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
     std::vector<uint32_t> index = number_resources();
     if (!program_.channels.empty()) {
-      bound_.plan.messages =
-          std::make_shared<BoundMessages>(in_, links_, where_, extra_, std::move(index), machine_);
+      bound_.plan.messages = bound_messages(in_, {links_, where_, extra_, std::move(index), machine_});
     }
     return std::move(bound_);
   }
@@ -259,15 +142,22 @@ class Binder {
   /// The kernels, but no less than the host takes to issue them: a device cannot run ahead of its host.
   double task_seconds(const Task& task, VertexId v, bool worker) {
     if (machine_) return machine_seconds(task);
+    const Overheads& o = in_.overheads;
+    const auto devices = static_cast<double>(in_.cluster.devices);
+    if (copies_module(task)) {
+      return o.replicate.seconds() * static_cast<double>(in_.graph->layers().size()) * devices;
+    }
     const KernelCost& cost = kernel_cost(v);
     double seconds = 0;
-    for (const Kernel& k : task.kernels) seconds += cost.seconds(k);
+    const double stall = in_.precision == Precision::fp16 ? 1 + o.norm_stall * std::log2(devices) : 1;
+    for (const Kernel& k : task.kernels) {
+      seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
+    }
     if (!worker) return seconds;
-    const Overheads& o = in_.overheads;
-    const bool several = in_.cluster.devices > 1;
-    seconds *= in_.compute_scale * (several ? 1 + o.compute_slowdown : 1);
+    seconds *= in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
     if (task.pass == Pass::update) return seconds;
-    const auto driven = static_cast<double>(o.single_process ? in_.cluster.devices : 1);
+    // Forward holds the interpreter's lock; backward has a thread per device that needs none.
+    const double driven = o.single_process && task.pass == Pass::forward ? devices : 1;
     return std::max(seconds, o.issue.seconds() * static_cast<double>(task.layers) * driven);
   }
 
@@ -306,6 +196,7 @@ class Binder {
       if (op.kind != OpKind::compute) continue;
       const bool worker = role.site == Site::accelerators;
       out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
+      if (copies_module(program_.tasks[op.what])) continue;
       if (first) out[i] += in_.overheads.iteration + feeding();
       first = false;
     }
@@ -387,31 +278,10 @@ class Binder {
     return links_->message(in ? host : v, in ? v : host, op.bytes);
   }
 
-  /// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
-  std::vector<uint32_t> group(const Mesh& mesh, uint32_t axes, uint32_t instance) const {
-    std::vector<uint32_t> stride(mesh.axes.size(), 1);
-    for (std::size_t a = mesh.axes.size(); a-- > 1;)
-      stride[a - 1] = stride[a] * static_cast<uint32_t>(mesh.axes[a].size);
-    uint32_t base = instance;
-    std::vector<uint32_t> members{0};
-    for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
-      if (((axes >> a) & 1U) == 0) continue;
-      const auto size = static_cast<uint32_t>(mesh.axes[a].size);
-      base -= instance / stride[a] % size * stride[a];
-      std::vector<uint32_t> grown;
-      for (const uint32_t m : members) {
-        for (uint32_t k = 0; k < size; ++k) grown.push_back(m + k * stride[a]);
-      }
-      members = std::move(grown);
-    }
-    for (uint32_t& m : members) m += base;
-    return members;
-  }
-
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
-    const auto members = group(role.mesh, c.axes, instance);
+    const auto members = group_of(role.mesh, c.axes, instance);
     const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
@@ -421,7 +291,7 @@ class Binder {
       const bool met = std::any_of(groups.begin(), groups.end(), [&](const std::vector<uint32_t>& g) {
         return std::binary_search(g.begin(), g.end(), i);
       });
-      if (!met) groups.push_back(group(role.mesh, c.axes, i));
+      if (!met) groups.push_back(group_of(role.mesh, c.axes, i));
     }
     std::vector<Transfer> together;
     for (const auto& g : groups) together.push_back(collective_of(r, g, op));

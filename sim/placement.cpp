@@ -59,4 +59,24 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
   return out;
 }
 
+std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instance) {
+  std::vector<uint32_t> stride(mesh.axes.size(), 1);
+  for (std::size_t a = mesh.axes.size(); a-- > 1;)
+    stride[a - 1] = stride[a] * static_cast<uint32_t>(mesh.axes[a].size);
+  uint32_t base = instance;
+  std::vector<uint32_t> members{0};
+  for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+    if (((axes >> a) & 1U) == 0) continue;
+    const auto size = static_cast<uint32_t>(mesh.axes[a].size);
+    base -= instance / stride[a] % size * stride[a];
+    std::vector<uint32_t> grown;
+    for (const uint32_t m : members) {
+      for (uint32_t k = 0; k < size; ++k) grown.push_back(m + k * stride[a]);
+    }
+    members = std::move(grown);
+  }
+  for (uint32_t& m : members) m += base;
+  return members;
+}
+
 }  // namespace tandem

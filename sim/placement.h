@@ -20,4 +20,7 @@ VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t 
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
                                          const Cluster& cluster);
 
+/// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
+std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instance);
+
 }  // namespace tandem

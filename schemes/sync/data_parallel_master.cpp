@@ -1,6 +1,7 @@
 // One process drives all devices of a node (torch.nn.DataParallel): each iteration device 0 broadcasts the
-// parameters, collects the outputs, computes the loss, sums the gradients and updates. Written as SPMD: while
-// device 0 does its part alone the others wait for it anyway, so they are given the same op.
+// parameters while the host copies the module for every device, collects the outputs, computes the loss, sums
+// the gradients and updates. Written as SPMD: while device 0 does its part alone the others wait for it
+// anyway, so they are given the same op.
 #include <fmt/format.h>
 
 #include "schemes/training.h"
@@ -78,6 +79,7 @@ Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
     return w.collective(kind, all_axes(mesh), bytes, std::move(algorithm), label).of(payload);
   };
 
+  w.compute({.layer = 0, .layers = 0, .pass = Pass::forward, .kernels = {}}, "copy the module");
   OpHandle spread =
       exchange(CollKind::broadcast, Payload::parameters, t.parameter_bytes(), "auto", "broadcast parameters");
   t.forward();
@@ -86,7 +88,7 @@ Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
   const Bytes output = output_bytes(work, loss);
   const OpId gathered = exchange(CollKind::reduce, Payload::activations, output, "central", "gather outputs")
                             .after(t.last_forward());
-  const OpId judged = w.compute(loss, "loss on device 0").after(gathered);
+  const OpId judged = loss.layers > 0 ? w.compute(loss, "loss on device 0").after(gathered) : gathered;
   const OpId scattered =
       exchange(CollKind::broadcast, Payload::activations, output, "central", "scatter output gradients")
           .after(judged);
