@@ -84,9 +84,13 @@ std::string collective_remarks(const CollectiveRun& run) {
                         : fmt::format("Calibrated by {}; between its sizes stock figures of {}.\n",
                                       run.calibrated_by, run.library);
   if (!run.lines.empty() && run.lines.front().high > 0) {
-    const CollectiveLine& l = run.lines.front();
-    out += fmt::format("90 % interval: {:.0f} % below to {:.0f} % above.\n", 100 * (1 - l.low / l.seconds),
-                       100 * (l.high / l.seconds - 1));
+    const auto interval = [](const CollectiveLine& l) {
+      return fmt::format("{:.0f} % below to {:.0f} % above at {} B", 100 * (1 - l.low / l.seconds),
+                         100 * (l.high / l.seconds - 1), l.bytes);
+    };
+    out += "90 % interval, by machines that the constants were not fitted to: " + interval(run.lines.front());
+    if (run.lines.size() > 1) out += ", " + interval(run.lines.back());
+    out += ".\n";
   }
   out += "best: what the links allow whatever the library does, without latency.\n";
   const std::string judged = errors(run, false), used = errors(run, true);

@@ -5,8 +5,8 @@ usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [
 
 --leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
 was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
-"spread" (nine of ten measured within that factor) comes from the machines left out, else from the fitted rows, and
-"held_out" keeps the errors for VALIDATION.md.
+"spread" (nine of ten measured within that factor, up to and above 1 MiB) comes from the machines left out, else from
+the fitted rows, and "held_out" keeps the errors for VALIDATION.md.
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
 copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
@@ -254,7 +254,7 @@ def log_ratios(rows, kinds=("all_reduce",), above=None):
 
 
 def leave_one_out(program, name, lines, comment, profile):
-    """Logarithms of the all-reduce rows of every machine, predicted without it; and the errors by what was left out."""
+    """The rows of every machine, predicted without it; and the errors of all-reduce by what was left out."""
     def machine(line):
         return line.split(",")[0]
 
@@ -278,7 +278,7 @@ def leave_one_out(program, name, lines, comment, profile):
                 errors[group][which] = round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3)
         print(f"  without {group}: all-reduce on it up to and above 1 MiB {errors[group]}", flush=True)
         if group in single:
-            everything += log_ratios(rows)
+            everything += rows
     return everything, errors
 
 
@@ -327,9 +327,11 @@ def main():
         fit(args.program, name, lines, comment, profile)
         for path in SPACE[name]:
             print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
-        ratios = sorted(abs(x) for x in held or log_ratios(Runner(args.program, lines)(comment, profile)))
-        spread = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
-        entry_of(profile, name)["spread"] = spread
+        rows = held or Runner(args.program, lines)(comment, profile)
+        entry_of(profile, name)["spread"] = spread = {}
+        for which, above in (("small", False), ("large", True)):
+            ratios = sorted(abs(x) for x in log_ratios(rows, above=above))
+            spread[which] = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
         print(f"  spread = {spread} from {'the machines left out' if held else 'the fitted rows'}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:

@@ -209,9 +209,10 @@ CollectiveRun run_of(const Arguments& arguments, const Request& request) {
   for (const int64_t bytes : read_sizes(arguments, measured)) {
     CollectiveLine line = pricer.line(bytes);
     if (corrected) line.seconds = std::max(line.seconds * correction.factor(bytes), line.best);
-    if (request.algorithm != "best" && library.spread > 0 && !corrected) {
-      line.low = line.seconds / (1 + library.spread);
-      line.high = line.seconds * (1 + library.spread);
+    const double spread = library.spread(static_cast<double>(bytes));
+    if (request.algorithm != "best" && spread > 0 && !corrected) {
+      line.low = std::max(line.seconds / (1 + spread), line.best);
+      line.high = line.seconds * (1 + spread);
     }
     line.algbw = line.seconds > 0 ? static_cast<double>(bytes) / line.seconds : 0;
     line.busbw = line.algbw * run.bus_factor;

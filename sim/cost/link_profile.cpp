@@ -94,7 +94,11 @@ Library read_library(const Json& json, const std::string& family) {
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
-  lib.spread = json.real("spread", 0, 0, 10);
+  if (const Json* spread = json.find("spread")) {
+    spread->only({"small", "large"});
+    lib.spread_small = spread->real("small", 0, 0, 10);
+    lib.spread_large = spread->real("large", 0, 0, 10);
+  }
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},

@@ -54,9 +54,11 @@ struct Library {
   double message_base = 0;         ///< software latency of one message
   double staged_base = 0;          ///< once more per staging through host memory
   double launch = 0;               ///< seconds of a host thread per kernel that it launches
-  double spread = 0;      ///< nine of ten collectives are measured within this factor (less 1); 0: not known
+  /// Nine of ten collectives are measured within this factor (less 1), up to 1 MiB and above; 0: not known.
+  double spread_small = 0, spread_large = 0;
   double turnaround = 0;  ///< seconds that starting and awaiting a loop takes per host thread
 
+  double spread(double bytes) const { return bytes <= 1 << 20 ? spread_small : spread_large; }
   /// What a benchmark reports for a collective of `seconds`: no less than one thread's launches, plus the
   /// loop's start and end shared among its iterations.
   double reported(double seconds, const Harness& harness) const;
