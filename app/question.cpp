@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "base/text.h"
+
 namespace tandem {
 
 namespace {
@@ -19,6 +21,24 @@ Anchor read_anchor(const std::string& text) {
     anchor.devices = parse_integer(std::string_view(text).substr(at + 1), 1, kMostDevices, place);
   }
   return anchor;
+}
+
+/// "DEVICES MODEL [SCHEME [BATCH]]".
+Question::Beside read_beside(const std::string& text, int64_t batch) {
+  const Place place = option_place("with");
+  std::vector<std::string> words = split(text, ' ');
+  std::erase(words, "");
+  if (words.size() < 2 || words.size() > 4)
+    throw InputError(place,
+                     fmt::format("\"{}\" is not \"DEVICES MODEL [SCHEME [BATCH]]\", for example \"4 vgg16 "
+                                 "pytorch-ddp 64\"",
+                                 printable(text)));
+  Question::Beside out{.graph = Graph::load(words[1]),
+                       .scheme = resolve_scheme(words.size() > 2 ? words[2] : "allreduce", place),
+                       .devices = parse_integer(words[0], 1, kMostDevices, place),
+                       .batch = batch};
+  if (words.size() > 3) out.batch = parse_integer(words[3], 1, 1 << 24, place);
+  return out;
 }
 
 /// 1, 2, 4, ... up to all accelerators of the system, at most 64.
@@ -44,7 +64,12 @@ std::vector<Flag> question_flags() {
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
-      {"set", "PATH=VALUE", "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s", true},
+      {"set", "PATH=VALUE",
+       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s; or break it: "
+       "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
+       true},
+      {"with", "JOB",
+       "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
       {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
@@ -53,12 +78,13 @@ std::vector<Flag> question_flags() {
   };
 }
 
-std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments) {
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
+                                                           std::string_view option) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const std::string& text : arguments.all("set")) {
+  for (const std::string& text : arguments.all(option)) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw InputError(option_place("set"),
+      throw InputError(option_place(option),
                        fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
     }
     out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
@@ -68,9 +94,13 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
 
 Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");
-  Graph graph = Graph::load(model);  // a wrong name is worth more than a missing option
-  const std::string system = arguments.required("system", "dgx1-v100");
-  const auto sets = read_sets(arguments);
+  if (!arguments.has("system")) Graph::load(model);  // a wrong name is worth more than a missing option
+  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), read_sets(arguments));
+}
+
+Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
+                       std::vector<std::pair<std::string, std::string>> sets) {
+  Graph graph = Graph::load(model);
   Question q{.graph = std::move(graph),
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
@@ -78,7 +108,8 @@ Question read_question(const Arguments& arguments) {
              .sets = sets,
              .devices = {},
              .anchor = {},
-             .disturbance = {}};
+             .disturbance = {},
+             .beside = {}};
   q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
   q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
@@ -88,6 +119,7 @@ Question read_question(const Arguments& arguments) {
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   q.profile = arguments.text("profile", "stock");
   if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
+  for (const std::string& job : arguments.all("with")) q.beside.push_back(read_beside(job, q.batch));
   if (arguments.has("jitter")) {
     q.disturbance.emplace();
     q.disturbance->iteration_sigma = arguments.real("jitter", 0, 0, 10);
@@ -110,6 +142,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.profile = profile;
   p.anchor = anchor;
   p.disturbance = disturbance;
+  for (const Beside& job : beside) p.beside.push_back({&job.graph, &job.scheme, job.devices, job.batch});
   return p;
 }
 

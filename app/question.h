@@ -31,6 +31,13 @@ struct Question {
   std::string profile = "stock";
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
+  /// --with: jobs on the same machine.
+  struct Beside {
+    Graph graph;
+    ResolvedScheme scheme;
+    int64_t devices = 1, batch = 32;
+  };
+  std::vector<Beside> beside;
 
   Prediction prediction(int64_t device_count) const;
 };
@@ -39,8 +46,12 @@ struct Question {
 std::vector<Flag> question_flags();
 /// Throws InputError and UsageError.
 Question read_question(const Arguments& arguments);
-/// "path=value" pairs of --set.
-std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments);
+/// The same with a model and a system that did not come as --model, --system and --set.
+Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
+                       std::vector<std::pair<std::string, std::string>> sets);
+/// "path=value" pairs of --set, or of another option like it.
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
+                                                           std::string_view option = "set");
 /// simulate() with its wall time and the --set changes among the report's inputs.
 Report answer(const Question& question, int64_t devices);
 /// One report per device count, in order.

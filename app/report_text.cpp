@@ -141,25 +141,38 @@ std::string report_csv(const std::vector<Report>& reports) {
   return table.csv();
 }
 
-Table compare_table(const std::vector<Report>& a, const std::vector<Report>& b) {
-  Table table({{"devices", true},
-               {"A samples/s", true},
-               {"B samples/s", true},
-               {"B / A", true},
-               {"A efficiency", true},
-               {"B efficiency", true},
-               {"A memory", true},
-               {"B memory", true},
-               {"A bound by"},
-               {"B bound by"}});
+std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b) {
+  std::vector<ReportPair> out;
   for (const Report& x : a) {
     const auto y = std::find_if(b.begin(), b.end(), [&](const Report& r) { return r.devices == x.devices; });
-    if (y == b.end()) continue;
-    table.add({std::to_string(x.devices), grouped(x.samples_per_second), grouped(y->samples_per_second),
-               fmt::format("{:.3f}", y->samples_per_second / x.samples_per_second),
-               fmt::format("{:.0f} %", 100 * x.scaling_efficiency),
-               fmt::format("{:.0f} %", 100 * y->scaling_efficiency), memory_text(x.memory),
-               memory_text(y->memory), bound_by(x), bound_by(*y)});
+    if (y != b.end()) out.push_back({x, *y});
+  }
+  return out;
+}
+
+Table compare_table(const std::vector<ReportPair>& pairs) {
+  const auto model = [](const Report& r) { return report_input(r, "model"); };
+  const bool several = std::any_of(pairs.begin(), pairs.end(),
+                                   [&](const ReportPair& p) { return model(p.b) != model(pairs[0].a); });
+  std::vector<Column> columns = {{"devices", true},  {"A samples/s", true},  {"B samples/s", true},
+                                 {"B / A", true},    {"A efficiency", true}, {"B efficiency", true},
+                                 {"A memory", true}, {"B memory", true},     {"A bound by"},
+                                 {"B bound by"}};
+  if (several) columns.insert(columns.begin(), Column{"model"});
+  Table table(std::move(columns));
+  for (const auto& [x, y, asked_x, asked_y] : pairs) {
+    std::vector<std::string> row = {std::to_string(x.devices),
+                                    grouped(x.samples_per_second),
+                                    grouped(y.samples_per_second),
+                                    fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second),
+                                    fmt::format("{:.0f} %", 100 * x.scaling_efficiency),
+                                    fmt::format("{:.0f} %", 100 * y.scaling_efficiency),
+                                    memory_text(x.memory),
+                                    memory_text(y.memory),
+                                    bound_by(x),
+                                    bound_by(y)};
+    if (several) row.insert(row.begin(), model(x));
+    table.add(std::move(row));
   }
   return table;
 }

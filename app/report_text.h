@@ -8,14 +8,26 @@
 
 namespace tandem {
 
+struct Question;
+
+/// Two reports on as many devices, and the questions that they answer where these are at hand.
+struct ReportPair {
+  Report a, b;
+  const Question* asked_a = nullptr;
+  const Question* asked_b = nullptr;
+};
+
+/// Reports of both sides matched by device count; counts that stand on one side only are left out.
+std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
+
 /// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB".
 Table report_table(const std::vector<Report>& reports);
 
 /// One row per report with plain numbers under names that carry their unit, for spreadsheets.
 std::string report_csv(const std::vector<Report>& reports);
 
-/// Reports of both sides matched by device count; counts that stand on one side only are left out.
-Table compare_table(const std::vector<Report>& a, const std::vector<Report>& b);
+/// One row per pair; the model only where several are compared.
+Table compare_table(const std::vector<ReportPair>& pairs);
 
 /// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
 std::string report_title(const Report& report);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "app/elasticity.h"
 #include "app/table.h"
 #include "base/data.h"
 
@@ -28,27 +29,19 @@ std::optional<Report> try_simulate(Prediction p) {
 
 std::string gain(double after, double before) { return fmt::format("{:+.0f} %", 100 * (after / before - 1)); }
 
-/// A kind of link ("pcie", "socket") and its largest bandwidth among the busiest links.
-struct LinkKind {
-  std::string name;
-  double bytes_per_second = 0;
-};
-
 /// The kinds of the busiest links, busiest first, at most `most`.
-std::vector<LinkKind> busy_kinds(const System& system, const Report& report, std::size_t most) {
-  std::map<std::string, LinkInfo> by_name;
+std::vector<std::string> busy_kinds(const System& system, const Report& report, std::size_t most) {
+  std::map<std::string, std::string> kind_of;
   for (LinkId id = 0; id < system.link_count(); ++id) {
     LinkInfo link = system.link(id);
-    std::string name = link.name;
-    by_name.try_emplace(std::move(name), std::move(link));
+    kind_of.try_emplace(std::move(link.name), std::move(link.kind));
   }
-  std::vector<LinkKind> out;
+  std::vector<std::string> out;
   for (const LinkUse& use : report.links) {
-    const auto link = by_name.find(use.name);
-    if (link == by_name.end()) continue;  // storage, decoding cores: not links of the file
-    const auto same = [&](const LinkKind& k) { return k.name == link->second.kind; };
-    if (std::any_of(out.begin(), out.end(), same)) continue;
-    out.push_back({link->second.kind, link->second.bandwidth.bytes_per_second});
+    const auto link = kind_of.find(use.name);
+    if (link == kind_of.end()) continue;  // storage, decoding cores: not links of the file
+    if (std::find(out.begin(), out.end(), link->second) != out.end()) continue;
+    out.push_back(link->second);
     if (out.size() == most) break;
   }
   return out;
@@ -60,21 +53,17 @@ std::string twice_the_link(const Question& q, const Report& last) {
   std::string best;
   double rate = 1.01 * last.samples_per_second;
   const auto kinds = busy_kinds(q.system, last, 3);
-  for (const LinkKind& kind : kinds) {
-    auto sets = q.sets;
-    sets.emplace_back(fmt::format("links.{}.bandwidth", kind.name),
-                      fmt::format("{:.0f}B/s", 2 * kind.bytes_per_second));
-    try {
-      const System faster = System::load(q.system_text, sets);
-      Prediction p = q.prediction(last.devices);
-      p.system = &faster;
-      const auto report = try_simulate(p);
-      if (!report || report->samples_per_second <= rate) continue;
-      rate = report->samples_per_second;
-      best = kind.name;
-    } catch (const InputError&) {
-      continue;  // this kind of link is not a key of the file
-    }
+  for (const Resource& resource : resources_of(q)) {
+    const auto is = [&](const std::string& kind) {
+      return resource.path == "links." + kind + ".bandwidth" || resource.path == kind + ".bandwidth";
+    };
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), is);
+    if (kind == kinds.end()) continue;
+    const System faster = turned(q, resource, 2);
+    const auto report = try_simulate(prediction_on(q, faster, last.devices));
+    if (!report || report->samples_per_second <= rate) continue;
+    rate = report->samples_per_second;
+    best = *kind;
   }
   if (!best.empty()) {
     return fmt::format("Twice the {} bandwidth would give {}. ", best, gain(rate, last.samples_per_second));

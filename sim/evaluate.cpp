@@ -290,6 +290,11 @@ bool serves_in_turn(const Program& program) {
 namespace {
 
 Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
+  if (plan.measured_roles > 0) {
+    Trace trace = run_events(plan, options);
+    trace.reason = "several jobs share the machine";
+    return trace;
+  }
   if (!is_static(*plan.program)) {
     Trace trace = run_events(plan, options);
     trace.reason = "the order in which messages arrive decides what happens";

@@ -124,6 +124,7 @@ class EventEngine {
   Flows flows_;
   std::vector<uint64_t> flown_;
   int64_t wake_at_ = kNever;
+  int64_t open_lanes_ = 0;          ///< of the measured job, not finished
   std::vector<double> rate_alone_;  ///< [transfer]
   std::vector<RoleInfo> roles_;
   std::vector<LaneState> lanes_;                               ///< [global instance * kLanes + lane]

@@ -282,8 +282,11 @@ void EventEngine::service_ended(uint32_t global) {
 void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
   Message& m = messages_[slot];
   VersionedStore& store = stores_[op.what];
+  const bool counts = plan_.measured(program_.stores[op.what].role);
   if (dropped) {
-    ++trace_.dropped;
+    trace_.dropped += counts ? 1 : 0;
+  } else if (!counts) {
+    store.merge(m.receiver, m.key);
   } else {
     const int64_t staleness = int64_t{store.version(m.receiver, m.key)} - int64_t{m.version};
     trace_.staleness.add(staleness);
@@ -291,7 +294,7 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
     store.merge(m.receiver, m.key);
   }
   m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version,
-                          m.number == static_cast<uint32_t>(options_.iterations), released_);
+                          counts && m.number == static_cast<uint32_t>(options_.iterations), released_);
 }
 
 void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {

@@ -99,7 +99,7 @@ Trace EventEngine::run() {
     flows_.update(now_);
     wake_flows();
   }
-  while (!queue_.empty()) {
+  while (!queue_.empty() && (plan_.measured_roles == 0 || open_lanes_ > 0)) {
     queue_.pop_batch(batch_);
     now_ = batch_.front().time;
     const auto earlier = [](const MonotoneQueue::Item& a, const MonotoneQueue::Item& b) {
@@ -116,7 +116,9 @@ Trace EventEngine::run() {
   }
   check_finished();
   recorder_.finish();
-  for (const VersionedStore& store : stores_) trace_.versions += store.versions();
+  for (std::size_t s = 0; s < stores_.size(); ++s) {
+    if (plan_.measured(program_.stores[s].role)) trace_.versions += stores_[s].versions();
+  }
   return std::move(trace_);
 }
 
@@ -135,6 +137,8 @@ void EventEngine::begin() {
         if ((info.lanes >> lane & 1U) == 0 || options_.iterations <= 0) {
           lanes_[(info.base + i) * std::size_t{kLanes} + static_cast<std::size_t>(lane)].state =
               State::finished;
+        } else if (plan_.measured(r)) {
+          ++open_lanes_;
         }
       }
       if (info.lanes == 0) {
@@ -227,7 +231,10 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
   for (;;) {
     if (state.position == list.size()) {
       state.position = 0;
-      if (++state.iteration == static_cast<uint32_t>(options_.iterations)) state.state = State::finished;
+      if (++state.iteration == static_cast<uint32_t>(options_.iterations) && plan_.measured(r)) {
+        state.state = State::finished;
+        --open_lanes_;
+      }
       if (r == 0) wrap(r, instance);
       if (state.state == State::finished) return;
     }
@@ -335,10 +342,11 @@ void EventEngine::start_transfer(const Transfer& t, double rate, double factor, 
 }
 
 void EventEngine::check_finished() const {
-  if (flows_.active() > 0) throw InputError("a transfer takes longer than 26 days of simulated time");
+  if (flows_.active() > 0 && plan_.measured_roles == 0)
+    throw InputError("a transfer takes longer than 26 days of simulated time");
   for (uint32_t r = 0; r < roles_.size(); ++r) {
     const RoleInfo& info = roles_[r];
-    if (info.serves) continue;
+    if (info.serves || !plan_.measured(r)) continue;
     for (std::size_t l = info.base * std::size_t{kLanes}; l < (info.base + info.count) * std::size_t{kLanes};
          ++l) {
       const LaneState& state = lanes_[l];

@@ -20,10 +20,30 @@ Cluster make_cluster(const System& system, int64_t devices) {
   return c;
 }
 
-VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i) {
-  if (cluster.per_node == 0) return system.accelerator(i);
+Cluster make_cluster_behind(const System& system, const Cluster& other, int64_t devices) {
   const auto all = static_cast<int64_t>(system.accelerators().size());
-  return system.accelerator(i / cluster.per_node * all + i % cluster.per_node);
+  const int64_t first =
+      other.first + (other.per_node == 0 ? other.devices : (other.nodes - 1) * all + other.per_node);
+  if (first + devices > system.accelerator_count()) {
+    throw InputError(
+        fmt::format("{} has {} devices: {} are left beside the job before, not {}; a larger one: "
+                    "--set nodes={}",
+                    system.name(), system.accelerator_count(), system.accelerator_count() - first, devices,
+                    (first + devices + all - 1) / all));
+  }
+  Cluster c;
+  c.devices = devices;
+  c.first = first;
+  c.nodes = (first + devices - 1) / all - first / all + 1;
+  const bool whole = first % all == 0 && devices % c.nodes == 0;
+  c.per_node = c.nodes == 1 || whole ? devices / c.nodes : 0;
+  return c;
+}
+
+VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i) {
+  if (cluster.per_node == 0) return system.accelerator(cluster.first + i);
+  const auto all = static_cast<int64_t>(system.accelerators().size());
+  return system.accelerator(cluster.first + i / cluster.per_node * all + i % cluster.per_node);
 }
 
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
@@ -40,14 +60,14 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
           at.push_back(used_accelerator(system, cluster, i % cluster.devices));
           break;
         case Site::hosts:
-          at.push_back(system.host_of(system.accelerator(i % cluster.nodes * all)));
+          at.push_back(system.host_of(system.accelerator((cluster.first / all + i % cluster.nodes) * all)));
           break;
         case Site::extra_nodes: {
-          const int64_t node = cluster.nodes + i;
+          const int64_t node = cluster.first / all + cluster.nodes + i;
           if (node >= system.nodes()) {
-            throw InputError(fmt::format(
-                "{} servers on nodes of their own need {} nodes; {} has {}: --set nodes={}", count,
-                cluster.nodes + count, system.name(), system.nodes(), cluster.nodes + count));
+            throw InputError(
+                fmt::format("{} servers on nodes of their own need {} nodes; {} has {}: --set nodes={}",
+                            count, node - i + count, system.name(), system.nodes(), node - i + count));
           }
           at.push_back(system.host_of(system.accelerator(node * all)));
           break;

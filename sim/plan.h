@@ -92,6 +92,10 @@ struct Plan {
     virtual Time apply(uint32_t store, uint32_t key, uint32_t shard) = 0;
   };
   std::shared_ptr<Messages> messages;
+  /// Several jobs side by side (sim/side_by_side.h): the first so many roles are the job that is measured;
+  /// the others repeat until it has ended, and their stores count for nothing. 0 = all are one job.
+  uint32_t measured_roles = 0;
+  bool measured(uint32_t role) const { return measured_roles == 0 || role < measured_roles; }
   Disturbance disturbance;
   uint64_t seed = 1;
   /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses

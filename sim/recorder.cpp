@@ -25,6 +25,7 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, int64_t start,
                     int64_t end, uint32_t count) {
   if (role == 0 && instance == 0) worker0(iteration, op, start, end);
+  if (!plan_.measured(role)) return;  // its iterations are at another pace
   if (iteration + static_cast<uint32_t>(options_.kept_iterations) < trace_.iteration_end.size()) return;
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
   for (uint32_t i = instance; i < std::min(instance + count, wanted); ++i) {

@@ -10,6 +10,7 @@
 #include "sim/bind.h"
 #include "sim/evaluate.h"
 #include "sim/memory.h"
+#include "sim/side_by_side.h"
 
 namespace tandem {
 
@@ -25,9 +26,12 @@ constexpr double kLinkError = 0.3;
 constexpr double kAnchoredError = 0.015;
 constexpr double kSeveralDevices = 0.06;
 constexpr double kNormal90 = 1.645;
+constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
+constexpr int64_t kMostBeside = 512;  // devices of a job whose instances have transfers of their own
 
 struct Run {
-  Bound bound;
+  Bound bound;                             ///< its plan is that of all jobs
+  std::shared_ptr<const Program> program;  ///< of the job that is measured
   Trace trace;
   std::vector<double> lengths;  ///< seconds of the steady iterations
   double rate = 0;              ///< samples/s of all devices
@@ -46,20 +50,23 @@ class Simulation {
 
   const Workload& work() const { return work_; }
 
-  Run run(int64_t devices, double scale) const {
+  /// The job by itself, or with those beside it.
+  Run run(int64_t devices, double scale, bool beside = false) const {
     Run out;
-    out.bound = bound(devices, scale);
+    out.bound = bound(make_cluster(*p_.system, devices), scale);
+    out.program = out.bound.plan.program;
     EvaluateOptions options;
-    options.iterations = iterations(*out.bound.plan.program);
+    options.iterations = iterations(*out.program);
+    if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
     options.kept_iterations = 2;
     out.trace = evaluate(out.bound.plan, options);
     steady(out, devices);
     return out;
   }
 
-  Bound bound(int64_t devices, double scale) const {
+  Bound bound(const Cluster& cluster, double scale) const {
     BindInput in;
-    in.cluster = make_cluster(*p_.system, devices);
+    in.cluster = cluster;
     in.program =
         std::make_shared<const Program>(p_.scheme->scheme->compile(work_, in.cluster, p_.scheme->options));
     in.system = p_.system;
@@ -76,7 +83,35 @@ class Simulation {
     } else {
       b.plan.disturbance.iteration_sigma = b.step_sigma >= 0 ? b.step_sigma : p_.system->host().jitter;
     }
+    slow_down(b.plan, in.cluster);
     return b;
+  }
+
+  /// The plan of the job together with those beside it, which compute at the same scale.
+  Plan joined(const Plan& own, int64_t devices, double scale) const {
+    std::vector<Plan> others;
+    Cluster last = make_cluster(*p_.system, devices);
+    for (const JobBeside& job : p_.beside) {
+      if (std::max(job.devices, devices) > kMostBeside)
+        throw InputError(fmt::format("jobs side by side are simulated with up to {} devices each, not {}",
+                                     kMostBeside, std::max(job.devices, devices)));
+      Prediction other = p_;
+      other.graph = job.graph;
+      other.scheme = job.scheme;
+      other.batch = job.batch;
+      last = make_cluster_behind(*p_.system, last, job.devices);
+      others.push_back(Simulation(other).bound(last, scale).plan);
+    }
+    return side_by_side(own, others);
+  }
+
+  /// Devices that a fault of the system left less of their speed.
+  void slow_down(Plan& plan, const Cluster& cluster) const {
+    if (p_.system->faults().empty()) return;
+    for (int64_t i = 0; i < cluster.devices; ++i) {
+      const double speed = p_.system->speed(used_accelerator(*p_.system, cluster, i));
+      if (speed < 1) plan.disturbance.slow.emplace_back(static_cast<uint32_t>(i), 1 / speed);
+    }
   }
 
   /// The factor on compute costs with which `anchor.devices` devices reach the anchor's rate.
@@ -135,7 +170,7 @@ class Simulation {
     if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
     r.rate = samples(devices) * static_cast<double>(r.lengths.size()) / total;
     // Where workers drift apart the last one's ends say little: count everyone's iterations instead.
-    const Program& program = *r.bound.plan.program;
+    const Program& program = *r.program;
     if (!is_static(program) && !in_lock_step(program) && r.trace.steady_rate > 0) {
       r.rate = static_cast<double>(p_.batch) * r.trace.steady_rate;
     }
@@ -153,9 +188,17 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
 }
 
+/// Groups above this size are priced by a few of their members, which a fault would make unlike the rest.
+constexpr int64_t kMostUnlike = 256;
+
 void check_arguments(const Prediction& p) {
   if (p.batch < 1) throw InputError(fmt::format("batch {} is not a positive number of samples", p.batch));
   if (p.devices < 1) throw InputError(fmt::format("{} devices: at least one is needed", p.devices));
+  if (!p.system->alike() && p.devices > kMostUnlike)
+    throw InputError(
+        fmt::format("faults of single nodes and links are simulated with up to {} devices, not {}; "
+                    "without node2/ a fault strikes every node alike",
+                    kMostUnlike, p.devices));
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.precision != Precision::fp32 && device.peak_at(p.precision).flops_per_second == 0 &&
       p.precision == Precision::fp8) {
@@ -222,7 +265,7 @@ std::vector<LinkUse> link_uses(const Run& run) {
   }
   std::stable_sort(out.begin(), out.end(),
                    [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
-  if (out.size() > 64) out.resize(64);
+  if (out.size() > kMostLinkUses) out.resize(kMostLinkUses);
   return out;
 }
 
@@ -238,7 +281,40 @@ TimeShare time_share(const Trace& t) {
   return s;
 }
 
-Report::Bottleneck bottleneck(const Report& r, const Bound& bound) {
+/// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
+LinkUse own_busiest(const Report& r, const Run& run) {
+  const Plan& plan = run.bound.plan;
+  if (r.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))
+    return r.links.empty() ? LinkUse{} : r.links.front();
+  std::set<std::string> own;
+  for (uint32_t role = 0; role < plan.measured_roles; ++role) {
+    for (const auto& of_class : plan.roles[role].transfer) {
+      for (const int32_t t : of_class) {
+        if (t < 0) continue;
+        for (const Use& u : plan.transfers[static_cast<std::size_t>(t)].uses) own.insert(plan.link_name(u.link));
+      }
+    }
+  }
+  const auto at = std::find_if(r.links.begin(), r.links.end(),
+                               [&](const LinkUse& use) { return own.contains(use.name); });
+  return at == r.links.end() ? LinkUse{} : *at;
+}
+
+/// The slowest device that a fault left, when waiting for it is most of what looks like communication.
+std::string waits_for_slow(const Report& r, const Prediction& p) {
+  const Cluster cluster = make_cluster(*p.system, p.devices);
+  const auto speed = [&](int64_t i) { return p.system->speed(used_accelerator(*p.system, cluster, i)); };
+  int64_t slowest = 0;
+  for (int64_t i = 1; i < p.devices && !p.system->faults().empty(); ++i) {
+    if (speed(i) < speed(slowest)) slowest = i;
+  }
+  const double wait = r.time_share.compute * (speed(0) / speed(slowest) - 1);
+  const bool most = wait > 0.5 * r.time_share.exposed_communication && wait > 0.05;
+  return most ? p.system->vertex_name(used_accelerator(*p.system, cluster, slowest)) : "";
+}
+
+Report::Bottleneck bottleneck(const Report& r, const Run& run, const Prediction& p) {
+  const Bound& bound = run.bound;
   Report::Bottleneck b;
   int kind = 0, pass = 0;
   double most = 0, sum = 0;
@@ -251,10 +327,15 @@ Report::Bottleneck bottleneck(const Report& r, const Bound& bound) {
   const std::string heaviest =
       fmt::format("{} {}", name(static_cast<KernelKind>(kind)), name(static_cast<Pass>(pass)));
   const TimeShare& t = r.time_share;
-  const std::string link = r.links.empty() ? "communication latency" : r.links.front().name;
-  const double busy = r.links.empty() ? 0 : r.links.front().busy;
-  if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
-    b.resource = r.links.empty() || busy < 0.2 ? "communication latency" : "link " + link;
+  const LinkUse busiest = own_busiest(r, run);
+  const std::string link = busiest.name.empty() ? "communication latency" : busiest.name;
+  const double busy = busiest.busy;
+  if (const std::string slow = waits_for_slow(r, p); !slow.empty()) {
+    b.resource = "slow device " + slow;
+    b.share = t.exposed_communication + t.idle;
+    b.explanation = fmt::format("the others wait for {} for {:.0f} % of the step", slow, 100 * b.share);
+  } else if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
+    b.resource = busiest.name.empty() || busy < 0.2 ? "communication latency" : "link " + link;
     b.share = t.exposed_communication;
     b.explanation = fmt::format("{:.0f} % of the step is exposed communication; {} is {:.0f} % busy",
                                 100 * t.exposed_communication, link, 100 * busy);
@@ -327,6 +408,12 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"input", p.input ? "real" : "synthetic"},
                                                          {"profile", p.profile}};
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
+  for (std::size_t i = 0; i < p.beside.size(); ++i) {
+    const JobBeside& job = p.beside[i];
+    in.emplace_back(
+        fmt::format("beside.{}", i + 1),
+        fmt::format("{} {} {} {}", job.devices, job.graph->name(), job.scheme->name, job.batch));
+  }
   if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
   return in;
 }
@@ -342,11 +429,14 @@ std::string meaning_here(const Prediction& p, const Device& device) {
   return "";
 }
 
-/// The anchor may have been measured with another batch than the prediction's.
+/// The anchor may have been measured with another batch or on another system than the prediction's.
 double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
-  if (p.anchor->batch == 0 || p.anchor->batch == p.batch) return simulation.anchor_scale(*p.anchor, notes);
+  const bool own = p.anchor->system == nullptr || p.anchor->system == p.system;
+  if (own && (p.anchor->batch == 0 || p.anchor->batch == p.batch))
+    return simulation.anchor_scale(*p.anchor, notes);
   Prediction measured = p;
-  measured.batch = p.anchor->batch;
+  if (p.anchor->batch != 0) measured.batch = p.anchor->batch;
+  if (!own) measured.system = p.anchor->system;
   return Simulation(measured).anchor_scale(*p.anchor, notes);
 }
 
@@ -354,7 +444,9 @@ double anchor_scale(const Prediction& p, const Simulation& simulation, std::vect
 
 Plan make_plan(const Prediction& prediction) {
   check_arguments(prediction);
-  return Simulation(prediction).bound(prediction.devices, 1).plan;
+  return Simulation(prediction)
+      .bound(make_cluster(*prediction.system, prediction.devices), 1 / prediction.compute_speed)
+      .plan;
 }
 
 Report simulate(const Prediction& p) {
@@ -365,29 +457,29 @@ Report simulate(const Prediction& p) {
   r.batch_per_device = p.batch;
   r.seed = p.seed;
   r.inputs = resolved_inputs(p);
+  for (const std::string& fault : p.system->faults()) r.notes.push_back("fault: " + fault);
   make_cluster(*p.system, p.devices);  // refuses impossible counts before any work
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.check_memory) {
     check_memory(p, device_memory(simulation.work(), device, {}), device, {});
   }
 
-  const double scale = p.anchor ? anchor_scale(p, simulation, r.notes) : 1;
-  const Run run = simulation.run(p.devices, scale);
+  const double scale = (p.anchor ? anchor_scale(p, simulation, r.notes) : 1) / p.compute_speed;
+  const Run run = simulation.run(p.devices, scale, true);
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
   r.samples_per_second = run.rate;
   r.iteration_median = quantile(run.lengths, 0.5);
   r.iteration_p05 = quantile(run.lengths, 0.05);
   r.iteration_p95 = quantile(run.lengths, 0.95);
-  const double one = p.devices == 1 ? run.rate : simulation.run(1, scale).rate;
+  const double one = p.devices == 1 && p.beside.empty() ? run.rate : simulation.run(1, scale).rate;
   r.speedup = run.rate / one;
   r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
   r.staleness = run.trace.staleness;
   r.time_share = time_share(run.trace);
-  r.memory = device_memory(simulation.work(), device,
-                           p.devices > 1 ? comm_buffers(*run.bound.plan.program) : Bytes{});
+  r.memory = device_memory(simulation.work(), device, p.devices > 1 ? comm_buffers(*run.program) : Bytes{});
   r.links = link_uses(run);
-  r.bottleneck = bottleneck(r, run.bound);
+  r.bottleneck = bottleneck(r, run, p);
   r.calibrated = p.anchor.has_value() || run.bound.step_sigma >= 0;  // or by a profile of this machine
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
   r.extrapolates = run.bound.extrapolates;

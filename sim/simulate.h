@@ -2,6 +2,7 @@
 // One entry: model, system, scheme and devices in, Report out. Floor 3.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/graph.h"
 #include "schemes/report.h"
@@ -16,7 +17,16 @@ namespace tandem {
 struct Anchor {
   double rate = 0;
   int64_t devices = 1;
-  int64_t batch = 0;  ///< per device when it was measured; 0 = the prediction's own
+  int64_t batch = 0;               ///< per device when it was measured; 0 = the prediction's own
+  const System* system = nullptr;  ///< on which it was measured; null = the prediction's own
+};
+
+/// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.
+struct JobBeside {
+  const Graph* graph = nullptr;
+  const ResolvedScheme* scheme = nullptr;
+  int64_t devices = 1;
+  int64_t batch = 32;
 };
 
 struct Prediction {
@@ -32,8 +42,11 @@ struct Prediction {
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::optional<Anchor> anchor;
+  double compute_speed = 1;                ///< factor on the speed of all kernels on the accelerators
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
-  bool check_memory = true;                ///< throw InputError when the model does not fit
+  /// Jobs whose transfers share the links; precision, optimiser, input and profile are the prediction's own.
+  std::vector<JobBeside> beside;
+  bool check_memory = true;  ///< throw InputError when the model does not fit
 };
 
 /// Throws InputError for device counts the system lacks, precision the device lacks, or a model that does

@@ -95,17 +95,20 @@ struct NodeTemplate::Graph {
 
 NodeTemplate::NodeTemplate() = default;
 NodeTemplate::~NodeTemplate() = default;
+NodeTemplate::NodeTemplate(NodeTemplate&&) noexcept = default;
+NodeTemplate& NodeTemplate::operator=(NodeTemplate&&) noexcept = default;
 
 double NodeTemplate::width(uint32_t link) const {
   const NodeLink& l = links[link];
   const LinkClass& c = classes[l.link_class];
-  return c.bandwidth.bytes_per_second * c.achieved * l.lanes;
+  return c.bandwidth.bytes_per_second * c.achieved * l.lanes * l.left;
 }
 
 void NodeTemplate::finish() {
   graph_ = std::make_unique<Graph>(vertices.size());
   boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS> cables(vertices.size());
   for (uint32_t i = 0; i < links.size(); ++i) {
+    if (links[i].left == 0) continue;
     boost::add_edge(links[i].from, links[i].to, EdgeTag{i}, graph_->graph);
     if (i % 2 == 0) boost::add_edge(links[i].from, links[i].to, cables);
   }
@@ -143,7 +146,9 @@ void grow_tree(const NodeTemplate& node, const BoostGraph& graph, const std::vec
   // Between a vertex and its predecessor there may be cables of several classes: take the widest.
   for (uint32_t i = 0; i < node.links.size(); ++i) {
     const NodeLink& l = node.links[i];
-    if (l.to == start || from[l.to] != l.from || cost[l.to].hops == std::numeric_limits<int>::max()) continue;
+    if (l.left == 0 || l.to == start || from[l.to] != l.from ||
+        cost[l.to].hops == std::numeric_limits<int>::max())
+      continue;
     if (by[l.to] == kNoLink || node.width(i) > node.width(by[l.to])) by[l.to] = i;
   }
 }

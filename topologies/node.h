@@ -29,6 +29,7 @@ struct NodeLink {
   uint32_t from = 0, to = 0;
   uint32_t link_class = 0;
   int lanes = 1;
+  double left = 1;  ///< share of the bandwidth that a fault leaves; 0 = down, no path takes it
 };
 
 /// A path inside the node and what it crosses.
@@ -49,6 +50,8 @@ class NodeTemplate {
   void finish();
   NodeTemplate();
   ~NodeTemplate();
+  NodeTemplate(NodeTemplate&&) noexcept;
+  NodeTemplate& operator=(NodeTemplate&&) noexcept;
   double width(uint32_t link) const;  ///< usable bytes/s
   /// Fewest hops, among those the widest. Only CPUs and switches forward (and GPUs if through_gpus).
   /// One Dijkstra per source, remembered; thread safe.

@@ -38,6 +38,16 @@ double tighter(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a
 
 }  // namespace
 
+const NodeTemplate& System::Impl::node_at(int64_t at_node) const {
+  const auto at = odd.find(at_node);
+  return at == odd.end() ? node : at->second.node;
+}
+
+uint32_t System::Impl::port_at(int64_t at_node, uint32_t v) const {
+  const auto at = odd.find(at_node);
+  return at == odd.end() ? port_of[v] : at->second.port_of[v];
+}
+
 void System::Impl::append(Route& route, int64_t at_node, const NodePath& path) const {
   const auto base = static_cast<uint64_t>(at_node) * node.links.size();
   for (const uint32_t link : path.links) {
@@ -48,11 +58,12 @@ void System::Impl::append(Route& route, int64_t at_node, const NodePath& path) c
 
 void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32_t b) const {
   if (a == b) return;
-  const NodePath direct = node.path(a, b);
+  const NodeTemplate& mine = node_at(at_node);
+  const NodePath direct = mine.path(a, b);
   const bool peers = trains(node.vertices[a].kind) && trains(node.vertices[b].kind);
   if (peers && direct.needs > peer.reach) {
-    append(route, at_node, node.path(a, stage_of[a]));
-    append(route, at_node, node.path(stage_of[a], b));
+    append(route, at_node, mine.path(a, stage_of[a]));
+    append(route, at_node, mine.path(stage_of[a], b));
     ++route.staged;
     route.latency += peer.staged_latency;
     route.cap = tighter(route.cap, peer.staged_cap);
@@ -63,16 +74,17 @@ void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32
 }
 
 void System::Impl::edge_route(Route& route, int64_t at_node, uint32_t v, bool out) const {
-  const uint32_t port = ports[port_of[v]];
+  const NodeTemplate& mine = node_at(at_node);
+  const uint32_t port = ports[port_at(at_node, v)];
   if (port == v) return;
-  const NodePath direct = out ? node.path(v, port) : node.path(port, v);
+  const NodePath direct = out ? mine.path(v, port) : mine.path(port, v);
   // A path without any switch between still needs the PCIe root: "none" means that GPUDirect is off.
   const bool staged = trains(node.vertices[v].kind) &&
                       (transport.gpudirect == Reach::none || direct.needs > transport.gpudirect);
   if (!staged) return append(route, at_node, direct);
   const uint32_t stage = stage_of[v];
-  append(route, at_node, node.path(out ? v : port, stage));
-  append(route, at_node, node.path(stage, out ? port : v));
+  append(route, at_node, mine.path(out ? v : port, stage));
+  append(route, at_node, mine.path(stage, out ? port : v));
   ++route.staged;
   route.latency += peer.staged_latency;
   route.cap = tighter(route.cap, peer.staged_cap);
@@ -80,11 +92,11 @@ void System::Impl::edge_route(Route& route, int64_t at_node, uint32_t v, bool ou
 
 LinkInfo System::Impl::node_link(uint64_t id) const {
   const auto local = static_cast<uint32_t>(id % node.links.size());
-  const NodeLink& l = node.links[local];
+  const NodeLink& l = node_at(static_cast<int64_t>(id / node.links.size())).links[local];
   const LinkClass& c = node.classes[l.link_class];
   std::string label = node.vertices[l.from].name + ">" + node.vertices[l.to].name;
   if (nodes > 1) label = fmt::format("node{}/{}", id / node.links.size(), label);
-  return {std::move(label), c.kind,    {c.bandwidth.bytes_per_second * l.lanes},
+  return {std::move(label), c.kind,    {c.bandwidth.bytes_per_second * l.lanes * l.left},
           c.achieved,       c.latency, static_cast<LinkId>(c.half_duplex ? id ^ 1 : id)};
 }
 
@@ -93,8 +105,7 @@ System::~System() = default;
 System::System(System&&) noexcept = default;
 System& System::operator=(System&&) noexcept = default;
 
-System System::load(const std::string& name_or_file,
-                    const std::vector<std::pair<std::string, std::string>>& sets, const Place& place) {
+System System::load(const std::string& name_or_file, const Sets& sets, const Place& place) {
   return from_json(Json::load(find_data("topologies/systems", "system", name_or_file, place)), sets);
 }
 
@@ -108,14 +119,27 @@ double pcie_bandwidth(const Json& document) {
   return rate != nullptr ? rate->as_bandwidth().bytes_per_second : 0;
 }
 
-}  // namespace
-
-System System::from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets) {
-  const double before = document.is_object() ? pcie_bandwidth(document) : 0;
+void apply(const System::Sets& sets, Json& document) {
   for (const auto& [path, value] : sets) {
     const std::string option = fmt::format("--set {}={}", printable(path), printable(value));
-    document.set_path(path, value, {std::make_shared<const std::string>(option), 0, 0}, true);
+    const Place place{std::make_shared<const std::string>(option), 0, 0};
+    if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
+      document.set("faults", Json::make_object(place));  // most files have none
+    document.set_path(path, value, place, true);
   }
+}
+
+}  // namespace
+
+Json System::document(const std::string& name_or_file, const Sets& sets, const Place& place) {
+  Json document = Json::load(find_data("topologies/systems", "system", name_or_file, place));
+  apply(sets, document);
+  return document;
+}
+
+System System::from_json(Json document, const Sets& sets) {
+  const double before = document.is_object() ? pcie_bandwidth(document) : 0;
+  apply(sets, document);
   System system(SystemReader::read(document));
   // What copies through a host reach was measured on the PCIe links of the file; other links, other copies.
   const double after = pcie_bandwidth(document);
@@ -162,6 +186,18 @@ std::vector<int64_t> System::torus() const {
   return impl_->network ? impl_->network->sizes() : std::vector<int64_t>{};
 }
 
+double System::speed(VertexId v) const {
+  const auto local = static_cast<uint32_t>(v % vertices().size());
+  double out = 1;
+  for (const int64_t node : {int64_t{-1}, node_of(v)}) {
+    const auto at = impl_->speed.find({node, local});
+    if (at != impl_->speed.end()) out *= at->second;
+  }
+  return out;
+}
+bool System::alike() const { return impl_->alike; }
+const std::vector<std::string>& System::faults() const { return impl_->faults; }
+
 std::size_t System::link_count() const {
   return static_cast<std::size_t>(nodes()) * impl_->node.links.size() +
          (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
@@ -181,7 +217,10 @@ LinkInfo System::link(LinkId id) const {
 
 double System::usable(LinkId id) const {
   const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
-  if (id < own) return impl_->node.width(static_cast<uint32_t>(id % impl_->node.links.size()));
+  if (id < own) {
+    const NodeTemplate& node = impl_->node_at(static_cast<int64_t>(id / impl_->node.links.size()));
+    return node.width(static_cast<uint32_t>(id % node.links.size()));
+  }
   return impl_->network->bandwidth(id - own).bytes_per_second * impl_->shape.achieved;
 }
 
@@ -210,7 +249,8 @@ Route System::route(VertexId a, VertexId b) const {
   const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
   impl_->edge_route(out, from, a % per_node, true);
   std::vector<uint64_t> crossed;
-  impl_->network->route({from, impl_->port_of[a % per_node]}, {to, impl_->port_of[b % per_node]}, crossed);
+  impl_->network->route({from, impl_->port_at(from, a % per_node)}, {to, impl_->port_at(to, b % per_node)},
+                        crossed);
   for (const uint64_t link : crossed) {
     out.links.push_back(static_cast<LinkId>(own + link));
     out.latency += impl_->shape.latency;

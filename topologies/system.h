@@ -58,12 +58,13 @@ struct HostInfo {
 
 class System {
  public:
-  /// `name_or_file`: a name in topologies/systems or a .json path; `sets`: "--set path=value" pairs
-  /// (("nodes", "16"), ("links.pcie.bandwidth", "32GB/s")). Throws InputError.
-  static System load(const std::string& name_or_file,
-                     const std::vector<std::pair<std::string, std::string>>& sets = {},
-                     const Place& place = {});
-  static System from_json(Json document, const std::vector<std::pair<std::string, std::string>>& sets = {});
+  /// "--set path=value" pairs: ("nodes", "16"), ("links.pcie.bandwidth", "32GB/s"), ("faults.gpu3", "0.8").
+  using Sets = std::vector<std::pair<std::string, std::string>>;
+  /// `name_or_file`: a name in topologies/systems or a .json path. Throws InputError.
+  static System load(const std::string& name_or_file, const Sets& sets = {}, const Place& place = {});
+  static System from_json(Json document, const Sets& sets = {});
+  /// The file with what was set in it, unread. Throws InputError.
+  static Json document(const std::string& name_or_file, const Sets& sets, const Place& place = {});
   ~System();
   System(System&&) noexcept;
   System& operator=(System&&) noexcept;
@@ -90,7 +91,12 @@ class System {
   VertexId accelerator(int64_t i) const;
   /// The CPU that serves `v`: same node and socket, else the node's first; `v` itself for a CPU.
   VertexId host_of(VertexId v) const;
-  std::string vertex_name(VertexId v) const;  ///< "gpu3" on one node, "node2/gpu3" else
+  /// Share of its speed that a fault leaves a device, 1 without one.
+  double speed(VertexId v) const;
+  /// No fault strikes a single node or link of the network: what holds for one node holds for all.
+  bool alike() const;
+  const std::vector<std::string>& faults() const;  ///< in words: "cpu0:cpu1 at 50 %"
+  std::string vertex_name(VertexId v) const;       ///< "gpu3" on one node, "node2/gpu3" else
 
   /// Sizes of the direct torus that the nodes form in row-major order; empty where switches join them.
   std::vector<int64_t> torus() const;
@@ -101,7 +107,8 @@ class System {
   double usable(LinkId id) const;  ///< bytes/s, one direction
   LinkId pool(LinkId id) const;    ///< half duplex: the lower id of the pair; else itself
   std::string_view link_kind(LinkId id) const;
-  /// Widest of the shortest allowed paths. Peer access rules of the data file decide about staging.
+  /// Widest of the shortest allowed paths over what faults leave (throws InputError when the network falls
+  /// apart). Peer access rules of the data file decide about staging.
   /// a == b gives an empty route. Thread safe.
   Route route(VertexId a, VertexId b) const;
   /// Graphviz dot text of one node and its place in the network.

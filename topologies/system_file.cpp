@@ -279,17 +279,23 @@ void SystemReader::serve() {
   }
 }
 
-void SystemReader::check() const {
-  const auto& node = out_->node;
+void SystemReader::check(const NodeTemplate& node, int64_t at_node) const {
   const auto first = static_cast<uint32_t>(out_->host_of.empty() ? 0 : out_->host_of[0]);
   const Json* links = document_.find("links");
   const Place place = links != nullptr ? links->place() : document_.place();
   for (uint32_t v = 0; v < node.vertices.size(); ++v) {
     // Nothing ends at a switch, so it need only be cabled.
-    const bool inner =
-        node.vertices[v].kind == VertexKind::nvswitch || node.vertices[v].kind == VertexKind::pcie_switch;
+    const VertexKind kind = node.vertices[v].kind;
+    const bool inner = kind == VertexKind::nvswitch || kind == VertexKind::pcie_switch;
     if (node.distance(first, v).hops >= 0 || (inner && node.connected(first, v))) continue;
     const std::string& from = node.vertices[first].name;
+    if (!out_->faults.empty()) {
+      if (inner || kind == VertexKind::nic || kind == VertexKind::storage) continue;
+      throw InputError(
+          document_.at("faults").place(),
+          fmt::format("the faults leave no way from \"{}\" to \"{}\"{}", from, node.vertices[v].name,
+                      at_node < 0 ? "" : fmt::format(" of node {}", at_node)));
+    }
     throw InputError(
         place, node.connected(first, v)
                    ? fmt::format("\"{}\" is reached from \"{}\" only through vertices that do not forward; "
@@ -299,9 +305,8 @@ void SystemReader::check() const {
   }
 }
 
-void SystemReader::ports() {
-  const auto& node = out_->node;
-  out_->port_of.assign(node.vertices.size(), 0);
+std::vector<uint32_t> SystemReader::ports(const NodeTemplate& node, int64_t at_node) const {
+  std::vector<uint32_t> port_of(node.vertices.size(), 0);
   std::map<std::pair<VertexKind, std::vector<uint32_t>>, uint32_t> dealt;
   for (uint32_t v = 0; v < node.vertices.size() && !out_->ports.empty(); ++v) {
     std::vector<uint32_t> nearest;
@@ -309,15 +314,22 @@ void SystemReader::ports() {
     for (uint32_t p = 0; p < out_->ports.size(); ++p) {
       // Cables and forwarding are the same both ways; from the ports there are fewer trees to grow.
       const auto d = node.distance(out_->ports[p], v);
+      if (d.hops < 0) continue;
       const bool closer =
           best.hops < 0 || d.hops < best.hops || (d.hops == best.hops && d.width > best.width);
       if (closer) nearest.clear();
       if (closer) best = d;
       if (d.hops == best.hops && d.width == best.width) nearest.push_back(p);
     }
+    if (nearest.empty() && out_->nodes > 1 && node.vertices[v].device >= 0)
+      throw InputError(document_.at("faults").place(),
+                       fmt::format("the faults leave \"{}\"{} no way to the network", node.vertices[v].name,
+                                   at_node < 0 ? "" : fmt::format(" of node {}", at_node)));
+    if (nearest.empty()) continue;
     uint32_t& turn = dealt[{node.vertices[v].kind, nearest}];
-    out_->port_of[v] = nearest[turn++ % nearest.size()];
+    port_of[v] = nearest[turn++ % nearest.size()];
   }
+  return port_of;
 }
 
 std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
@@ -325,19 +337,21 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   reader.out_ = std::make_unique<System::Impl>();
   System::Impl& out = *reader.out_;
   document.only({"name", "summary", "sources", "unverified", "note", "nodes", "devices", "vertices", "links",
-                 "peer_access", "host", "network", "communication"});
+                 "faults", "peer_access", "host", "network", "communication"});
   out.name = document.at("name").as_text();
   out.summary = document.at("summary").as_text();
   out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);
   reader.vertices();
   reader.links();
+  reader.strike_all();
   reader.peer_access();
   out.node.finish();
   reader.serve();
-  reader.check();
+  reader.check(out.node, -1);
   reader.host();
   reader.network();
-  reader.ports();
+  out.port_of = reader.ports(out.node, -1);
+  reader.strike_single();
   const Json* communication = document.find("communication");
   if (communication != nullptr && !communication->is_object()) communication->fail("must be an object");
   out.communication = communication != nullptr ? *communication : Json::make_object(document.place());

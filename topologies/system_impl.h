@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "topologies/faults.h"
 #include "topologies/network.h"
 #include "topologies/node.h"
 #include "topologies/system.h"
@@ -48,6 +49,18 @@ struct System::Impl {
   // Per template vertex.
   std::vector<uint32_t> host_of, stage_of, port_of;  ///< CPU, staging buffer, index into ports
 
+  /// A node that faults made unlike the others: the same vertices and link ids.
+  struct OddNode {
+    NodeTemplate node;
+    std::vector<uint32_t> port_of;
+  };
+  std::map<int64_t, OddNode> odd;
+  std::map<std::pair<int64_t, uint32_t>, double> speed;  ///< of slowed devices; node -1: of every node
+  std::vector<std::string> faults;                       ///< for people
+  bool alike = true;                                     ///< no fault strikes a single node or network link
+  const NodeTemplate& node_at(int64_t at_node) const;
+  uint32_t port_at(int64_t at_node, uint32_t v) const;
+
   /// Appends a node path as global link ids.
   void append(Route& route, int64_t at_node, const NodePath& path) const;
   void local_route(Route& route, int64_t at_node, uint32_t a, uint32_t b) const;
@@ -74,14 +87,19 @@ class SystemReader {
   void host();
   void network();
   void serve();  ///< which CPU and which host memory each vertex uses
-  void ports();  ///< the nearest port of every vertex; equally near ones are dealt out in turn
-  void check() const;
+  /// The nearest port of every vertex; equally near ones are dealt out in turn.
+  std::vector<uint32_t> ports(const NodeTemplate& node, int64_t at_node) const;
+  void check(const NodeTemplate& node, int64_t at_node) const;
+  void note_fault(const Fault& fault, const Struck& struck);
+  void strike_all();     ///< faults of every node
+  void strike_single();  ///< those of single nodes and of the network
 
   const Json& document_;
   std::unique_ptr<System::Impl> out_;
   std::map<std::string, uint32_t> index_;
   std::map<std::string, int32_t> device_index_;
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> cables_;
+  std::vector<Fault> faults_;  ///< once strike_all() is done: those left for strike_single()
 };
 
 }  // namespace tandem

@@ -1,17 +1,24 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <deque>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/compare_ops.h"
 #include "app/output.h"
-#include "app/report_text.h"
+#include "app/question.h"
 #include "app/verb.h"
+#include "app/why.h"
+#include "base/data.h"
+#include "base/text.h"
 
 namespace tandem {
 
 namespace {
 
 constexpr std::size_t kMostOps = 20;
+constexpr int64_t kMostDevices = 64;
 
 nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
   auto out = nlohmann::ordered_json::array();
@@ -25,88 +32,185 @@ nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
   return out;
 }
 
-std::string compare_json(const std::vector<Report>& a, const std::vector<Report>& b) {
+nlohmann::ordered_json side_json(const Report& r) {
+  return {{"title", report_title(r)}, {"engine", r.engine}, {"samples_per_second", r.samples_per_second}};
+}
+
+std::string compare_json(const std::vector<ReportPair>& pairs) {
   nlohmann::ordered_json out = {{"schema", "tandem-compare-1"}, {"rows", nlohmann::ordered_json::array()}};
-  for (const Report& x : a) {
-    for (const Report& y : b) {
-      if (x.devices != y.devices) continue;
-      const OpComparison ops = compare_ops(x, y);
-      const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
-      out["rows"].push_back(
-          {{"devices", x.devices},
-           {"a",
-            {{"title", report_title(x)}, {"engine", x.engine}, {"samples_per_second", x.samples_per_second}}},
-           {"b",
-            {{"title", report_title(y)}, {"engine", y.engine}, {"samples_per_second", y.samples_per_second}}},
-           {"samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second)},
-           {"iteration_ratio", ratio(y.iteration_median, x.iteration_median)},
-           {"staleness_mean_difference", y.staleness.mean() - x.staleness.mean()},
-           {"memory_ratio",
-            ratio(static_cast<double>(y.memory.total().n), static_cast<double>(x.memory.total().n))},
-           {"lanes", pairs_json(ops.lanes)},
-           {"ops", pairs_json(ops.ops)}});
-      break;
-    }
+  for (const ReportPair& pair : pairs) {
+    const Report &x = pair.a, &y = pair.b;
+    const OpComparison ops = compare_ops(x, y);
+    const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
+    nlohmann::ordered_json row = {
+        {"devices", x.devices},
+        {"a", side_json(x)},
+        {"b", side_json(y)},
+        {"samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second)},
+        {"iteration_ratio", ratio(y.iteration_median, x.iteration_median)},
+        {"staleness_mean_difference", y.staleness.mean() - x.staleness.mean()},
+        {"memory_ratio",
+         ratio(static_cast<double>(y.memory.total().n), static_cast<double>(x.memory.total().n))}};
+    if (const std::string reason = why(pair); !reason.empty()) row["why"] = reason;
+    row["lanes"] = pairs_json(ops.lanes);
+    row["ops"] = pairs_json(ops.ops);
+    out["rows"].push_back(std::move(row));
   }
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The timelines of the most devices that both sides have, as text; empty when one side keeps none.
-std::string ops_text(const std::vector<Report>& a, const std::vector<Report>& b, const std::string& format) {
-  const Report *x = nullptr, *y = nullptr;
-  for (const Report& r : a) {
-    for (const Report& s : b) {
-      if (r.devices == s.devices && (x == nullptr || r.devices > x->devices)) x = &r, y = &s;
-    }
-  }
-  const OpComparison c = compare_ops(*x, *y);
+/// The timelines of the most devices, as text; empty when one side keeps none.
+std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format) {
+  const auto& [x, y, asked_x, asked_y] =
+      *std::max_element(pairs.begin(), pairs.end(),
+                        [](const ReportPair& p, const ReportPair& q) { return p.a.devices < q.a.devices; });
+  const OpComparison c = compare_ops(x, y);
   if (c.ops.empty()) return "";
-  const bool apart = x->engine != y->engine;
-  const std::string left = apart ? "A " + engine_word(*x) : "A";
-  const std::string right = apart ? "B " + engine_word(*y) : "B";
-  std::string out = fmt::format("\nOne worker of {}, milliseconds an iteration\n\n{}\n{}", x->devices,
+  const bool apart = x.engine != y.engine;
+  const std::string left = apart ? "A " + engine_word(x) : "A";
+  const std::string right = apart ? "B " + engine_word(y) : "B";
+  std::string out = fmt::format("\nOne worker of {}, milliseconds an iteration\n\n{}\n{}", x.devices,
                                 op_table(c.lanes, left, right, c.lanes.size()).as(format),
                                 op_table(c.ops, left, right, kMostOps).as(format));
   if (c.ops.size() > kMostOps)
     out += fmt::format("... and {} ops that differ less (--format json has all)\n", c.ops.size() - kMostOps);
-  return out + "\n" + largest_disagreement(c, *x, *y) + "\n";
+  return out + "\n" + largest_disagreement(c, x, y) + "\n";
 }
 
-int compare(const Arguments& arguments) {
+std::string reasons(const std::vector<ReportPair>& pairs) {
+  std::string out;
+  for (const ReportPair& pair : pairs) {
+    if (const std::string reason = why(pair); !reason.empty()) out += reason + ".\n";
+  }
+  return out.empty() ? "" : "\n" + out;
+}
+
+/// `head`: who A and B are, for text; `rest`: what else there is to say.
+void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const std::string& head,
+                    const std::string& rest) {
+  const std::string format = format_of(arguments);
+  if (format == "json") return put_result(arguments, compare_json(pairs));
+  const Table table = compare_table(pairs);
+  if (format == "csv") return put_result(arguments, table.csv());
+  put_result(arguments, head + "\n" + table.as(format) + reasons(pairs) + rest);
+}
+
+int compare_reports(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   const auto a = load_reports(arguments.words()[0]);
   const auto b = load_reports(arguments.words()[1]);
-  const Table table = compare_table(a, b);
-  if (table.empty()) {
+  const auto pairs = matched(a, b);
+  if (pairs.empty()) {
     throw InputError(fmt::format("{} and {} have no device count in common", printable(arguments.words()[0]),
                                  printable(arguments.words()[1])));
   }
-  if (format == "json") {
-    put_result(arguments, compare_json(a, b));
-  } else if (format == "csv") {
-    put_result(arguments, table.csv());
-  } else {
-    put_result(arguments,
-               fmt::format("A  {} ({})\nB  {} ({})\n\n{}{}", report_title(a[0]), engine_word(a[0]),
-                           report_title(b[0]), engine_word(b[0]), table.as(format), ops_text(a, b, format)));
-  }
+  const bool prose = format == "text" || format == "md";
+  put_comparison(arguments, pairs,
+                 fmt::format("A  {} ({})\nB  {} ({})\n", report_title(a[0]), engine_word(a[0]),
+                             report_title(b[0]), engine_word(b[0])),
+                 prose ? ops_text(pairs, format) : "");
   return 0;
+}
+
+/// "vgg16,resnet50,transformer:layers=4,width=512": a piece with "=" and no ":" goes on with the model
+/// before.
+std::vector<std::string> model_names(const std::vector<std::string>& given) {
+  std::vector<std::string> out;
+  for (const std::string& list : given) {
+    bool first = true;
+    for (const std::string& piece : split(list, ',')) {
+      const bool more = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+      if (more && !first) {
+        out.back() += "," + piece;
+      } else {
+        out.push_back(piece);
+      }
+      first = false;
+    }
+  }
+  return out;
+}
+
+int compare_systems(const Arguments& arguments) {
+  check_out(arguments);
+  auto sets = read_sets(arguments), sets_b = sets;
+  for (const auto& [path, value] : read_sets(arguments, "set-b")) {
+    std::erase_if(sets_b, [&, &path = path](const auto& s) { return s.first == path; });
+    sets_b.emplace_back(path, value);
+  }
+  std::deque<Question> asked;  // pairs point into it
+  std::vector<ReportPair> pairs;
+  for (const std::string& model : model_names(arguments.all("model"))) {
+    Progress progress(arguments);
+    Question& a = asked.emplace_back(read_question(arguments, model, arguments.words()[0], sets));
+    Question& b = asked.emplace_back(read_question(arguments, model, arguments.words()[1], sets_b));
+    const int64_t all = std::min(a.system.accelerator_count(), b.system.accelerator_count());
+    if (!arguments.has("devices")) a.devices = {std::min<int64_t>(all, kMostDevices)};
+    for (const int64_t n : a.devices) {
+      progress.show(fmt::format("{} on {} device{} ...", model, n, n == 1 ? "" : "s"));
+      pairs.push_back({answer(a, n), answer(b, n), &a, &b});
+    }
+  }
+  const auto& [x, y, asked_x, asked_y] = pairs.front();
+  put_comparison(arguments, pairs,
+                 fmt::format("A  {}: {}\nB  {}: {}\n", report_title(x), asked_x->system.summary(),
+                             report_title(y), asked_y->system.summary()),
+                 "");
+  return 0;
+}
+
+int compare(const Arguments& arguments) {
+  if (arguments.has("model")) return compare_systems(arguments);
+  for (const Flag& flag : question_flags()) {
+    if (arguments.has(flag.name))
+      throw UsageError(fmt::format("--{} is for systems: name a model with --model", flag.name));
+  }
+  for (const std::string& word : arguments.words()) {
+    const auto systems = list_data("topologies/systems");
+    if (std::find(systems.begin(), systems.end(), word) != systems.end() && !std::ifstream(word)) {
+      throw UsageError(fmt::format(
+          "\"{}\" is a system, not a report: two systems are compared for a model, as in --model resnet50",
+          word));
+    }
+  }
+  return compare_reports(arguments);
+}
+
+std::vector<Flag> compare_flags() {
+  std::vector<Flag> flags;
+  for (Flag flag : question_flags()) {
+    if (flag.name == "system" || flag.name == "anchor") continue;
+    if (flag.name == "model") {
+      flag.value = "NAME|FILE[,...]";
+      flag.repeatable = true;
+      flag.help = "compare the systems A and B for this model, or for several";
+    }
+    if (flag.name == "devices") flag.help = "device counts; default as many as both systems have, at most 64";
+    flags.push_back(flag);
+    if (flag.name == "set") flags.push_back({"set-b", "PATH=VALUE", "the same of B only", true});
+  }
+  flags.insert(flags.end(), {format_flag(), out_flag(), quiet_flag()});
+  return flags;
 }
 
 }  // namespace
 
 void register_compare(Registry<Verb>& registry) {
-  registry.add(
-      {.name = "compare",
-       .summary = "two reports side by side: predicted and executed, PCIe and NVLink, before and after",
-       .usage = "REPORT REPORT [options]",
-       .flags = {format_flag(), out_flag(), quiet_flag()},
-       .least_words = 2,
-       .most_words = 2,
-       .run = compare,
-       .details = "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
-                  "both keep a\n"
-                  "timeline, ops and lanes are compared too, and the largest disagreement is named."});
+  registry.add({.name = "compare",
+                .summary = "what changes and why: two systems for a model, or two reports (predicted, "
+                           "executed, before, after)",
+                .usage = "SYSTEM SYSTEM --model NAME [options] | REPORT REPORT [options]",
+                .flags = compare_flags(),
+                .least_words = 2,
+                .most_words = 2,
+                .run = compare,
+                .details =
+                    "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
+                    "both keep a\ntimeline, ops and lanes are compared too, and the largest disagreement is "
+                    "named.\n\nExamples\n"
+                    "  tandem compare v100-pcie-8x dgx1-v100 --model vgg16,resnet50 --scheme pytorch-ddp\n"
+                    "  tandem compare dgx-h100 dgx-h100 --set nodes=4 --set-b network.bandwidth=200Gbit/s "
+                    "--model vgg16"});
 }
 
 }  // namespace tandem

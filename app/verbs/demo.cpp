@@ -30,7 +30,8 @@ Question question(const std::string& model, const std::string& system) {
              .sets = {},
              .devices = {1, 2, 4, 8},
              .anchor = {},
-             .disturbance = {}};
+             .disturbance = {},
+             .beside = {}};
   q.batch = 32;
   q.precision = Precision::fp16;
   q.optimizer = &optimizer("momentum");

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "app/check_picture.h"
+#include "app/link_map.h"
 #include "app/output.h"
 #include "app/pictures.h"
 #include "app/verb.h"
@@ -13,6 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kScatter = "scatter";
+constexpr std::string_view kLinks = "links";
 
 std::string output_folder(const Arguments& arguments) {
   std::string folder = arguments.text("out", ".");
@@ -40,8 +42,20 @@ std::vector<std::string> draw_reports(const std::vector<Report>& reports, const 
   return written;
 }
 
+/// Of every report on the most devices of its series.
+void draw_links(const std::vector<Report>& reports, const std::string& system, const std::string& base,
+                std::vector<std::string>& written) {
+  const auto series = series_of(reports);
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const Report& r = series[i].reports.back();
+    const auto files =
+        draw_link_map(r, system_of(r, system), i == 0 ? base : fmt::format("{}-{}", base, i + 1));
+    written.insert(written.end(), files.begin(), files.end());
+  }
+}
+
 int plot(const Arguments& arguments) {
-  std::vector<std::string> kinds{std::string(kScatter)};
+  std::vector<std::string> kinds{std::string(kScatter), std::string(kLinks)};
   for (const PictureKind& kind : picture_kinds()) kinds.emplace_back(kind.name);
   const std::string wanted = arguments.has("kind") ? arguments.choice("kind", "", kinds) : "";
   std::vector<Report> reports;
@@ -60,7 +74,11 @@ int plot(const Arguments& arguments) {
     return (folder / fmt::format("{}-{}", stem, kind)).string();
   };
   std::vector<std::string> written;
-  if (!reports.empty()) written = draw_reports(reports, wanted, base);
+  if (wanted == kLinks) {
+    draw_links(reports, arguments.text("system", ""), base(kLinks), written);
+  } else if (!reports.empty()) {
+    written = draw_reports(reports, wanted, base);
+  }
   for (std::size_t i = 0; i < checks.size(); ++i) {
     if (!wanted.empty() && wanted != kScatter) continue;
     const std::string number = i == 0 ? "" : fmt::format("-{}", i + 1);
@@ -85,7 +103,9 @@ void register_plot(Registry<Verb>& registry) {
            "draw reports (scaling, breakdown, staleness, timeline) and cross-checks (scatter) as PNG and SVG",
        .usage = "FILE... [options]",
        .flags = {{"kind", "KIND",
-                  "only scaling, breakdown, staleness, timeline or scatter; default: all that apply"},
+                  "only scaling, breakdown, staleness, timeline, scatter or links (how busy each link of the "
+                  "machine was; only when asked for); default: all that apply"},
+                 {"system", "NAME|FILE", "links: the machine of the reports, where it is not a stock system"},
                  {"out", "DIR", "folder for the pictures; default: the current one"},
                  quiet_flag()},
        .least_words = 1,

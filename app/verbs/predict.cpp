@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/elasticity.h"
 #include "app/output.h"
 #include "app/question.h"
 #include "app/report_text.h"
@@ -48,6 +49,13 @@ std::string remarks(const std::vector<Report>& reports) {
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   const Question question = read_question(arguments);
+  if (arguments.has("elasticities")) {
+    check_out(arguments);
+    const std::string result = elasticities_as(question, elasticities(question), format);
+    const bool prose = format == "text" || format == "md";
+    put_result(arguments, prose ? heading(question) + "\n\n" + result : result);
+    return 0;
+  }
   std::vector<Report> reports;
   {
     Progress progress(arguments);
@@ -72,7 +80,10 @@ int predict(const Arguments& arguments) {
 
 void register_predict(Registry<Verb>& registry) {
   auto flags = question_flags();
-  flags.insert(flags.end(), {format_flag(),
+  flags.insert(flags.end(), {{"elasticities", "",
+                              "instead: by how many per cent the throughput grows with each link, store "
+                              "and the devices' speed"},
+                             format_flag(),
                              out_flag(),
                              {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
                              quiet_flag()});

@@ -12,7 +12,7 @@ void report(std::string_view bytes) {
     const std::vector<Report> reports = {Report::from_json(Json::parse(bytes, "fuzz"))};
     report_table(reports).text();
     report_csv(reports);
-    compare_table(reports, reports).markdown();
+    compare_table(matched(reports, reports)).markdown();
     series_of(reports);
     reports_to_json(reports, false);
   } catch (const InputError&) {

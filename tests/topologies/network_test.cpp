@@ -23,7 +23,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.block << " " << c.spe
 
 class Blocks : public testing::TestWithParam<Case> {
  protected:
-  bool switched() const { return GetParam().block == "single" || GetParam().block == "fat_tree"; }
+  bool switched() const { return GetParam().block != "torus" && GetParam().block != "ring"; }
   std::string end(Port p) const {
     return "node" + std::to_string(p.node) + (switched() ? "/port" + std::to_string(p.index) : "");
   }
@@ -73,10 +73,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"fat_tree", R"({"down": 4, "rails": true})", 4},
                     Case{"fat_tree", R"({"down": 16, "rails": true, "oversubscription": 2})", 2},
                     Case{"torus", R"({"dimensions": 2})", 1}, Case{"torus", R"({"dimensions": 3})", 1},
-                    Case{"torus", R"({"dimensions": 1})", 1}, Case{"ring", "{}", 1}));
+                    Case{"torus", R"({"dimensions": 1})", 1}, Case{"ring", "{}", 1},
+                    Case{"dragonfly", R"({"down": 2, "routers": 2, "global": 4})", 1},
+                    Case{"dragonfly", R"({"down": 3, "routers": 4, "global": 2})", 2},
+                    Case{"dragonfly", R"({"down": 1, "routers": 1, "global": 40})", 1}));
 
 TEST(Blocks, RegistryHoldsExactlyTheTestedOnes) {
-  EXPECT_EQ(blocks_registry().names(), (std::vector<std::string>{"single", "fat_tree", "torus", "ring"}));
+  EXPECT_EQ(blocks_registry().names(), (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly"}));
 }
 
 /// Full bisection without oversubscription: every trunk carries what all its ports can send.
@@ -114,6 +117,30 @@ TEST(Torus, GoesTheShorterWayRound) {
   EXPECT_EQ(hops(0, 63), 2u);
   EXPECT_EQ(hops(0, 36), 8u) << "half way round in both axes";
   EXPECT_EQ(network->link_count(), 256u);
+}
+
+TEST(Dragonfly, CrossesAtMostOneGlobalCableAndSpreadsThem) {
+  // 72 ports: the balanced dragonfly of 9 groups of 4 routers with 2 ports and 2 global cables.
+  const auto network = make("dragonfly", 72, 1, R"({"down": 2, "routers": 4, "global": 2})");
+  EXPECT_EQ(network->link_count(), 2u * 72 + 9 * 4 * 3 + 9 * 8);
+  std::set<std::string> global;
+  for (int64_t a = 0; a < 72; ++a) {
+    for (int64_t b = 0; b < 72; ++b) {
+      if (a == b) continue;
+      std::vector<uint64_t> links;
+      network->route({a, 0}, {b, 0}, links);
+      EXPECT_LE(links.size(), 5u);
+      for (const uint64_t id : links) {
+        const std::string label = network->label(id);
+        const auto other = label.find(">group");
+        if (label.rfind("group", 0) == 0 && other != std::string::npos &&
+            label.substr(0, label.find('-')) != label.substr(other + 1, label.find('-', other) - other - 1))
+          global.insert(label);
+      }
+    }
+  }
+  EXPECT_EQ(global.size(), 72u) << "every group reaches each of the other eight by its own cable";
+  EXPECT_THROW(make("dragonfly", 80, 1, R"({"down": 2, "routers": 4, "global": 2})"), InputError);
 }
 
 /// Average distance on an even ring of n is n/4 (with the node itself counted).

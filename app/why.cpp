@@ -1,0 +1,230 @@
+#include "app/why.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "app/elasticity.h"
+#include "sim/cost/link_cost.h"
+#include "sim/cost/link_pattern.h"
+#include "sim/cost/link_profile.h"
+#include "sim/placement.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kSame = 0.005;  // relative difference below which nothing changes
+constexpr double kEndless = 1e3;
+constexpr std::size_t kMostLinks = 20'000;  // beyond these links no change is tried out
+
+/// Where the time of a step goes, in seconds, in the order of kCauses.
+using Parts = std::array<double, 4>;
+constexpr std::array<const char*, 4> kCauses = {"computes for", "waits for communication for",
+                                                "waits for input for", "waits for other devices for"};
+constexpr std::size_t kCommunication = 1;
+
+double step_seconds(const Report& r) {
+  return static_cast<double>(r.batch_per_device * r.devices) / r.samples_per_second;
+}
+
+Parts parts_of(const Report& r) {
+  const double step = step_seconds(r);
+  const TimeShare& t = r.time_share;
+  return {step * t.compute, step * t.exposed_communication, step * t.input, step * t.idle};
+}
+
+std::string milliseconds(double seconds) {
+  const double ms = 1e3 * seconds;
+  return ms >= 99.5 ? fmt::format("{:.0f}", ms) : ms >= 0.095 ? fmt::format("{:.2g}", ms) : "0";
+}
+
+std::string times(double count) {
+  if (count == 1) return "once";
+  return count == 2 ? "twice" : fmt::format("{:.0f} times", count);
+}
+
+/// "scheme=horovod, batch_per_device=64": the inputs of `r` that `other` has not.
+std::string differences(const Report& r, const Report& other) {
+  std::string out;
+  int count = 0;
+  for (const auto& [key, value] : r.inputs) {
+    if (key == "devices" || key == "model" || key == "system" || report_input(other, key) == value) continue;
+    if (++count == 3) return out + ", ...";
+    const std::string name = key.rfind("set.", 0) == 0 ? key.substr(4) : key;
+    out += fmt::format("{}{}={}", out.empty() ? "" : ", ", name, value);
+  }
+  return out;
+}
+
+/// "on dgx1-v100", or by what the systems or choices differ: "with scheme=horovod".
+std::string place_of(const Report& r, const Report& other) {
+  const std::string system = report_input(r, "system");
+  if (system != report_input(other, "system")) return "on " + system;
+  if (const std::string own = differences(r, other); !own.empty()) return "with " + own;
+  const std::string theirs = differences(other, r);
+  return theirs.empty() ? "there" : "without " + theirs;
+}
+
+/// The collective of the workers that moves most bytes, when it runs as a ring inside one node: how often
+/// that ring crosses the cable of `link`, both ways together; 0 when it does not or is shared out.
+double ring_crossings(const Question& q, int64_t devices, LinkId link) {
+  const Plan plan = make_plan(prediction_on(q, q.system, devices));
+  const auto cluster = make_cluster(q.system, devices);
+  if (cluster.nodes > 1 || devices < 2) return 0;
+  const Program& program = *plan.program;
+  const Op* most = nullptr;
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::collective && (most == nullptr || op.bytes > most->bytes)) most = &op;
+  }
+  if (most == nullptr || program.roles[0].mesh.axes.size() != 1) return 0;
+  std::vector<VertexId> members;
+  for (int64_t i = 0; i < devices; ++i) members.push_back(used_accelerator(q.system, cluster, i));
+  LinkCost cost(q.system, q.scheme.overheads);
+  LinkCost::Choice choice;
+  const Collective& c = program.collectives[most->what];
+  cost.collective(c.kind, c.algorithm, most->bytes, members, &choice);
+  if (choice.algorithm != "ring") return 0;
+  const Group group = make_group(q.system, members);
+  const auto rings = search_rings(q.system, group, library_of(q.system).packs_rings);
+  double count = 0;
+  for (const Ring& ring : rings) {
+    const auto& order = ring.order;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const VertexId from = group.by_node[0][order[i]], to = group.by_node[0][order[(i + 1) % order.size()]];
+      for (const LinkId l : q.system.route(from, to).links) count += (l ^ link) <= 1 ? ring.share : 0;
+    }
+  }
+  return std::abs(count - std::round(count)) < 0.01 ? std::round(count) : 0;
+}
+
+/// Kinds of links ("socket", "network") with as good as no limit on their bandwidth: samples/s.
+double rate_without(const Question& q, const std::vector<Resource>& endless, int64_t devices) {
+  auto sets = q.sets;
+  for (const Resource& r : endless) sets.emplace_back(r.path, r.text(std::min(kEndless, 1e18 / r.value)));
+  const System system = System::load(q.system_text, sets);
+  return simulate(prediction_on(q, system, devices)).samples_per_second;
+}
+
+std::string kind_of(const Resource& r) {
+  return r.path == "network.bandwidth" ? "network" : r.path.substr(6, r.path.rfind('.') - 6);
+}
+
+struct Remedy {
+  std::vector<Resource> kinds;
+  double rate = 0;
+};
+
+/// The fewest kinds of links whose limits account for what all together cost: those that cannot be put back
+/// without losing 2 %. Several can be in the way at once, so that none alone would help.
+Remedy remedy_for(const Question& q, int64_t devices) {
+  Remedy out;
+  for (Resource& r : resources_of(q)) {
+    if (r.path == "network.bandwidth" || r.path.rfind("links.", 0) == 0) out.kinds.push_back(std::move(r));
+  }
+  const double all = rate_without(q, out.kinds, devices);
+  out.rate = all;
+  for (std::size_t i = 0; i < out.kinds.size();) {
+    auto fewer = out.kinds;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    const double rate = rate_without(q, fewer, devices);
+    if (rate < 0.98 * all) {
+      ++i;
+      continue;
+    }
+    out = {std::move(fewer), rate};
+  }
+  return out;
+}
+
+/// The busiest link of a kind in a report.
+std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System& system,
+                                                  const std::string& kind) {
+  for (const LinkUse& use : r.links) {
+    for (LinkId id = 0; id < system.link_count(); ++id) {
+      if (system.link_kind(id) == kind && system.link(id).name == use.name) return std::make_pair(use, id);
+    }
+  }
+  return std::nullopt;
+}
+
+/// What the slower side's communication waits for: "; on v100-pcie-8x the ring crosses ...".
+std::string in_the_way(const Report& slow, const Report& fast, const Question* q) {
+  const std::string where = place_of(slow, fast);
+  if (q == nullptr || q->system.link_count() > kMostLinks) {
+    if (slow.links.empty()) return "";
+    return fmt::format("; {} {} is {:.0f} % busy", where, slow.links[0].name, 100 * slow.links[0].busy);
+  }
+  const Remedy remedy = remedy_for(*q, slow.devices);
+  const double missing = fast.samples_per_second - slow.samples_per_second;
+  if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing)
+    return fmt::format("; {} no link is too narrow: the latency of its messages is what it waits for", where);
+  std::string links, kinds;
+  bool ring = false;
+  for (const Resource& r : remedy.kinds) {
+    const std::string kind = kind_of(r);
+    kinds += (kinds.empty() ? "" : " and ") + kind;
+    const auto link = busiest(slow, q->system, kind);
+    if (!link) continue;
+    const auto& [use, id] = *link;
+    const double crossings = ring_crossings(*q, slow.devices, id);
+    ring = ring || crossings > 0;
+    links += fmt::format("{}the {} link {} ({} usable, {:.0f} % busy){}", links.empty() ? "" : " and ", kind,
+                         use.name, to_text(Bandwidth{q->system.usable(id)}), 100 * use.busy,
+                         crossings > 0 ? " " + times(crossings) : "");
+  }
+  if (!links.empty()) links = (ring ? "the ring crosses " : "the flows share ") + links + "; ";
+  return fmt::format("; {} {}endless {} bandwidth would give {}", where, links, kinds, grouped(remedy.rate));
+}
+
+/// " (v100-sxm2-16gb instead of v100-pcie)" where the devices differ.
+std::string devices_text(const ReportPair& pair) {
+  if (pair.asked_a == nullptr || pair.asked_b == nullptr) return "";
+  const auto device = [](const Question& q) { return q.system.device(q.system.accelerator(0)).name; };
+  const std::string a = device(*pair.asked_a), b = device(*pair.asked_b);
+  return a == b ? "" : fmt::format(" ({} instead of {})", b, a);
+}
+
+std::string change(double ratio) {
+  if (std::abs(ratio - 1) < kSame) return "no different";
+  const char* word = ratio > 1 ? "faster" : "slower";
+  const double factor = std::max(ratio, 1 / ratio);
+  return factor >= 1.1 ? fmt::format("{:.3g}x {}", std::round(100 * factor) / 100, word)
+                       : fmt::format("{:.{}f} % {}", 100 * std::abs(ratio - 1),
+                                     std::abs(ratio - 1) < 0.02 ? 1 : 0, word);
+}
+
+}  // namespace
+
+std::string why(const ReportPair& pair) {
+  const Report &a = pair.a, &b = pair.b;
+  if (a.engine != b.engine || !(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return "";
+  const double ratio = b.samples_per_second / a.samples_per_second;
+  const Parts before = parts_of(a), after = parts_of(b);
+  const std::string head =
+      fmt::format("{} on {} device{}: {} {} ({} -> {} samples/s)", report_input(b, "model"), b.devices,
+                  b.devices == 1 ? "" : "s", change(ratio), place_of(b, a), grouped(a.samples_per_second),
+                  grouped(b.samples_per_second));
+  const double share = std::min(a.time_share.compute, b.time_share.compute);
+  const std::string rest =
+      share >= 0.5 ? fmt::format("; at least {:.0f} % of a step computes on both", 100 * share) : "";
+  if (std::abs(ratio - 1) < kSame) return head + rest;
+  std::size_t cause = 0;
+  double most = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const double saved = (before[i] - after[i]) * (ratio > 1 ? 1 : -1);
+    if (saved > most) most = saved, cause = i;
+  }
+  std::string out = head + fmt::format(", because a step {} {} instead of {} ms", kCauses[cause],
+                                       milliseconds(after[cause]), milliseconds(before[cause]));
+  if (cause == 0) out += devices_text(pair);
+  if (cause == kCommunication)
+    out += in_the_way(ratio > 1 ? a : b, ratio > 1 ? b : a, ratio > 1 ? pair.asked_a : pair.asked_b);
+  return out + (std::max(ratio, 1 / ratio) < 1.1 ? rest : "");
+}
+
+}  // namespace tandem
