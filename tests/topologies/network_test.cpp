@@ -79,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"dragonfly", R"({"down": 1, "routers": 1, "global": 40})", 1}));
 
 TEST(Blocks, RegistryHoldsExactlyTheTestedOnes) {
-  EXPECT_EQ(blocks_registry().names(), (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly"}));
+  EXPECT_EQ(blocks_registry().names(),
+            (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly"}));
 }
 
 /// Full bisection without oversubscription: every trunk carries what all its ports can send.

@@ -1,0 +1,156 @@
+// What changes between two systems and why; elasticities; the map of link use.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "tests/app/tool.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const std::vector<std::string> kBoxes = {"compare",     "v100-pcie-8x", "dgx1-v100", "--scheme",
+                                         "pytorch-ddp", "--precision",  "fp16"};
+
+TEST(CompareSystems, NamesTheChangeAndItsCauseInALinePerModel) {
+  const ChildResult result = tool(with(kBoxes, {"--model", "vgg16,resnet50"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("vgg16 on 8 devices: 1."));
+  EXPECT_THAT(result.out, HasSubstr("x faster on dgx1-v100"));
+  EXPECT_THAT(result.out, HasSubstr("because a step waits for communication"));
+  EXPECT_THAT(result.out, HasSubstr("on v100-pcie-8x"));
+  EXPECT_THAT(result.out, HasSubstr("socket"));
+  EXPECT_THAT(result.out, HasSubstr("\nresnet50 on 8 devices: "));
+}
+
+TEST(CompareSystems, JsonTellsTheSameAsPredictDoes) {
+  const Json rows =
+      Json::parse(tool(with(kBoxes, {"--model", "vgg16", "--devices", "4", "--format", "json"})).out, "c");
+  ASSERT_EQ(rows.at("rows").items().size(), 1u);
+  const Json& row = rows.at("rows").items()[0];
+  EXPECT_THAT(row.at("why").as_text(), HasSubstr("vgg16 on 4 devices"));
+  const Json one =
+      Json::parse(tool({"predict", "--model", "vgg16", "--system", "dgx1-v100", "--scheme", "pytorch-ddp",
+                        "--precision", "fp16", "--devices", "4", "--format", "json"})
+                      .out,
+                  "p");
+  EXPECT_EQ(row.at("b").at("samples_per_second").as_real(), one.at("samples_per_second").as_real());
+}
+
+TEST(CompareSystems, SetBChangesOneThingOfBOnly) {
+  const std::vector<std::string> same = {"compare", "v100-pcie-8x", "v100-pcie-8x", "--model",
+                                         "vgg16",   "--precision",  "fp16"};
+  const ChildResult hurt = tool(with(same, {"--set-b", "faults.cpu0:cpu1=0.25"}));
+  ASSERT_EQ(hurt.status, 0) << hurt.err;
+  EXPECT_THAT(hurt.out, HasSubstr("x slower with faults.cpu0:cpu1=0.25"));
+  EXPECT_THAT(hurt.out, HasSubstr("the socket link cpu0>cpu1"));
+  EXPECT_THAT(tool(same).out, HasSubstr("no different"));
+  const ChildResult both = tool(with(same, {"--set", "nodes=1", "--set-b", "nodes=1"}));
+  EXPECT_THAT(both.out, HasSubstr("no different"));
+}
+
+TEST(CompareSystems, ReportsAreExplainedByWhatTheyHold) {
+  const Scratch scratch;
+  for (const char* system : {"v100-pcie-8x", "dgx1-v100"}) {
+    ASSERT_EQ(tool({"predict", "--model", "vgg16", "--precision", "fp16", "--devices", "8", "--system",
+                    system, "--format", "json", "--out", scratch.file(system)})
+                  .status,
+              0);
+  }
+  const ChildResult result = tool({"compare", scratch.file("v100-pcie-8x"), scratch.file("dgx1-v100")});
+  EXPECT_THAT(result.out, HasSubstr("x faster on dgx1-v100"));
+  EXPECT_THAT(result.out, HasSubstr("because a step waits for communication"));
+}
+
+TEST(CompareSystems, SaysWhatIsWrong) {
+  const ChildResult names = tool({"compare", "v100-pcie-8x", "dgx1-v100"});
+  EXPECT_EQ(names.status, 2);
+  EXPECT_THAT(names.err, HasSubstr("--model"));
+  const ChildResult batch = tool({"compare", "a.json", "b.json", "--batch", "3"});
+  EXPECT_EQ(batch.status, 2);
+  EXPECT_THAT(batch.err, HasSubstr("--batch"));
+  const ChildResult unknown = tool({"compare", "v100-pcie-8x", "dgx1-v10", "--model", "vgg16"});
+  EXPECT_EQ(unknown.status, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("dgx1-v100"));
+  EXPECT_EQ(tool({"compare", "v100-pcie-8x", "dgx1-v100", "--model", "vgg16,"}).status, 3);
+  EXPECT_EQ(tool({"compare", "v100-pcie-8x", "dgx1-v100", "--model", "vgg16", "--devices", "9"}).status, 3);
+}
+
+double rate(const std::vector<std::string>& more) {
+  return Json::parse(tool(with({"predict", "--model", "vgg16", "--system", "v100-pcie-8x", "--precision",
+                                "fp16", "--devices", "4", "--format", "json"},
+                               more))
+                         .out,
+                     "rate")
+      .at("samples_per_second")
+      .as_real();
+}
+
+TEST(Elasticities, AreTheFiniteDifferencesOfPredictions) {
+  const ChildResult result = tool({"predict", "--model", "vgg16", "--system", "v100-pcie-8x", "--precision",
+                                   "fp16", "--devices", "4", "--elasticities", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json json = Json::parse(result.out, "e");
+  EXPECT_EQ(json.at("schema").as_text(), "tandem-elasticities-1");
+  double last = 1e9, found = -1;
+  for (const Json& row : json.at("rows").items()) {
+    const double e = row.at("elasticity").as_real();
+    EXPECT_LE(std::abs(e), last) << "sorted";
+    last = std::abs(e);
+    if (row.at("resource").as_text() == "links.pcie.bandwidth") found = e;
+  }
+  const double up = rate({"--set", "links.pcie.bandwidth=15907500000B/s"}),
+               down = rate({"--set", "links.pcie.bandwidth=15594059405.940594B/s"});
+  EXPECT_NEAR(found, std::log(up / down) / (2 * std::log(1.01)), 1e-4);
+  EXPECT_GT(found, 0.05);
+}
+
+TEST(Elasticities, OfAnAnchoredPredictionKeepTheAnchor) {
+  // Fitting the anchor again on the changed machine would hide the change.
+  const ChildResult result =
+      tool({"predict", "--model", "vgg16", "--system", "v100-pcie-8x", "--precision", "fp16", "--devices",
+            "8", "--anchor", "1500@8", "--elasticities", "--format", "csv"});
+  double sum = 0;
+  for (std::size_t at = 0; (at = result.out.find("bandwidth,", at)) != std::string::npos; ++at) {
+    const auto comma = result.out.find(',', at + 10);
+    sum += std::stod(result.out.substr(comma + 1));
+  }
+  EXPECT_GT(sum, 0.1) << result.out;
+}
+
+TEST(Elasticities, AreATableWithAColumnPerDeviceCount) {
+  const ChildResult result = tool(small_predict({"--elasticities"}));
+  EXPECT_THAT(result.out, HasSubstr("1 device   2 devices"));
+  EXPECT_THAT(result.out, HasSubstr("compute"));
+  EXPECT_THAT(result.out, Not(HasSubstr("network.bandwidth"))) << "one node has no use for it";
+}
+
+TEST(LinkMap, IsDrawnFromAReportOfAStockSystem) {
+  const Scratch scratch;
+  ASSERT_EQ(tool({"predict", "--model", "vgg16", "--system", "dgx-h100", "--set", "nodes=2", "--devices",
+                  "16", "--format", "json", "--out", scratch.file("r.json")})
+                .status,
+            0);
+  const ChildResult drawn =
+      tool({"plot", scratch.file("r.json"), "--kind", "links", "--out", scratch.file("")});
+  if (drawn.err.find("gnuplot") != std::string::npos) GTEST_SKIP() << drawn.err;
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(slurp(scratch.file("r-links.png")).substr(1, 3), "PNG");
+  const std::string svg = slurp(scratch.file("r-links.svg"));
+  for (const char* name : {"gpu7", "nvswitch0", "nic3", "network"}) EXPECT_THAT(svg, HasSubstr(name));
+  const ChildResult wrong = tool({"plot", scratch.file("r.json"), "--kind", "links", "--system",
+                                  "workstation-2x", "--out", scratch.file("")});
+  EXPECT_EQ(wrong.status, 3);
+}
+
+}  // namespace
+}  // namespace tandem::test

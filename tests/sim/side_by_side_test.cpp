@@ -1,0 +1,114 @@
+#include "sim/side_by_side.h"
+
+#include <gtest/gtest.h>
+
+#include "models/graph.h"
+#include "models/optimizer.h"
+#include "schemes/scheme.h"
+#include "sim/evaluate.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+namespace {
+
+/// One worker that moves `megabytes` over the link each iteration and does nothing else.
+Plan mover(double megabytes, double link, const std::string& name) {
+  Program p;
+  p.labels = {"move"};
+  p.copies = {{CopyKind::host_to_device, 0}};
+  Op op;
+  op.kind = OpKind::copy;
+  op.lane = Lane::copy;
+  op.bytes = {static_cast<int64_t>(megabytes * 1e6)};
+  p.roles = {{"worker", {{{"data", 1}}}, Site::accelerators, -1, {op}}};
+  p.samples_per_iteration = 1;
+  Plan plan;
+  plan.program = std::make_shared<const Program>(p);
+  plan.capacity = {link};
+  Transfer t;
+  t.bytes = megabytes * 1e6;
+  t.uses = {{0, 1}};
+  plan.transfers = {t};
+  plan.roles = {{{}, {{Time{}}}, {{0}}}};
+  plan.name_link = [name](uint32_t) { return name; };
+  return plan;
+}
+
+Time makespan(const Plan& plan) {
+  EvaluateOptions options;
+  options.iterations = 6;
+  return evaluate(plan, options).makespan;
+}
+
+TEST(SideBySide, TwoThatMoveOverOneLinkGetHalfEach) {
+  const Plan one = mover(100, 1e9, "link");
+  EXPECT_EQ(makespan(one).ps, 600'000'000'000);
+  EXPECT_EQ(makespan(side_by_side(one, {one})).ps, 1'200'000'000'000);
+  EXPECT_EQ(makespan(side_by_side(one, {one, one})).ps, 1'800'000'000'000);
+}
+
+TEST(SideBySide, AShortJobRepeatsAsLongAsTheOtherRuns) {
+  // However small its transfers, one is always on its way: half of the link is the other's.
+  EXPECT_EQ(makespan(side_by_side(mover(100, 1e9, "link"), {mover(10, 1e9, "link")})).ps, 1'200'000'000'000);
+}
+
+TEST(SideBySide, LinksOfUnlikeNamesAreNotShared) {
+  EXPECT_EQ(makespan(side_by_side(mover(100, 1e9, "a"), {mover(100, 1e9, "b")})).ps, 600'000'000'000);
+}
+
+class Jobs : public testing::Test {
+ protected:
+  Report predict(const std::string& scheme, int64_t devices, std::vector<JobBeside> beside,
+                 const System& system) const {
+    const ResolvedScheme resolved = resolve_scheme(scheme, Place{});
+    Prediction p;
+    p.graph = &graph_;
+    p.system = &system;
+    p.scheme = &resolved;
+    p.devices = devices;
+    p.optimizer = &optimizer("momentum", Place{});
+    p.disturbance = Disturbance{};
+    p.beside = std::move(beside);
+    return simulate(p);
+  }
+  Graph graph_ = Graph::load("alexnet");
+  ResolvedScheme allreduce_ = resolve_scheme("allreduce", Place{});
+  ResolvedScheme async_ = resolve_scheme("parameter-server:mode=async", Place{});
+};
+
+TEST_F(Jobs, OnLinksOfTheirOwnDoNotSlowEachOther) {
+  const System system = System::load("v100-pcie-8x");
+  for (const char* scheme : {"allreduce", "parameter-server:mode=async,server=gpu"}) {
+    const Report alone = predict(scheme, 4, {}, system);
+    const Report beside = predict(scheme, 4, {{&graph_, &allreduce_, 4, 32}}, system);
+    EXPECT_NEAR(beside.samples_per_second / alone.samples_per_second, 1, 1e-3) << scheme;
+    EXPECT_EQ(beside.staleness.count(), alone.staleness.count()) << scheme;
+  }
+}
+
+TEST_F(Jobs, ThatShareLinksSlowEachOther) {
+  const System system = System::load("v100-pcie-8x");
+  const double alone = predict("allreduce", 3, {}, system).samples_per_second;
+  const double beside = predict("allreduce", 3, {{&graph_, &allreduce_, 4, 32}}, system).samples_per_second;
+  EXPECT_LT(beside, 0.95 * alone) << "the third and the fourth device share a switch";
+  const double servers = predict("allreduce", 3, {{&graph_, &async_, 4, 32}}, system).samples_per_second;
+  EXPECT_LT(servers, 0.95 * alone);
+}
+
+TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
+  const System system = System::load("v100-pcie-8x");
+  EXPECT_THROW(predict("allreduce", 6, {{&graph_, &allreduce_, 3, 32}}, system), InputError);
+}
+
+TEST_F(Jobs, ASlowDeviceSlowsAllOfItsJobAndIsNamed) {
+  const System whole = System::load("dgx1-v100"), hurt = System::load("dgx1-v100", {{"faults.gpu2", "0.5"}});
+  const Report before = predict("allreduce", 4, {}, whole), after = predict("allreduce", 4, {}, hurt);
+  EXPECT_LT(after.samples_per_second, 0.7 * before.samples_per_second);
+  EXPECT_EQ(after.bottleneck.resource, "slow device gpu2");
+  EXPECT_EQ(predict("allreduce", 2, {}, hurt).samples_per_second,
+            predict("allreduce", 2, {}, whole).samples_per_second)
+      << "two devices leave the slow one out";
+}
+
+}  // namespace
+}  // namespace tandem
