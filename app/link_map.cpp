@@ -64,25 +64,31 @@ Drawing drawing_of(const System& system) {
   return out;
 }
 
-/// "node2/gpu0" -> "gpu0", and a network's end -> the port's vertex or "network".
-std::string local_name(const std::string& end, const Drawing& d, bool several) {
-  if (!several) return end;
+/// An end of a link as reports name it ("node2/gpu0>plx0", "node1/port0>leaf3") -> the vertex drawn for it;
+/// what is not in a node belongs to the network.
+std::string vertex_of(const std::string& end, const Drawing& d) {
   const auto slash = end.find('/');
-  const std::string rest = slash == std::string::npos ? end : end.substr(slash + 1);
-  if (end.rfind("node", 0) != 0) return "network";
-  for (std::size_t p = 0; p < d.ports.size(); ++p) {
-    if (rest == fmt::format("port{}", p)) return d.ports[p];
+  const std::string name = slash == std::string::npos ? end : end.substr(slash + 1);
+  for (const auto& [vertex, kind] : d.vertices) {
+    if (vertex == name) return name;
   }
-  return slash == std::string::npos ? "network" : rest;
+  for (std::size_t p = 0; p < d.ports.size(); ++p) {
+    // A torus names its nodes alone: each has one port.
+    if (name == fmt::format("port{}", p) || (slash == std::string::npos && end.rfind("node", 0) == 0))
+      return d.ports[p];
+  }
+  return "network";
 }
 
-std::map<Ends, double> use_of(const Report& report, const Drawing& d, bool several) {
+std::map<Ends, double> use_of(const Report& report, const Drawing& d) {
   std::map<Ends, double> out;
   for (const LinkUse& use : report.links) {
     const auto arrow = use.name.find('>');
     if (arrow == std::string::npos) continue;  // storage, decoding cores
-    double& busy = out[{local_name(use.name.substr(0, arrow), d, several),
-                        local_name(use.name.substr(arrow + 1), d, several)}];
+    const std::string from = vertex_of(use.name.substr(0, arrow), d);
+    std::string to = vertex_of(use.name.substr(arrow + 1), d);
+    if (from == to) to = "network";  // from node to node of a torus
+    double& busy = out[{from, to}];
     busy = std::max(busy, use.busy);
   }
   return out;
@@ -336,7 +342,7 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
   if (d.vertices.size() > kMostVertices)
     throw InputError(fmt::format("{} has {} vertices a node, more than the {} that a drawing has room for",
                                  system.name(), d.vertices.size(), kMostVertices));
-  const auto use = use_of(report, d, system.nodes() > 1);
+  const auto use = use_of(report, d);
   if (std::none_of(use.begin(), use.end(), [](const auto& u) { return u.second > 0; }))
     throw InputError(fmt::format("the report names no link of {} that was used", system.name()));
   const Layout layout = RowLayout(d).lay_out();

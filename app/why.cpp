@@ -119,28 +119,6 @@ struct Remedy {
   double rate = 0;
 };
 
-/// The fewest kinds of links whose limits account for what all together cost: those that cannot be put back
-/// without losing 2 %. Several can be in the way at once, so that none alone would help.
-Remedy remedy_for(const Question& q, int64_t devices) {
-  Remedy out;
-  for (Resource& r : resources_of(q)) {
-    if (r.path == "network.bandwidth" || r.path.rfind("links.", 0) == 0) out.kinds.push_back(std::move(r));
-  }
-  const double all = rate_without(q, out.kinds, devices);
-  out.rate = all;
-  for (std::size_t i = 0; i < out.kinds.size();) {
-    auto fewer = out.kinds;
-    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    const double rate = rate_without(q, fewer, devices);
-    if (rate < 0.98 * all) {
-      ++i;
-      continue;
-    }
-    out = {std::move(fewer), rate};
-  }
-  return out;
-}
-
 /// The busiest link of a kind in a report.
 std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System& system,
                                                   const std::string& kind) {
@@ -152,6 +130,46 @@ std::optional<std::pair<LinkUse, LinkId>> busiest(const Report& r, const System&
   return std::nullopt;
 }
 
+/// The fewest kinds of links without whose limits the slower side would come most of the way to the faster
+/// one: of all, those are put back first that are least busy. Several can be in the way at once, so that none
+/// alone would help.
+Remedy remedy_for(const Question& q, const Report& slow, const Report& fast) {
+  Remedy out;
+  for (Resource& r : resources_of(q)) {
+    if (r.path == "network.bandwidth" || r.path.rfind("links.", 0) == 0) out.kinds.push_back(std::move(r));
+  }
+  const auto busy = [&](const Resource& r) {
+    const auto link = busiest(slow, q.system, kind_of(r));
+    return link ? link->first.busy : 0.0;
+  };
+  std::stable_sort(out.kinds.begin(), out.kinds.end(),
+                   [&](const Resource& a, const Resource& b) { return busy(a) < busy(b); });
+  out.rate = rate_without(q, out.kinds, slow.devices);
+  const double most_of_the_way =
+      slow.samples_per_second + 0.8 * (fast.samples_per_second - slow.samples_per_second);
+  const double goal = std::min(0.98 * out.rate, most_of_the_way);
+  for (std::size_t i = 0; i < out.kinds.size();) {
+    auto fewer = out.kinds;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    const double rate = rate_without(q, fewer, slow.devices);
+    if (rate < goal) {
+      ++i;
+    } else {
+      out = {std::move(fewer), rate};
+    }
+  }
+  std::reverse(out.kinds.begin(), out.kinds.end());
+  return out;
+}
+
+/// "a, b and c".
+std::string listed(const std::vector<std::string>& words) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return out;
+}
+
 /// What the slower side's communication waits for: "; on v100-pcie-8x the ring crosses ...".
 std::string in_the_way(const Report& slow, const Report& fast, const Question* q) {
   const std::string where = place_of(slow, fast);
@@ -159,26 +177,28 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
     if (slow.links.empty()) return "";
     return fmt::format("; {} {} is {:.0f} % busy", where, slow.links[0].name, 100 * slow.links[0].busy);
   }
-  const Remedy remedy = remedy_for(*q, slow.devices);
+  const Remedy remedy = remedy_for(*q, slow, fast);
   const double missing = fast.samples_per_second - slow.samples_per_second;
   if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing)
     return fmt::format("; {} no link is too narrow: the latency of its messages is what it waits for", where);
-  std::string links, kinds;
+  std::vector<std::string> links, kinds;
   bool ring = false;
   for (const Resource& r : remedy.kinds) {
     const std::string kind = kind_of(r);
-    kinds += (kinds.empty() ? "" : " and ") + kind;
+    kinds.push_back(kind);
     const auto link = busiest(slow, q->system, kind);
     if (!link) continue;
     const auto& [use, id] = *link;
     const double crossings = ring_crossings(*q, slow.devices, id);
     ring = ring || crossings > 0;
-    links += fmt::format("{}the {} link {} ({} usable, {:.0f} % busy){}", links.empty() ? "" : " and ", kind,
-                         use.name, to_text(Bandwidth{q->system.usable(id)}), 100 * use.busy,
-                         crossings > 0 ? " " + times(crossings) : "");
+    links.push_back(fmt::format("the {} link {} ({} usable, {:.0f} % busy){}", kind, use.name,
+                                to_text(Bandwidth{q->system.usable(id)}), 100 * use.busy,
+                                crossings > 0 ? " " + times(crossings) : ""));
   }
-  if (!links.empty()) links = (ring ? "the ring crosses " : "the flows share ") + links + "; ";
-  return fmt::format("; {} {}endless {} bandwidth would give {}", where, links, kinds, grouped(remedy.rate));
+  std::string shared;
+  if (!links.empty()) shared = (ring ? "the ring crosses " : "the flows share ") + listed(links) + "; ";
+  return fmt::format("; {} {}endless {} bandwidth would give {}", where, shared, listed(kinds),
+                     grouped(remedy.rate));
 }
 
 /// " (v100-sxm2-16gb instead of v100-pcie)" where the devices differ.

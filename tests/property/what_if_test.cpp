@@ -35,8 +35,8 @@ const std::vector<std::string> kStatic = {"allreduce",
                                           "allreduce:algorithm=ring,overlap=off",
                                           "allreduce:algorithm=halving-doubling,bucket=0B",
                                           "pytorch-ddp",
-                                          "zero:stage=1",
-                                          "local-sgd:every=3"};
+                                          "parameter-averaging:every=3",
+                                          "delayed-allreduce:delay=1"};
 
 TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
   const std::vector<std::string> systems = {"v100-pcie-8x",     "dgx1-v100",   "dgx-h100",
