@@ -159,6 +159,9 @@ std::vector<Dimension> Shape::dimensions() {
     throw InputError(fmt::format("{}: {} devices are more than {}; take fewer nodes with --set nodes=N",
                                  system_.name(), all, kMostDevices));
   }
+  if (!system_.alike())
+    throw InputError(fmt::format("{}: ASTRA-sim's file has no place for faults of single nodes and links",
+                                 system_.name()));
   std::vector<Dimension> out;
   if (per_node() > 1) out.push_back(inside_a_node());
   if (system_.nodes() > 1) between_nodes(out);
