@@ -345,6 +345,16 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
   const auto use = use_of(report, d);
   if (std::none_of(use.begin(), use.end(), [](const auto& u) { return u.second > 0; }))
     throw InputError(fmt::format("the report names no link of {} that was used", system.name()));
+  for (const auto& [ends, busy] : use) {
+    const auto joins = [&, &ends = ends](const Cable& c) {
+      return c.ends == ends || (c.ends.first == ends.second && c.ends.second == ends.first);
+    };
+    if (ends.first == ends.second || std::any_of(d.cables.begin(), d.cables.end(), joins)) continue;
+    throw InputError(
+        fmt::format("the report's link {}>{} is not one of {}: name the machine that it was made for with "
+                    "--system",
+                    ends.first, ends.second, system.name()));
+  }
   const Layout layout = RowLayout(d).lay_out();
   Picture picture;
   const double labelled = least_labelled(d, use);

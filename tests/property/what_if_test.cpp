@@ -36,7 +36,7 @@ const std::vector<std::string> kStatic = {"allreduce",
                                           "allreduce:algorithm=halving-doubling,bucket=0B",
                                           "pytorch-ddp",
                                           "parameter-averaging:every=3",
-                                          "delayed-allreduce:delay=1"};
+                                          "mg-wfbp"};
 
 TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
   const std::vector<std::string> systems = {"v100-pcie-8x",     "dgx1-v100",   "dgx-h100",

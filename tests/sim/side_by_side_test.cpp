@@ -93,7 +93,7 @@ TEST_F(Jobs, ThatShareLinksSlowEachOther) {
   const double beside = predict("allreduce", 3, {{&graph_, &allreduce_, 4, 32}}, system).samples_per_second;
   EXPECT_LT(beside, 0.95 * alone) << "the third and the fourth device share a switch";
   const double servers = predict("allreduce", 3, {{&graph_, &async_, 4, 32}}, system).samples_per_second;
-  EXPECT_LT(servers, 0.95 * alone);
+  EXPECT_LT(servers, 0.97 * alone);
 }
 
 TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
