@@ -45,7 +45,7 @@ TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
   const Graph graphs[] = {Graph::load("alexnet"), Graph::load("lenet5")};
   SplitMix64 random(11);
   int sweeps = 0;
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < 400; ++round) {
     const std::string& name = systems[random.next() % systems.size()];
     const std::string& scheme = kStatic[random.next() % kStatic.size()];
     const Graph& graph = graphs[random.next() % 2];
