@@ -95,7 +95,7 @@ TEST(Run, InterruptedKeepsWhatWasDone) {
       report + " --checkpoint " + state +
       " & pid=$!; "
       // Far enough when the one-worker run is over, which only the passing of time tells.
-      "sleep 1; kill -INT $pid; wait $pid");
+      "sleep 3; kill -INT $pid; wait $pid");
   EXPECT_EQ(r.status, 130) << r.err;
   const Json document = Json::load(report);
   EXPECT_GT(document.at("samples_per_second").as_real(), 0);
