@@ -30,26 +30,6 @@ Writer kernel_json(const Kernel& k) {
           {"flops", k.flops.n},   {"read", k.read.n},     {"written", k.written.n}};
 }
 
-template <typename E>
-E named(const Json& json, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (name(static_cast<E>(i)) == json.as_text()) return static_cast<E>(i);
-  }
-  json.fail(fmt::format("\"{}\" is not known here", printable(json.as_text())));
-}
-
-Kernel read_kernel(const Json& j) {
-  Kernel k;
-  k.kind = named<KernelKind>(j.at("kind"), kKernelKinds);
-  k.pass = named<Pass>(j.at("pass"), kPasses);
-  for (const Json& n : j.at("shape").items()) k.shape.push_back(n.as_int(0));
-  if (k.kind == KernelKind::conv && k.shape.size() != 23) j.fail("a convolution's shape has 23 numbers");
-  k.flops.n = j.at("flops").as_int(0);
-  k.read.n = j.at("read").as_int(0);
-  k.written.n = j.at("written").as_int(0);
-  return k;
-}
-
 /// seconds = x . (1, flops, bytes) with x >= 0, relative residuals.
 KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
   KernelCurve best;
@@ -329,97 +309,7 @@ class Fitter {
   MachineFit fit_;
 };
 
-Writer transfers_json(const std::vector<MeasuredTransfer>& list) {
-  Writer out = Writer::array();
-  for (const MeasuredTransfer& t : list)
-    out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
-  return out;
-}
-
-std::vector<MeasuredTransfer> read_transfers(const Json& list) {
-  std::vector<MeasuredTransfer> out;
-  for (const Json& t : list.items()) {
-    out.push_back(
-        {t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15), t.at("seconds").as_real(0, 1e6)});
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string Measurements::to_json() const {
-  Writer d = {{"schema", "tandem-measurements-1"},
-              {"machine", machine},
-              {"date", date},
-              {"versions", versions},
-              {"cores", cores},
-              {"graphs", Writer::array()},
-              {"kernels", Writer::array()}};
-  for (const MeasuredGraph& g : graphs) {
-    d["graphs"].push_back({{"model", g.model},
-                           {"batch", g.batch},
-                           {"workers", g.workers},
-                           {"ops", g.ops},
-                           {"step_seconds", g.step_median},
-                           {"all_reduce_seconds", g.all_reduce},
-                           {"spread", g.step_spread}});
-  }
-  for (const MeasuredKernel& k : kernels) {
-    Writer row = kernel_json(k.kernel);
-    row["repeat"] = k.kernel.repeat;
-    row["graph"] = k.graph;
-    row["workers"] = k.workers;
-    row["seconds"] = k.median;
-    row["cv"] = k.cv;
-    row["samples"] = k.samples;
-    row["dropped"] = k.dropped;
-    d["kernels"].push_back(row);
-  }
-  d["all_reduce"] = transfers_json(all_reduce);
-  d["copy"] = transfers_json(copy);
-  d["wire"] = Writer::array();
-  for (const MeasuredWire& w : wire)
-    d["wire"].push_back({{"ranks", w.ranks},
-                         {"bytes_per_second", w.rate},
-                         {"bytes", w.bytes},
-                         {"seconds", w.seconds},
-                         {"cpu_seconds", w.cpu_seconds}});
-  return d.dump(1) + "\n";
-}
-
-Measurements Measurements::from_json(const Json& d) {
-  if (d.text("schema", "") != "tandem-measurements-1") d.fail("is no \"tandem-measurements-1\" document");
-  Measurements m;
-  m.machine = d.at("machine").as_text();
-  m.date = d.at("date").as_text();
-  m.versions = d.at("versions").as_text();
-  m.cores = d.at("cores").as_int(1, 65536);
-  for (const Json& g : d.at("graphs").items()) {
-    m.graphs.push_back({g.at("model").as_text(), g.at("batch").as_int(1), g.at("workers").as_int(1, 65536),
-                        g.at("ops").as_int(0), g.at("step_seconds").as_real(0, 1e6),
-                        g.at("spread").as_real(0, 1e3), g.at("all_reduce_seconds").as_real(0, 1e6)});
-  }
-  for (const Json& k : d.at("kernels").items()) {
-    MeasuredKernel row;
-    row.kernel = read_kernel(k);
-    row.kernel.repeat = k.at("repeat").as_int(1);
-    row.graph = static_cast<uint32_t>(k.at("graph").as_int(0, static_cast<int64_t>(m.graphs.size()) - 1));
-    row.workers = k.at("workers").as_int(1, 65536);
-    row.median = k.at("seconds").as_real(0, 1e6);
-    row.cv = k.at("cv").as_real(0, 1e3);
-    row.samples = k.at("samples").as_int(0);
-    row.dropped = k.at("dropped").as_int(0);
-    m.kernels.push_back(std::move(row));
-  }
-  m.all_reduce = read_transfers(d.at("all_reduce"));
-  m.copy = read_transfers(d.at("copy"));
-  if (d.find("wire") == nullptr) return m;  // measured before there was any
-  for (const Json& w : d.at("wire").items())
-    m.wire.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
-                      w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),
-                      w.at("cpu_seconds").as_real(0, 1e6)});
-  return m;
-}
 
 MachineFit fit_machine(const Measurements& measurements) { return Fitter(measurements).run(); }
 

@@ -49,6 +49,10 @@ struct Measurements {
   static Measurements from_json(const Json& document);
 };
 
+/// The suite measured twice, before and after something else: the mean of each time, so that a machine whose
+/// speed drifts is known as it was in between. Throws InputError when the two are not of the same suite.
+Measurements mean_of(const Measurements& before, const Measurements& after);
+
 struct MachineFit {
   std::string profile;      ///< JSON "tandem-profile-1"
   double kernel_error = 0;  ///< mean |log(predicted / measured)| of kernels, their own graph left out

@@ -124,9 +124,12 @@ std::string row_line(const ValidationRow& r) {
 
 std::string validation_markdown(const std::vector<ValidationRow>& rows) {
   std::string out =
-      "# Predicted against published\n\n"
+      "# Predicted against published and executed\n\n"
       "Made by `tandem validate --out VALIDATION.md`; the figures and their sources stand in "
       "`calibration/data/published`.\n\n"
+      "Published training rates come first, then published staleness, collectives as NCCL's own benchmark "
+      "measured them, and\n"
+      "what was executed next to its prediction.\n\n"
       "- **Speed-up**: compute is scaled so that the prediction meets one row of each series (its *anchor*, "
       "the fewest\n"
       "  devices); the error is that of predicted over published speed-up on every row with more devices.\n"

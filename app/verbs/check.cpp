@@ -31,42 +31,22 @@ std::string text(const CheckResult& result, const std::string& format) {
       table.as(format), 100 * s.mean, 100 * s.most, 100 * s.covered, s.intervals);
 }
 
-/// The given profile, or one measured now and kept beside the result; empty when interrupted.
-std::string profile_of(const Arguments& a, const Backend& backend, Progress& progress) {
-  if (a.has("profile")) return a.text("profile", "");
-  const Measurements m = measure_machine(
-      backend, a.has("quick"),
-      [&](const std::string& what, double share) {
-        progress.show(fmt::format("{:3.0f} %  {}", 50 * share, what));
-      },
-      &interrupted);
-  if (interrupted) return "";
-  const std::string file =
-      a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
-  write_file(file, fit_machine(m).profile);
-  return file;
-}
-
 struct Runs {
-  std::vector<Report> predicted;              ///< [case]
   std::vector<std::vector<Report>> executed;  ///< [case]
   std::exception_ptr failed;                  ///< what ended it early; what was found before is kept
 };
 
 /// All cases, and then all of them again: what a machine does to the same run minutes later is the floor.
-Runs run_cases(const std::vector<CheckCase>& cases, const std::string& profile, const Backend& backend,
-               double done_before, Progress& progress) {
+Runs run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell) {
   Runs out;
   out.executed.resize(cases.size());
   try {
     for (int turn = 0; turn < kTurns; ++turn) {
       for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
         const CheckCase& c = cases[i];
-        const double done = (turn + static_cast<double>(i) / static_cast<double>(cases.size())) / kTurns;
-        progress.show(fmt::format("{:3.0f} %  executing {}, {} worker{}, {}",
-                                  100 * (done_before + (1 - done_before) * done), c.model, c.devices,
-                                  c.devices == 1 ? "" : "s", c.scheme));
-        if (turn == 0) out.predicted.push_back(predict_case(c, profile));
+        tell(fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s",
+                         c.scheme),
+             (turn + static_cast<double>(i) / static_cast<double>(cases.size())) / kTurns);
         Report report = execute_case(c, backend, &interrupted);
         if (!interrupted) out.executed[i].push_back(std::move(report));
       }
@@ -77,34 +57,54 @@ Runs run_cases(const std::vector<CheckCase>& cases, const std::string& profile, 
   return out;
 }
 
+/// Between the two measurements that the profile is fitted to lies all that is executed: a machine's speed
+/// drifts by some per cent within minutes.
+CheckResult measure_and_run(const Arguments& a, const Backend& backend, Runs& runs) {
+  Progress progress(a);
+  const bool quick = a.has("quick"), given = a.has("profile");
+  const auto part = [&](double from, double to) -> Tell {
+    return [&progress, from, to](const std::string& what, double share) {
+      progress.show(fmt::format("{:3.0f} %  {}", 100 * (from + (to - from) * share), what));
+    };
+  };
+  CheckResult result;
+  std::string profile =
+      given ? a.text("profile", "")
+            : a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
+  Measurements measured;
+  if (!given) measured = measure_machine(backend, quick, part(0, 0.3), &interrupted);
+  if (interrupted) return result;
+  const auto cases = check_cases(backend, quick);
+  runs = run_cases(cases, backend, given ? part(0, 1) : part(0.3, 0.7));
+  if (!given) {
+    if (!interrupted && !runs.failed) {
+      const Measurements after = measure_machine(backend, quick, part(0.7, 1), &interrupted);
+      if (!interrupted) measured = mean_of(measured, after);
+    }
+    write_file(profile, fit_machine(measured).profile);
+  }
+  const Json origin = Json::load(find_data("calibration/profiles", "profile", profile));
+  result.machine = origin.text("machine", "");
+  result.date = origin.text("date", "");
+  result.versions = origin.text("versions", "");
+  for (std::size_t i = 0; i < cases.size() && !runs.executed[i].empty(); ++i) {
+    auto rows = compare_case(cases[i], predict_case(cases[i], profile), runs.executed[i]);
+    std::move(rows.begin(), rows.end(), std::back_inserter(result.rows));
+  }
+  return result;
+}
+
 int check(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
   const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   std::signal(SIGINT, [](int) { interrupted = true; });
-  CheckResult result;
-  const auto cases = check_cases(backend, a.has("quick"));
   Runs runs;
-  {
-    Progress progress(a);
-    const std::string profile = profile_of(a, backend, progress);
-    if (profile.empty()) {
-      note(a, "interrupted while measuring: nothing to compare yet");
-      return 130;
-    }
-    const Json origin = Json::load(find_data("calibration/profiles", "profile", profile));
-    result.machine = origin.text("machine", "");
-    result.date = origin.text("date", "");
-    result.versions = origin.text("versions", "");
-    runs = run_cases(cases, profile, backend, a.has("profile") ? 0 : 0.5, progress);
-  }
-  for (std::size_t i = 0; i < cases.size() && !runs.executed[i].empty(); ++i) {
-    auto rows = compare_case(cases[i], runs.predicted[i], runs.executed[i]);
-    std::move(rows.begin(), rows.end(), std::back_inserter(result.rows));
-  }
+  const CheckResult result = measure_and_run(a, backend, runs);
   if (!result.rows.empty()) put_result(a, format == "json" ? result.to_json() : text(result, format));
   if (runs.failed) std::rethrow_exception(runs.failed);
+  if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
   if (interrupted) return 130;
   return result.summary().most > tolerance ? 1 : 0;
 }
@@ -125,9 +125,11 @@ void register_check(Registry<Verb>& registry) {
                  out_flag(),
                  quiet_flag()},
        .run = check,
-       .details = "Exit code 1 when an error exceeds --tolerance. The last column is the repeatability: the "
-                  "same execution made twice, the second time after all others.\n\nExample\n  tandem check "
-                  "--quick"});
+       .details =
+           "Exit code 1 when an error exceeds --tolerance. The last column is the repeatability: the "
+           "same execution made twice, the second time after all others. The machine is measured before and "
+           "after them: its speed drifts.\n\nExample\n  tandem check "
+           "--quick"});
 }
 
 }  // namespace tandem

@@ -123,6 +123,19 @@ TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
   EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
 }
 
+TEST(MachineFit, TheMeanOfTwoMeasurementsIsThatOfEachTime) {
+  const Measurements before = made();
+  Measurements after = before;
+  for (MeasuredKernel& k : after.kernels) k.median *= 3;
+  after.kernels[5].median = 0;  // every launch was disturbed
+  const Measurements mean = mean_of(before, after);
+  EXPECT_DOUBLE_EQ(mean.kernels[4].median, 2 * before.kernels[4].median);
+  EXPECT_EQ(mean.kernels[5].median, before.kernels[5].median);
+  EXPECT_EQ(mean.wire.size(), before.wire.size());
+  after.kernels.pop_back();
+  EXPECT_THROW(mean_of(before, after), InputError);
+}
+
 /// Workers that share a core get unequal turns; those with a core each do not.
 TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
   const MachineProfile profile(Json::parse(fit_machine(made()).profile, "profile"));
