@@ -2,40 +2,44 @@
 // with the operands exchanged, and no element moves.
 #include <algorithm>
 
+#include "exec/cuda/half.h"
 #include "exec/cuda/session.h"
 
 namespace tandem::cuda {
 
 namespace {
 
-cublasComputeType_t compute_type(Precision p) {
-  return p == Precision::fp32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
+/// Products of fp32 operands are of TF32 wherever less than fp32 is asked for.
+cublasComputeType_t compute_type(Precision p, cudaDataType_t input) {
+  return p == Precision::fp32 || input != CUDA_R_32F ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
 }
 
 /// Shared so that a prepared call can be copied.
-std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(int64_t rows, int64_t columns, int64_t stride) {
+std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_t rows, int64_t columns,
+                                                     int64_t stride) {
   cublasLtMatrixLayout_t out = nullptr;
-  check(cublasLtMatrixLayoutCreate(&out, CUDA_R_32F, static_cast<uint64_t>(rows),
-                                   static_cast<uint64_t>(columns), stride),
+  check(cublasLtMatrixLayoutCreate(&out, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+                                   stride),
         "describe a matrix");
   return {out, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
 }
 
-/// A product settled for operands that begin at multiples of so many bytes.
+/// A product settled for operands that begin at multiples of so many bytes. Inputs are of type `input`, the
+/// result and its sums of fp32.
 class Matmul {
  public:
-  Matmul(const Product& p, bool bias, uint32_t alignment, Libraries& libraries)
+  Matmul(const Product& p, cudaDataType_t input, bool bias, uint32_t alignment, Libraries& libraries)
       : libraries_(libraries), alignment_(alignment), beta_(p.beta) {
     cublasLtMatmulDesc_t what = nullptr;
-    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision), CUDA_R_32F),
+    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision, input), CUDA_R_32F),
           "describe a product");
     what_ = {what, [](cublasLtMatmulDesc_t d) { cublasLtMatmulDescDestroy(d); }};
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    a_ = p.transpose_b ? layout(p.k, p.n, p.ldb) : layout(p.n, p.k, p.ldb);
-    b_ = p.transpose_a ? layout(p.m, p.k, p.lda) : layout(p.k, p.m, p.lda);
-    c_ = layout(p.n, p.m, p.ldc);
+    a_ = p.transpose_b ? layout(input, p.k, p.n, p.ldb) : layout(input, p.n, p.k, p.ldb);
+    b_ = p.transpose_a ? layout(input, p.m, p.k, p.lda) : layout(input, p.k, p.m, p.lda);
+    c_ = layout(CUDA_R_32F, p.n, p.m, p.ldc);
     choose(bias);
   }
 
@@ -93,8 +97,8 @@ class Matmul {
 /// One for operands that lie well, one for any.
 struct Choice {
   Matmul well, any;
-  Choice(const Product& p, bool bias, Libraries& libraries)
-      : well(p, bias, 16, libraries), any(p, bias, 4, libraries) {}
+  Choice(const Product& p, cudaDataType_t input, bool bias, Libraries& libraries)
+      : well(p, input, bias, 16, libraries), any(p, input, bias, 4, libraries) {}
 
   /// Null: the library knows no way.
   Matmul* of(std::initializer_list<const void*> pointers) {
@@ -105,9 +109,8 @@ struct Choice {
   }
 };
 
-}  // namespace
-
-Prepared library_gemm(const Call& call, Libraries& libraries) {
+/// `plain` stands in where the library knows no way.
+Prepared gemm(const Call& call, cudaDataType_t input, Libraries& libraries, const Prepared& plain) {
   Product p;
   p.m = call.shape[0];
   p.n = call.shape[1];
@@ -119,9 +122,7 @@ Prepared library_gemm(const Call& call, Libraries& libraries) {
   p.ldb = p.transpose_b ? p.k : p.n;
   p.ldc = p.n;
   const bool bias = call.operands.size() > 3;
-  const auto choice = std::make_shared<Choice>(p, bias, libraries);
-  static const Table own = own_kernels();
-  const Prepared plain = own[static_cast<std::size_t>(Function::gemm)](call);
+  const auto choice = std::make_shared<Choice>(p, input, bias, libraries);
   return {[choice, plain, bias](const Launch& l) {
     float* const* o = l.operands;
     Matmul* matmul = choice->of({o[0], o[1], o[2], bias ? o[3] : o[0]});
@@ -130,8 +131,21 @@ Prepared library_gemm(const Call& call, Libraries& libraries) {
   }};
 }
 
+}  // namespace
+
+Prepared library_gemm(const Call& call, Libraries& libraries) {
+  static const Table own = own_kernels();
+  const Precision precision = libraries.precision;
+  if (!is_half(precision))
+    return gemm(call, CUDA_R_32F, libraries, own[static_cast<std::size_t>(Function::gemm)](call));
+  return multiply_half(call, precision, [&](const Call& c) {
+    return gemm(c, precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F, libraries,
+                plain_half(c, precision));
+  });
+}
+
 RunProduct library_product(const Product& product, Libraries& libraries) {
-  const auto choice = std::make_shared<Choice>(product, false, libraries);
+  const auto choice = std::make_shared<Choice>(product, CUDA_R_32F, false, libraries);
   const RunProduct plain = plain_product(product);
   return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
     Matmul* matmul = choice->of({a, b, c});

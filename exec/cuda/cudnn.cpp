@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "exec/cuda/half.h"
 #include "exec/cuda/session.h"
 
 namespace tandem::cuda {
@@ -84,11 +85,16 @@ struct Geometry {
   }
 };
 
+/// Of the two inputs and of the output; sums are of fp32.
+struct Types {
+  cudnnDataType_t in = CUDNN_DATA_FLOAT, out = CUDNN_DATA_FLOAT;
+};
+
 constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
 
-Descriptor tensor(int64_t id, const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
+Descriptor tensor(int64_t id, cudnnDataType_t type, const std::vector<int64_t>& dims,
+                  const std::vector<int64_t>& strides) {
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   const int64_t alignment = 16;
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
@@ -100,7 +106,7 @@ Descriptor tensor(int64_t id, const std::vector<int64_t>& dims, const std::vecto
 }
 
 /// The one operation of the call.
-Descriptor operation(Function function, const Geometry& g) {
+Descriptor operation(Function function, const Geometry& g, const Types& types) {
   Descriptor c(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -113,8 +119,10 @@ Descriptor operation(Function function, const Geometry& g) {
   c.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, g.dilation);
   c.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, g.stride);
   c.finish();
-  const Descriptor x = tensor(kX, g.x, g.x_strides), y = tensor(kY, g.y, g.y_strides),
-                   w = tensor(kW, g.w, g.w_strides);
+  const auto type_of = [&](Function writer) { return function == writer ? types.out : types.in; };
+  const Descriptor x = tensor(kX, type_of(Function::conv_backward_data), g.x, g.x_strides),
+                   y = tensor(kY, type_of(Function::conv), g.y, g.y_strides),
+                   w = tensor(kW, type_of(Function::conv_backward_weights), g.w, g.w_strides);
   const float one = 1, zero = 0;
   const auto make = [&](cudnnBackendDescriptorType_t kind,
                         const std::array<cudnnBackendAttributeName_t, 6>& names) {
@@ -317,20 +325,22 @@ std::size_t fastest(const std::vector<Plan>& plans, const ConvShape& s, const Li
 
 /// What was chosen is remembered per process: the next worker on such a GPU takes the same way, sums alike,
 /// and is spared the trials. One thread at a time, so that trials do not disturb each other.
-std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Libraries& libraries) {
+std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& types,
+                             const Libraries& libraries) {
   if (s.transposed) return std::nullopt;
   static std::mutex mutex;
   static std::map<std::vector<int64_t>, std::optional<Origin>> known;  // none: cuDNN has nothing
   std::vector<int64_t> key = call.shape;
   for (const int64_t more : {static_cast<int64_t>(call.function), static_cast<int64_t>(libraries.precision),
-                             static_cast<int64_t>(libraries.device)})
+                             static_cast<int64_t>(libraries.device), static_cast<int64_t>(types.in),
+                             static_cast<int64_t>(types.out)})
     key.push_back(more);
   const std::lock_guard guard(mutex);
   const auto found = known.find(key);
   if (found != known.end() && !found->second) return std::nullopt;
   try {
     const Geometry g(s, call.shape.back() != 0);
-    const Descriptor o = operation(call.function, g);
+    const Descriptor o = operation(call.function, g, types);
     Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, &libraries.cudnn);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, o);
@@ -350,36 +360,61 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Librari
 
 bool aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-}  // namespace
-
-Prepared library_conv(const Call& call, Libraries& libraries) {
-  static const Table own = own_kernels();
-  const Prepared plain = own[static_cast<std::size_t>(call.function)](call);
-  const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
-  const std::optional<Plan> plan = plan_for(call, s, libraries);
-  if (!plan) return plain;
+/// `narrow`: the plan's output is of bf16, and is widened behind it.
+Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool narrow,
+                  const Libraries& libraries) {
   // Weights lie where the flat vector has them, on any multiple of 4 bytes: then they go through scratch.
   const int64_t weights = s.weight_elements();
   const Function f = call.function;
+  const int64_t written = f == Function::conv                 ? s.out_elements()
+                          : f == Function::conv_backward_data ? s.in_elements()
+                                                              : weights;
   const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0;
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
   return {[=, &libraries](const Launch& l) {
             float* const* o = l.operands;
-            float* x = f == Function::conv_backward_data ? o[0] : o[1];
-            float* y = f == Function::conv ? o[0] : f == Function::conv_backward_data ? o[1] : o[2];
-            float* w = f == Function::conv_backward_weights ? o[0] : o[2];
+            float* to = narrow ? l.scratch : o[0];
+            float* x = f == Function::conv_backward_data ? to : o[1];
+            float* y = f == Function::conv ? to : f == Function::conv_backward_data ? o[1] : o[2];
+            float* w = f == Function::conv_backward_weights ? to : o[2];
             float* placed = aligned(w) ? w : l.scratch;
-            const auto move = [&](float* to, const float* from) {
-              check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(weights) * sizeof(float),
+            const auto move = [&](float* target, const float* from) {
+              check(cudaMemcpyAsync(target, from, static_cast<std::size_t>(weights) * sizeof(float),
                                     cudaMemcpyDeviceToDevice, l.stream),
                     "copy");
             };
             if (placed != w && f != Function::conv_backward_weights) move(placed, w);
-            check(execute(*plan, libraries, x, y, placed), "convolve");
+            check(execute(plan, libraries, x, y, placed), "convolve");
             if (placed != w && f == Function::conv_backward_weights) move(w, placed);
-            if (bias) add_bias(y, o[3], s.batch, s.out_channels, positions, last, l.stream);
+            if (narrow) widen_bf16(o[0], to, written, l.stream);
+            if (bias) add_bias(o[0], o[3], s.batch, s.out_channels, positions, last, l.stream);
           },
-          weights};
+          std::max(weights, narrow ? written / 2 + 1 : 0)};
+}
+
+/// On inputs of 2 bytes, where cuDNN has it: into fp32; if it has none, in bf16 into bf16. fp16 into fp16
+/// could overflow.
+std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Libraries& libraries) {
+  const Precision precision = libraries.precision;
+  if (!is_half(precision)) return std::nullopt;
+  const cudnnDataType_t in = precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+  std::optional<Plan> plan = plan_for(call, s, {in, CUDNN_DATA_FLOAT}, libraries);
+  const bool narrow = !plan && precision == Precision::bf16;
+  if (narrow) plan = plan_for(call, s, {in, in}, libraries);
+  if (!plan) return std::nullopt;
+  return multiply_half(call, precision,
+                       [&](const Call& c) { return convolve(c, s, *plan, narrow, libraries); });
+}
+
+}  // namespace
+
+Prepared library_conv(const Call& call, Libraries& libraries) {
+  static const Table own = own_kernels();
+  const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
+  if (auto made = half_conv(call, s, libraries)) return std::move(*made);
+  const std::optional<Plan> plan = plan_for(call, s, {}, libraries);
+  if (!plan) return own[static_cast<std::size_t>(call.function)](call);
+  return convolve(call, s, *plan, false, libraries);
 }
 
 }  // namespace tandem::cuda

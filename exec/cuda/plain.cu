@@ -1,6 +1,7 @@
 // Products and convolutions by our own kernels: exact for every geometry. They stand in where a library has
 // none, and wherever there is no library, as in the tests.
-#include "exec/cuda/device.h"
+#include "exec/cuda/half.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -9,7 +10,7 @@ namespace {
 constexpr int kTile = 16;
 
 template <typename T>
-__global__ void product_kernel(Product p, T* c, const T* a, const T* b, const float* bias) {
+__global__ void product_kernel(Product p, float* c, const T* a, const T* b, const float* bias) {
   __shared__ float left[kTile][kTile + 1], right[kTile][kTile + 1];
   const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y,
                 column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
@@ -25,23 +26,30 @@ __global__ void product_kernel(Product p, T* c, const T* a, const T* b, const fl
     __syncthreads();
   }
   if (row >= p.m || column >= p.n) return;
-  T* to = c + row * p.ldc + column;
+  float* to = c + row * p.ldc + column;
   if (bias != nullptr) sum += bias[column];
-  store(to, p.beta != 0 ? p.beta * load(to) + sum : sum);
+  *to = p.beta != 0 ? p.beta * *to + sum : sum;
 }
 
-void run_product(const Product& p, float* c, const float* a, const float* b, const float* bias,
-                 Stream stream) {
+template <typename T>
+void run_product(const Product& p, float* c, const T* a, const T* b, const float* bias, Stream stream) {
   // Rows of tiles beyond what a grid holds are made in several launches.
   constexpr int64_t kMostRows = static_cast<int64_t>(65535) * kTile;
   for (int64_t first = 0; first < p.m; first += kMostRows) {
     Product part = p;
     part.m = std::min(kMostRows, p.m - first);
-    launch(product_kernel<float>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
+    launch(product_kernel<T>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
            stream, part, c + first * p.ldc, a + (p.transpose_a ? first : first * p.lda), b, bias);
   }
 }
 
+/// An input as it lies in memory.
+template <typename T>
+const T* input(const Launch& l, std::size_t operand) {
+  return reinterpret_cast<const T*>(l.operands[operand]);
+}
+
+template <typename T>
 Prepared gemm(const Call& c) {
   Product p;
   p.m = c.shape[0];
@@ -55,7 +63,7 @@ Prepared gemm(const Call& c) {
   p.ldc = p.n;
   const bool bias = c.operands.size() > 3;
   return {[=](const Launch& l) {
-    run_product(p, l.operands[0], l.operands[1], l.operands[2], bias ? l.operands[3] : nullptr, l.stream);
+    run_product(p, l.operands[0], input<T>(l, 1), input<T>(l, 2), bias ? l.operands[3] : nullptr, l.stream);
   }};
 }
 
@@ -127,7 +135,7 @@ struct Conv {
 
 /// Element i of y: from x and w.
 template <typename T>
-__global__ void conv_kernel(Conv s, int64_t count, T* y, const T* x, const T* w, const float* bias) {
+__global__ void conv_kernel(Conv s, int64_t count, float* y, const T* x, const T* w, const float* bias) {
   const int64_t i = global_index();
   if (i >= count) return;
   const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
@@ -141,12 +149,12 @@ __global__ void conv_kernel(Conv s, int64_t count, T* y, const T* x, const T* w,
     for (int64_t c = 0; c < s.gi; ++c)
       sum += load(x + s.at(image, channel / s.go * s.gi + c, from, s.in_channels, xs)) * load(weights + c);
   }
-  store(y + i, sum);
+  y[i] = sum;
 }
 
 /// Element i of dx: from dy and w.
 template <typename T>
-__global__ void conv_data_kernel(Conv s, int64_t count, T* dx, const T* dy, const T* w) {
+__global__ void conv_data_kernel(Conv s, int64_t count, float* dx, const T* dy, const T* w) {
   const int64_t i = global_index();
   if (i >= count) return;
   const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
@@ -161,7 +169,7 @@ __global__ void conv_data_kernel(Conv s, int64_t count, T* dx, const T* dy, cons
       sum += load(dy + s.at(image, o, from, s.out_channels, ys)) *
              load(w + (o * s.volume + t) * s.gi + channel % s.gi);
   }
-  store(dx + i, sum);
+  dx[i] = sum;
 }
 
 /// One block a weight.
@@ -182,32 +190,35 @@ __global__ void conv_weights_kernel(Conv s, float* dw, const T* x, const T* dy) 
   if (threadIdx.x == 0) dw[i] = sum[0];
 }
 
+template <typename T>
 Prepared conv(const Call& c) {
   const Conv s(c);
   const int64_t n = s.batch * s.out_channels * (s.transposed ? s.fars() : s.nears());
   const bool bias = c.operands.size() > 3;
   return {[=](const Launch& l) {
-    launch(conv_kernel<float>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], l.operands[1],
-           l.operands[2], bias ? l.operands[3] : nullptr);
+    launch(conv_kernel<T>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], input<T>(l, 1),
+           input<T>(l, 2), bias ? l.operands[3] : nullptr);
   }};
 }
 
+template <typename T>
 Prepared conv_backward_data(const Call& c) {
   const Conv s(c);
   const int64_t n = s.batch * s.in_channels * (s.transposed ? s.nears() : s.fars());
   return {[=](const Launch& l) {
-    launch(conv_data_kernel<float>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], l.operands[1],
-           l.operands[2]);
+    launch(conv_data_kernel<T>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], input<T>(l, 1),
+           input<T>(l, 2));
   }};
 }
 
+template <typename T>
 Prepared conv_backward_weights(const Call& c) {
   const Conv s(c);
   const auto weights = static_cast<unsigned>(s.out_channels * s.volume * s.gi);
   const unsigned threads = std::min(256U, row_threads(s.batch * s.nears()));
   return {[=](const Launch& l) {
-    launch(conv_weights_kernel<float>, weights, threads, l.stream, s, l.operands[0], l.operands[1],
-           l.operands[2]);
+    launch(conv_weights_kernel<T>, weights, threads, l.stream, s, l.operands[0], input<T>(l, 1),
+           input<T>(l, 2));
   }};
 }
 
@@ -228,7 +239,21 @@ __global__ void bias_wide_kernel(int64_t packs, int64_t packs_of_row, float* y, 
   reinterpret_cast<float4*>(y)[i] = v;
 }
 
+template <typename T>
+Prepared plain_of(const Call& c) {
+  if (c.function == Function::gemm) return gemm<T>(c);
+  if (c.function == Function::conv) return conv<T>(c);
+  if (c.function == Function::conv_backward_data) return conv_backward_data<T>(c);
+  TANDEM_CHECK(c.function == Function::conv_backward_weights);
+  return conv_backward_weights<T>(c);
+}
+
 }  // namespace
+
+Prepared plain_half(const Call& call, Precision precision) {
+  TANDEM_CHECK(is_half(precision));
+  return precision == Precision::bf16 ? plain_of<Bf16>(call) : plain_of<Fp16>(call);
+}
 
 void add_bias(float* y, const float* bias, int64_t batch, int64_t channels, int64_t positions, bool last,
               Stream stream) {
@@ -251,10 +276,10 @@ MakeProduct& make_product() {
 }
 
 void add_plain(Table& t) {
-  set(t, Function::gemm, gemm);
-  set(t, Function::conv, conv);
-  set(t, Function::conv_backward_data, conv_backward_data);
-  set(t, Function::conv_backward_weights, conv_backward_weights);
+  set(t, Function::gemm, gemm<float>);
+  set(t, Function::conv, conv<float>);
+  set(t, Function::conv_backward_data, conv_backward_data<float>);
+  set(t, Function::conv_backward_weights, conv_backward_weights<float>);
 }
 
 }  // namespace tandem::cuda

@@ -96,9 +96,7 @@ std::string describe() {
                      g.clock_hz * 1e-9, to_text(Bytes{g.memory_bytes}), versions());
 }
 
-bool supports(const Call&, Precision precision) {
-  return precision == Precision::fp32 || precision == Precision::tf32;
-}
+bool supports(const Call&, Precision precision) { return precision != Precision::fp8; }
 
 const Backend& backend() {
   static const Backend b = [] {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cuda/kernel.h"
+#include "exec/cuda/half.h"
 
 namespace tandem {
 
@@ -14,6 +14,7 @@ namespace {
 
 class EmulatedDevice : public DeviceSession {
  public:
+  explicit EmulatedDevice(Precision precision) : precision_(precision) {}
   float* allocate(int64_t elements) override {
     // 256-byte aligned, as cudaMalloc gives it.
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 255) / 256 * 256;
@@ -24,7 +25,14 @@ class EmulatedDevice : public DeviceSession {
   }
   uint32_t prepare(const Call& call) override {
     static const cuda::Table kernels = cuda::own_kernels();
-    made_.push_back(kernels[static_cast<std::size_t>(call.function)](call));
+    const bool multiplies = call.function == Function::gemm || call.function == Function::conv ||
+                            call.function == Function::conv_backward_data ||
+                            call.function == Function::conv_backward_weights;
+    if (multiplies && cuda::is_half(precision_))
+      made_.push_back(cuda::multiply_half(call, precision_,
+                                          [this](const Call& c) { return cuda::plain_half(c, precision_); }));
+    else
+      made_.push_back(kernels[static_cast<std::size_t>(call.function)](call));
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
     return static_cast<uint32_t>(made_.size() - 1);
@@ -48,6 +56,7 @@ class EmulatedDevice : public DeviceSession {
   }
 
  private:
+  Precision precision_;
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cuda::Prepared> made_;
   std::vector<float> scratch_;
@@ -66,9 +75,11 @@ const Backend& emulated_backend() {
     b.name = "emulated";
     b.summary = "the CUDA plugin's kernels as C++";
     b.missing = [] { return std::string(); };
-    b.supports = [](const Call&, Precision precision) { return precision == Precision::fp32; };
-    b.open = [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> {
-      return std::make_unique<EmulatedDevice>();
+    b.supports = [](const Call&, Precision precision) {
+      return precision == Precision::fp32 || cuda::is_half(precision);
+    };
+    b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+      return std::make_unique<EmulatedDevice>(options.precision);
     };
     b.describe = [] { return std::string("a played device"); };
     b.asynchronous = true;

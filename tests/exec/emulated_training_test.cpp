@@ -23,7 +23,7 @@ const Backend& device() {
 }
 
 ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
-                      int32_t iterations) {
+                      int32_t iterations, Precision precision = Precision::fp32) {
   const Graph graph = Graph::load(model);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
@@ -32,6 +32,7 @@ ExecutionResult train(const Backend& backend, const char* model, const char* sch
   e.backend = &backend;
   e.cluster = {workers, 1, workers};
   e.batch = 4;
+  e.precision = precision;
   e.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.warmup = 1;
@@ -62,6 +63,31 @@ TEST(EmulatedTraining, ReplaysWhatItCaptured) {
 TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
 TEST(EmulatedTraining, DropsWhatTheCpuDrops) {
   expect_same("transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=40,sequence=6", "allreduce", 1);
+}
+
+/// The way that training takes is the CPU's but for rounding.
+void expect_alike(const char* model, int64_t workers, int32_t iterations) {
+  const ExecutionResult cpu = train(backends_registry().at("cpu"), model, "allreduce", workers, iterations);
+  for (const Precision p : {Precision::fp16, Precision::bf16}) {
+    const ExecutionResult gpu = train(device(), model, "allreduce", workers, iterations, p);
+    ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
+    for (std::size_t i = 0; i < cpu.losses.size(); ++i)
+      EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 0.02 * cpu.losses.front()) << name(p) << " iteration " << i;
+    EXPECT_NE(gpu.losses.front(), cpu.losses.front()) << name(p);
+    double difference = 0, all = 0;
+    for (std::size_t i = 0; i < cpu.parameters.size(); ++i) {
+      const double want = static_cast<double>(cpu.parameters[i]),
+                   error = static_cast<double>(gpu.parameters[i]) - want;
+      difference += error * error;
+      all += want * want;
+    }
+    EXPECT_LT(std::sqrt(difference / all), p == Precision::fp16 ? 0.01 : 0.05) << name(p);
+  }
+}
+
+TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {
+  expect_alike("digits-cnn", 2, 10);
+  expect_alike("digits-mlp", 1, 36);  // captured steps included
 }
 
 }  // namespace
