@@ -172,8 +172,8 @@ class Visit:
 
     def conformance(self):
         test = self.bin / "gpu_test"
-        return {"against-cpu": self.tests([test, "--gtest_filter=Conformance*"], 150),
-                "formulas": self.tests([test, "--gtest_filter=-Conformance*:*Gradient*"], 60, TANDEM_TEST_BACKEND="cuda")}
+        return {"against-cpu": self.tests([test, "--gtest_filter=*Conformance*"], 170),
+                "formulas": self.tests([test, "--gtest_filter=-*Conformance*:*Gradient*"], 40, TANDEM_TEST_BACKEND="cuda")}
 
     def gradients(self):
         return self.tests([self.bin / "gpu_test", "--gtest_filter=*Gradient*"], 90, TANDEM_TEST_BACKEND="cuda")

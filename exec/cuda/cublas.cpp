@@ -40,7 +40,8 @@ class Matmul {
     a_ = p.transpose_b ? layout(input, p.k, p.n, p.ldb) : layout(input, p.n, p.k, p.ldb);
     b_ = p.transpose_a ? layout(input, p.m, p.k, p.lda) : layout(input, p.k, p.m, p.lda);
     c_ = layout(CUDA_R_32F, p.n, p.m, p.ldc);
-    choose(bias);
+    // Inputs of 2 bytes are copies, which lie well; the result may not.
+    choose(bias, input == CUDA_R_32F ? alignment : 256);
   }
 
   bool usable() const { return found_; }
@@ -60,7 +61,7 @@ class Matmul {
     check(cublasLtMatmulDescSetAttribute(what_.get(), attribute, &value, sizeof(value)),
           "describe a product");
   }
-  void choose(bool bias) {
+  void choose(bool bias, uint32_t inputs) {
     cublasLtMatmulPreference_t wish = nullptr;
     check(cublasLtMatmulPreferenceCreate(&wish), "choose a product");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -70,8 +71,10 @@ class Matmul {
     bool said =
         prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(libraries_.workspace_bytes));
     for (const auto which :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
+      said = prefer(which, inputs) && said;
+    for (const auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       said = prefer(which, alignment_) && said;
     // The choice depends on how the bias is aligned: an address as bad as any that will come stands for it.
     const auto stand_in = static_cast<uintptr_t>(4096 + alignment_);

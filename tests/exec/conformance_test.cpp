@@ -20,10 +20,9 @@ struct Target {
   bool norm = false;
 };
 
-/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8: an error of 2^-12 or 2^-9
-/// of each, some of which cancels in sums. So coarse a rounding takes single elements over a kink (of relu,
-/// of a maximum) and changes their gradient whole: there tensors are judged by the norm of what they differ
-/// in.
+/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8: errors up to 2^-11 or 2^-8
+/// of each, some of which cancels in sums. Such rounding takes single elements over a kink (of relu, of a
+/// maximum) and changes their gradient whole: at 2 bytes tensors are judged by the norm of the difference.
 std::vector<Target> targets() {
 #ifdef TANDEM_TEST_EMULATED
   return {{&emulated_backend(), Precision::fp32, 2e-5},

@@ -1,10 +1,13 @@
-// Products of bf16 and fp16 inputs on the CUDA kernels: held against double-precision sums of inputs that are
-// rounded here, by other means.
+// Numbers of 2 bytes in the CUDA kernels: their conversions, and products of them, held against
+// double-precision sums of inputs that are rounded here, by other means.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/random.h"
+#include "exec/cuda/half.h"
+#include "exec/cuda/storage.h"
 #include "tests/exec/emulated_backend.h"
 
 namespace tandem {
@@ -71,6 +74,59 @@ void expect_rounded_inputs_only(Precision precision, double largest_a, double la
     ASSERT_NEAR(m.got[i], m.want[i], 1e-6 * m.magnitude[i]) << name(precision) << " element " << i;
 }
 
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+
+/// Every finite number of the format from 0 up, in order, is kept; what lies between two goes to the nearer,
+/// and from the middle to the even one. Below 0 alike.
+template <typename T>
+void expect_nearest(uint16_t largest, float (*value)(uint16_t)) {
+  const auto store = [](float v) {
+    T out;
+    cuda::store(&out, v);
+    return out.bits;
+  };
+  for (uint32_t k = 0; k < largest; ++k) {
+    const auto bits = static_cast<uint16_t>(k);
+    const T number{bits};
+    const float v = cuda::load(&number), middle = v + (value(static_cast<uint16_t>(k + 1)) - v) / 2;
+    ASSERT_EQ(v, value(bits)) << k;
+    ASSERT_EQ(store(v), bits);
+    ASSERT_EQ(store(std::nextafter(middle, 0.0F)), bits);
+    ASSERT_EQ(store(middle), k + k % 2);
+    ASSERT_EQ(store(std::nextafter(middle, kInfinite)), k + 1);
+    ASSERT_EQ(store(-middle), 0x8000U + k + k % 2);
+  }
+  const T negative{static_cast<uint16_t>(0x8000U + largest)};
+  EXPECT_EQ(cuda::load(&negative), -value(largest));
+  const uint16_t infinite = store(kInfinite);
+  EXPECT_EQ(infinite, largest + 1);
+  EXPECT_EQ(store(std::numeric_limits<float>::max()), infinite);
+  const T nan{store(std::numeric_limits<float>::quiet_NaN())};
+  EXPECT_TRUE(std::isnan(cuda::load(&nan)));
+}
+
+TEST(EmulatedHalf, RoundsToNearestEven) {
+  expect_nearest<cuda::Fp16>(0x7bff, [](uint16_t bits) {
+    const int exponent = bits >> 10, mantissa = bits & 0x3ff;
+    return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                         : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  });
+  expect_nearest<cuda::Bf16>(0x7f7f, [](uint16_t bits) {
+    const int exponent = bits >> 7, mantissa = bits & 0x7f;
+    return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -133)
+                         : std::ldexp(static_cast<float>(128 + mantissa), exponent - 134);
+  });
+}
+
+TEST(EmulatedHalf, WidensBf16) {
+  std::vector<cuda::Bf16> from(300);
+  std::vector<float> to(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) cuda::store(&from[i], static_cast<float>(i) * 0.5F - 20);
+  cuda::widen_bf16(to.data(), from.data(), static_cast<int64_t>(to.size()), nullptr);
+  for (std::size_t i = 0; i < to.size(); ++i)
+    ASSERT_EQ(to[i], rounded(static_cast<double>(i) * 0.5 - 20, 8)) << i;
+}
+
 TEST(EmulatedHalf, RoundsInputsAndNothingElse) {
   expect_rounded_inputs_only(Precision::bf16, 1, 3);
   expect_rounded_inputs_only(Precision::fp16, 1, 3);
@@ -88,9 +144,8 @@ TEST(EmulatedHalf, ZerosStayZeros) {
 }
 
 TEST(EmulatedHalf, WhatIsNotFiniteShows) {
-  const double infinite = std::numeric_limits<float>::infinity();
   for (const Precision p : {Precision::bf16, Precision::fp16})
-    EXPECT_FALSE(std::isfinite(multiply(p, infinite, 1).got[0])) << name(p);
+    EXPECT_FALSE(std::isfinite(multiply(p, kInfinite, 1).got[0])) << name(p);
 }
 
 }  // namespace
