@@ -327,7 +327,7 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
       losses_.push_back(loss);
     }
     if (forward) return int64_t{0};
-    if (run_.execution.integer_gradients) integers(first, count, iteration);
+    if (run_.execution.integer_gradients) integers(first, count, iteration, before == 0);
     if (run_.micro_batches == 1) return int64_t{0};
     for (uint32_t layer = first; layer < first + count; ++layer) {
       const auto [begin, end] = flat_[layer];
@@ -369,13 +369,14 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
 }
 
 /// -8 .. 7, so that sums of many stay exact in single precision.
-void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration) {
+void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration, bool first) {
   for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
     const auto [begin, end] = flat_[layer];
     if (begin >= end) continue;
     float* to = gradients_;
     if (queues_) to = queues_->staging(Queues::Staging::integers, iteration, run_.network.parameters());
-    for (int64_t i = begin; i < end; ++i)
+    // Micro-batches have the same ones: what a device may still be reading is not written again.
+    for (int64_t i = begin; (first || !queues_) && i < end; ++i)
       to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
     if (queues_) device_->load(gradients_ + begin, to + begin, end - begin, Lane::compute);
   }

@@ -90,7 +90,7 @@ class Worker {
   std::function<int64_t(int32_t)> input(const Op& op);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
-  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
+  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration, bool first);
   void fill_batch(int64_t batch, float* host) const;
   int64_t act(const Bound& op, int32_t iteration);
   void wait(const Bound& op, int32_t iteration, bool compute);
