@@ -58,6 +58,12 @@ bool is_static(const Program& program) {
   });
 }
 
+bool in_lock_step(const Program& program) {
+  const int64_t workers = program.roles[0].mesh.size();
+  return std::all_of(program.stores.begin(), program.stores.end(),
+                     [&](const Store& s) { return s.quorum >= workers && s.slack == 0; });
+}
+
 uint64_t fingerprint(const Program& program) {
   uint64_t hash = 0;
   for (const char c : print(program)) hash = mix64(hash ^ static_cast<unsigned char>(c));

@@ -153,6 +153,8 @@ struct Program {
 
 /// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
 bool is_static(const Program& program);
+/// Every reply of every store waits for every worker: no arrival order decides anything.
+bool in_lock_step(const Program& program);
 
 /// Throws ProgramError naming role, op and rule: index out of range, op on a lane it may not use, forward
 /// dep, send without matching recv, bytes that differ from the key's, key out of range, a collective on a

@@ -359,20 +359,8 @@ class Binder {
       }
     }
     // Where workers wait for each other, what one loses in turns on a processor another has gained.
-    if (machine_) bound_.step_sigma = machine_->step_sigma(in_step() ? 1 : in_.cluster.devices, step);
-  }
-
-  /// Every iteration of a worker waits for the same iteration of all others.
-  bool in_step() const {
-    if (is_static(program_)) return true;
-    for (const Role& role : program_.roles) {
-      for (const Op& op : role.ops) {
-        if (op.kind != OpKind::gate) continue;
-        const Store& store = program_.stores[op.what];
-        if (store.slack == 0 && store.quorum == in_.cluster.devices) return true;
-      }
-    }
-    return false;
+    if (machine_)
+      bound_.step_sigma = machine_->step_sigma(in_lock_step(program_) ? 1 : in_.cluster.devices, step);
   }
 
   const BindInput& in_;

@@ -151,13 +151,6 @@ class Simulation {
     return static_cast<int32_t>(std::clamp<int64_t>(4000 / workers, 60, 1000));
   }
 
-  /// Every reply waits for every worker: no arrival order decides anything.
-  static bool in_lock_step(const Program& program) {
-    const int64_t workers = program.roles[0].mesh.size();
-    return std::all_of(program.stores.begin(), program.stores.end(),
-                       [&](const Store& s) { return s.quorum >= workers && s.slack == 0; });
-  }
-
   void steady(Run& r, int64_t devices) const {
     const auto& end = r.trace.iteration_end;
     const std::size_t warm = std::min<std::size_t>(end.size() - 1, std::max<std::size_t>(2, end.size() / 6));
