@@ -197,18 +197,18 @@ double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance
 
 double MachineProfile::step_sigma(int64_t active, double seconds) const {
   if (active <= cores_ || seconds <= 0 || turns_.empty()) return step_sigma_;
-  return std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().bytes)));
+  return std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
 }
 
-double MachineProfile::interpolate(const std::vector<Point>& table, double bytes) {
-  if (table.empty() || bytes <= 0) return 0;
-  if (bytes <= table.front().bytes || table.size() == 1)
-    return table.front().seconds * std::min(1.0, std::max(0.05, bytes / table.front().bytes));
-  const auto above = std::upper_bound(table.begin(), table.end() - 1, bytes,
-                                      [](double b, const Point& p) { return b < p.bytes; });
+double MachineProfile::interpolate(const std::vector<Point>& table, double at) {
+  if (table.empty() || at <= 0) return 0;
+  if (at <= table.front().at || table.size() == 1)
+    return table.front().value * std::min(1.0, std::max(0.05, at / table.front().at));
+  const auto above =
+      std::upper_bound(table.begin(), table.end() - 1, at, [](double x, const Point& p) { return x < p.at; });
   const Point &a = *(above - 1), &b = *above;
-  const double slope = std::log(b.seconds / a.seconds) / std::log(b.bytes / a.bytes);
-  return a.seconds * std::pow(bytes / a.bytes, slope);
+  const double slope = std::log(b.value / a.value) / std::log(b.at / a.at);
+  return a.value * std::pow(at / a.at, slope);
 }
 
 double MachineProfile::all_reduce(double bytes, int64_t ranks) const {

@@ -84,9 +84,9 @@ class MachineProfile {
 
  private:
   struct Point {
-    double bytes, seconds;  ///< or whatever else depends on whatever
+    double at, value;
   };
-  static double interpolate(const std::vector<Point>& table, double bytes);
+  static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
