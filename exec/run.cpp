@@ -132,7 +132,8 @@ void Run::make_groups() {
   if (execution.pace) {
     if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
     // Servers may stand on nodes of their own, behind those of the workers.
-    const auto extra = program.stores.empty() ? 0 : program.roles[program.stores[0].role].mesh.size();
+    const Role* servers = program.stores.empty() ? nullptr : &program.roles[program.stores[0].role];
+    const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
     wire =
         std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes + extra), execution.pace, abort);
   }

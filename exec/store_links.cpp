@@ -10,8 +10,6 @@ constexpr int kSpins = 20;
 
 StoreLinks::StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abort& abort)
     : setup_(std::move(setup)), wire_(wire), store_(store), abort_(abort) {
-  wire_.handle(setup_.channel,
-               [this](const MessageHead& head, const float* gradient, int64_t) { take(head, gradient); });
   const auto workers = static_cast<uint32_t>(setup_.worker_node.size()),
              shards = static_cast<uint32_t>(setup_.shard_node.size());
   receives_.resize(std::size_t{workers} * shards * setup_.keys);
@@ -22,7 +20,6 @@ StoreLinks::StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abor
       for (uint32_t key = 0; waits && key < setup_.keys; ++key)
         receives_[(std::size_t{w} * shards + s) * setup_.keys + key] = wire_.make_receive();
       const std::pair nodes{setup_.shard_node[s], setup_.worker_node[w]};
-      wire_.connect(nodes.first, nodes.second);
       if (!wire_.here(nodes.first)) continue;
       auto& box = boxes_[nodes];
       if (box) continue;
@@ -30,6 +27,14 @@ StoreLinks::StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abor
       box->from = nodes.first;
       box->to = nodes.second;
       abort_.watch(&box->posted);
+    }
+  }
+  // Another process may send as soon as there is a handler.
+  wire_.handle(setup_.channel,
+               [this](const MessageHead& head, const float* gradient, int64_t) { take(head, gradient); });
+  for (uint32_t w = 0; w < workers; ++w) {
+    for (uint32_t s = 0; s < shards; ++s) {
+      if (apart(w, s)) wire_.connect(setup_.shard_node[s], setup_.worker_node[w]);
     }
   }
   for (auto& [nodes, box] : boxes_) box->sender = std::thread([this, &box = *box] { serve(box); });

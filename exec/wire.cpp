@@ -127,7 +127,10 @@ void Wire::connect(uint32_t a, uint32_t b) {
   }
 }
 
-void Wire::handle(uint32_t channel, Handler handler) { handlers_[channel] = std::move(handler); }
+void Wire::handle(uint32_t channel, Handler handler) {
+  TANDEM_CHECK(ends_.empty());  // readers look without a lock
+  handlers_[channel] = std::move(handler);
+}
 
 Wire::End& Wire::end(uint32_t node, uint32_t peer) {
   const auto at = ends_.find({node, peer});
