@@ -45,7 +45,8 @@ bool overlap(const Move& a, const Move& b) {
 }
 
 /// All that the last step does is to hand around the sums made in the step before, each to places that only
-/// its maker has read meanwhile. Then the maker may put it there at once, from its cache.
+/// its maker has read meanwhile. Then the maker may put it there at once, from its cache, unless it is
+/// staged.
 bool last_hands_out(const Schedule& schedule) {
   const std::size_t n = schedule.steps.size();
   if (n < 2 || schedule.steps[n - 1].repeat != 1) return false;
@@ -58,7 +59,6 @@ bool last_hands_out(const Schedule& schedule) {
         sum = true;
       }
       if (overlap(m, out) && (m.to == out.to || (m.from == out.to && m.to != out.from))) return false;
-      if (overlap(m, out) && m.from == out.from) return false;  // staged: not in place when it is made
     }
     if (out.reduce || !sum) return false;
   }
@@ -101,17 +101,19 @@ void GroupCollective::plan(const Schedule& schedule) {
   chunks_ = schedule.chunks;
   // readers[r]: who takes from r's memory in the step before; r must not write over it until they are done.
   std::vector<std::vector<uint32_t>> readers(members_.size());
-  const bool hands_out = nodes_.wire == nullptr && last_hands_out(schedule);
+  bool hands_out = nodes_.wire == nullptr && last_hands_out(schedule);
   for (std::size_t i = 0; i + (hands_out ? 1 : 0) < schedule.steps.size(); ++i) {
-    for (uint32_t repeat = 0; repeat < schedule.steps[i].repeat; ++repeat)
-      plan_step(schedule.steps[i], readers);
+    for (uint32_t repeat = 0; repeat < schedule.steps[i].repeat; ++repeat) {
+      if (plan_step(schedule.steps[i], readers) && i + 2 == schedule.steps.size()) hands_out = false;
+    }
   }
   if (!hands_out) return;
   for (const Move& move : schedule.steps.back().moves)
     members_[move.from]->steps.back().gives.push_back(move.to);
 }
 
-void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers) {
+/// Was anything staged?
+bool GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers) {
   const auto close = [&](std::vector<std::vector<uint32_t>> next) {
     for (uint32_t r = 0; r < members_.size(); ++r) {
       auto& waits = members_[r]->steps.back().waits;
@@ -141,9 +143,10 @@ void GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
   }
   for (auto& m : members_) plan_wire(*m, m->steps.back());
   close(std::move(now));
-  if (!staged) return;
+  if (!staged) return false;
   for (auto& m : members_) m->steps.emplace_back();  // puts in place what was staged
   close(std::vector<std::vector<uint32_t>>(members_.size()));
+  return true;
 }
 
 /// Sums of several are made in the schedule's order, so only a rank's only sum may be made as it arrives.

@@ -90,7 +90,7 @@ class GroupCollective {
     return nodes_.wire == nullptr || nodes_.wire->here(nodes_.of_ranks[rank]);
   }
   void plan(const Schedule& schedule);
-  void plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
+  bool plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
   void plan_wire(Member& to, RankStep& step);
   void post(Member& me, RankStep& step, int64_t elements);
   void push(Member& me, const RankStep& step, int64_t elements);
