@@ -71,6 +71,9 @@ class Worker {
   };
 
   friend class Queues;
+  /// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
+  /// (Training::forward), whose backward pass still reads its own.
+  static constexpr int64_t kBatches = 3;
 
   const Role& role() const { return run_.program.roles[0]; }
   LaneState& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }

@@ -1,0 +1,335 @@
+#include "exec/summary.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem {
+
+namespace {
+
+constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto i = static_cast<std::size_t>(at);
+  const double next = i + 1 < sorted.size() ? sorted[i + 1] : sorted[i];
+  return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
+}
+
+/// What the lanes left behind, turned into a Report by the definitions of the simulator (sim/evaluate.h).
+class Summary {
+ public:
+  Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
+      : run_(run), workers_(workers) {
+    iterations_ = run.iterations.limit();
+    ends_.assign(workers.size(), std::vector<int64_t>(static_cast<std::size_t>(iterations_), 0));
+    begin_ = INT64_MAX;
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
+          begin_ = std::min(begin_, e.start);
+          auto& end = ends_[w][e.iteration];
+          end = std::max(end, e.end);
+          // Those of the copy lane run ahead; the iteration ends with its compute and communication.
+        }
+      }
+    }
+  }
+
+  ExecutionResult result() {
+    ExecutionResult out;
+    Report& r = out.report;
+    const Execution& e = run_.execution;
+    r.engine = "exec";
+    r.evaluator = std::string(e.backend->name);
+    r.evaluator_reason = e.backend->describe();
+    r.seed = e.seed;
+    r.devices = static_cast<int64_t>(workers_.size());
+    r.batch_per_device = e.batch;
+    r.inputs = inputs();
+    rates(out);
+    shares(r);
+    stores(out);
+    memory(r);
+    spans(out);
+    ops(out);
+    calls(out);
+    losses(out);
+    return out;
+  }
+
+ private:
+  std::size_t warm() const {
+    return static_cast<std::size_t>(std::clamp(run_.execution.warmup, 0, std::max(0, iterations_ - 1)));
+  }
+
+  std::vector<std::pair<std::string, std::string>> inputs() const {
+    const Execution& e = run_.execution;
+    std::vector<std::pair<std::string, std::string>> in = {
+        {"model", e.graph->name()},
+        {"system", "this machine"},
+        {"scheme", e.scheme->name},
+        {"devices", std::to_string(workers_.size())},
+        {"batch_per_device", std::to_string(e.batch)},
+        {"precision", std::string(name(e.precision))},
+        {"optimizer", std::string(e.optimizer->name)},
+        {"input", e.data != nullptr ? e.data->name : "synthetic"},
+        {"backend", std::string(e.backend->name)},
+        {"threads", std::to_string(e.threads)}};
+    for (const auto& [key, value] : e.scheme->options.all()) in.emplace_back("scheme." + key, value);
+    return in;
+  }
+
+  /// Nobody waits for everybody: count everyone's own iterations.
+  bool drifting() const { return !in_lock_step(run_.program); }
+
+  void rates(ExecutionResult& out) const {
+    Report& r = out.report;
+    const std::size_t first = warm(), n = static_cast<std::size_t>(iterations_);
+    std::vector<int64_t> last(n, 0);
+    for (const auto& ends : ends_) {
+      for (std::size_t i = 0; i < n; ++i) last[i] = std::max(last[i], ends[i]);
+    }
+    for (std::size_t i = first; i < n; ++i) {
+      const int64_t before = i == 0 ? begin_ : last[i - 1];
+      out.iteration_seconds.push_back(static_cast<double>(last[i] - before) * 1e-9);
+    }
+    double total = 0;
+    for (const double s : out.iteration_seconds) total += s;
+    const auto samples = static_cast<double>(run_.program.samples_per_iteration);
+    const auto counted = static_cast<double>(out.iteration_seconds.size());
+    if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
+    if (drifting()) {
+      r.samples_per_second = 0;
+      for (const auto& ends : ends_) {
+        const int64_t start = first == 0 ? begin_ : ends[first - 1];
+        if (ends[n - 1] > start)
+          r.samples_per_second +=
+              samples * static_cast<double>(n - first) / (static_cast<double>(ends[n - 1] - start) * 1e-9);
+      }
+    }
+    auto sorted = out.iteration_seconds;
+    std::sort(sorted.begin(), sorted.end());
+    r.iteration_median = quantile(sorted, 0.5);
+    r.iteration_p05 = quantile(sorted, 0.05);
+    r.iteration_p95 = quantile(sorted, 0.95);
+    // The mean's spread over blocks of the run: what another run of the same length would give.
+    const double mean = counted > 0 ? total / counted : 0;
+    double square = 0;
+    for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
+    const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
+    r.interval = {r.samples_per_second * std::exp(-1.645 * error),
+                  r.samples_per_second * std::exp(1.645 * error), 0.9};
+    r.wall_seconds = n > 0 ? static_cast<double>(last[n - 1] - begin_) * 1e-9 : 0;
+  }
+
+  void shares(Report& r) const {
+    double busy = 0, wall = 0;
+    const auto& ends = ends_[0];
+    uint32_t last = Worker::kNoOp;
+    for (const Worker::Executed& e : workers_[0]->executed(Lane::compute)) {
+      if (e.iteration < warm() || e.op == Worker::kNoOp) continue;
+      busy += static_cast<double>(e.end - e.start) * 1e-9;
+      if (e.iteration != last)
+        wall += static_cast<double>(ends[e.iteration] - (e.iteration == 0 ? begin_ : ends[e.iteration - 1])) *
+                1e-9;
+      last = e.iteration;
+    }
+    const int64_t* waited = workers_[0]->waited();
+    const auto lane = [&](Lane l) { return static_cast<double>(waited[static_cast<std::size_t>(l)]) * 1e-9; };
+    const double comm = lane(Lane::comm) + lane(Lane::host), input = lane(Lane::copy);
+    const double all = std::max(wall, busy + comm + input);
+    if (all <= 0) return;
+    r.time_share = {busy / all, comm / all, input / all, std::max(0.0, all - busy - comm - input) / all};
+    const TimeShare& t = r.time_share;
+    if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
+      r.bottleneck = {
+          "communication",
+          fmt::format("{:.0f} % of the step waits for communication", 100 * t.exposed_communication),
+          t.exposed_communication};
+    } else if (t.input >= 0.1) {
+      r.bottleneck = {"input", fmt::format("{:.0f} % of the step waits for input", 100 * t.input), t.input};
+    } else {
+      r.bottleneck = {"compute", fmt::format("{:.0f} % of the step computes", 100 * t.compute), t.compute};
+    }
+  }
+
+  void stores(ExecutionResult& out) const {
+    if (run_.store) {
+      out.report.staleness = run_.store->staleness();
+      for (uint32_t w = 0; w < workers_.size(); ++w)
+        out.staleness_by_worker.push_back(run_.store->staleness_of(w));
+      out.versions = run_.store->versions();
+      out.dropped = run_.store->dropped();
+      out.updates = run_.store->merged();
+    }
+    if (!run_.keep.parameters) return;
+    const int64_t n = run_.network.parameters();
+    if (run_.store) out.parameters.assign(run_.store->parameters(), run_.store->parameters() + n);
+    if (!run_.store) out.parameters = workers_[0]->parameters();
+    out.state = run_.store ? run_.start_state : workers_[0]->state();
+    for (const Tensor& t : run_.network.tensors()) {
+      if (t.kind != TensorKind::buffer) continue;
+      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network.tensors().data()));
+      out.buffers.insert(out.buffers.end(), values.begin(), values.end());
+    }
+  }
+
+  void memory(Report& r) const {
+    const Network& n = run_.network;
+    const int64_t p = n.parameters();
+    r.memory.parameters = Bytes{4} * p;
+    r.memory.gradients = Bytes{4} * p;
+    r.memory.optimizer = Bytes{4} * (p * run_.execution.optimizer->state);
+    r.memory.activations = Bytes{4} * n.arena();
+    r.memory.buffers = Bytes{4} * n.input_elements();
+    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
+  }
+
+  /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
+  /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
+  uint32_t timeline_from(uint32_t worker) const {
+    const int32_t last = iterations_ - static_cast<int32_t>(kTimelineIterations);
+    if (last <= 0) return 0;
+    int64_t time = INT64_MAX;
+    for (const auto& ends : ends_) time = std::min(time, ends[static_cast<std::size_t>(last) - 1]);
+    const auto& ends = ends_[worker];
+    const auto at = std::lower_bound(ends.begin(), ends.begin() + last, time);
+    return static_cast<uint32_t>(std::min<int64_t>(last, at - ends.begin() + 1));
+  }
+
+  void spans(ExecutionResult& out) const {
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t from = timeline_from(w);
+      for (int l = 0; l < kLanes; ++l) {
+        const auto lane = static_cast<Lane>(l);
+        for (const Worker::Executed& e : workers_[w]->executed(lane)) {
+          if (e.op == Worker::kNoOp) continue;
+          const Span span{
+              0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
+          if (run_.keep.spans) out.spans.push_back(span);
+          if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
+            continue;
+          out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
+                                         run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
+                                         e.iteration, span.start.seconds(), span.end.seconds()});
+        }
+      }
+    }
+    out.report.simulated_events = 0;
+  }
+
+  void ops(ExecutionResult& out) const {
+    std::vector<OpTime> all(run_.program.roles[0].ops.size());
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const Op& op = run_.program.roles[0].ops[i];
+      all[i].op = i;
+      if (op.kind == OpKind::collective) all[i].collective_bytes = op.bytes.n;
+    }
+    for (const auto& w : workers_) {
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {
+          if (e.iteration >= warm() && e.op != Worker::kNoOp)
+            all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+        }
+      }
+    }
+    out.ops = std::move(all);
+  }
+
+  void calls(ExecutionResult& out) const {
+    for (const auto& w : workers_) {
+      if (out.calls.empty()) {
+        out.calls = w->calls();
+        continue;
+      }
+      for (std::size_t i = 0; i < out.calls.size(); ++i) {
+        const CallTime& more = w->calls()[i];
+        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.seconds.begin(), more.seconds.end());
+        out.calls[i].dropped += more.dropped;
+      }
+    }
+  }
+
+  void losses(ExecutionResult& out) const {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(iterations_); ++i) {
+      double sum = 0;
+      for (const auto& w : workers_) sum += i < w->losses().size() ? w->losses()[i] : 0;
+      out.losses.push_back(sum / static_cast<double>(workers_.size()));
+    }
+  }
+
+  const Run& run_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  int32_t iterations_ = 0;
+  int64_t begin_ = 0;
+  std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
+};
+
+/// Each process has merged what reached its own servers.
+void join_stores(const Run& run, ExecutionResult& out) {
+  constexpr std::size_t kMost = 65536;
+  std::vector<double> sums(kMost + 3);
+  for (const Histogram::Bin& bin : out.report.staleness.bins())
+    sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
+  sums[kMost] = static_cast<double>(out.versions);
+  sums[kMost + 1] = static_cast<double>(out.dropped);
+  sums[kMost + 2] = static_cast<double>(out.updates);
+  sum_over_ranks(sums);
+  Histogram all;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
+  }
+  out.report.staleness = all;
+  out.versions = std::llround(sums[kMost]);
+  out.dropped = std::llround(sums[kMost + 1]);
+  out.updates = std::llround(sums[kMost + 2]);
+  if (!run.keep.parameters) return;
+  const int64_t n = run.network.parameters();
+  for (std::vector<float>* values : {&out.parameters, &out.state}) {
+    std::vector<double> own(values->size());
+    for (uint32_t key = 0; key < run.program.parts.size(); ++key) {
+      for (uint32_t i = 0; i < run.local; ++i) {
+        for (uint32_t s = 0; s < run.shards; ++s) {
+          if (!run.links->here(s)) continue;
+          const Slice slice = run.slice(key, i, s);
+          for (std::size_t at = static_cast<std::size_t>(slice.first); at < own.size();
+               at += static_cast<std::size_t>(n))
+            std::copy_n(values->begin() + static_cast<std::ptrdiff_t>(at), slice.elements,
+                        own.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+      }
+    }
+    sum_over_ranks(own);
+    std::copy(own.begin(), own.end(), values->begin());
+  }
+}
+
+/// What the processes saw, together: rates add up, losses are means.
+void join_ranks(const Run& run, ExecutionResult& out) {
+  if (run.store) join_stores(run, out);
+  Report& r = out.report;
+  double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
+  sum_over_ranks(rates);
+  r.samples_per_second = rates[0];
+  r.interval.low = rates[1];
+  r.interval.high = rates[2];
+  sum_over_ranks(out.losses);
+  for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
+  r.devices = run.workers;
+}
+
+}  // namespace
+
+ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
+  ExecutionResult out = Summary(run, workers).result();
+  if (run.here < run.workers) join_ranks(run, out);
+  return out;
+}
+
+}  // namespace tandem

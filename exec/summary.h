@@ -1,0 +1,14 @@
+#pragma once
+// From what the workers of an execution leave behind to its Report. Internal to exec. Floor 3.
+#include <memory>
+#include <vector>
+
+#include "exec/worker.h"
+
+namespace tandem {
+
+/// By the definitions of the simulator (sim/evaluate.h). Among several processes all of them call it, and
+/// each has the figures of all.
+ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers);
+
+}  // namespace tandem

@@ -1,0 +1,291 @@
+// What each op of a worker does, bound once before the run.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/random.h"
+#include "exec/queues.h"
+#include "exec/worker.h"
+
+namespace tandem {
+
+namespace {
+
+/// Involuntary context switches of the calling thread so far: a sample during which one happened measures the
+/// neighbours.
+int64_t switches() {
+  rusage use{};
+  getrusage(RUSAGE_THREAD, &use);
+  return use.ru_nivcsw;
+}
+
+}  // namespace
+
+std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
+  const Op& op = role().ops[index];
+  switch (op.kind) {
+    case OpKind::compute:
+      return compute(index);
+    case OpKind::copy:
+      return input(op);
+    case OpKind::collective:
+      return collective(op);
+    case OpKind::send:
+      return send(op);
+    case OpKind::recv:
+      return receive(op);
+    default:
+      throw InputError("workers neither apply nor gate");
+  }
+}
+
+/// The store works in host memory: what an asynchronous device holds goes through memory of its own there.
+std::function<int64_t(int32_t)> Worker::send(const Op& op) {
+  return [this, key = op.key, lane = op.lane](int32_t) {
+    for (uint32_t s = 0; s < run_.shards; ++s) {
+      const Slice slice = run_.slice(key, instance_, s);
+      float *gradient = gradients_ + slice.first, *reply = parameters_ + slice.first;
+      if (queues_) {
+        device_->save(host_gradients_ + slice.first, gradient, slice.elements, lane);
+        device_->synchronize(lane);
+        gradient = host_gradients_ + slice.first;
+        reply = host_parameters_ + slice.first;
+      }
+      if (run_.links && run_.links->apart(instance_, s)) {
+        run_.links->push(instance_, s, key, gradient, reply);
+        continue;
+      }
+      run_.store->push(s, key, instance_, slice, gradient, reply);
+      if (queues_ && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+    }
+    if (queues_) device_->synchronize(lane);
+    arrived_[key].add();
+    return int64_t{0};
+  };
+}
+
+std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
+  return [this, key = op.key, lane = op.lane](int32_t iteration) {
+    arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
+    const int64_t began = now_ns();
+    for (uint32_t s = 0; s < run_.shards; ++s) {
+      if (run_.links && run_.links->apart(instance_, s)) {
+        run_.links->await(instance_, s, key);
+        continue;
+      }
+      if (!run_.gated) continue;
+      const Slice slice = run_.slice(key, instance_, s);
+      float* reply = (queues_ ? host_parameters_ : parameters_) + slice.first;
+      run_.store->pull(s, key, instance_, slice, reply);
+      if (queues_) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+    }
+    if (queues_) device_->synchronize(lane);
+    return began;
+  };
+}
+
+std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
+  const Op& op = role().ops[index];
+  if (op.payload != Payload::parameters) return layers(index);
+  const Part part = run_.program.parts[op.key];
+  Call update;
+  update.function = Function::update;
+  update.pass = Pass::update;
+  update.kernels = run_.program.tasks[op.what].kernels;
+  const auto rule = static_cast<int64_t>(run_.execution.optimizer - optimizers().data());
+  update.shape = {part.elements, run_.execution.integer_gradients ? 0 : rule};
+  auto list = std::make_shared<std::vector<Launch>>(1);
+  Launch& l = list->front();
+  l.prepared = device_->prepare(update);
+  l.operands = {{parameters_ + part.first, gradients_ + part.first}};
+  for (int64_t k = 0; k < run_.execution.optimizer->state; ++k)
+    l.operands[0].push_back(state_memory() + k * run_.network.parameters() + part.first);
+  if (run_.keep.calls) {
+    l.time = calls_.size();
+    calls_.push_back({update, {}, 0});
+    calls_.back().seconds.reserve(static_cast<std::size_t>(run_.execution.iterations));
+  }
+  // An update in front of the next iteration's forward: the first has nothing to apply yet.
+  int32_t lag = 0;
+  for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
+  if (queues_) queues_->needs_state(lag);
+  return [this, list, lag](int32_t iteration) {
+    if (iteration < lag) return int64_t{0};
+    IterationState s = run_.state(instance_, iteration - lag);
+    s.slot = static_cast<uint32_t>(lag);
+    launch(*list, 0, s);
+    return int64_t{0};
+  };
+}
+
+std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
+  const auto& ops = role().ops;
+  const Task& task = run_.program.tasks[ops[index].what];
+  const bool forward = task.pass == Pass::forward;
+  // The how-many-eth pass over these layers in the iteration is it, and is it the last?
+  int64_t before = 0, after = 0;
+  for (uint32_t i = 0; i < ops.size(); ++i) {
+    const Task& other = run_.program.tasks[ops[i].kind == OpKind::compute ? ops[i].what : ops[index].what];
+    if (i == index || ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
+    if (other.pass != task.pass || task.layer < other.layer || task.layer >= other.layer + other.layers)
+      continue;
+    (i < index ? before : after) += 1;
+  }
+  const bool loads = run_.execution.data != nullptr, last = after == 0;
+  const uint32_t first = task.layer, count = task.layers;
+  const bool ends = forward && first + count == forward_.size() && last;
+  return [=, this](int32_t iteration) {
+    const IterationState s = run_.state(instance_, iteration);
+    const auto micro = static_cast<std::size_t>(std::min(before, run_.micro_batches - 1));
+    const auto variant =
+        static_cast<std::size_t>(loads ? iteration % kBatches * run_.micro_batches : 0) + micro;
+    for (uint32_t k = 0; k < count; ++k) {
+      const uint32_t layer = forward ? first + k : first + count - 1 - k;
+      launch(forward ? forward_[layer] : backward_[layer], variant, s);
+    }
+    if (ends && queues_) {
+      float* to = losses_now_;
+      for (const TensorId t : run_.network.losses()) device_->copy(to++, tensor(t), 1, Lane::compute);
+    } else if (ends) {
+      double loss = 0;
+      for (const TensorId t : run_.network.losses()) {
+        float value = 0;
+        device_->download(&value, tensor(t), 1);
+        loss += static_cast<double>(value);
+      }
+      losses_.push_back(loss);
+    }
+    if (forward) return int64_t{0};
+    if (run_.execution.integer_gradients) integers(first, count, iteration, before == 0);
+    if (run_.micro_batches == 1) return int64_t{0};
+    for (uint32_t layer = first; layer < first + count; ++layer) {
+      const auto [begin, end] = flat_[layer];
+      if (begin >= end) continue;
+      if (!last && before == 0) device_->copy(sums_ + begin, gradients_ + begin, end - begin, Lane::compute);
+      if (!last && before > 0)
+        device_->accumulate(sums_ + begin, gradients_ + begin, end - begin, Lane::compute);
+      if (last) device_->accumulate(gradients_ + begin, sums_ + begin, end - begin, Lane::compute);
+    }
+    return int64_t{0};
+  };
+}
+
+void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
+  if (queues_ || !run_.keep.calls) {
+    for (const Launch& l : list) {
+      const auto& operands = l.operands[l.operands.size() > 1 ? variant : 0];
+      if (queues_)
+        queues_->launch(l.time, l.prepared, operands, state);
+      else
+        device_->launch(l.prepared, operands, state, Lane::compute);
+    }
+    return;
+  }
+  const int64_t before = switches();
+  for (const Launch& l : list) {
+    const auto& operands = l.operands[l.operands.size() > 1 ? variant : 0];
+    const int64_t start = now_ns();
+    device_->launch(l.prepared, operands, state, Lane::compute);
+    if (state.iteration - run_.first_iteration >= run_.execution.warmup)
+      calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
+  }
+  if (switches() == before) return;
+  for (const Launch& l : list) {
+    if (calls_[l.time].seconds.empty()) continue;
+    calls_[l.time].seconds.pop_back();
+    ++calls_[l.time].dropped;
+  }
+}
+
+/// -8 .. 7, so that sums of many stay exact in single precision.
+void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration, bool first) {
+  for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
+    const auto [begin, end] = flat_[layer];
+    if (begin >= end) continue;
+    float* to = gradients_;
+    if (queues_) to = queues_->staging(Queues::Staging::integers, iteration, run_.network.parameters());
+    // Micro-batches have the same ones: what a device may still be reading is not written again.
+    for (int64_t i = begin; (first || !queues_) && i < end; ++i)
+      to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
+    if (queues_) device_->load(gradients_ + begin, to + begin, end - begin, Lane::compute);
+  }
+}
+
+std::function<int64_t(int32_t)> Worker::collective(const Op& op) {
+  const Collective& c = run_.program.collectives[op.what];
+  const Run::Member m = run_.member(c, instance_);
+  GroupCollective* group = run_.groups[op.what][m.group].get();
+  float* buffer = outputs_;
+  int64_t elements = op.bytes.n / 4;
+  const bool part = op.payload == Payload::gradients || op.payload == Payload::parameters;
+  if (op.payload == Payload::gradients) buffer = gradients_ + run_.program.parts[op.key].first;
+  if (op.payload == Payload::parameters) buffer = parameters_ + run_.program.parts[op.key].first;
+  if (part) elements = run_.program.parts[op.key].elements;
+  if (op.payload == Payload::state) {
+    buffer = parameters_;
+    elements = run_.network.parameters() * (1 + run_.execution.optimizer->state);
+  }
+  const bool averages =
+      c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
+  const float share = 1 / static_cast<float>(m.ranks);
+  DeviceGroup* library = run_.library_made(op.what) ? run_.library[op.what][m.group].get() : nullptr;
+  return [=, this, lane = op.lane](int64_t) {
+    int64_t began = 0;
+    if (library != nullptr)
+      library->run(m.rank, *device_, buffer, elements, lane);
+    else
+      began = group->run(m.rank, buffer, elements, queues_ ? device_.get() : nullptr, lane);
+    if (averages) device_->scale(buffer, share, elements, lane);
+    return began;
+  };
+}
+
+std::function<int64_t(int32_t)> Worker::input(const Op& op) {
+  if (run_.program.copies[op.what].kind != CopyKind::input)
+    return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
+  return [this, lane = op.lane](int32_t iteration) {
+    const int64_t n = run_.network.input_elements();
+    for (int64_t k = 0; k < run_.micro_batches; ++k) {
+      const int64_t batch = (run_.first_iteration + iteration) * run_.micro_batches + k;
+      float* to = inputs_ + (iteration % kBatches * run_.micro_batches + k) * n;
+      float* host = to;
+      if (queues_) host = k * n + queues_->staging(Queues::Staging::input, iteration, n * run_.micro_batches);
+      fill_batch(batch, host);
+      if (queues_) device_->load(to, host, n, lane);
+    }
+    return int64_t{0};
+  };
+}
+
+/// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
+void Worker::fill_batch(int64_t batch, float* inputs) const {
+  const Network& n = run_.network;
+  const Dataset* data = run_.execution.data;
+  if (data != nullptr) {
+    const auto samples = batch_samples(*data, run_.execution.seed, run_.workers, instance_, n.batch(), batch);
+    const int64_t size = elements(data->shape);
+    float* to = inputs + n.tensors()[n.inputs()[0]].offset;
+    auto* labels = reinterpret_cast<int32_t*>(inputs + n.tensors()[n.labels()[0]].offset);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      std::copy_n(data->values.data() + samples[i] * size, size, to + static_cast<int64_t>(i) * size);
+      labels[i] = data->labels[static_cast<std::size_t>(samples[i])];
+    }
+    return;
+  }
+  for (const auto* list : {&n.inputs(), &n.labels()}) {
+    for (const TensorId t : *list) {
+      const Tensor& x = n.tensors()[t];
+      const int64_t range = n.values(t);
+      for (int64_t i = 0; i < x.elements; ++i) {
+        const uint64_t bits = draw_bits(run_.execution.seed ^ 0xda7aULL, instance_,
+                                        static_cast<uint64_t>(batch), t, static_cast<uint64_t>(i));
+        inputs[x.offset + i] =
+            x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
+                      : static_cast<float>(2 * to_unit(bits) - 1);
+      }
+    }
+  }
+}
+
+}  // namespace tandem
