@@ -182,21 +182,28 @@ void measure_wires(bool quick, const Tell& tell, Measurements& m) {
   }
 }
 
-/// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
-void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
-                   Measurements& m) {
+ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, const char* scheme_name,
+                                int64_t workers, int32_t iterations, Keep keep,
+                                const std::atomic<bool>* stop) {
   const Graph graph = Graph::load(suite_model(g.model));
-  const ResolvedScheme scheme = resolve_scheme("parameter-server:mode=async,overlap=off", {});
+  const ResolvedScheme scheme = resolve_scheme(scheme_name, {});
   Execution e;
   e.graph = &graph;
   e.scheme = &scheme;
   e.backend = &backend;
-  e.cluster = {2 * m.cores, 1, 2 * m.cores};
+  e.cluster = {workers, 1, workers};
   e.batch = g.batch;
   e.optimizer = &optimizer("momentum");
-  e.iterations = quick ? 40 : 150;
+  e.iterations = iterations;
   e.stop = stop;
-  const ExecutionResult r = execute(e);
+  return execute(e, keep);
+}
+
+/// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
+void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
+                   Measurements& m) {
+  const ExecutionResult r = run_suite_graph(backend, g, "parameter-server:mode=async,overlap=off",
+                                            2 * m.cores, quick ? 40 : 150, {}, stop);
   // Steps without a turn of another worker are a heap of their own: the quartiles would miss or double it.
   const double median = quantile(r.iteration_seconds, 0.5);
   const double wide = quantile(r.iteration_seconds, 0.95) - quantile(r.iteration_seconds, 0.05);
@@ -218,23 +225,13 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
   const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
-  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   for (const SuiteGraph& g : graphs) {
-    const Graph graph = Graph::load(suite_model(g.model));
     for (int64_t workers = 1; workers <= most; ++workers) {
       if (stop != nullptr && stop->load()) return m;
       tell(fmt::format("measuring {} with {} worker{}", g.model, workers, workers == 1 ? "" : "s"),
            done++ / steps);
-      Execution e;
-      e.graph = &graph;
-      e.scheme = &scheme;
-      e.backend = &backend;
-      e.cluster = {workers, 1, workers};
-      e.batch = g.batch;
-      e.optimizer = &optimizer("momentum");
-      e.iterations = quick ? 14 : 36;
-      e.stop = stop;
-      const ExecutionResult r = execute(e, {true, false, false});
+      const ExecutionResult r =
+          run_suite_graph(backend, g, "allreduce", workers, quick ? 14 : 36, {true, false, false}, stop);
       const auto index = static_cast<uint32_t>(m.graphs.size());
       int64_t ops = 0;
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;

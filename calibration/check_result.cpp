@@ -28,6 +28,7 @@ std::string group_of(const CheckRow& r) {
 
 std::string group_table(const std::vector<CheckRow>& rows) {
   struct Sum {
+    bool distance;
     int64_t count = 0;
     double error = 0, most = 0, floor = 0;
   };
@@ -35,7 +36,7 @@ std::string group_table(const std::vector<CheckRow>& rows) {
   for (const CheckRow& r : rows) {
     const std::string name = group_of(r);
     auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == name; });
-    if (at == groups.end()) at = groups.insert(groups.end(), {name, {}});
+    if (at == groups.end()) at = groups.insert(groups.end(), {name, {r.distance()}});
     ++at->second.count;
     at->second.error += std::abs(r.error);
     at->second.most = std::max(at->second.most, std::abs(r.error));
@@ -45,9 +46,8 @@ std::string group_table(const std::vector<CheckRow>& rows) {
       "| what | cases | mean error | largest | two runs differ by |\n| --- | ---: | ---: | ---: | ---: |\n";
   for (const auto& [name, s] : groups) {
     const auto n = static_cast<double>(s.count);
-    const bool distance = name.find("distance") != std::string::npos;
     const auto cell = [&](double x) {
-      return distance ? fmt::format("{:.3f}", x) : fmt::format("{:.1f} %", 100 * x);
+      return s.distance ? fmt::format("{:.3f}", x) : fmt::format("{:.1f} %", 100 * x);
     };
     out += fmt::format("| {} | {} | {} | {} | {} |\n", name, s.count, cell(s.error / n), cell(s.most),
                        cell(s.floor / n));

@@ -63,7 +63,7 @@ struct OpTime {
 struct ExecutionResult {
   Report report;
   std::vector<OpTime> ops;
-  std::vector<CallTime> calls;            ///< filled when ExecuteOptions asked for it
+  std::vector<CallTime> calls;            ///< with Keep::calls
   std::vector<Span> spans;                ///< all of them when kept
   std::vector<double> iteration_seconds;  ///< of steady iterations, worker 0
   std::vector<double> losses;             ///< per iteration, mean over workers

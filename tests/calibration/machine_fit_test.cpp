@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <optional>
 
 #include "models/graph.h"
 #include "models/layer.h"
@@ -68,6 +69,42 @@ Measurements made() {
   return m;
 }
 
+/// Where the measurements' profile lies for a prediction to read.
+std::string profile_of(const Measurements& m, const char* name) {
+  std::string file = testing::TempDir() + "machine_fit_" + name + ".json";
+  std::ofstream(file) << fit_machine(m).profile;
+  return file;
+}
+
+struct Case {
+  const char* model;
+  const char* scheme;
+  int64_t devices = 1, batch = 32;
+  const char* pace = nullptr;  ///< of links between the devices, each a node of its own; none: one node
+  int32_t iterations = 0;      ///< 0: as many as simulate() takes
+  std::optional<Disturbance> disturbance = Disturbance{};  ///< none: as the profile has it
+};
+
+Report predict(const Case& c, const std::string& profile) {
+  const Graph graph = Graph::load(c.model);
+  const System system = c.pace == nullptr ? System::load("local")
+                                          : System::load("local-nodes", {{"network.bandwidth", c.pace}});
+  const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.devices = c.devices;
+  p.batch = c.batch;
+  p.optimizer = &optimizer("momentum");
+  p.input = false;
+  p.profile = profile;
+  p.check_memory = false;
+  if (c.iterations > 0) p.iterations = c.iterations;
+  p.disturbance = c.disturbance;
+  return simulate(p);
+}
+
 TEST(MachineFit, RecoversWhatMadeTheMeasurements) {
   const MachineFit fit = fit_machine(made());
   EXPECT_LT(fit.kernel_error, 0.01);
@@ -95,28 +132,14 @@ TEST(MachineFit, PricesKernelsItNeverSaw) {
 }
 
 TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
-  const MachineFit fit = fit_machine(made());
-  const std::string file = testing::TempDir() + "machine_fit_profile.json";
-  std::ofstream(file) << fit.profile;
-  const Graph graph = Graph::load("mlp:hidden=320,layers=2");
-  const System system = System::load("local");
-  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &scheme;
-  p.batch = 32;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
-  p.profile = file;
-  p.disturbance = Disturbance{};
+  const char* model = "mlp:hidden=320,layers=2";
   double step = 0;
-  for (const Lowered& l : graph.lower(32, Precision::fp32)) {
+  for (const Lowered& l : Graph::load(model).lower(32, Precision::fp32)) {
     for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) {
       for (const Kernel& k : *list) step += truth(k) * static_cast<double>(k.repeat);
     }
   }
-  const Report r = simulate(p);
+  const Report r = predict({model, "allreduce"}, profile_of(made(), "profile"));
   // One update a tensor, and an overhead an op, come on top.
   EXPECT_LT(r.iteration_median, step * 1.3 + 1e-3);
   EXPECT_GT(r.iteration_median, step);
@@ -149,27 +172,11 @@ TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
 /// wait.
 TEST(MachineFit, TurnsSpreadStaleness) {
   Measurements measured = made();
-  const std::string file = testing::TempDir() + "machine_fit_turns.json";
-  std::ofstream(file) << fit_machine(measured).profile;
+  const std::string turns = profile_of(measured, "turns");
   std::erase_if(measured.graphs, [](const MeasuredGraph& g) { return g.workers > 2; });
-  const std::string even = testing::TempDir() + "machine_fit_even.json";
-  std::ofstream(even) << fit_machine(measured).profile;
-  const Graph graph = Graph::load("mlp:hidden=128,layers=2");
-  const System system = System::load("local");
-  const auto report = [&](const char* name, const std::string& profile) {
-    const ResolvedScheme scheme = resolve_scheme(name, {});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &scheme;
-    p.devices = 4;
-    p.batch = 32;
-    p.optimizer = &optimizer("sgd");
-    p.input = false;
-    p.profile = profile;
-    p.check_memory = false;
-    p.iterations = 300;
-    return simulate(p);
+  const std::string even = profile_of(measured, "even");
+  const auto report = [&](const char* scheme, const std::string& profile) {
+    return predict({"mlp:hidden=128,layers=2", scheme, 4, 32, nullptr, 300, std::nullopt}, profile);
   };
   const auto share_of_three = [](const Report& r) {
     for (const auto& bin : r.staleness.bins()) {
@@ -178,11 +185,11 @@ TEST(MachineFit, TurnsSpreadStaleness) {
     return 0.0;
   };
   const char* async = "parameter-server:mode=async,overlap=off";
-  const Report loose = report(async, file);
+  const Report loose = report(async, turns);
   EXPECT_NEAR(loose.staleness.mean(), 3, 0.1);
   EXPECT_LT(share_of_three(loose), share_of_three(report(async, even)) - 0.2);
   const char* sync = "parameter-server:overlap=off";
-  EXPECT_EQ(report(sync, file).samples_per_second, report(sync, even).samples_per_second);
+  EXPECT_EQ(report(sync, turns).samples_per_second, report(sync, even).samples_per_second);
 }
 
 TEST(MachineFit, PricesRingsOverPacedLinks) {
@@ -202,53 +209,27 @@ TEST(MachineFit, PricesRingsOverPacedLinks) {
 /// A parameter server on another node: a step brings gradient and parameters over the link, one after the
 /// other.
 TEST(MachineFit, PricesMessagesToServersOverPacedLinks) {
-  const std::string file = testing::TempDir() + "machine_fit_server.json";
-  std::ofstream(file) << fit_machine(made()).profile;
-  const Graph graph = Graph::load("mlp:hidden=512,layers=6");
-  const ResolvedScheme scheme = resolve_scheme("parameter-server:overlap=off,shards=1", {});
+  const char* model = "mlp:hidden=512,layers=6";
+  const std::string profile = profile_of(made(), "server");
   const auto step = [&](const char* pace) {
-    const System system = System::load("local-nodes", {{"network.bandwidth", pace}});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &scheme;
-    p.devices = 2;
-    p.batch = 32;
-    p.optimizer = &optimizer("sgd");
-    p.input = false;
-    p.profile = file;
-    p.check_memory = false;
-    return simulate(p).iteration_median;
+    return predict({model, "parameter-server:overlap=off,shards=1", 2, 32, pace}, profile).iteration_median;
   };
-  const double bytes = 4 * static_cast<double>(graph.parameter_elements());
+  const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
   EXPECT_NEAR(step("1Gbit/s") - step("10Gbit/s"), 2 * bytes * (1 / 125e6 - 1 / 1.25e9), 0.02 * bytes / 125e6);
 }
 
 /// The communication thread takes its share of a core from the kernels that it overlaps with.
 TEST(MachineFit, OverlappedWireCostsCompute) {
-  const MachineFit fit = fit_machine(made());
-  const std::string file = testing::TempDir() + "machine_fit_wire.json";
-  std::ofstream(file) << fit.profile;
-  const Graph graph = Graph::load("mlp:hidden=512,layers=6");
-  const System system = System::load("local-nodes", {{"network.bandwidth", "10Gbit/s"}});
-  const auto rate = [&](const char* name, int64_t devices) {
-    const ResolvedScheme scheme = resolve_scheme(name, {});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &scheme;
-    p.devices = devices;
-    p.batch = 512;
-    p.optimizer = &optimizer("momentum");
-    p.input = false;
-    p.profile = file;
-    p.disturbance = Disturbance{};
-    return simulate(p).samples_per_second / static_cast<double>(devices);
+  const char* model = "mlp:hidden=512,layers=6";
+  const std::string profile = profile_of(made(), "wire");
+  const auto rate = [&](const char* scheme, int64_t devices) {
+    return predict({model, scheme, devices, 512, "10Gbit/s"}, profile).samples_per_second /
+           static_cast<double>(devices);
   };
   const double alone = rate("allreduce", 1), overlapped = rate("allreduce:bucket=64KiB", 2),
                serial = rate("allreduce:overlap=off", 2);
   EXPECT_GT(overlapped, serial);
-  const double bytes = 4.0 * static_cast<double>(graph.parameter_elements());
+  const double bytes = 4.0 * static_cast<double>(Graph::load(model).parameter_elements());
   // At least the processor time of what is overlapped is lost, on two cores that both compute.
   EXPECT_GT(512 / overlapped, 512 / alone + 0.5 * bytes * kWireCpu);
 }

@@ -9,6 +9,7 @@
 #include "exec/network.h"
 #include "sim/evaluate.h"
 #include "sim/simulate.h"
+#include "tests/exec/forward.h"
 #include "topologies/system.h"
 
 namespace tandem {
@@ -28,32 +29,21 @@ std::chrono::microseconds slept(const Call& call, uint32_t worker) {
   return std::chrono::microseconds(150 * units);
 }
 
-class Sleeper : public DeviceSession {
+class Sleeper : public ForwardDevice {
  public:
   Sleeper(std::unique_ptr<DeviceSession> inner, uint32_t worker)
-      : inner_(std::move(inner)), worker_(worker) {}
-  float* allocate(int64_t elements) override { return inner_->allocate(elements); }
+      : ForwardDevice(std::move(inner)), worker_(worker) {}
   uint32_t prepare(const Call& call) override {
     durations_.push_back(slept(call, worker_));
-    return inner_->prepare(call);
+    return ForwardDevice::prepare(call);
   }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override {
     std::this_thread::sleep_for(durations_[prepared]);
-    inner_->launch(prepared, operands, step, lane);
+    ForwardDevice::launch(prepared, operands, step, lane);
   }
-  void copy(float* to, const float* from, int64_t n, Lane lane) override { inner_->copy(to, from, n, lane); }
-  void accumulate(float* to, const float* from, int64_t n, Lane lane) override {
-    inner_->accumulate(to, from, n, lane);
-  }
-  void scale(float* values, float factor, int64_t n, Lane lane) override {
-    inner_->scale(values, factor, n, lane);
-  }
-  void upload(float* to, const float* host, int64_t n) override { inner_->upload(to, host, n); }
-  void download(float* host, const float* from, int64_t n) override { inner_->download(host, from, n); }
 
  private:
-  std::unique_ptr<DeviceSession> inner_;
   uint32_t worker_;
   std::vector<std::chrono::microseconds> durations_;
 };

@@ -5,34 +5,23 @@
 #include <map>
 
 #include "exec/execute.h"
+#include "tests/exec/forward.h"
 
 namespace tandem {
 namespace {
 
 /// The null device, until its `left`-th launch.
-class Fragile : public DeviceSession {
+class Fragile : public ForwardDevice {
  public:
   Fragile(const DeviceOptions& options, int64_t left)
-      : device_(backends_registry().at("null").open(options)), left_(left) {}
-  float* allocate(int64_t elements) override { return device_->allocate(elements); }
-  uint32_t prepare(const Call& call) override { return device_->prepare(call); }
+      : ForwardDevice(backends_registry().at("null").open(options)), left_(left) {}
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override {
     if (left_-- == 0) throw DeviceError("out of order");
-    device_->launch(prepared, operands, step, lane);
+    ForwardDevice::launch(prepared, operands, step, lane);
   }
-  void copy(float* to, const float* from, int64_t n, Lane lane) override { device_->copy(to, from, n, lane); }
-  void accumulate(float* to, const float* from, int64_t n, Lane lane) override {
-    device_->accumulate(to, from, n, lane);
-  }
-  void scale(float* values, float factor, int64_t elements, Lane lane) override {
-    device_->scale(values, factor, elements, lane);
-  }
-  void upload(float* to, const float* host, int64_t n) override { device_->upload(to, host, n); }
-  void download(float* host, const float* from, int64_t n) override { device_->download(host, from, n); }
 
  private:
-  std::unique_ptr<DeviceSession> device_;
   int64_t left_;
 };
 

@@ -47,11 +47,11 @@ TEST(Training, OneWorkerReachesWhatAFrameworkReaches) {
 }
 
 TEST(Training, SchemesReachItToo) {
-  // What asynchronous workers reach depends on who comes when.
-  for (const auto& [scheme, accuracy] : {std::pair{"allreduce", 0.95}, std::pair{"parameter-server", 0.95},
-                                         std::pair{"parameter-server:mode=async", 0.9}}) {
-    const Outcome r = train("digits-cnn", scheme, 2, 1, 250);
-    EXPECT_GE(r.accuracy, accuracy) << scheme;
+  // Asynchronous workers take more steps, and what these reach depends on who comes when.
+  for (const auto& [scheme, iterations] : {std::pair{"allreduce", 250}, std::pair{"parameter-server", 250},
+                                           std::pair{"parameter-server:mode=async", 500}}) {
+    const Outcome r = train("digits-cnn", scheme, 2, 1, iterations);
+    EXPECT_GE(r.accuracy, 0.95) << scheme;
     EXPECT_LT(r.last_loss, 0.1 * r.first_loss) << scheme;
   }
 }

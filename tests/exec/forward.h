@@ -1,0 +1,33 @@
+#pragma once
+// A device that hands all calls to another: tests derive from it what shall differ.
+#include <memory>
+#include <utility>
+
+#include "exec/backend.h"
+
+namespace tandem {
+
+class ForwardDevice : public DeviceSession {
+ public:
+  explicit ForwardDevice(std::unique_ptr<DeviceSession> inner) : inner_(std::move(inner)) {}
+  float* allocate(int64_t elements) override { return inner_->allocate(elements); }
+  uint32_t prepare(const Call& call) override { return inner_->prepare(call); }
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane lane) override {
+    inner_->launch(prepared, operands, step, lane);
+  }
+  void copy(float* to, const float* from, int64_t n, Lane lane) override { inner_->copy(to, from, n, lane); }
+  void accumulate(float* to, const float* from, int64_t n, Lane lane) override {
+    inner_->accumulate(to, from, n, lane);
+  }
+  void scale(float* values, float factor, int64_t n, Lane lane) override {
+    inner_->scale(values, factor, n, lane);
+  }
+  void upload(float* to, const float* host, int64_t n) override { inner_->upload(to, host, n); }
+  void download(float* host, const float* from, int64_t n) override { inner_->download(host, from, n); }
+
+ private:
+  std::unique_ptr<DeviceSession> inner_;
+};
+
+}  // namespace tandem
