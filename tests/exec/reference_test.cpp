@@ -35,6 +35,27 @@ TEST(Reference, FunctionsOfOneElement) {
   }
 }
 
+/// Small integers: sums are exact in whatever order. Rows that are joined, taken by fours, and left over.
+TEST(Reference, ColumnSumsOfFewAndManyColumnsAndRows) {
+  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1, false});
+  for (const int64_t columns : {1, 2, 5, 6, 8, 16, 24, 63, 64, 100}) {
+    for (const int64_t rows : {1, 2, 15, 64, 257, 1000}) {
+      Call call;
+      call.function = Function::column_sum;
+      call.shape = {rows, columns};
+      float *sums = device->allocate(columns), *x = device->allocate(rows * columns);
+      std::vector<float> want(static_cast<std::size_t>(columns));
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        x[i] = static_cast<float>(i * 7919 % 17 - 8);
+        want[static_cast<std::size_t>(i % columns)] += x[i];
+      }
+      float* const operands[] = {sums, x};
+      device->launch(device->prepare(call), operands, {}, Lane::compute);
+      EXPECT_EQ(std::vector<float>(sums, sums + columns), want) << rows << " x " << columns;
+    }
+  }
+}
+
 /// A group of elements of a sample that are normalised together: mean and variance, or mean square.
 void normalise(Values& x, const std::vector<std::size_t>& group, bool rms, double epsilon) {
   double mean = 0, square = 0;
