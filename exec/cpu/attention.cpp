@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "exec/call_shapes.h"
 #include "exec/cpu/kernel.h"
 #include "exec/cpu/math.h"
 #include "exec/cpu/onednn.h"
@@ -12,41 +13,18 @@ namespace tandem::cpu {
 
 namespace {
 
-struct Attention {
-  int64_t batch, heads, kv_heads, query, key, size;
-  bool causal;
-  int64_t q_row, kv_row, q_offset, k_offset, v_offset;
-  float scale;
-
-  explicit Attention(const Call& c) {
-    auto at = c.shape.begin();
-    for (int64_t* v : {&batch, &heads, &kv_heads, &query, &key, &size}) *v = *at++;
-    causal = *at++ != 0;
-    for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
-    scale = 1 / std::sqrt(static_cast<float>(size));
-  }
-  int64_t out_row() const { return heads * size; }
-  int64_t q(int64_t b, int64_t h) const { return b * query * q_row + q_offset + h * size; }
-  int64_t k(int64_t b, int64_t h) const { return b * key * kv_row + k_offset + h * kv_heads / heads * size; }
-  int64_t v(int64_t b, int64_t h) const { return b * key * kv_row + v_offset + h * kv_heads / heads * size; }
-  int64_t out(int64_t b, int64_t h) const { return b * query * out_row() + h * size; }
-  /// Keys that query `i` sees: the last query sees all.
-  int64_t seen(int64_t i) const {
-    return causal ? std::min(key, i + 1 + std::max<int64_t>(0, key - query)) : key;
-  }
-};
-
 using Scratch = std::shared_ptr<std::vector<float>>;
 
 Prepared attention(const Call& c, int threads) {
-  const Attention a(c);
+  const AttentionShape a(c);
   set_threads(threads);
   const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(a.query * a.key));
   return [=](std::span<float* const> o, const IterationState&) {
     float* p = scratch->data();
     for (int64_t b = 0; b < a.batch; ++b)
       for (int64_t h = 0; h < a.heads; ++h) {
-        sgemm(false, true, a.query, a.key, a.size, o[1] + a.q(b, h), a.q_row, o[2] + a.k(b, h), a.kv_row, 0,
+        const int64_t kv = a.kv_head(h);
+        sgemm(false, true, a.query, a.key, a.size, o[1] + a.q(b, h), a.q_row, o[2] + a.k(b, kv), a.kv_row, 0,
               p, a.key, a.scale);
         for (int64_t i = 0; i < a.query; ++i) {
           float* row = p + i * a.key;
@@ -58,9 +36,9 @@ Prepared attention(const Call& c, int threads) {
           const float share = 1 / sum;
           for (int64_t j = 0; j < n; ++j) row[j] *= share;
           std::fill(row + n, row + a.key, 0.0F);
-          o[4][(b * a.heads + h) * a.query + i] = top + std::log(sum);
+          o[4][a.row(b, h) + i] = top + std::log(sum);
         }
-        sgemm(false, false, a.query, a.size, a.key, p, a.key, o[3] + a.v(b, h), a.kv_row, 0,
+        sgemm(false, false, a.query, a.size, a.key, p, a.key, o[3] + a.v(b, kv), a.kv_row, 0,
               o[0] + a.out(b, h), a.out_row());
       }
   };
@@ -69,7 +47,7 @@ Prepared attention(const Call& c, int threads) {
 /// dv = P^T dout; dP = dout v^T; dS = P (dP - sum(dout out)); dq = dS k; dk = dS^T q. Heads that share keys
 /// and values add up in theirs.
 Prepared attention_backward(const Call& c, int threads) {
-  const Attention a(c);
+  const AttentionShape a(c);
   set_threads(threads);
   const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * a.query * a.key));
   return [=](std::span<float* const> o, const IterationState&) {
@@ -78,15 +56,16 @@ Prepared attention_backward(const Call& c, int threads) {
     const float *q = o[3], *k = o[4], *v = o[5], *out = o[6], *dout = o[7], *log_sums = o[8];
     for (int64_t b = 0; b < a.batch; ++b)
       for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t kv = a.kv_head(h);
         const float adds = h % (a.heads / a.kv_heads) == 0 ? 0.0F : 1.0F;
-        sgemm(false, true, a.query, a.key, a.size, q + a.q(b, h), a.q_row, k + a.k(b, h), a.kv_row, 0, p,
+        sgemm(false, true, a.query, a.key, a.size, q + a.q(b, h), a.q_row, k + a.k(b, kv), a.kv_row, 0, p,
               a.key, a.scale);
-        sgemm(false, true, a.query, a.key, a.size, dout + a.out(b, h), a.out_row(), v + a.v(b, h), a.kv_row,
+        sgemm(false, true, a.query, a.key, a.size, dout + a.out(b, h), a.out_row(), v + a.v(b, kv), a.kv_row,
               0, d, a.key);
         for (int64_t i = 0; i < a.query; ++i) {
           float *row = p + i * a.key, *dr = d + i * a.key;
           const int64_t n = a.seen(i), at = a.out(b, h) + i * a.out_row();
-          const float log_sum = log_sums[(b * a.heads + h) * a.query + i];
+          const float log_sum = log_sums[a.row(b, h) + i];
           float dot = 0;
 #pragma omp simd reduction(+ : dot)
           for (int64_t j = 0; j < a.size; ++j) dot += dout[at + j] * out[at + j];
@@ -99,10 +78,10 @@ Prepared attention_backward(const Call& c, int threads) {
           std::fill(dr + n, dr + a.key, 0.0F);
         }
         sgemm(true, false, a.key, a.size, a.query, p, a.key, dout + a.out(b, h), a.out_row(), adds,
-              dv + a.v(b, h), a.kv_row);
-        sgemm(false, false, a.query, a.size, a.key, d, a.key, k + a.k(b, h), a.kv_row, 0, dq + a.q(b, h),
+              dv + a.v(b, kv), a.kv_row);
+        sgemm(false, false, a.query, a.size, a.key, d, a.key, k + a.k(b, kv), a.kv_row, 0, dq + a.q(b, h),
               a.q_row);
-        sgemm(true, false, a.key, a.size, a.query, d, a.key, q + a.q(b, h), a.q_row, adds, dk + a.k(b, h),
+        sgemm(true, false, a.key, a.size, a.query, d, a.key, q + a.q(b, h), a.q_row, adds, dk + a.k(b, kv),
               a.kv_row);
       }
   };

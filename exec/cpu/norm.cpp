@@ -6,22 +6,17 @@
 #include <vector>
 
 #include "base/error.h"
+#include "exec/call_shapes.h"
 #include "exec/cpu/kernel.h"
 
 namespace tandem::cpu {
 
 namespace {
 
-struct Channels {
-  int64_t outer, channels, inner;
-  explicit Channels(const Call& c) : outer(c.shape[0]), channels(c.shape[1]), inner(c.shape[2]) {}
-  int64_t count() const { return outer * inner; }  ///< elements of one channel
-};
-
 /// use(channel begin, channels, element offset): runs of elements; with inner = 1 a run holds every channel
 /// once, else it holds `inner` elements of one channel.
 template <typename Use>
-void runs(const Channels& s, const Use& use) {
+void runs(const ChannelShape& s, const Use& use) {
   if (s.inner == 1) {
     for (int64_t r = 0; r < s.outer; ++r) use(int64_t{0}, s.channels, r * s.channels);
     return;
@@ -64,7 +59,7 @@ void channel_sums(int64_t rows, int64_t channels, float* first, float* second, c
 /// Mean and variance in one pass over x: sums of x - p and of its square, where the pivot p is the channel's
 /// first element. It lies within the spread of the data, so nothing cancels however large the mean is.
 Prepared batch_norm(const Call& c, int) {
-  const Channels s(c);
+  const ChannelShape s(c);
   const float epsilon = c.scalars[0], momentum = c.scalars[1];
   const bool affine = c.operands.size() > 6;
   auto sums = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
@@ -72,7 +67,7 @@ Prepared batch_norm(const Call& c, int) {
     float *y = o[0], *mean = o[2], *deviation = o[3];
     const float* x = o[1];
     float *scale = sums->data(), *shift = scale + s.channels, *pivot = shift + s.channels;
-    const float share = 1 / static_cast<float>(s.count());
+    const float share = 1 / static_cast<float>(s.rows());
     for (int64_t i = 0; i < s.channels; ++i) pivot[i] = x[i * s.inner];
     if (s.inner == 1) {
       channel_sums(s.outer, s.channels, mean, deviation, [x, pivot](int64_t at, int64_t i) {
@@ -101,8 +96,7 @@ Prepared batch_norm(const Call& c, int) {
       deviation[i] = std::max(0.0F, deviation[i] * share - d * d);
     }
     // The running variance is the unbiased one, as frameworks keep it.
-    const float unbiased =
-        s.count() > 1 ? static_cast<float>(s.count()) / static_cast<float>(s.count() - 1) : 1;
+    const float unbiased = s.rows() > 1 ? static_cast<float>(s.rows()) / static_cast<float>(s.rows() - 1) : 1;
     for (int64_t i = 0; i < s.channels; ++i) {
       o[4][i] += momentum * (mean[i] - o[4][i]);
       o[5][i] += momentum * (unbiased * deviation[i] - o[5][i]);
@@ -126,7 +120,7 @@ Prepared batch_norm(const Call& c, int) {
 }
 
 Prepared batch_norm_inference(const Call& c, int) {
-  const Channels s(c);
+  const ChannelShape s(c);
   const float epsilon = c.scalars[0];
   const bool affine = c.operands.size() > 4;
   return [=](std::span<float* const> o, const IterationState&) {
@@ -141,7 +135,7 @@ Prepared batch_norm_inference(const Call& c, int) {
 }
 
 Prepared batch_norm_sums(const Call& c, int) {
-  const Channels s(c);
+  const ChannelShape s(c);
   return [=](std::span<float* const> o, const IterationState&) {
     float *dscale = o[0], *dshift = o[1];
     const float *x = o[2], *dy = o[3], *mean = o[4], *deviation = o[5];
@@ -170,14 +164,14 @@ Prepared batch_norm_sums(const Call& c, int) {
 
 /// dx = scale / deviation (dy - mean(dy) - xhat mean(dy xhat)), as one factor each for dy, x and 1.
 Prepared batch_norm_backward(const Call& c, int) {
-  const Channels s(c);
+  const ChannelShape s(c);
   const bool affine = c.operands.size() > 7;
   auto factors = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
   return [=](std::span<float* const> o, const IterationState&) {
     float* dx = o[0];
     const float *x = o[1], *dy = o[2], *mean = o[3], *deviation = o[4], *dscale = o[5], *dshift = o[6];
     float *fy = factors->data(), *fx = fy + s.channels, *one = fx + s.channels;
-    const float share = 1 / static_cast<float>(s.count());
+    const float share = 1 / static_cast<float>(s.rows());
     for (int64_t i = 0; i < s.channels; ++i) {
       fy[i] = deviation[i] * (affine ? o[7][i] : 1.0F);
       fx[i] = -fy[i] * dscale[i] * share * deviation[i];
@@ -198,16 +192,8 @@ Prepared batch_norm_backward(const Call& c, int) {
   };
 }
 
-struct Rows {
-  int64_t outer, groups, space, channels;
-  bool rms;
-  explicit Rows(const Call& c)
-      : outer(c.shape[0]),
-        groups(c.shape[1]),
-        space(c.shape[2]),
-        channels(c.shape[3]),
-        rms(c.shape[4] != 0) {}
-  int64_t count() const { return space * channels; }  ///< elements that share statistics
+struct Rows : RowShape {
+  using RowShape::RowShape;
   /// use(row, first channel, run(f)): f(element offset) for each run of `channels` elements of a row.
   template <typename Use>
   void each(const Use& use) const {

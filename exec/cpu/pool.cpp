@@ -1,45 +1,17 @@
 // Pooling over windows; channels innermost (or, for 1-D tensors stored channel by channel, position
-// innermost). Shape as packed in exec/passes/pool.cpp.
+// innermost).
 #include <algorithm>
-#include <array>
 #include <limits>
 
+#include "exec/call_shapes.h"
 #include "exec/cpu/kernel.h"
 
 namespace tandem::cpu {
 
 namespace {
 
-using Sizes = std::array<int64_t, 3>;
-
-struct Pool {
-  int64_t batch, channels;
-  Sizes in, out, kernel, stride, pad;
-  bool counts_padding, last;
-
-  explicit Pool(const Call& c) {
-    auto at = c.shape.begin();
-    batch = *at++;
-    channels = *at++;
-    for (Sizes* s : {&in, &out, &kernel, &stride, &pad}) {
-      for (int64_t& v : *s) v = *at++;
-    }
-    counts_padding = *at++ != 0;
-    last = *at++ != 0;
-  }
-  int64_t positions(const Sizes& s) const { return s[0] * s[1] * s[2]; }
-
-  struct Range {
-    int64_t begin, end, whole;  ///< clipped to the input; size before clipping
-  };
-  Range range(std::size_t d, int64_t o) const {
-    if (stride[d] == 0) {  // adaptive
-      const int64_t b = o * in[d] / out[d], e = ((o + 1) * in[d] + out[d] - 1) / out[d];
-      return {b, e, e - b};
-    }
-    const int64_t b = o * stride[d] - pad[d], e = std::min(b + kernel[d], in[d] + pad[d]);
-    return {std::max<int64_t>(b, 0), std::min(e, in[d]), e - b};
-  }
+struct Pool : PoolShape<int64_t> {
+  using PoolShape::PoolShape;
 
   /// use(image, output position, window size, visit) where visit(f) calls f(input position) for each element.
   template <typename Use>
@@ -48,11 +20,8 @@ struct Pool {
       for (int64_t z = 0; z < out[0]; ++z)
         for (int64_t y = 0; y < out[1]; ++y)
           for (int64_t x = 0; x < out[2]; ++x) {
-            const Range rz = range(0, z), ry = range(1, y), rx = range(2, x);
-            const int64_t size = counts_padding
-                                     ? rz.whole * ry.whole * rx.whole
-                                     : (rz.end - rz.begin) * (ry.end - ry.begin) * (rx.end - rx.begin);
-            use(b, (z * out[1] + y) * out[2] + x, size, [&](const auto& f) {
+            const Range rz = window(0, z), ry = window(1, y), rx = window(2, x);
+            use(b, (z * out[1] + y) * out[2] + x, divisor(rz, ry, rx), [&](const auto& f) {
               for (int64_t i = rz.begin; i < rz.end; ++i)
                 for (int64_t j = ry.begin; j < ry.end; ++j)
                   for (int64_t k = rx.begin; k < rx.end; ++k) f((i * in[1] + j) * in[2] + k);
@@ -64,7 +33,7 @@ struct Pool {
 /// Where an element lies: channels innermost are walked as one row, else each channel is a row of its own.
 struct Rows {
   int64_t count, length, channel, position, image;
-  Rows(const Pool& p, const Sizes& space) {
+  Rows(const Pool& p, const Pool::Space& space) {
     const int64_t n = p.positions(space);
     image = n * p.channels;
     length = p.last ? p.channels : 1;

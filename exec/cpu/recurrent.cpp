@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "exec/call_shapes.h"
 #include "exec/cpu/kernel.h"
 #include "exec/cpu/math.h"
 #include "exec/cpu/onednn.h"
@@ -12,32 +13,7 @@ namespace tandem::cpu {
 
 namespace {
 
-struct Recurrent {
-  int64_t batch, time, hidden;
-  Cell cell;
-  int64_t row, offset;
-  bool reverse;
-  int64_t width, kept;  ///< of the pre-activations; of `gates` (GRU keeps its recurrent candidate too)
-
-  explicit Recurrent(const Call& c)
-      : batch(c.shape[0]),
-        time(c.shape[1]),
-        hidden(c.shape[2]),
-        cell(static_cast<Cell>(c.shape[3])),
-        row(c.shape[4]),
-        offset(c.shape[5]),
-        reverse(c.shape[6] != 0) {
-    const int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3;
-    width = gates * hidden;
-    kept = cell == Cell::gru ? width + hidden : width;
-  }
-  int64_t step(int64_t n) const { return reverse ? time - 1 - n : n; }  ///< time of the n-th step
-  int64_t before(int64_t t) const { return reverse ? t + 1 : t - 1; }
-  int64_t out(int64_t b, int64_t t) const { return (b * time + t) * row + offset; }
-  int64_t at(int64_t b, int64_t t, int64_t size) const { return (b * time + t) * size; }
-};
-
-void gates_forward(const Recurrent& s, const float* pre, const float* rec, const float* bias, float* g,
+void gates_forward(const RecurrentShape& s, const float* pre, const float* rec, const float* bias, float* g,
                    float* cell, const float* cell_before, const float* h_before, float* h) {
   const int64_t n = s.hidden;
   const float* rec_bias = bias + s.width;
@@ -75,7 +51,7 @@ void gates_forward(const Recurrent& s, const float* pre, const float* rec, const
 }
 
 Prepared recurrent(const Call& c, int threads) {
-  const Recurrent s(c);
+  const RecurrentShape s(c);
   set_threads(threads);
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.batch * s.width));
   return [=](std::span<float* const> o, const IterationState&) {
@@ -98,8 +74,8 @@ Prepared recurrent(const Call& c, int threads) {
 
 /// dh and dc arrive as gradients of this step's hidden and cell state; dc leaves as the step's before. For
 /// GRU, dc carries the part of dh that passes the cell by.
-void gates_backward(const Recurrent& s, float* dpre, float* drec, const float* dh, float* dc, const float* g,
-                    const float* cell, const float* cell_before, const float* h_before) {
+void gates_backward(const RecurrentShape& s, float* dpre, float* drec, const float* dh, float* dc,
+                    const float* g, const float* cell, const float* cell_before, const float* h_before) {
   const int64_t n = s.hidden;
   switch (s.cell) {
     case Cell::rnn:
@@ -144,7 +120,7 @@ void transpose(const float* from, int64_t rows, int64_t columns, float* to) {
 }
 
 Prepared recurrent_backward(const Call& c, int threads) {
-  const Recurrent s(c);
+  const RecurrentShape s(c);
   set_threads(threads);
   auto scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.batch * s.hidden));
   auto turned = std::make_shared<std::vector<float>>(static_cast<std::size_t>(s.width * s.hidden));

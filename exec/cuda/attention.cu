@@ -3,6 +3,7 @@
 // pass gathers dq, another dk and dv. Head sizes above 128 take plain kernels, a warp a row.
 #include <cmath>
 
+#include "exec/call_shapes.h"
 #include "exec/cuda/device.h"
 
 namespace tandem::cuda {
@@ -11,34 +12,6 @@ namespace {
 
 constexpr float kLowest = -1e30F;
 constexpr int kSide = 16;  ///< threads of a block: kSide x kSide
-
-struct Attention {
-  int64_t batch, heads, kv_heads, query, key, size;
-  int64_t q_row, kv_row, q_offset, k_offset, v_offset;
-  float scale;
-  bool causal;
-
-  explicit Attention(const Call& c) {
-    auto at = c.shape.begin();
-    for (int64_t* v : {&batch, &heads, &kv_heads, &query, &key, &size}) *v = *at++;
-    causal = *at++ != 0;
-    for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
-    scale = 1 / std::sqrt(static_cast<float>(size));
-  }
-  __host__ __device__ int64_t out_row() const { return heads * size; }
-  __device__ int64_t kv_head(int64_t h) const { return h * kv_heads / heads; }
-  __device__ int64_t q(int64_t b, int64_t h) const { return b * query * q_row + q_offset + h * size; }
-  __device__ int64_t k(int64_t b, int64_t kv) const { return b * key * kv_row + k_offset + kv * size; }
-  __device__ int64_t v(int64_t b, int64_t kv) const { return b * key * kv_row + v_offset + kv * size; }
-  __device__ int64_t out(int64_t b, int64_t h) const { return b * query * out_row() + h * size; }
-  __device__ int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * query; }  ///< of the log sums
-  /// Keys that query `i` sees: the last query sees all.
-  __device__ int64_t seen(int64_t i) const {
-    if (!causal) return key;
-    const int64_t n = i + 1 + (key > query ? key - query : 0);
-    return n < key ? n : key;
-  }
-};
 
 /// Rows of a head in shared memory, padded so that rows begin in different banks.
 template <int D>
@@ -122,7 +95,7 @@ __device__ float row_sum(float v) {
 /// Grid: (tiles of queries, heads, batch).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_kernel(Attention a, T* out, const T* q, const T* k, const T* v, float* log_sums) {
+    attention_kernel(AttentionShape a, T* out, const T* q, const T* k, const T* v, float* log_sums) {
   __shared__ __align__(16) float queries[R][kPitch<D>];
   __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
   __shared__ float p[R][K + 1];
@@ -174,7 +147,7 @@ __global__ void __launch_bounds__(kSide* kSide)
 
 /// For each query and head: dout . out. One warp each.
 template <typename T>
-__global__ void inner_kernel(Attention a, int64_t count, float* inner, const T* out, const T* dout) {
+__global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, const T* out, const T* dout) {
   const int64_t i = global_index() / kWarp;
   if (i >= count) return;
   const int64_t h = i / a.query % a.heads, at = a.out(i / a.query / a.heads, h) + i % a.query * a.out_row();
@@ -187,7 +160,7 @@ __global__ void inner_kernel(Attention a, int64_t count, float* inner, const T* 
 
 /// Of a tile of scores s and of dout v^T: probabilities and the gradient of the scores.
 template <int R, int K>
-__device__ void score_gradients(const Attention& a, int64_t b, int64_t h, int64_t first, int64_t begin,
+__device__ void score_gradients(const AttentionShape& a, int64_t b, int64_t h, int64_t first, int64_t begin,
                                 const float* log_sums, const float* inner, float (&s)[R / kSide][K / kSide],
                                 float (&d)[R / kSide][K / kSide]) {
   const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
@@ -207,7 +180,7 @@ __device__ void score_gradients(const Attention& a, int64_t b, int64_t h, int64_
 /// dq = scale dS k. Grid as forward.
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_dq_kernel(Attention a, T* dq, const T* q, const T* k, const T* v, const T* dout,
+    attention_dq_kernel(AttentionShape a, T* dq, const T* q, const T* k, const T* v, const T* dout,
                         const float* log_sums, const float* inner) {
   __shared__ __align__(16) float queries[R][kPitch<D>];
   __shared__ __align__(16) float douts[R][kPitch<D>];
@@ -243,7 +216,7 @@ __global__ void __launch_bounds__(kSide* kSide)
 /// dv = P^T dout, dk = dS^T q, summed over the heads that share them. Grid: (tiles of keys, kv heads, batch).
 template <int D, int R, int K, typename T>
 __global__ void __launch_bounds__(kSide* kSide)
-    attention_dkv_kernel(Attention a, T* dk, T* dv, const T* q, const T* k, const T* v, const T* dout,
+    attention_dkv_kernel(AttentionShape a, T* dk, T* dv, const T* q, const T* k, const T* v, const T* dout,
                          const float* log_sums, const float* inner) {
   __shared__ __align__(16) float keys[K][kPitch<D>];
   __shared__ __align__(16) float values[K][kPitch<D>];
@@ -296,7 +269,7 @@ __device__ float warp_dot(const float* a, const float* b, int64_t n) {
   return dot;
 }
 
-__global__ void plain_kernel(Attention a, float* out, const float* q, const float* k, const float* v,
+__global__ void plain_kernel(AttentionShape a, float* out, const float* q, const float* k, const float* v,
                              float* log_sums) {
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
   const float* mine = q + a.q(b, h) + i * a.q_row;
@@ -315,7 +288,7 @@ __global__ void plain_kernel(Attention a, float* out, const float* q, const floa
   if (threadIdx.x == 0) log_sums[a.row(b, h) + i] = top + logf(sum);
 }
 
-__global__ void plain_dq_kernel(Attention a, float* dq, const float* q, const float* k, const float* v,
+__global__ void plain_dq_kernel(AttentionShape a, float* dq, const float* q, const float* k, const float* v,
                                 const float* dout, const float* log_sums, const float* inner) {
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
   float* to = dq + a.q(b, h) + i * a.q_row;
@@ -329,7 +302,7 @@ __global__ void plain_dq_kernel(Attention a, float* dq, const float* q, const fl
   }
 }
 
-__global__ void plain_dkv_kernel(Attention a, float* dk, float* dv, const float* q, const float* k,
+__global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const float* q, const float* k,
                                  const float* v, const float* dout, const float* log_sums,
                                  const float* inner) {
   const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = a.heads / a.kv_heads;
@@ -355,14 +328,14 @@ dim3 grid(int64_t tiles, int64_t heads, int64_t batch) {
 }
 
 template <int D, int R, int K>
-void forward(const Attention& a, const Launch& l) {
+void forward(const AttentionShape& a, const Launch& l) {
   float* const* o = l.operands;
   launch(attention_kernel<D, R, K, float>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
          l.stream, a, o[0], o[1], o[2], o[3], o[4]);
 }
 
 template <int D, int R, int K>
-void backward(const Attention& a, const Launch& l) {
+void backward(const AttentionShape& a, const Launch& l) {
   float* const* o = l.operands;
   launch(attention_dq_kernel<D, R, K, float>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
          l.stream, a, o[0], o[3], o[4], o[5], o[7], o[8], l.scratch);
@@ -371,7 +344,7 @@ void backward(const Attention& a, const Launch& l) {
 }
 
 Prepared attention(const Call& c) {
-  const Attention a(c);
+  const AttentionShape a(c);
   if (a.size <= 32) return {[=](const Launch& l) { forward<32, 64, 32>(a, l); }};
   if (a.size <= 64) return {[=](const Launch& l) { forward<64, 64, 32>(a, l); }};
   if (a.size <= 128) return {[=](const Launch& l) { forward<128, 32, 32>(a, l); }};
@@ -382,7 +355,7 @@ Prepared attention(const Call& c) {
 }
 
 Prepared attention_backward(const Call& c) {
-  const Attention a(c);
+  const AttentionShape a(c);
   const int64_t rows = a.batch * a.heads * a.query;
   return {[=](const Launch& l) {
             float* const* o = l.operands;

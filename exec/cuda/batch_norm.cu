@@ -1,16 +1,14 @@
 // Batch normalisation: statistics of channels over all rows. {batch, channels, length} tensors, which lie
 // channel by channel, take the same way with other index arithmetic.
+#include "exec/call_shapes.h"
 #include "exec/cuda/device.h"
 
 namespace tandem::cuda {
 
 namespace {
 
-struct Channels {
-  int64_t outer, channels, inner;
-  explicit Channels(const Call& c) : outer(c.shape[0]), channels(c.shape[1]), inner(c.shape[2]) {}
-  __host__ __device__ int64_t rows() const { return outer * inner; }
-  __host__ __device__ int64_t count() const { return outer * channels * inner; }
+struct Channels : ChannelShape {
+  using ChannelShape::ChannelShape;
   __device__ int64_t at(int64_t row, int64_t channel) const {
     if (inner == 1) return row * channels + channel;
     return (row / inner * channels + channel) * inner + row % inner;

@@ -114,16 +114,7 @@ struct Choice {
 
 /// `plain` stands in where the library knows no way.
 Prepared gemm(const Call& call, cudaDataType_t input, Libraries& libraries, const Prepared& plain) {
-  Product p;
-  p.m = call.shape[0];
-  p.n = call.shape[1];
-  p.k = call.shape[2];
-  p.transpose_a = call.shape[3] != 0;
-  p.transpose_b = call.shape[4] != 0;
-  p.beta = call.shape[5] != 0 ? 1 : 0;
-  p.lda = p.transpose_a ? p.m : p.k;
-  p.ldb = p.transpose_b ? p.k : p.n;
-  p.ldc = p.n;
+  const Product p(call);
   const bool bias = call.operands.size() > 3;
   const auto choice = std::make_shared<Choice>(p, input, bias, libraries);
   return {[choice, plain, bias](const Launch& l) {

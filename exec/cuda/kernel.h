@@ -64,6 +64,8 @@ struct Product {
   bool transpose_a = false, transpose_b = false;
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   float beta = 0;
+  Product() = default;
+  explicit Product(const Call& gemm);  ///< plain.cu
 };
 using RunProduct = std::function<void(float* c, const float* a, const float* b, const Launch&)>;
 using MakeProduct = std::function<RunProduct(const Product&)>;

@@ -51,16 +51,7 @@ const T* input(const Launch& l, std::size_t operand) {
 
 template <typename T>
 Prepared gemm(const Call& c) {
-  Product p;
-  p.m = c.shape[0];
-  p.n = c.shape[1];
-  p.k = c.shape[2];
-  p.transpose_a = c.shape[3] != 0;
-  p.transpose_b = c.shape[4] != 0;
-  p.beta = c.shape[5] != 0 ? 1 : 0;
-  p.lda = p.transpose_a ? p.m : p.k;
-  p.ldb = p.transpose_b ? p.k : p.n;
-  p.ldc = p.n;
+  const Product p(c);
   const bool bias = c.operands.size() > 3;
   return {[=](const Launch& l) {
     run_product(p, l.operands[0], input<T>(l, 1), input<T>(l, 2), bias ? l.operands[3] : nullptr, l.stream);
@@ -249,6 +240,17 @@ Prepared plain_of(const Call& c) {
 }
 
 }  // namespace
+
+Product::Product(const Call& c)
+    : transpose_a(c.shape[3] != 0),
+      transpose_b(c.shape[4] != 0),
+      m(c.shape[0]),
+      n(c.shape[1]),
+      k(c.shape[2]),
+      lda(transpose_a ? m : k),
+      ldb(transpose_b ? k : n),
+      ldc(n),
+      beta(c.shape[5] != 0 ? 1.0F : 0.0F) {}
 
 Prepared plain_half(const Call& call, Precision precision) {
   TANDEM_CHECK(is_half(precision));

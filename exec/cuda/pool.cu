@@ -1,40 +1,24 @@
 // Pooling: one thread an output element, or an input element on the way back, which asks the windows that
 // cover it.
+#include "exec/call_shapes.h"
 #include "exec/cuda/device.h"
 
 namespace tandem::cuda {
 
 namespace {
 
-/// Shape as packed in exec/passes/pool.cpp. Windows are adaptive where the stride is 0. `I` counts elements:
-/// divisions of 64-bit numbers would take longer than the memory.
 template <typename I>
-struct Pool {
-  I batch, channels;
-  I in[3], out[3], kernel[3], stride[3], pad[3];
-  bool counts_padding, last;
-
-  explicit Pool(const Call& c) {
-    auto at = c.shape.begin();
-    batch = static_cast<I>(*at++);
-    channels = static_cast<I>(*at++);
-    for (I* s : {in, out, kernel, stride, pad}) {
-      for (int d = 0; d < 3; ++d) s[d] = static_cast<I>(*at++);
-    }
-    counts_padding = *at++ != 0;
-    last = *at++ != 0;
-  }
-  int64_t in_elements() const { return elements(in); }
-  int64_t out_elements() const { return elements(out); }
-  int64_t elements(const I (&space)[3]) const {
-    return static_cast<int64_t>(batch) * channels * space[0] * space[1] * space[2];
-  }
+struct Pool : PoolShape<I> {
+  using typename PoolShape<I>::Range;
+  using typename PoolShape<I>::Space;
+  using PoolShape<I>::PoolShape, PoolShape<I>::channels, PoolShape<I>::last, PoolShape<I>::in,
+      PoolShape<I>::out, PoolShape<I>::kernel, PoolShape<I>::stride, PoolShape<I>::pad;
 
   struct Place {
     I image, channel, at[3];
   };
   /// Of element i of a tensor with that space.
-  __device__ Place place(I i, const I (&space)[3]) const {
+  __device__ Place place(I i, const Space& space) const {
     Place p;
     const I positions = space[0] * space[1] * space[2];
     I position;
@@ -51,25 +35,12 @@ struct Pool {
     p.at[0] = position / space[2] / space[1];
     return p;
   }
-  __device__ I element(const Place& p, I position, const I (&space)[3]) const {
+  __device__ I element(const Place& p, I position, const Space& space) const {
     const I positions = space[0] * space[1] * space[2];
     return last ? (p.image * positions + position) * channels + p.channel
                 : (p.image * channels + p.channel) * positions + position;
   }
 
-  struct Range {
-    I begin, end, whole;  ///< clipped to the input; size before clipping
-  };
-  /// Inputs of window `o` along dimension d.
-  __device__ Range window(int d, I o) const {
-    if (stride[d] == 0) {
-      const I b = o * in[d] / out[d], e = ((o + 1) * in[d] + out[d] - 1) / out[d];
-      return {b, e, e - b};
-    }
-    const I b = o * stride[d] - pad[d];
-    const I e = b + kernel[d] < in[d] + pad[d] ? b + kernel[d] : in[d] + pad[d];
-    return {b > 0 ? b : 0, e < in[d] ? e : in[d], e - b};
-  }
   /// Windows that cover input i along dimension d: outputs [begin, end).
   __device__ Range covering(int d, I i) const {
     I b, e;
@@ -83,11 +54,16 @@ struct Pool {
     }
     return {b, e < out[d] ? e : out[d], 0};
   }
-  __device__ float share(const Range (&r)[3], float scale) const {
-    const I size = counts_padding
-                       ? r[0].whole * r[1].whole * r[2].whole
-                       : (r[0].end - r[0].begin) * (r[1].end - r[1].begin) * (r[2].end - r[2].begin);
-    return scale / static_cast<float>(size);
+  __device__ float share(const Range& z, const Range& y, const Range& x, float scale) const {
+    return scale / static_cast<float>(PoolShape<I>::divisor(z, y, x));
+  }
+  /// use(position of `space`) for all in the box, in order.
+  template <typename Use>
+  __device__ static void each(const Range& z, const Range& y, const Range& x, const Space& space,
+                              const Use& use) {
+    for (I a = z.begin; a < z.end; ++a)
+      for (I b = y.begin; b < y.end; ++b)
+        for (I c = x.begin; c < x.end; ++c) use((a * space[1] + b) * space[2] + c, a, b, c);
   }
 };
 
@@ -96,21 +72,16 @@ __global__ void max_pool_kernel(Pool<I> p, I count, T* y, const T* x, int32_t* w
   const int64_t index = global_index();
   if (index >= count) return;
   const I i = static_cast<I>(index);
-  const typename Pool<I>::Place to = p.place(i, p.out);
-  const typename Pool<I>::Range z = p.window(0, to.at[0]), r = p.window(1, to.at[1]),
-                                c = p.window(2, to.at[2]);
+  const auto to = p.place(i, p.out);
   float most = -3.402823466e38F;
   I best = 0;
-  for (I a = z.begin; a < z.end; ++a)
-    for (I b = r.begin; b < r.end; ++b)
-      for (I k = c.begin; k < c.end; ++k) {
-        const I position = (a * p.in[1] + b) * p.in[2] + k;
-        const float v = load(x + p.element(to, position, p.in));
-        if (v > most) {
-          most = v;
-          best = position;
-        }
-      }
+  p.each(p.window(0, to.at[0]), p.window(1, to.at[1]), p.window(2, to.at[2]), p.in, [&](I position, I, I, I) {
+    const float v = load(x + p.element(to, position, p.in));
+    if (v > most) {
+      most = v;
+      best = position;
+    }
+  });
   store(y + i, most);
   where[i] = static_cast<int32_t>(best);
 }
@@ -121,17 +92,14 @@ __global__ void max_pool_backward_kernel(Pool<I> p, I count, T* dx, const T* dy,
   const int64_t index = global_index();
   if (index >= count) return;
   const I i = static_cast<I>(index);
-  const typename Pool<I>::Place at = p.place(i, p.in);
+  const auto at = p.place(i, p.in);
   const I mine = (at.at[0] * p.in[1] + at.at[1]) * p.in[2] + at.at[2];
-  const typename Pool<I>::Range z = p.covering(0, at.at[0]), r = p.covering(1, at.at[1]),
-                                c = p.covering(2, at.at[2]);
   float sum = 0;
-  for (I a = z.begin; a < z.end; ++a)
-    for (I b = r.begin; b < r.end; ++b)
-      for (I k = c.begin; k < c.end; ++k) {
-        const I o = p.element(at, (a * p.out[1] + b) * p.out[2] + k, p.out);
-        if (where[o] == mine) sum += load(dy + o);
-      }
+  p.each(p.covering(0, at.at[0]), p.covering(1, at.at[1]), p.covering(2, at.at[2]), p.out,
+         [&](I position, I, I, I) {
+           const I o = p.element(at, position, p.out);
+           if (where[o] == mine) sum += load(dy + o);
+         });
   store(dx + i, sum);
 }
 
@@ -140,14 +108,11 @@ __global__ void avg_pool_kernel(Pool<I> p, I count, float scale, T* y, const T* 
   const int64_t index = global_index();
   if (index >= count) return;
   const I i = static_cast<I>(index);
-  const typename Pool<I>::Place to = p.place(i, p.out);
-  const typename Pool<I>::Range r[3] = {p.window(0, to.at[0]), p.window(1, to.at[1]), p.window(2, to.at[2])};
+  const auto to = p.place(i, p.out);
+  const auto z = p.window(0, to.at[0]), r = p.window(1, to.at[1]), c = p.window(2, to.at[2]);
   float sum = 0;
-  for (I a = r[0].begin; a < r[0].end; ++a)
-    for (I b = r[1].begin; b < r[1].end; ++b)
-      for (I k = r[2].begin; k < r[2].end; ++k)
-        sum += load(x + p.element(to, (a * p.in[1] + b) * p.in[2] + k, p.in));
-  store(y + i, sum * p.share(r, scale));
+  p.each(z, r, c, p.in, [&](I position, I, I, I) { sum += load(x + p.element(to, position, p.in)); });
+  store(y + i, sum * p.share(z, r, c, scale));
 }
 
 template <typename I, typename T>
@@ -155,16 +120,13 @@ __global__ void avg_pool_backward_kernel(Pool<I> p, I count, float scale, T* dx,
   const int64_t index = global_index();
   if (index >= count) return;
   const I i = static_cast<I>(index);
-  const typename Pool<I>::Place at = p.place(i, p.in);
-  const typename Pool<I>::Range z = p.covering(0, at.at[0]), r = p.covering(1, at.at[1]),
-                                c = p.covering(2, at.at[2]);
+  const auto at = p.place(i, p.in);
   float sum = 0;
-  for (I a = z.begin; a < z.end; ++a)
-    for (I b = r.begin; b < r.end; ++b)
-      for (I k = c.begin; k < c.end; ++k) {
-        const typename Pool<I>::Range window[3] = {p.window(0, a), p.window(1, b), p.window(2, k)};
-        sum += p.share(window, scale) * load(dy + p.element(at, (a * p.out[1] + b) * p.out[2] + k, p.out));
-      }
+  p.each(p.covering(0, at.at[0]), p.covering(1, at.at[1]), p.covering(2, at.at[2]), p.out,
+         [&](I position, I a, I b, I c) {
+           sum += p.share(p.window(0, a), p.window(1, b), p.window(2, c), scale) *
+                  load(dy + p.element(at, position, p.out));
+         });
   store(dx + i, sum);
 }
 
@@ -191,7 +153,7 @@ float scale_of(const Call& c) { return c.scalars.empty() ? 1.0F : c.scalars[0]; 
 template <typename I>
 Prepared max_pool(const Call& c) {
   const Pool<I> p(c);
-  const int64_t n = p.out_elements();
+  const int64_t n = p.elements(p.out);
   return {[=](const Launch& l) {
     launch(max_pool_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, l.operands[0], l.operands[1],
            reinterpret_cast<int32_t*>(l.operands[2]));
@@ -201,7 +163,7 @@ Prepared max_pool(const Call& c) {
 template <typename I>
 Prepared max_pool_backward(const Call& c) {
   const Pool<I> p(c);
-  const int64_t n = p.in_elements();
+  const int64_t n = p.elements(p.in);
   return {[=](const Launch& l) {
     launch(max_pool_backward_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, l.operands[0],
            l.operands[1], reinterpret_cast<const int32_t*>(l.operands[2]));
@@ -212,7 +174,7 @@ template <typename I>
 Prepared avg_pool(const Call& c) {
   const Pool<I> p(c);
   const float scale = scale_of(c);
-  const int64_t n = p.out_elements(), positions = p.in[0] * p.in[1] * p.in[2];
+  const int64_t n = p.elements(p.out), positions = p.positions(p.in);
   bool whole = p.last && p.batch < 65536;
   for (int d = 0; d < 3; ++d)
     whole = whole && p.out[d] == 1 && p.pad[d] == 0 && (p.stride[d] == 0 || p.kernel[d] == p.in[d]);
@@ -233,7 +195,7 @@ template <typename I>
 Prepared avg_pool_backward(const Call& c) {
   const Pool<I> p(c);
   const float scale = scale_of(c);
-  const int64_t n = p.in_elements();
+  const int64_t n = p.elements(p.in);
   return {[=](const Launch& l) {
     launch(avg_pool_backward_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, scale, l.operands[0],
            l.operands[1]);
@@ -243,7 +205,7 @@ Prepared avg_pool_backward(const Call& c) {
 /// Everything can be counted in 32 bits, one step beyond the end included.
 bool small(const Call& c) {
   const Pool<int64_t> p(c);
-  return std::max(p.in_elements(), p.out_elements()) < (int64_t{1} << 31) - (1 << 20);
+  return std::max(p.elements(p.in), p.elements(p.out)) < (int64_t{1} << 31) - (1 << 20);
 }
 
 }  // namespace

@@ -1,36 +1,11 @@
 // Recurrent steps (cuDNN's equations): a product and one kernel for all gates each step; all steps in one
 // launch list, which a captured graph replays without the host.
+#include "exec/call_shapes.h"
 #include "exec/cuda/device.h"
 
 namespace tandem::cuda {
 
 namespace {
-
-struct Recurrent {
-  int64_t batch, time, hidden;
-  Cell cell;
-  int64_t row, offset;
-  bool reverse;
-  int64_t width, kept;  ///< of the pre-activations; of `gates` (GRU keeps its recurrent candidate too)
-
-  explicit Recurrent(const Call& c)
-      : batch(c.shape[0]),
-        time(c.shape[1]),
-        hidden(c.shape[2]),
-        cell(static_cast<Cell>(c.shape[3])),
-        row(c.shape[4]),
-        offset(c.shape[5]),
-        reverse(c.shape[6] != 0) {
-    const int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3;
-    width = gates * hidden;
-    kept = cell == Cell::gru ? width + hidden : width;
-  }
-  int64_t step(int64_t n) const { return reverse ? time - 1 - n : n; }  ///< time of the n-th step
-  int64_t before(int64_t t) const { return reverse ? t + 1 : t - 1; }
-  int64_t out(int64_t t) const {
-    return t * row + offset;
-  }  ///< of the first sample; the next is time * row on
-};
 
 __device__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
@@ -41,7 +16,7 @@ struct Forward {
   const float *cell_before, *h_before;
 };
 
-__global__ void step_kernel(Recurrent s, Forward f) {
+__global__ void step_kernel(RecurrentShape s, Forward f) {
   const int64_t index = global_index(), n = s.hidden;
   if (index >= s.batch * n) return;
   const int64_t b = index / n, i = index % n;
@@ -80,7 +55,7 @@ __global__ void step_kernel(Recurrent s, Forward f) {
 }
 
 Prepared recurrent(const Call& c) {
-  const Recurrent s(c);
+  const RecurrentShape s(c);
   Product p;
   p.m = s.batch;
   p.n = s.width;
@@ -93,15 +68,15 @@ Prepared recurrent(const Call& c) {
             for (int64_t n = 0; n < s.time; ++n) {
               const int64_t t = s.step(n), last = s.before(t);
               const bool first = n == 0;
-              if (!first) product(l.scratch, o[0] + s.out(last), o[4], l);
+              if (!first) product(l.scratch, o[0] + s.out(0, last), o[4], l);
               const Forward f{o[3] + t * s.width,
                               l.scratch,
                               o[5],
                               o[1] + t * s.kept,
                               o[2] + t * s.hidden,
-                              o[0] + s.out(t),
+                              o[0] + s.out(0, t),
                               first ? nullptr : o[2] + last * s.hidden,
-                              first ? nullptr : o[0] + s.out(last)};
+                              first ? nullptr : o[0] + s.out(0, last)};
               launch(step_kernel, blocks_for(s.batch * s.hidden), kThreads, l.stream, s, f);
             }
           },
@@ -118,7 +93,7 @@ struct Backward {
   bool latest;  ///< the last step: dh and dc hold nothing yet
 };
 
-__global__ void step_backward_kernel(Recurrent s, Backward f) {
+__global__ void step_backward_kernel(RecurrentShape s, Backward f) {
   const int64_t index = global_index(), n = s.hidden;
   if (index >= s.batch * n) return;
   const int64_t b = index / n, i = index % n;
@@ -151,7 +126,7 @@ __global__ void step_backward_kernel(Recurrent s, Backward f) {
 }
 
 Prepared recurrent_backward(const Call& c) {
-  const Recurrent s(c);
+  const RecurrentShape s(c);
   Product p;
   p.m = s.batch;
   p.n = s.hidden;
@@ -169,11 +144,11 @@ Prepared recurrent_backward(const Call& c) {
               const bool first = n == 0;
               const Backward f{o[0] + t * s.width,
                                o[1] + t * s.width,
-                               o[2] + s.out(t),
+                               o[2] + s.out(0, t),
                                o[3] + t * s.kept,
                                o[4] + t * s.hidden,
                                first ? nullptr : o[4] + last * s.hidden,
-                               first ? nullptr : o[5] + s.out(last),
+                               first ? nullptr : o[5] + s.out(0, last),
                                dh,
                                dc,
                                n + 1 == s.time};

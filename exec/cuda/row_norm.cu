@@ -1,22 +1,14 @@
 // Normalisations of rows (layer, group, pixel, root mean square): one block a row; and over neighbouring
 // channels.
+#include "exec/call_shapes.h"
 #include "exec/cuda/device.h"
 
 namespace tandem::cuda {
 
 namespace {
 
-struct Rows {
-  int64_t outer, groups, space, channels;
-  bool rms;
-  explicit Rows(const Call& c)
-      : outer(c.shape[0]),
-        groups(c.shape[1]),
-        space(c.shape[2]),
-        channels(c.shape[3]),
-        rms(c.shape[4] != 0) {}
-  int64_t count() const { return space * channels; }  ///< elements that share statistics
-  int64_t rows() const { return outer * groups; }
+struct Rows : RowShape {
+  using RowShape::RowShape;
   unsigned threads() const { return row_threads(count()); }
   /// Place of element `e` of a row, and its channel among all.
   __device__ int64_t at(int64_t row, int64_t e) const {

@@ -1,0 +1,57 @@
+#pragma once
+// Convolutions as cuDNN's graph interface is told them. Internal to the plugin. Floor 3.
+#include <cudnn.h>
+
+#include <memory>
+#include <vector>
+
+#include "exec/call.h"
+
+namespace tandem::cuda {
+
+/// cuDNN refused: not an error, our own kernels take over.
+struct Refused {};
+inline void require(cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) throw Refused{};
+}
+
+/// A descriptor of cuDNN's backend, owned.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t raw = nullptr;
+    require(cudnnBackendCreateDescriptor(type, &raw));
+    raw_ = {raw, [](cudnnBackendDescriptor_t d) { cudnnBackendDestroyDescriptor(d); }};
+  }
+  cudnnBackendDescriptor_t get() const { return raw_.get(); }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void* values,
+           int64_t count = 1) {
+    require(cudnnBackendSetAttribute(get(), name, type, count, values));
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values) {
+    set(name, CUDNN_TYPE_INT64, values.data(), static_cast<int64_t>(values.size()));
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+    const cudnnBackendDescriptor_t raw = other.get();
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw);
+  }
+  void finish() { require(cudnnBackendFinalize(get())); }
+
+ private:
+  std::shared_ptr<void> raw_;
+};
+
+/// Of the two inputs and of the output; sums are of fp32.
+struct Types {
+  cudnnDataType_t in = CUDNN_DATA_FLOAT, out = CUDNN_DATA_FLOAT;
+};
+
+/// Names of the three tensors in a graph.
+constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
+
+/// The graph of one convolution, of the pass that `call` names. Throws Refused.
+Descriptor convolution_graph(const Call& call, const ConvShape& shape, const Types& types,
+                             cudnnHandle_t handle);
+
+}  // namespace tandem::cuda
