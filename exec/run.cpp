@@ -168,7 +168,8 @@ void Run::make_groups() {
       groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
                                                             m.local, abort, spins, nodes));
     }
-    const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce;
+    const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce ||
+                      (collective.kind == CollKind::reduce_scatter && program.stores.empty());
     for (const Op& op : program.roles[0].ops) {
       if (op.kind == OpKind::collective && op.what == c && op.payload == Payload::gradients && sums)
         gradient_scale = 1 / static_cast<float>(m.ranks);
@@ -271,6 +272,12 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
   const int64_t begin = cut(part.elements, local, rank), end = cut(part.elements, local, rank + 1);
   const int64_t from = begin + cut(end - begin, shards, shard),
                 to = begin + cut(end - begin, shards, shard + 1);
+  return {part.first + from, to - from};
+}
+
+Slice Run::share(uint32_t key, uint32_t instance) const {
+  const Part& part = program.parts[key];
+  const int64_t from = cut(part.elements, workers, instance), to = cut(part.elements, workers, instance + 1);
   return {part.first + from, to - from};
 }
 

@@ -20,6 +20,23 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
 }
 
+std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
+  std::vector<Slice> out;
+  for (uint32_t key = 0; key < run.program.parts.size(); ++key) out.push_back(run.share(key, instance));
+  return out;
+}
+
+/// From one flat vector to another, or from several one after the other (an optimiser's state).
+template <class T>
+void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::vector<float>& from,
+                 std::vector<T>& to) {
+  const auto n = static_cast<std::ptrdiff_t>(run.network.parameters());
+  for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
+    for (const Slice& s : slices)
+      std::copy_n(from.begin() + base + s.first, s.elements, to.begin() + base + s.first);
+  }
+}
+
 /// What the lanes left behind, turned into a Report by the definitions of the simulator (sim/evaluate.h).
 class Summary {
  public:
@@ -172,6 +189,11 @@ class Summary {
     if (run_.store) out.parameters.assign(run_.store->parameters(), run_.store->parameters() + n);
     if (!run_.store) out.parameters = workers_[0]->parameters();
     out.state = run_.store ? run_.start_state : workers_[0]->state();
+    for (std::size_t w = 1; w < workers_.size() && run_.spreads(); ++w) {
+      const auto index = run_.first_here + static_cast<uint32_t>(w);
+      copy_slices(run_, shares_of(run_, index), workers_[w]->parameters(), out.parameters);
+      copy_slices(run_, shares_of(run_, index), workers_[w]->state(), out.state);
+    }
     for (const Tensor& t : run_.network.tensors()) {
       if (t.kind != TensorKind::buffer) continue;
       const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network.tensors().data()));
@@ -272,7 +294,7 @@ class Summary {
 };
 
 /// Each process has merged what reached its own servers.
-void join_stores(const Run& run, ExecutionResult& out) {
+void join_stores(ExecutionResult& out) {
   constexpr std::size_t kMost = 65536;
   std::vector<double> sums(kMost + 3);
   for (const Histogram::Bin& bin : out.report.staleness.bins())
@@ -289,30 +311,34 @@ void join_stores(const Run& run, ExecutionResult& out) {
   out.versions = std::llround(sums[kMost]);
   out.dropped = std::llround(sums[kMost + 1]);
   out.updates = std::llround(sums[kMost + 2]);
-  if (!run.keep.parameters) return;
-  const int64_t n = run.network.parameters();
-  for (std::vector<float>* values : {&out.parameters, &out.state}) {
-    std::vector<double> own(values->size());
-    for (uint32_t key = 0; key < run.program.parts.size(); ++key) {
-      for (uint32_t i = 0; i < run.local; ++i) {
-        for (uint32_t s = 0; s < run.shards; ++s) {
-          if (!run.links->here(s)) continue;
-          const Slice slice = run.slice(key, i, s);
-          for (std::size_t at = static_cast<std::size_t>(slice.first); at < own.size();
-               at += static_cast<std::size_t>(n))
-            std::copy_n(values->begin() + static_cast<std::ptrdiff_t>(at), slice.elements,
-                        own.begin() + static_cast<std::ptrdiff_t>(at));
-        }
+}
+
+/// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
+void join_slices(const Run& run, ExecutionResult& out) {
+  std::vector<Slice> own;
+  for (uint32_t key = 0; key < run.program.parts.size() && run.store; ++key) {
+    for (uint32_t i = 0; i < run.local; ++i) {
+      for (uint32_t s = 0; s < run.shards; ++s) {
+        if (run.links->here(s)) own.push_back(run.slice(key, i, s));
       }
     }
-    sum_over_ranks(own);
-    std::copy(own.begin(), own.end(), values->begin());
+  }
+  for (uint32_t w = 0; w < run.here && run.spreads(); ++w) {
+    const auto shares = shares_of(run, run.first_here + w);
+    own.insert(own.end(), shares.begin(), shares.end());
+  }
+  for (std::vector<float>* values : {&out.parameters, &out.state}) {
+    std::vector<double> all(values->size());
+    copy_slices(run, own, *values, all);
+    sum_over_ranks(all);
+    std::copy(all.begin(), all.end(), values->begin());
   }
 }
 
 /// What the processes saw, together: rates add up, losses are means.
 void join_ranks(const Run& run, ExecutionResult& out) {
-  if (run.store) join_stores(run, out);
+  if (run.store) join_stores(out);
+  if (run.keep.parameters && (run.store || run.spreads())) join_slices(run, out);
   Report& r = out.report;
   double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
   sum_over_ranks(rates);

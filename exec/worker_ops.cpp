@@ -87,8 +87,11 @@ std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
 
 std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
-  if (op.payload != Payload::parameters) return layers(index);
-  const Part part = run_.program.parts[op.key];
+  const bool shared = op.payload == Payload::share;
+  if (op.payload != Payload::parameters && !shared) return layers(index);
+  const Part whole = run_.program.parts[op.key];
+  const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
+  if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   Call update;
   update.function = Function::update;
   update.pass = Pass::update;

@@ -52,6 +52,7 @@ class Builder {
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
+  void spread(Spread spread) { program_.spread = spread; }
   Program& program() { return program_; }
   /// Runs check() and gives the Program away.
   Program finish();

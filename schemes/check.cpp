@@ -147,8 +147,10 @@ class Checker {
     require(op().bytes.n >= 0, "negative bytes");
     require(op().every >= 1, "every must be at least 1");
     const bool of_part = op().payload == Payload::gradients || op().payload == Payload::parameters ||
-                         op().payload == Payload::state;
+                         op().payload == Payload::state || op().payload == Payload::share;
     if (of_part) require(op().key < p_.parts.size(), "works on a part that does not exist");
+    if (op().payload == Payload::share)
+      require(op().kind == OpKind::compute && role_ == 0, "only a worker's update works on its share");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||

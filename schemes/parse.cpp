@@ -109,6 +109,8 @@ class Parser {
     const std::string_view what = word();
     if (what == "samples")
       p_.samples_per_iteration = number(word());
+    else if (what == "spread")
+      spread();
     else if (what == "part")
       part();
     else if (what == "collective")
@@ -120,8 +122,9 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(fmt::format("\"{}\" is none of samples, part, collective, channel, store, role or an op's number",
-                       printable(what)));
+      fail(fmt::format(
+          "\"{}\" is none of samples, spread, part, collective, channel, store, role or an op's number",
+          printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
@@ -145,6 +148,12 @@ class Parser {
     c.algorithm = field("algorithm");
     c.root = static_cast<uint32_t>(number(field("root"), 0, UINT32_MAX));
     p_.collectives.push_back(std::move(c));
+  }
+
+  void spread() {
+    p_.spread.parameters = number(field("parameters"), 1);
+    p_.spread.gradients = number(field("gradients"), 1);
+    p_.spread.state = number(field("state"), 1);
   }
 
   void channel() {

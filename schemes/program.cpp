@@ -17,7 +17,7 @@ std::string_view name(OpKind kind) {
 }
 
 std::string_view name(Payload payload) {
-  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "activations"};
+  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "share", "activations"};
   return names[static_cast<std::size_t>(payload)];
 }
 

@@ -33,9 +33,11 @@ enum class Payload : uint8_t {
   gradients,    ///< of part `key`; a compute op with this payload casts them (compression)
   parameters,   ///< of part `key`; a compute op with this payload is the optimiser's update of them
   state,        ///< parameters of part `key` and the optimiser's state that belongs to them
+  share,        ///< compute: the optimiser's update of this instance's piece of part `key`, as a
+                ///< reduce-scatter over all instances cuts it
   activations,  ///< a layer's inputs or outputs
 };
-inline constexpr int kPayloads = 5;
+inline constexpr int kPayloads = 6;
 std::string_view name(Payload payload);
 
 struct Op {
@@ -88,6 +90,13 @@ struct Collective {
   uint32_t axes = 1;
   std::string algorithm = "auto";  ///< a name in collectives_registry() or "auto"
   uint32_t root = 0;               ///< broadcast, reduce: index within the group
+};
+
+/// Over how many workers each of these is spread evenly; 1: every worker holds all of it.
+struct Spread {
+  int64_t parameters = 1;  ///< in the format that layers compute with; gathered where they are needed
+  int64_t gradients = 1;
+  int64_t state = 1;  ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
 };
 
 /// How the sender's instance finds the receiver's.
@@ -149,6 +158,7 @@ struct Program {
   std::vector<Store> stores;
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
+  Spread spread;                      ///< says what must fit a device; an executor may hold all all the same
 };
 
 /// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.

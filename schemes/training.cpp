@@ -167,8 +167,8 @@ void Training::forward(const Before& before) {
   if (work_.input) input = role_.input(samples(), {bytes});
   earlier_micro_batches();
   for (uint32_t i = 0; i < stages_.size(); ++i) {
-    before(i);
-    forward_.push_back(pass(stages_[i], true, ""));
+    const OpId needed = before(i);
+    forward_.push_back(pass(stages_[i], true, "").after(needed));
   }
   if (!first_forward_.valid()) first_forward_ = forward_.front();
   if (!input.valid()) return;
@@ -177,11 +177,12 @@ void Training::forward(const Before& before) {
   role_.op(input).after_last(first_forward_, 2);
 }
 
-void Training::backward(const Ready& ready, OpId start) {
+void Training::backward(const Ready& ready, OpId start, const Before& before) {
   std::size_t next = 0;
   for (std::size_t s = stages_.size(); s-- > 0;) {
     if (!stages_[s].backward.empty()) {
-      last_backward_ = pass(stages_[s], false, "").after(start);
+      const OpId needed = before(static_cast<uint32_t>(s));
+      last_backward_ = pass(stages_[s], false, "").after(start).after(needed);
       start = {};
     }
     for (; next < buckets_.size() && buckets_[next].stage == s; ++next) ready(buckets_[next], last_backward_);
@@ -213,6 +214,18 @@ Mesh worker_mesh(const Cluster& cluster) {
     return {{{"node", size(cluster.nodes)}, {"local", size(cluster.per_node)}}};
   }
   return {{{"device", size(cluster.devices)}}};
+}
+
+Program train_alone(const Workload& work, const Cluster& cluster, const BucketRule& rule,
+                    int64_t accumulate) {
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  Training t(w, work, rule, accumulate);
+  b.samples_per_iteration(t.samples());
+  t.forward();
+  t.backward();
+  for (const Bucket& bucket : t.buckets()) t.update(bucket);
+  return b.finish();
 }
 
 uint32_t all_axes(const Mesh& mesh) { return (1U << mesh.axes.size()) - 1; }

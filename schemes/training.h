@@ -51,14 +51,15 @@ class Training {
   Bytes parameter_bytes() const;
 
   /// Input on the copy lane, prefetched two iterations deep, and forward. `before` is called in front of the
-  /// op of each stage.
-  using Before = std::function<void(uint32_t stage)>;
-  void forward(const Before& before = [](uint32_t) {});
+  /// op of each stage, which then waits for what it gives back, if that is valid.
+  using Before = std::function<OpId(uint32_t stage)>;
+  void forward(const Before& before = [](uint32_t) { return OpId{}; });
   /// `ready` is called for each bucket, in order, right behind the op that completes it (gradients of all
-  /// micro-batches summed). The first op waits for `start` too, if given.
+  /// micro-batches summed). The first op waits for `start` too, if given; `before` as in forward().
   using Ready = std::function<void(const Bucket&, OpId gradient)>;
   void backward(
-      const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {});
+      const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {},
+      const Before& before = [](uint32_t) { return OpId{}; });
   OpHandle update(const Bucket& bucket);
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
   OpHandle update_share(const Bucket& bucket, int64_t elements, std::string_view label);
@@ -67,7 +68,7 @@ class Training {
   /// The same for the whole forward.
   void next_forward_after(OpId op);
   OpId first_forward() const { return first_forward_; }
-  OpId last_forward() const { return forward_.back(); }
+  OpId last_forward() const { return forward_.empty() ? OpId{} : forward_.back(); }
   OpId last_backward() const { return last_backward_; }
 
  private:
@@ -87,6 +88,9 @@ class Training {
 
 /// Workers as {"node", "local"} where devices form a grid, else {"device"}.
 Mesh worker_mesh(const Cluster& cluster);
+/// One device with nobody to synchronise with.
+Program train_alone(const Workload& work, const Cluster& cluster, const BucketRule& rule,
+                    int64_t accumulate = 1);
 /// Bit mask of all its axes.
 uint32_t all_axes(const Mesh& mesh);
 

@@ -35,15 +35,30 @@ Bytes kept_activations(const Workload& work) {
   return total;
 }
 
+Bytes comm_buffers(const Program& program) {
+  int64_t gathered = 0, most = 0;
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind != OpKind::collective && op.kind != OpKind::send) continue;
+    const bool gathers = program.spread.parameters > 1 && op.payload == Payload::parameters;
+    (gathers ? gathered : most) = std::max(gathers ? gathered : most, op.bytes.n);
+  }
+  return Bytes{most} + Bytes{gathered} * 2;
+}
+
+/// The largest share of `bytes` when so many hold one.
+Bytes share(Bytes bytes, int64_t holders) { return {(bytes.n + holders - 1) / holders}; }
+
 }  // namespace
 
-MemoryUse device_memory(const Workload& work, const Device& device, Bytes comm_buffers) {
+MemoryUse device_memory(const Workload& work, const Device& device, const Program& program) {
   MemoryUse m;
   const bool mixed = element_bytes(work.precision) == 2;
   const int64_t parameters = work.graph->parameter_elements();
-  m.parameters = Bytes{parameters} * (mixed ? 6 : 4);
-  m.gradients = Bytes{parameters} * 4;
-  m.optimizer = Bytes{parameters} * (4 * work.optimizer->state);
+  const Spread& spread = program.spread;
+  m.parameters = share(Bytes{parameters} * (mixed ? 2 : 4), spread.parameters);
+  if (mixed) m.parameters += share(Bytes{parameters} * 4, spread.state);
+  m.gradients = share(Bytes{parameters} * 4, spread.gradients);
+  m.optimizer = share(Bytes{parameters} * (4 * work.optimizer->state), spread.state);
   m.activations = kept_activations(work);
   const auto& layers = work.graph->layers();
   int64_t statistics = 0, widest = 0;
@@ -55,7 +70,7 @@ MemoryUse device_memory(const Workload& work, const Device& device, Bytes comm_b
   }
   m.workspace = Bytes{widest} * work.batch * element_bytes(work.precision);
   if (device.kind == Device::Kind::gpu) m.workspace += kContext;
-  m.buffers = Bytes{statistics} * 4 + work.graph->sample().decoded * work.batch * 2 + comm_buffers;
+  m.buffers = Bytes{statistics} * 4 + work.graph->sample().decoded * work.batch * 2 + comm_buffers(program);
   m.capacity = device.memory;
   return m;
 }

@@ -10,7 +10,8 @@ namespace tandem {
 /// precision); activations = every tensor that some layer keeps for backward, each counted once;
 /// workspace = the widest pair of gradients alive in backward plus what the driver and its libraries take;
 /// buffers = running statistics, two input batches and communication buckets.
-/// `comm_buffers`: bytes of gradient buckets that the scheme copies into, 0 on one device.
-MemoryUse device_memory(const Workload& work, const Device& device, Bytes comm_buffers);
+/// What the program spreads counts by its share. `program`: of the devices together, so that its buckets are
+/// known: the largest is copied into, and where parameters are spread two are gathered at once.
+MemoryUse device_memory(const Workload& work, const Device& device, const Program& program);
 
 }  // namespace tandem

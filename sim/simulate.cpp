@@ -27,7 +27,7 @@ constexpr double kAnchoredError = 0.015;
 constexpr double kSeveralDevices = 0.06;
 constexpr double kNormal90 = 1.645;
 constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
-constexpr int64_t kMostBeside = 512;  // devices of a job whose instances have transfers of their own
+constexpr int64_t kMostBeside = 512;        // devices of a job whose instances have transfers of their own
 
 struct Run {
   Bound bound;                             ///< its plan is that of all jobs
@@ -64,11 +64,14 @@ class Simulation {
     return out;
   }
 
+  Program compile(const Cluster& cluster) const {
+    return p_.scheme->scheme->compile(work_, cluster, p_.scheme->options);
+  }
+
   Bound bound(const Cluster& cluster, double scale) const {
     BindInput in;
     in.cluster = cluster;
-    in.program =
-        std::make_shared<const Program>(p_.scheme->scheme->compile(work_, in.cluster, p_.scheme->options));
+    in.program = std::make_shared<const Program>(compile(cluster));
     in.system = p_.system;
     in.precision = p_.precision;
     in.graph = p_.graph;
@@ -205,16 +208,8 @@ void check_arguments(const Prediction& p) {
   }
 }
 
-Bytes comm_buffers(const Program& program) {
-  int64_t most = 0;
-  for (const Op& op : program.roles[0].ops) {
-    if (op.kind == OpKind::collective || op.kind == OpKind::send) most = std::max(most, op.bytes.n);
-  }
-  return {most};
-}
-
 /// The largest batch that fits, by doubling and bisection; 0 when not even one sample does.
-int64_t largest_batch(const Prediction& p, const Device& device, Bytes buffers) {
+int64_t largest_batch(const Prediction& p, const Device& device, const Program& program) {
   const auto fits = [&](int64_t batch) {
     Workload w;
     w.graph = p.graph;
@@ -222,7 +217,7 @@ int64_t largest_batch(const Prediction& p, const Device& device, Bytes buffers) 
     w.batch = batch;
     w.precision = p.precision;
     w.optimizer = p.optimizer;
-    return device_memory(w, device, buffers).fits();
+    return device_memory(w, device, program).fits();
   };
   int64_t low = 0, high = p.batch;
   while (high - low > 1) {
@@ -232,11 +227,13 @@ int64_t largest_batch(const Prediction& p, const Device& device, Bytes buffers) 
   return low;
 }
 
-void check_memory(const Prediction& p, const MemoryUse& memory, const Device& device, Bytes buffers) {
+void check_memory(const Prediction& p, const MemoryUse& memory, const Device& device,
+                  const Program& program) {
   if (memory.fits()) return;
-  const int64_t batch = largest_batch(p, device, buffers);
-  std::string advice = batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
-                                 : "not even one sample fits: use more memory or a sharding scheme";
+  const int64_t batch = largest_batch(p, device, program);
+  std::string advice =
+      batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
+                : "not even one sample fits: use more memory or spread it with --scheme zero:stage=3";
   throw InputError(
       fmt::format("{} with batch {} needs {} on {} ({}): parameters, gradients and optimiser {}, activations "
                   "{}, workspace and "
@@ -284,7 +281,8 @@ LinkUse own_busiest(const Report& r, const Run& run) {
     for (const auto& of_class : plan.roles[role].transfer) {
       for (const int32_t t : of_class) {
         if (t < 0) continue;
-        for (const Use& u : plan.transfers[static_cast<std::size_t>(t)].uses) own.insert(plan.link_name(u.link));
+        for (const Use& u : plan.transfers[static_cast<std::size_t>(t)].uses)
+          own.insert(plan.link_name(u.link));
       }
     }
   }
@@ -403,9 +401,8 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
   for (std::size_t i = 0; i < p.beside.size(); ++i) {
     const JobBeside& job = p.beside[i];
-    in.emplace_back(
-        fmt::format("beside.{}", i + 1),
-        fmt::format("{} {} {} {}", job.devices, job.graph->name(), job.scheme->name, job.batch));
+    in.emplace_back(fmt::format("beside.{}", i + 1),
+                    fmt::format("{} {} {} {}", job.devices, job.graph->name(), job.scheme->name, job.batch));
   }
   if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
   return in;
@@ -451,10 +448,11 @@ Report simulate(const Prediction& p) {
   r.seed = p.seed;
   r.inputs = resolved_inputs(p);
   for (const std::string& fault : p.system->faults()) r.notes.push_back("fault: " + fault);
-  make_cluster(*p.system, p.devices);  // refuses impossible counts before any work
+  const Cluster cluster = make_cluster(*p.system, p.devices);  // refuses impossible counts before any work
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.check_memory) {
-    check_memory(p, device_memory(simulation.work(), device, {}), device, {});
+    const Program program = simulation.compile(cluster);
+    check_memory(p, device_memory(simulation.work(), device, program), device, program);
   }
 
   const double scale = (p.anchor ? anchor_scale(p, simulation, r.notes) : 1) / p.compute_speed;
@@ -470,7 +468,7 @@ Report simulate(const Prediction& p) {
   r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
   r.staleness = run.trace.staleness;
   r.time_share = time_share(run.trace);
-  r.memory = device_memory(simulation.work(), device, p.devices > 1 ? comm_buffers(*run.program) : Bytes{});
+  r.memory = device_memory(simulation.work(), device, *run.program);
   r.links = link_uses(run);
   r.bottleneck = bottleneck(r, run, p);
   r.calibrated = p.anchor.has_value() || run.bound.step_sigma >= 0;  // or by a profile of this machine

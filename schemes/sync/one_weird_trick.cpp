@@ -36,18 +36,18 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     return w.collective(kind, all_axes(mesh), input_bytes(work, layer) * cluster.devices, algorithm, label)
         .of(Payload::activations);
   };
-  // The next compute op must wait for an exchange; it is not written yet when the exchange is.
-  std::vector<OpId> waits;
   t.forward([&](uint32_t index) {
     const Stage& stage = t.stages()[index];
     for (uint32_t layer = stage.layer; parallel && layer < stage.layer + stage.layers; ++layer) {
       if (!is_linear(work, layer)) continue;
       OpHandle gather = exchange(CollKind::all_gather, layer, "gather input of " + stage.name);
       if (gather.id().index > 0) gather.after(OpId{gather.id().index - 1});
-      waits.push_back(gather);
-      break;  // one exchange a stage, also where long models merge several layers into one
+      return gather.id();  // one exchange a stage, also where long models merge several layers into one
     }
+    return OpId{};
   });
+  // The next compute op must wait for an exchange; it is not written yet when the exchange is.
+  std::vector<OpId> waits;
   std::vector<OpId> reduced(t.buckets().size());
   std::size_t i = 0;
   t.backward([&](const Bucket& bucket, OpId gradient) {

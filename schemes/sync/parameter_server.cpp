@@ -110,18 +110,6 @@ class Worker {
   std::vector<OpId> pulled_;
 };
 
-/// One device needs no server: it updates its own parameters.
-Program alone(const Workload& work, const Cluster& cluster, const BucketRule& rule) {
-  Builder b;
-  RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, rule);
-  b.samples_per_iteration(t.samples());
-  t.forward();
-  t.backward();
-  for (const Bucket& bucket : t.buckets()) t.update(bucket);
-  return b.finish();
-}
-
 /// One synchronous shard on every device: pushing to all shards and pulling from all is an all-reduce in
 /// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
 /// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
@@ -142,6 +130,7 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
       updates[open - 1] = t.update_share(bucket, part, "update");
     }
+    return OpId{};
   });
   std::size_t key = 0;
   t.backward([&](const Bucket& bucket, OpId gradient) {
@@ -166,7 +155,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   const bool streamed = by_node && cluster.nodes > 1;
   const Bytes limit = overlap || streamed ? o.bytes("bucket") : BucketRule::kEndless;
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
-  if (cluster.devices == 1) return alone(work, cluster, rule);
+  if (cluster.devices == 1) return train_alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
   if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node) {
     return on_devices(work, cluster, rule, "direct");

@@ -54,6 +54,12 @@ std::vector<Setting> settings() {
       {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
       {"local-sgd:every=4", two},
       {"data-parallel-master", two},
+      {"zero", two},
+      {"zero:stage=1,accumulate=3,overlap=off,bucket=1KiB", four},
+      {"zero:stage=2,bucket=0B", three},
+      {"zero:stage=3,bucket=1KiB", grid},
+      {"zero:stage=3,bucket=0B", three},
+      {"zero:stage=3,overlap=off", two},
   };
 }
 
@@ -247,7 +253,8 @@ TEST(Execute, RefusesWhatIsOnlySimulated) {
 
 /// N workers that sum their gradients compute what one computes on the N-fold batch.
 TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {
-  for (const char* text : {"allreduce", "parameter-server", "parameter-server:server=gpu,shards=1"}) {
+  for (const char* text : {"allreduce", "parameter-server", "parameter-server:server=gpu,shards=1", "zero",
+                           "zero:stage=3,bucket=1KiB"}) {
     const ResolvedScheme many = resolve_scheme(text, {}), one = resolve_scheme("allreduce", {});
     Execution a = execution({text, {2, 1, 2}}, many, "cpu", 5),
               b = execution({text, {1, 1, 1}}, one, "cpu", 5);

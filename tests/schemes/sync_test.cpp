@@ -26,6 +26,9 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"local-sgd", "local-sgd"},
     {"data-parallel-master", "data-parallel-master"},
     {"one-weird-trick", "one-weird-trick"},
+    {"zero", "zero:bucket=64KiB"},
+    {"zero_gradients", "zero:stage=2,overlap=off"},
+    {"zero_parameters", "zero:stage=3,bucket=64KiB"},
 };
 
 TEST(Sync, ProgramsAreAsRecorded) {

@@ -1,0 +1,158 @@
+// Data parallel with nothing held twice (Rajbhandari et al., ZeRO, SC 2020, section 5; PyTorch calls stage 3
+// FSDP: Zhao et al., VLDB 2023): gradients are reduce-scattered, every device updates its own share of the
+// parameters, and an all-gather brings the shares together where they are needed.
+#include <fmt/format.h>
+
+#include "schemes/training.h"
+
+namespace tandem {
+
+namespace {
+
+class Zero {
+ public:
+  Zero(RoleBuilder& role, Training& training, const Workload& work, const Cluster& cluster, bool overlap)
+      : w_(role),
+        t_(training),
+        element_(element_bytes(work.precision)),
+        devices_(cluster.devices),
+        axes_(all_axes(worker_mesh(cluster))),
+        overlap_(overlap),
+        gathered_(training.buckets().size()) {}
+
+  /// Stages 1 and 2: every device has all parameters again before the next forward.
+  void whole_parameters() {
+    t_.forward();
+    t_.backward(reducer());
+    update();
+    for (std::size_t b = t_.buckets().size(); b-- > 0;) {  // the first layers are needed first
+      gather(b, updated_[b]);
+      if (overlap_) t_.next_forward_after(t_.buckets()[b], gathered_[b]);
+    }
+    if (!overlap_) t_.next_forward_after(gathered_.front());
+  }
+
+  /// Stage 3: the parameters of a bucket are gathered while the bucket before it computes, in forward and
+  /// again in backward; so two buckets are held at once. Those that forward ends with stay for backward.
+  void spread_parameters() {
+    const auto& buckets = t_.buckets();
+    std::size_t held = buckets.size(), asked = held;  // in forward: buckets from here on
+    t_.forward([&](uint32_t stage) {
+      OpId needed;
+      for (; held > 0 && buckets[held - 1].stage == stage; --held) {
+        if (asked == held) gather(--asked, t_.last_forward());
+        needed = gathered_[held - 1];
+      }
+      if (overlap_ && asked == held && held > 0) gather(--asked, t_.last_forward());
+      return needed;
+    });
+    const std::vector<OpId> first = gathered_;
+    held = asked = 1;  // in backward: buckets up to here
+    t_.backward(reducer(), {}, [&](uint32_t stage) {
+      OpId needed;
+      const OpId before = t_.last_backward().valid() ? t_.last_backward() : t_.last_forward();
+      for (; held < buckets.size() && highest_stage(buckets[held]) == stage; ++held) {
+        if (asked == held) gather(asked++, before);
+        needed = gathered_[held];
+      }
+      if (overlap_ && asked == held && held < buckets.size()) gather(asked++, before);
+      return needed;
+    });
+    update();
+    for (std::size_t b = 0; b < buckets.size(); ++b) w_.op(first[b]).after_last(updated_[b]);
+  }
+
+ private:
+  void gather(std::size_t b, OpId after) {
+    const Bucket& bucket = t_.buckets()[b];
+    gathered_[b] = w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements, "auto",
+                                 "all-gather " + bucket.name)
+                       .of(Payload::parameters, bucket.key)
+                       .after(after);
+  }
+
+  void reduce(const Bucket& bucket, OpId gradient) {
+    reduced_.push_back(
+        w_.collective(CollKind::reduce_scatter, axes_, bucket.bytes, "auto", "reduce-scatter " + bucket.name)
+            .of(Payload::gradients, bucket.key)
+            .after(gradient));
+  }
+
+  Training::Ready reducer() {
+    return [this](const Bucket& bucket, OpId gradient) {
+      if (overlap_) reduce(bucket, gradient);
+    };
+  }
+
+  /// When all of backward is issued: an update behind its own reduction would stall the in-order lane.
+  void update() {
+    for (const Bucket& bucket : t_.buckets()) {
+      if (!overlap_) reduce(bucket, t_.last_backward());
+    }
+    for (std::size_t b = 0; b < reduced_.size(); ++b) {
+      const Bucket& bucket = t_.buckets()[b];
+      updated_.push_back(t_.update_share(bucket, (bucket.elements + devices_ - 1) / devices_, "update")
+                             .of(Payload::share, bucket.key)
+                             .after(reduced_[b]));
+    }
+  }
+
+  uint32_t highest_stage(const Bucket& bucket) const {
+    uint32_t stage = bucket.stage;
+    while (stage + 1 < t_.stages().size() && t_.stages()[stage + 1].layer < bucket.layer + bucket.layers)
+      ++stage;
+    return stage;
+  }
+
+  RoleBuilder& w_;
+  Training& t_;
+  int64_t element_, devices_;
+  uint32_t axes_;
+  bool overlap_;
+  std::vector<OpId> gathered_;  ///< [bucket]: its latest
+  std::vector<OpId> reduced_, updated_;
+};
+
+Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+  const int64_t stage = o.count("stage"), n = cluster.devices, accumulate = o.count("accumulate");
+  const Bytes limit = o.bytes("bucket");
+  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
+  if (n == 1) return train_alone(work, cluster, rule, accumulate);
+  if (accumulate > 1 && stage > 1)
+    throw InputError(
+        fmt::format("accumulate={} sums whole gradients on every device, which stage={} does not "
+                    "hold: use stage=1",
+                    accumulate, stage));
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  Training t(w, work, rule, accumulate);
+  b.samples_per_iteration(t.samples());
+  b.spread({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
+  if (t.buckets().empty()) throw InputError("the model has no parameters to spread");
+  Zero zero(w, t, work, cluster, o.flag("overlap"));
+  if (stage == 3)
+    zero.spread_parameters();
+  else
+    zero.whole_parameters();
+  return b.finish();
+}
+
+}  // namespace
+
+void register_zero(Registry<Scheme>& registry) {
+  using Type = OptionSpec::Type;
+  registry.add(
+      {"zero",
+       "data parallel with optimiser state (stage 1), gradients (2) and parameters (3) spread over the "
+       "devices",
+       {{"stage", Type::count, "1",
+         "what is spread: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
+        {"bucket", Type::bytes, "25MiB", "gradients that travel together; 0B = every tensor on its own"},
+        {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
+        {"accumulate", Type::count, "1", "stage 1: micro-batches summed before one reduction and update", "",
+         1, 1024},
+        kGradientsOption},
+       compile});
+}
+
+}  // namespace tandem
