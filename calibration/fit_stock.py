@@ -126,7 +126,7 @@ def features(kind, pass_, shape, flops, bytes_, repeat, element):
     elif kind == "conv": term, g, m, n, k, fast, grouped = conv_features(pass_, shape, element)
     elif kind == "attention":
         term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
-        scores = g * m * n * element
+        scores = 0 if shape[7] else g * m * n * element
     else: term, g, m, n, k, fast = INDEX[STREAM[kind][pass_ != "forward"]], 1, 1, 1, 1, 0
     return [term, flops, bytes_, g, m, n, k, fast, scores, grouped, pass_ == "backward-weights", repeat]
 

@@ -249,7 +249,7 @@ Flops matrix_flops(const Lowered& lowered) {
   Flops sum;
   for (const Kernel& k : lowered.forward) {
     if (k.kind == KernelKind::gemm || k.kind == KernelKind::conv) sum += k.flops * k.repeat;
-    if (k.kind == KernelKind::attention) sum += k.flops * (k.shape.back() == 1 ? 2 : 1);
+    if (k.kind == KernelKind::attention) sum += k.flops * (k.shape[6] == 1 ? 2 : 1);
   }
   return sum;
 }

@@ -12,7 +12,7 @@ constexpr std::array<KindText, kKernelKinds> kKinds{{
     {"conv", "convolutions in 1 to 3 dimensions: grouped, dilated, transposed"},
     {"norm", "statistics over a length, then scaling: batch, layer, group and RMS norm"},
     {"softmax", "softmax and cross-entropy over a length"},
-    {"attention", "fused scores, softmax and values (no score matrix in memory)"},
+    {"attention", "scores, softmax and values; fused (no score matrix in memory) or not"},
     {"elementwise", "activations, sums, products, dropout, bias, copies, concatenation"},
     {"pool", "windows over space: max, average, global, upsampling"},
     {"embedding", "table look-up, and the scatter of its gradient"},

@@ -16,7 +16,7 @@ namespace tandem {
 ///   norm         {rows, length}                 statistics over `length`, one result per row element
 ///                                               (batch-norm: rows = channels, length = batch x space)
 ///   softmax      {rows, length}                 also cross-entropy
-///   attention    {batch, heads, kv_heads, query, key, head_dim, causal}   fused scores-softmax-values
+///   attention    {batch, heads, kv_heads, query, key, head_dim, causal, fused}   scores-softmax-values
 ///   elementwise  {elements, inputs}             activations, add, mul, dropout, bias, copies, concat
 ///   pool         {batch x channels, in, out, window}     `in`, `out`, `window` = products over space
 ///   embedding    {tokens, width, vocabulary}

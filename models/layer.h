@@ -101,9 +101,10 @@ Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t s
 /// Forward reads x and w, backward-data reads dy and w, backward-weights reads x and dy.
 Kernel convolution(Pass pass, const ConvShape& shape, int64_t size);
 /// Forward reads q, k, v; backward-data (2.5 x the FLOPs: scores are recomputed) reads q, k, v, out and dout.
-/// A causal mask halves the FLOPs (Dao 2023, FlashAttention-2, section 4.1).
+/// A causal mask halves the FLOPs (Dao 2023, FlashAttention-2, section 4.1). Not fused: what the scores cost
+/// on their way through memory depends on the framework and is the cost model's to add.
 Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_heads, int64_t query, int64_t key,
-                        int64_t head_dim, bool causal, int64_t size);
+                        int64_t head_dim, bool causal, bool fused, int64_t size);
 Kernel elementwise(Pass pass, int64_t count, int64_t inputs, int64_t size, int64_t flops_per_element = 1);
 /// Elementwise without arithmetic: concatenation, padding, transposition.
 Kernel copy_kernel(Pass pass, int64_t read, int64_t written, int64_t size);

@@ -16,6 +16,7 @@ void attention(LayerCalls& l) {
                 size = shape[5];
   const int64_t q_row = (packed ? heads + 2 * kv : heads) * size, kv_row = packed ? q_row : kv * size;
   const int64_t k_offset = packed ? heads * size : 0, v_offset = packed ? (heads + kv) * size : 0;
+  shape.resize(7);  // up to `causal`: whether scores are kept is the backend's own choice
   shape.insert(shape.end(), {q_row, kv_row, 0, k_offset, v_offset});
 
   TensorId q = l.in(0), k = l.in(packed ? 0 : 1);

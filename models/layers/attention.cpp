@@ -1,5 +1,5 @@
-// Scaled dot-product attention without its projections, fused as in FlashAttention (Dao et al. 2022): scores
-// never reach memory.
+// Scaled dot-product attention without its projections: fused as in FlashAttention (Dao et al. 2022), where
+// scores never reach memory, or as the products and softmax that frameworks ran before.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace tandem {
 
 Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_heads, int64_t query, int64_t key,
-                        int64_t head_dim, bool causal, int64_t size) {
+                        int64_t head_dim, bool causal, bool fused, int64_t size) {
   const Bytes q = Bytes{size} * product({batch, heads, query, head_dim});
   const Bytes kv = Bytes{size} * product({batch, kv_heads, key, head_dim, 2});
   // Scores and values: two products of 2 x query x key x head_dim FLOPs; backward makes five.
@@ -17,7 +17,7 @@ Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_head
   const Flops two = Flops{causal ? 2 : 4} * macs;
   Kernel k{KernelKind::attention,
            pass,
-           {batch, heads, kv_heads, query, key, head_dim, causal ? 1 : 0},
+           {batch, heads, kv_heads, query, key, head_dim, causal ? 1 : 0, fused ? 1 : 0},
            two,
            q + kv,
            q};
@@ -81,25 +81,28 @@ Heads read_heads(const LayerInput& in) {
   return h;
 }
 
-/// One fused kernel each way; inputs, output and the scores' log-sum per row are kept. Rotary positions are
-/// one pass over q and k each way (3 FLOPs an element).
+/// One kernel each way; inputs, output and the scores' log-sum per row are kept, or, where it is not fused,
+/// the probabilities and what dropout leaves of them. Rotary positions are one pass over q and k each way (3
+/// FLOPs an element).
 Lowered attention(const LayerInput& in) {
   const Heads h = read_heads(in);
   const bool causal = in.attributes.boolean("causal", false);
   const bool rotary = in.attributes.boolean("rotary", false);
+  const bool fused = in.attributes.integer("fused", 1, 0, 1) == 1;
   const int64_t size = in.element_size();
   Lowered out;
   out.output = {h.query, product({h.heads, h.head_dim})};
   for (const Pass pass : {Pass::forward, Pass::backward_data}) {
     auto& list = pass == Pass::forward ? out.forward : out.backward_data;
-    list = {attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, h.key, h.head_dim, causal, size)};
+    list = {attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, h.key, h.head_dim, causal, fused,
+                             size)};
     if (!rotary) continue;
     const int64_t turned = product(
         {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
     list.insert(pass == Pass::forward ? list.begin() : list.end(), elementwise(pass, turned, 1, size, 3));
   }
   out.keeps_input = out.keeps_output = true;
-  out.kept_extra = product({h.heads, h.query});
+  out.kept_extra = product({h.heads, h.query, fused ? 1 : checked_mul(h.key, 2, "the scores")});
   return out;
 }
 

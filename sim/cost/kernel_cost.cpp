@@ -99,8 +99,8 @@ Profile read_profile(const std::string& name) {
   Profile p;
   for (const auto& [name, a] : json.at("architectures").members()) {
     a.only({"matrix_units", "fp32", "matrix"});
-    p.architectures.push_back({name, a.boolean("matrix_units", false), read_curve(a.at("fp32")),
-                               read_curve(a.at("matrix"))});
+    p.architectures.push_back(
+        {name, a.boolean("matrix_units", false), read_curve(a.at("fp32")), read_curve(a.at("matrix"))});
   }
   p.assumed = json.at("unknown");
   p.assumed.only({"gpu", "cpu", "tpu", "relative_error"});
@@ -185,12 +185,12 @@ struct KernelCost::Impl {
     return matrix(flops, product(s, k.pass), efficiency, bytes, gather);
   }
 
-  /// {batch, heads, kv_heads, query, key, head_dim, causal}: two products, and `scores` passes over the
-  /// batch x heads x query x key matrix where it is kept in memory.
+  /// {batch, heads, kv_heads, query, key, head_dim, causal, fused}: two products, and `scores` passes over
+  /// the batch x heads x query x key matrix where it is kept in memory.
   double attend(const Kernel& k, double bytes) const {
     const double matrices = count(k.shape[0]) * count(k.shape[1]);
     const double query = count(k.shape[3]), key = count(k.shape[4]);
-    const double extra = curve.term[scores] * matrices * query * key * element;
+    const double extra = k.shape[7] != 0 ? 0 : curve.term[scores] * matrices * query * key * element;
     return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])}, curve.term[attention],
                   bytes + extra);
   }

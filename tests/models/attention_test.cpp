@@ -10,7 +10,7 @@ TEST(Attention, CountsScoresAndValues) {
   EXPECT_EQ(l.output, (Shape{1024, 768}));
   EXPECT_TRUE(l.parameters.empty());
   ASSERT_EQ(l.forward.size(), 1U);
-  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{2, 12, 12, 1024, 1024, 64, 0}));
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{2, 12, 12, 1024, 1024, 64, 0, 1}));
   EXPECT_EQ(l.forward[0].flops.n, 4LL * 2 * 12 * 1024 * 1024 * 64);
   constexpr int64_t kTensor = 2 * 2 * 1024 * 768;
   EXPECT_EQ(l.forward[0].read.n, 3 * kTensor);
@@ -29,10 +29,19 @@ TEST(Attention, CausalHalvesFlopsButNotBytes) {
   EXPECT_EQ(full.read, causal.read);
 }
 
+TEST(Attention, KeepsItsScoresWhereItIsNotFused) {
+  const Lowered fused = lower_one("attention", {{512, 192}}, R"({"heads": 4})"),
+                apart = lower_one("attention", {{512, 192}}, R"({"heads": 4, "fused": 0})");
+  EXPECT_EQ(fused.kept_extra, 4 * 512);
+  EXPECT_EQ(apart.kept_extra, 4 * 512 * 512 * 2);
+  EXPECT_EQ(apart.forward[0].flops, fused.forward[0].flops);
+  EXPECT_EQ(apart.forward[0].shape.back(), 0);
+}
+
 TEST(Attention, GroupedQueriesShareKeysAndValues) {
   const Lowered l = lower_one("attention", {{256, (32 + 2 * 8) * 128}}, R"({"heads": 32, "kv_heads": 8})");
   EXPECT_EQ(l.output, (Shape{256, 4096}));
-  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{1, 32, 8, 256, 256, 128, 0}));
+  EXPECT_EQ(l.forward[0].shape, (std::vector<int64_t>{1, 32, 8, 256, 256, 128, 0, 1}));
   EXPECT_EQ(l.forward[0].read.n, 4 * 256 * (32 + 16) * 128);
 }
 
