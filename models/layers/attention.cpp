@@ -88,7 +88,7 @@ Lowered attention(const LayerInput& in) {
   const Heads h = read_heads(in);
   const bool causal = in.attributes.boolean("causal", false);
   const bool rotary = in.attributes.boolean("rotary", false);
-  const bool fused = in.attributes.integer("fused", 1, 0, 1) == 1;
+  const bool fused = in.attributes.boolean("fused", true);
   const int64_t size = in.element_size();
   Lowered out;
   out.output = {h.query, product({h.heads, h.head_dim})};

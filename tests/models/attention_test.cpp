@@ -31,7 +31,7 @@ TEST(Attention, CausalHalvesFlopsButNotBytes) {
 
 TEST(Attention, KeepsItsScoresWhereItIsNotFused) {
   const Lowered fused = lower_one("attention", {{512, 192}}, R"({"heads": 4})"),
-                apart = lower_one("attention", {{512, 192}}, R"({"heads": 4, "fused": 0})");
+                apart = lower_one("attention", {{512, 192}}, R"({"heads": 4, "fused": false})");
   EXPECT_EQ(fused.kept_extra, 4 * 512);
   EXPECT_EQ(apart.kept_extra, 4 * 512 * 512 * 2);
   EXPECT_EQ(apart.forward[0].flops, fused.forward[0].flops);
