@@ -68,7 +68,7 @@ Drawing drawing_of(const System& system) {
 /// what is not in a node belongs to the network.
 std::string vertex_of(const std::string& end, const Drawing& d) {
   const auto slash = end.find('/');
-  const std::string name = slash == std::string::npos ? end : end.substr(slash + 1);
+  std::string name = slash == std::string::npos ? end : end.substr(slash + 1);
   for (const auto& [vertex, kind] : d.vertices) {
     if (vertex == name) return name;
   }

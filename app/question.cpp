@@ -60,6 +60,8 @@ std::vector<Flag> question_flags() {
       {"batch", "N", "samples per device and iteration; default 32"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"recompute", "off|blocks",
+       "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",
@@ -105,7 +107,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
              .system_text = system,
-             .sets = sets,
+             .sets = std::move(sets),
              .devices = {},
              .anchor = {},
              .disturbance = {},
@@ -114,6 +116,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
   q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
   q.optimizer = &optimizer(arguments.text("optimizer", "momentum"), option_place("optimizer"));
+  q.recompute = arguments.choice("recompute", "off", {"off", "blocks"}) == "blocks";
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
@@ -136,6 +139,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.batch = batch;
   p.precision = precision;
   p.optimizer = optimizer;
+  p.recompute = recompute;
   p.input = input;
   p.iterations = iterations;
   p.seed = seed;

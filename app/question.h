@@ -25,6 +25,7 @@ struct Question {
   int64_t batch = 32;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
+  bool recompute = false;
   bool input = true;
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;

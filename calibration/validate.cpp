@@ -56,8 +56,8 @@ std::vector<Series> read_series(const Json& document) {
   document.only({"title", "source", "note", "series"});
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
-    s.only({"system", "set", "model", "scheme", "precision", "input", "batch", "optimizer", "unit", "values",
-            "relative", "rate_assumed", "note", "doubtful", "anchor"});
+    s.only({"system", "set", "model", "scheme", "precision", "input", "batch", "optimizer", "recompute",
+            "unit", "values", "relative", "rate_assumed", "note", "doubtful", "anchor"});
     Series series{*document.place().file, document.at("source").as_text(), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
       series.values.emplace_back(device_count(key, value), value.as_real(1e-12));
@@ -88,6 +88,7 @@ Setting make_setting(const Json& s) {
   Prediction& p = out.prediction;
   p.precision = parse_precision(s.text("precision", "fp32"), s.place());
   p.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
+  p.recompute = s.boolean("recompute", false);
   p.input = s.text("input", "synthetic") == "real";
   p.check_memory = false;  // it ran
   return out;

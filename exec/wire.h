@@ -71,8 +71,6 @@ class Wire : public Transport {
     std::vector<float> payload;
   };
   struct End {
-    uint32_t node = 0, peer = 0;
-    int socket = -1;
     TicketLock out;  ///< frames of several senders take turns
     std::mutex mutex;
     std::map<StreamId, Stream> streams;
@@ -80,6 +78,8 @@ class Wire : public Transport {
     std::vector<std::vector<float>> spare;
     std::vector<float> piece;
     std::thread reader;
+    uint32_t node = 0, peer = 0;
+    int socket = -1;
   };
 
   End& end(uint32_t node, uint32_t peer);

@@ -245,6 +245,17 @@ Flops Graph::forward_flops() const {
 
 std::string Graph::dot() const { return model_dot(*this); }
 
+std::string_view block_of(const Layer& layer) {
+  const std::string_view name = layer.name;
+  for (std::size_t begin = 0, end = 0; (end = name.find('.', begin)) != std::string_view::npos;
+       begin = end + 1) {
+    const std::string_view part = name.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
+      return name.substr(0, end);
+  }
+  return {};
+}
+
 Flops matrix_flops(const Lowered& lowered) {
   Flops sum;
   for (const Kernel& k : lowered.forward) {

@@ -20,6 +20,10 @@ struct Layer {
   int64_t parameter_elements() const;
 };
 
+/// Path of the repeated block that a layer stands in ("decoder.3" of "decoder.3.qkv"): up to the first number
+/// in its name. Empty outside of blocks.
+std::string_view block_of(const Layer& layer);
+
 /// What one training sample is outside the device.
 struct Sample {
   Bytes stored;                  ///< on disk, e.g. 110 KB for a JPEG of ImageNet

@@ -20,6 +20,9 @@ struct Workload {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool input = true;  ///< model the input pipeline (false = synthetic data on the device)
+  /// Repeated blocks keep their input alone and run forward once more in front of their backward (Chen et
+  /// al. 2016, Training Deep Nets with Sublinear Memory Cost); also called activation checkpointing.
+  bool recompute = false;
 };
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give

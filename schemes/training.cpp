@@ -93,6 +93,7 @@ void Training::split_into_stages() {
     ++stage.layers;
     append(stage.forward, work_.layers[i].forward);
     std::vector<Kernel> backward;
+    if (work_.recompute && !block_of(layers[i]).empty()) append(backward, work_.layers[i].forward);
     append_backward(backward, work_, i, learns);
     stage.backward.insert(stage.backward.begin(), backward.begin(), backward.end());
   }

@@ -1,6 +1,8 @@
 #include "sim/memory.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 namespace tandem {
 
@@ -9,30 +11,39 @@ namespace {
 /// Context, cuDNN and cuBLAS handles on a GPU: 0.3 to 0.6 GiB are commonly seen after start-up.
 constexpr Bytes kContext{400LL << 20};
 
-/// Bytes of every tensor kept from forward to backward, each output at most once.
+/// Bytes of every tensor kept from forward to backward, each output at most once. With recomputation those
+/// inside a block are there for one block at a time; what a block reads from elsewhere is always kept.
 Bytes kept_activations(const Workload& work) {
   const auto& layers = work.graph->layers();
-  std::vector<bool> kept(layers.size(), false);
+  std::vector<bool> kept(layers.size(), false), always(layers.size(), false);
   // The layer whose memory a layer's output really is (in-place layers share their input's).
   std::vector<uint32_t> owner(layers.size());
-  Bytes extra;
+  const auto block = [&](uint32_t i) { return work.recompute ? block_of(layers[i]) : std::string_view{}; };
   for (uint32_t i = 0; i < layers.size(); ++i) {
     const Lowered& l = work.layers[i];
     owner[i] = l.in_place && !layers[i].inputs.empty() ? owner[layers[i].inputs[0]] : i;
-    if (l.keeps_input) {
-      for (const uint32_t in : layers[i].inputs) kept[owner[in]] = true;
+    for (const uint32_t in : layers[i].inputs) {
+      const uint32_t x = owner[in];
+      const bool enters = block(i) != block(x);
+      kept[x] = kept[x] || l.keeps_input || (enters && !block(i).empty());
+      always[x] = always[x] || enters;
     }
     if (l.keeps_output) kept[owner[i]] = true;
-    extra += Bytes{l.kept_extra} * work.batch;
   }
   const int64_t size = element_bytes(work.precision);
-  Bytes total = extra * size;
+  Bytes total;
+  std::map<std::string_view, Bytes> inside;
+  const auto add = [&](uint32_t i, Bytes bytes, bool stays) {
+    (stays || block(i).empty() ? total : inside[block(i)]) += bytes;
+  };
   for (uint32_t i = 0; i < layers.size(); ++i) {
-    if (kept[i] && layers[i].type != nullptr) {
-      total += Bytes{elements(layers[i].output)} * work.batch * size;
-    }
+    add(i, Bytes{work.layers[i].kept_extra} * work.batch * size, false);
+    if (kept[i] && layers[i].type != nullptr)
+      add(i, Bytes{elements(layers[i].output)} * work.batch * size, always[i]);
   }
-  return total;
+  Bytes most;
+  for (const auto& [name, bytes] : inside) most = std::max(most, bytes);
+  return total + most;
 }
 
 Bytes comm_buffers(const Program& program) {

@@ -46,6 +46,7 @@ class Simulation {
     work_.precision = p.precision;
     work_.optimizer = p.optimizer;
     work_.input = p.input;
+    work_.recompute = p.recompute;
   }
 
   const Workload& work() const { return work_; }
@@ -217,6 +218,7 @@ int64_t largest_batch(const Prediction& p, const Device& device, const Program& 
     w.batch = batch;
     w.precision = p.precision;
     w.optimizer = p.optimizer;
+    w.recompute = p.recompute;
     return device_memory(w, device, program).fits();
   };
   int64_t low = 0, high = p.batch;
@@ -231,9 +233,11 @@ void check_memory(const Prediction& p, const MemoryUse& memory, const Device& de
                   const Program& program) {
   if (memory.fits()) return;
   const int64_t batch = largest_batch(p, device, program);
-  std::string advice =
-      batch > 0 ? fmt::format("the largest batch that fits is {}", batch)
-                : "not even one sample fits: use more memory or spread it with --scheme zero:stage=3";
+  const std::string advice = batch > 0
+                                 ? fmt::format("the largest batch that fits is {}", batch)
+                                 : fmt::format("not even one sample fits; what may help: more memory{}{}",
+                              program.spread.parameters > 1 ? "" : ", --scheme zero:stage=3",
+                              p.recompute ? "" : ", --recompute blocks");
   throw InputError(
       fmt::format("{} with batch {} needs {} on {} ({}): parameters, gradients and optimiser {}, activations "
                   "{}, workspace and "
@@ -398,6 +402,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"optimizer", std::string(p.optimizer->name)},
                                                          {"input", p.input ? "real" : "synthetic"},
                                                          {"profile", p.profile}};
+  if (p.recompute) in.emplace_back("recompute", "blocks");
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
   for (std::size_t i = 0; i < p.beside.size(); ++i) {
     const JobBeside& job = p.beside[i];

@@ -93,7 +93,7 @@ void add_links(Table& table) {
 }
 
 void add_gpus(Table& table, const CudaFindings& cuda) {
-  if (!cuda.missing.empty()) {
+  if (cuda.plugin == nullptr || !cuda.missing.empty()) {
     table.add({"GPUs", tool({"nvidia-smi", "-L"}, "", "")});
     return;
   }

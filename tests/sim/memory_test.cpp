@@ -10,9 +10,10 @@ namespace {
 
 constexpr int64_t kDevices = 8;
 
-MemoryUse memory(const char* scheme_text, Precision precision, int64_t devices = kDevices) {
-  const Graph graph = Graph::load("gpt2");
-  const Workload work{&graph, graph.lower(1, precision), 1, precision, &optimizer("adamw"), false};
+MemoryUse memory(const char* scheme_text, Precision precision, int64_t devices = kDevices,
+                 const char* model = "gpt2", bool recompute = false) {
+  const Graph graph = Graph::load(model);
+  const Workload work{&graph, graph.lower(1, precision), 1, precision, &optimizer("adamw"), false, recompute};
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
   const System system = System::load("dgx-h100");
   return device_memory(work, system.device(system.accelerator(0)),
@@ -61,6 +62,39 @@ TEST(Memory, GatheredBucketsCount) {
 TEST(Memory, OneDeviceSpreadsNothing) {
   EXPECT_EQ(memory("zero:stage=3", Precision::bf16, 1).total(),
             memory("allreduce", Precision::bf16, 1).total());
+}
+
+/// Between two blocks lies one tensor of the hidden width; the logits and what is around them stay.
+TEST(Memory, RecomputationKeepsOneTensorABlock) {
+  const auto activations = [](const char* model, bool recompute) {
+    return memory("allreduce", Precision::bf16, 1, model, recompute).activations.n;
+  };
+  constexpr int64_t kHidden = 2LL * 1024 * 768;  // bytes: precision x sequence x width
+  const int64_t kept = activations("gpt2:layers=24", false) - activations("gpt2", false);
+  EXPECT_EQ(activations("gpt2:layers=24", true) - activations("gpt2", true), 12 * kHidden);
+  EXPECT_GT(kept, 10 * 12 * kHidden);
+  EXPECT_EQ(activations("vgg16", true), activations("vgg16", false)) << "it has no repeated blocks";
+}
+
+/// Every layer of a block runs forward twice.
+TEST(Memory, RecomputationCostsAForwardPass) {
+  const Graph graph = Graph::load("gpt2");
+  Workload work{&graph, graph.lower(2, Precision::bf16), 2, Precision::bf16, &optimizer("adamw"), false};
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  int64_t flops[2] = {}, again = 0;
+  for (const bool recompute : {false, true}) {
+    work.recompute = recompute;
+    const Program p = scheme.scheme->compile(work, {1, 1, 1}, scheme.options);
+    for (const Task& t : p.tasks) {
+      for (const Kernel& k : t.kernels) flops[recompute ? 1 : 0] += k.flops.n * k.repeat;
+    }
+  }
+  for (std::size_t i = 0; i < graph.layers().size(); ++i) {
+    if (block_of(graph.layers()[i]).empty()) continue;
+    for (const Kernel& k : work.layers[i].forward) again += k.flops.n * k.repeat;
+  }
+  EXPECT_EQ(flops[1] - flops[0], again);
+  EXPECT_GT(again, 0);
 }
 
 }  // namespace
