@@ -46,8 +46,8 @@ std::string group_table(const std::vector<CheckRow>& rows) {
       "| what | cases | mean error | largest | two runs differ by |\n| --- | ---: | ---: | ---: | ---: |\n";
   for (const auto& [name, s] : groups) {
     const auto n = static_cast<double>(s.count);
-    const auto cell = [&](double x) {
-      return s.distance ? fmt::format("{:.3f}", x) : fmt::format("{:.1f} %", 100 * x);
+    const auto cell = [distance = s.distance](double x) {
+      return distance ? fmt::format("{:.3f}", x) : fmt::format("{:.1f} %", 100 * x);
     };
     out += fmt::format("| {} | {} | {} | {} | {} |\n", name, s.count, cell(s.error / n), cell(s.most),
                        cell(s.floor / n));

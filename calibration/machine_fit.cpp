@@ -96,7 +96,7 @@ std::vector<KernelSample> samples_of(const Measurements& m) {
 
 class Fitter {
  public:
-  explicit Fitter(const Measurements& m) : m_(m), curves_(kKernelKinds * kPasses) {}
+  explicit Fitter(const Measurements& m) : m_(m), curves_(std::size_t{kKernelKinds} * kPasses) {}
 
   MachineFit run() {
     std::vector<std::vector<const MeasuredKernel*>> rows(curves_.size());
@@ -147,7 +147,7 @@ class Fitter {
     std::map<Key, double> alone;
     for (const MeasuredKernel& k : m_.kernels) {
       if (k.workers == 1)
-        alone[{key_of(k.kernel).first + 1000 * k.graph, key_of(k.kernel).second}] = k.median;
+        alone[{key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second}] = k.median;
     }
     Writer out = Writer::array();
     int64_t most = 1;
@@ -156,7 +156,7 @@ class Fitter {
       std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0);
       for (const MeasuredKernel& k : m_.kernels) {
         if (k.workers != active || k.median <= 0) continue;  // 0: every launch was disturbed
-        const auto found = alone.find({key_of(k.kernel).first + 1000 * k.graph, key_of(k.kernel).second});
+        const auto found = alone.find({key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second});
         if (found == alone.end() || found->second <= 0) continue;
         together[static_cast<std::size_t>(k.kernel.kind)] +=
             k.median;  // long kernels count for what they weigh

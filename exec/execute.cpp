@@ -27,7 +27,9 @@ std::string failure_text(const std::exception_ptr& why, uint32_t worker, Lane la
 /// Runs every lane of every worker in a thread of its own and waits for all.
 class Threads {
  public:
-  Threads(Run& run, std::vector<std::unique_ptr<Worker>>& workers) : run_(run) {
+  explicit Threads(Run& run) : run_(run) {}
+
+  void run(std::vector<std::unique_ptr<Worker>>& workers) {
     std::ptrdiff_t lanes = 0;
     for (const auto& w : workers) {
       for (int l = 0; l < kLanes; ++l) lanes += w->needs_thread(static_cast<Lane>(l)) ? 1 : 0;
@@ -37,7 +39,7 @@ class Threads {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
         if (workers[i]->needs_thread(lane))
-          start(*workers[i], run.first_here + static_cast<uint32_t>(i), lane);
+          start(*workers[i], run_.first_here + static_cast<uint32_t>(i), lane);
       }
     }
     for (std::thread& t : threads_) t.join();
@@ -170,7 +172,7 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < run.here; ++i)
     workers.push_back(std::make_unique<Worker>(run, run.first_here + i));
-  Threads(run, workers);
+  Threads(run).run(workers);
   return summarise(run, workers);
 }
 

@@ -60,7 +60,7 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 class MpiTransport : public Transport {
  public:
   explicit MpiTransport(Abort& abort) : abort_(abort) {}
-  ~MpiTransport() override { stop(); }
+  ~MpiTransport() override { MpiTransport::stop(); }
 
   bool here(uint32_t node) const override { return node == ranks().rank; }
   void connect(uint32_t, uint32_t) override {}
