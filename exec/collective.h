@@ -34,7 +34,7 @@ class GroupCollective {
   /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
   /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
   /// Stopped; then others may still use the buffer until all members have returned and the wire is stopped.
-  /// With an asynchronous `device` (of all members, and no wire) it is only enqueued on the lane: then lanes
+  /// With an asynchronous `device` (of all members, without a wire) it is only enqueued on the lane: then lanes
   /// wait for each other on the devices, and what is returned is the members' arrival at the call.
   int64_t run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device = nullptr,
               Lane lane = Lane::comm);

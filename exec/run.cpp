@@ -130,7 +130,6 @@ void Run::make_groups() {
   library.resize(program.collectives.size());
   const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
   if (execution.pace) {
-    if (execution.backend->asynchronous) throw InputError("paced links need a backend in host memory");
     // Servers may stand on nodes of their own, behind those of the workers.
     const Role* servers = program.stores.empty() ? nullptr : &program.roles[program.stores[0].role];
     const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
@@ -141,7 +140,6 @@ void Run::make_groups() {
     if (execution.pace) throw InputError("links between processes are real: they are not paced");
     if (!program.stores.empty() && program.roles[program.stores[0].role].site == Site::extra_nodes)
       throw InputError("servers on nodes of their own would be processes without workers: only simulated");
-    if (execution.backend->asynchronous) throw InputError("several processes need a backend in host memory");
     if (execution.cluster.nodes != ranks().size)
       throw InputError(
           fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
@@ -158,7 +156,7 @@ void Run::make_groups() {
         const Member at = member(collective, i);
         if (at.group == g) instances[at.rank] = i;
       }
-      if (execution.backend->group != nullptr)
+      if (execution.backend->group != nullptr && !wire)  // what goes over links leaves the devices
         library[c].push_back(execution.backend->group(collective.kind, collective.algorithm, instances));
       GroupNodes nodes;
       if (wire) {

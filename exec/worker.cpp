@@ -20,7 +20,8 @@ Worker::Worker(Run& run, uint32_t instance)
     lane.ops.emplace_back();
     lane.ops.back().op = i;
     lane.pushes = lane.pushes || ops[i].kind == OpKind::send;
-    lane.exchanges = lane.exchanges || ops[i].kind == OpKind::send || ops[i].kind == OpKind::recv;
+    lane.exchanges = lane.exchanges || ops[i].kind == OpKind::send || ops[i].kind == OpKind::recv ||
+                     (run_.wire && ops[i].kind == OpKind::collective && ops[i].lane != Lane::compute);
   }
   for (uint32_t i = 0; i < ops.size(); ++i) {
     Bound& bound = lanes_[static_cast<std::size_t>(ops[i].lane)].ops[position[i]];

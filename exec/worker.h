@@ -17,8 +17,9 @@ class Worker {
   Worker(Run& run, uint32_t instance);
   ~Worker();
 
-  /// Needs a thread of its own: every lane in use; of an asynchronous device those that exchange messages
-  /// with a store, and the compute lane's thread issues all others.
+  /// Needs a thread of its own: every lane in use; of an asynchronous device those whose ops the host takes
+  /// part in (messages with a store, collectives over links), and the compute lane's thread issues all
+  /// others.
   bool needs_thread(Lane lane) const;
   /// DeviceSession, memory and prepared calls; in the thread that will run the compute lane.
   void open();
@@ -59,9 +60,11 @@ class Worker {
   };
   struct LaneState {
     std::vector<Bound> ops;
-    bool pushes = false;     ///< it sends to a store
-    bool exchanges = false;  ///< messages with a store: ops that the host takes part in
-    Counter passed;          ///< ops that ended or do not exist in their iteration
+    bool pushes = false;      ///< it sends to a store
+    bool exchanges = false;   ///< messages with a store, or over links: ops that the host takes part in
+    float* staged = nullptr;  ///< host memory for collectives of an asynchronous device over links
+    int64_t staged_elements = 0;
+    Counter passed;  ///< ops that ended or do not exist in their iteration
     std::vector<Executed> executed;
   };
   struct Launch {
@@ -88,6 +91,7 @@ class Worker {
   std::function<int64_t(int32_t)> compute(uint32_t index);
   std::function<int64_t(int32_t)> layers(uint32_t index);
   std::function<int64_t(int32_t)> collective(const Op& op);
+  int64_t over_links(GroupCollective& group, uint32_t rank, float* buffer, int64_t elements, Lane on);
   std::function<int64_t(int32_t)> send(const Op& op);
   std::function<int64_t(int32_t)> receive(const Op& op);
   std::function<int64_t(int32_t)> input(const Op& op);

@@ -70,14 +70,14 @@ std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
     arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
     const int64_t began = now_ns();
     for (uint32_t s = 0; s < run_.shards; ++s) {
-      if (run_.links && run_.links->apart(instance_, s)) {
-        run_.links->await(instance_, s, key);
-        continue;
-      }
-      if (!run_.gated) continue;
       const Slice slice = run_.slice(key, instance_, s);
       float* reply = (queues_ ? host_parameters_ : parameters_) + slice.first;
-      run_.store->pull(s, key, instance_, slice, reply);
+      if (run_.links && run_.links->apart(instance_, s)) {
+        run_.links->await(instance_, s, key);
+      } else {
+        if (!run_.gated) continue;
+        run_.store->pull(s, key, instance_, slice, reply);
+      }
       if (queues_) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
     }
     if (queues_) device_->synchronize(lane);
@@ -233,15 +233,33 @@ std::function<int64_t(int32_t)> Worker::collective(const Op& op) {
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
   DeviceGroup* library = run_.library_made(op.what) ? run_.library[op.what][m.group].get() : nullptr;
+  const bool staged = queues_ && run_.wire;
+  if (LaneState& l = lane(op.lane); staged && l.staged_elements < elements) {
+    l.staged = device_->allocate_host(elements);
+    l.staged_elements = elements;
+  }
   return [=, this, lane = op.lane](int64_t) {
     int64_t began = 0;
     if (library != nullptr)
       library->run(m.rank, *device_, buffer, elements, lane);
+    else if (staged)
+      began = over_links(*group, m.rank, buffer, elements, lane);
     else
       began = group->run(m.rank, buffer, elements, queues_ ? device_.get() : nullptr, lane);
     if (averages) device_->scale(buffer, share, elements, lane);
+    if (staged) device_->synchronize(lane);
     return began;
   };
+}
+
+/// Links begin and end in host memory: what an asynchronous device holds is staged there.
+int64_t Worker::over_links(GroupCollective& group, uint32_t rank, float* buffer, int64_t elements, Lane on) {
+  float* host = lane(on).staged;
+  device_->save(host, buffer, elements, on);
+  device_->synchronize(on);
+  const int64_t began = group.run(rank, host, elements);
+  device_->load(buffer, host, elements, on);
+  return began;
 }
 
 std::function<int64_t(int32_t)> Worker::input(const Op& op) {

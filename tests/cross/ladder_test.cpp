@@ -161,11 +161,11 @@ TEST_P(Ladder, TraceSatisfiesTheProgram) {
 TEST_P(Ladder, IntegerSumsAreExact) {
   const Setting& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
-  for (std::size_t k = 0; k <= backends().size(); ++k) {
-    // At last with a node for each worker, as far as they are not on nodes yet, and messages over TCP.
-    const bool linked = k == backends().size();
+  for (std::size_t k = 0; k < backends().size() + 2; ++k) {
+    // The last two with a node for each worker, as far as they are not on nodes yet, and messages over TCP.
+    const bool linked = k >= backends().size();
     if (linked && (s.cluster.devices == 1 || s.scheme == "data-parallel-master")) continue;
-    const Backend& backend = linked ? backends_registry().at("cpu") : backends()[k];
+    const Backend& backend = backends()[linked ? 1 + 2 * (k - backends().size()) : k];
     constexpr int32_t kIterations = 12;
     Execution e = execution(s, scheme, "cpu", kIterations);
     if (linked) e.pace = Pace{{1e9}, Time::from_seconds(20e-6)};
