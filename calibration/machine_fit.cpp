@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numbers>
+#include <numeric>
 #include <tuple>
 
 #include "base/random.h"
@@ -230,6 +232,56 @@ class Fitter {
     return out;
   }
 
+  /// Logarithms of each worker's step over the mean of all of them.
+  static std::vector<double> unlike(const std::vector<double>& steps) {
+    const auto n = real(static_cast<int64_t>(steps.size()));
+    const double mean = std::accumulate(steps.begin(), steps.end(), 0.0) / n;
+    std::vector<double> out;
+    for (const double s : steps) out.push_back(std::log(s / mean));
+    return out;
+  }
+
+  /// Cores of unlike speed: each worker's usual step, by all graphs.
+  std::vector<double> pace() const {
+    std::vector<double> logs;
+    for (const MeasuredWorkers& w : m_.workers) {
+      const std::vector<double> of_graph = unlike(w.step_medians);
+      logs.resize(std::max(logs.size(), of_graph.size()));
+      for (std::size_t i = 0; i < of_graph.size(); ++i)
+        logs[i] += of_graph[i] / real(static_cast<int64_t>(m_.workers.size()));
+    }
+    for (double& l : logs) l = std::exp(l);
+    return logs;
+  }
+
+  /// What one run's mean steps are unlike beyond that, now this worker's and now that one's: the standard
+  /// deviation of a normal distribution with that mean distance, so that one odd run counts once.
+  double wander() const {
+    const std::vector<double> usual = pace();
+    double sum = 0, count = 0, free = 0;
+    for (const MeasuredWorkers& w : m_.workers) {
+      const std::vector<double> of_run = unlike(w.step_means);
+      for (std::size_t i = 0; i < of_run.size(); ++i) sum += std::abs(of_run[i] - std::log(usual[i]));
+      count += real(static_cast<int64_t>(of_run.size()));
+      free += real(static_cast<int64_t>(of_run.size()) - 1);  // their mean is taken out
+    }
+    return free > 0 ? sum / count * std::sqrt(std::numbers::pi / 2 * count / free) : 0;
+  }
+
+  /// What else runs takes a core away now and then: how often in a second of a worker's steps, for how long.
+  Writer interruptions() const {
+    MeasuredWorkers all;
+    for (const MeasuredWorkers& w : m_.workers) {
+      all.observed += w.observed;
+      all.interruptions += w.interruptions;
+      all.lost += w.lost;
+    }
+    if (all.interruptions == 0) return {{"per_second", 0.0}, {"seconds", 0.0}};
+    // Counted in the time that they did not take: there they begin.
+    return {{"per_second", real(all.interruptions) / std::max(1e-9, all.observed - all.lost)},
+            {"seconds", all.lost / real(all.interruptions)}};
+  }
+
   static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks) {
     std::map<double, std::vector<double>> by;
     for (const MeasuredTransfer& t : list) {
@@ -272,6 +324,9 @@ class Fitter {
                 {"wake_seconds", wake()},
                 {"step_sigma", step_sigma()},
                 {"turns", turns()},
+                {"pace", pace()},
+                {"wander", wander()},
+                {"interruptions", interruptions()},
                 {"slowdown", slowdown()}};
     Writer reduce = Writer::array();
     for (int64_t ranks = 2;; ++ranks) {

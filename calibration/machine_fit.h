@@ -25,6 +25,14 @@ struct MeasuredGraph {
   double all_reduce = 0;                    ///< of a step, all collectives together
 };
 
+/// One graph on workers that have a core each and do not wait for each other: how unlike they are.
+struct MeasuredWorkers {
+  std::vector<double> step_medians, step_means;  ///< [worker], seconds
+  double observed = 0;                           ///< seconds of all steps, all workers together
+  int64_t interruptions = 0;                     ///< steps that took longer than chance alone would make them
+  double lost = 0;                               ///< seconds that these took beyond their worker's median
+};
+
 struct MeasuredTransfer {
   int64_t ranks = 1;  ///< 1: a copy
   double bytes = 0, seconds = 0;
@@ -43,6 +51,7 @@ struct Measurements {
   int64_t cores = 1;
   std::vector<MeasuredGraph> graphs;
   std::vector<MeasuredKernel> kernels;
+  std::vector<MeasuredWorkers> workers;
   std::vector<MeasuredTransfer> all_reduce, copy;
   std::vector<MeasuredWire> wire;
   std::string to_json() const;  ///< "tandem-measurements-1"
@@ -50,7 +59,8 @@ struct Measurements {
 };
 
 /// The suite measured twice, before and after something else: the mean of each time, so that a machine whose
-/// speed drifts is known as it was in between. Throws InputError when the two are not of the same suite.
+/// speed drifts is known as it was in between; of `workers` both count. Throws InputError when the two are
+/// not of the same suite.
 Measurements mean_of(const Measurements& before, const Measurements& after);
 
 struct MachineFit {

@@ -83,6 +83,13 @@ std::string Measurements::to_json() const {
     row["dropped"] = k.dropped;
     d["kernels"].push_back(row);
   }
+  d["workers"] = Writer::array();
+  for (const MeasuredWorkers& w : workers)
+    d["workers"].push_back({{"step_medians", w.step_medians},
+                            {"step_means", w.step_means},
+                            {"observed_seconds", w.observed},
+                            {"interruptions", w.interruptions},
+                            {"lost_seconds", w.lost}});
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
   d["wire"] = Writer::array();
@@ -118,6 +125,17 @@ Measurements Measurements::from_json(const Json& d) {
     row.samples = k.at("samples").as_int(0);
     row.dropped = k.at("dropped").as_int(0);
     m.kernels.push_back(std::move(row));
+  }
+  if (const Json* list = d.find("workers")) {  // else measured before there were any
+    for (const Json& w : list->items()) {
+      MeasuredWorkers& row = m.workers.emplace_back();
+      for (const Json& t : w.at("step_medians").items()) row.step_medians.push_back(t.as_real(1e-12, 1e6));
+      for (const Json& t : w.at("step_means").items()) row.step_means.push_back(t.as_real(1e-12, 1e6));
+      if (row.step_means.size() != row.step_medians.size()) w.fail("has not one mean for each median");
+      row.observed = w.at("observed_seconds").as_real(0, 1e9);
+      row.interruptions = w.at("interruptions").as_int(0);
+      row.lost = w.at("lost_seconds").as_real(0, 1e9);
+    }
   }
   m.all_reduce = read_transfers(d.at("all_reduce"));
   m.copy = read_transfers(d.at("copy"));
@@ -162,6 +180,7 @@ Measurements mean_of(const Measurements& before, const Measurements& after) {
         a.samples += b.samples;
         a.dropped += b.dropped;
       });
+  out.workers.insert(out.workers.end(), after.workers.begin(), after.workers.end());
   const auto same_transfer = [](const auto& a, const auto& b) {
     return a.ranks == b.ranks && a.bytes == b.bytes;
   };

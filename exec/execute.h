@@ -65,8 +65,9 @@ struct ExecutionResult {
   std::vector<OpTime> ops;
   std::vector<CallTime> calls;            ///< with Keep::calls
   std::vector<Span> spans;                ///< all of them when kept
-  std::vector<double> iteration_seconds;  ///< of steady iterations, worker 0
-  std::vector<double> losses;             ///< per iteration, mean over workers
+  std::vector<double> iteration_seconds;  ///< of steady iterations, from the last worker's end to the next
+  std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
+  std::vector<double> losses;                       ///< per iteration, mean over workers
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;

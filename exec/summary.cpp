@@ -115,6 +115,11 @@ class Summary {
       const int64_t before = i == 0 ? begin_ : last[i - 1];
       out.iteration_seconds.push_back(static_cast<double>(last[i] - before) * 1e-9);
     }
+    for (const auto& ends : ends_) {
+      auto& seconds = out.worker_seconds.emplace_back();
+      for (std::size_t i = std::max<std::size_t>(first, 1); i < n; ++i)
+        seconds.push_back(static_cast<double>(ends[i] - ends[i - 1]) * 1e-9);
+    }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
     const auto samples = static_cast<double>(run_.program.samples_per_iteration);

@@ -358,9 +358,7 @@ class Binder {
         step += seconds;
       }
     }
-    // Where workers wait for each other, what one loses in turns on a processor another has gained.
-    if (machine_)
-      bound_.step_sigma = machine_->step_sigma(in_lock_step(program_) ? 1 : in_.cluster.devices, step);
+    if (machine_) bound_.measured = machine_->disturbance(in_.cluster.devices, step, in_lock_step(program_));
   }
 
   const BindInput& in_;

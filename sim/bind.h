@@ -1,5 +1,7 @@
 #pragma once
 // Program x System x costs -> Plan. Floor 3.
+#include <optional>
+
 #include "schemes/scheme.h"
 #include "sim/placement.h"
 #include "sim/plan.h"
@@ -22,8 +24,8 @@ struct BindInput {
 /// What the binding knows beyond the Plan, for the Report.
 struct Bound {
   Plan plan;
-  double step_sigma = -1;    ///< jitter of a step's compute time as measured; < 0: not measured
-  double compute_error = 0;  ///< relative standard error of the kernel costs used
+  std::optional<Disturbance> measured;  ///< what makes steps differ on a machine that was measured
+  double compute_error = 0;             ///< relative standard error of the kernel costs used
   std::vector<std::string> extrapolates;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};

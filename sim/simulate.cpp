@@ -82,11 +82,9 @@ class Simulation {
     in.compute_scale = scale;
     Bound b = bind(in);
     b.plan.seed = p_.seed;
-    if (p_.disturbance) {
-      b.plan.disturbance = *p_.disturbance;
-    } else {
-      b.plan.disturbance.iteration_sigma = b.step_sigma >= 0 ? b.step_sigma : p_.system->host().jitter;
-    }
+    b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
+    if (b.measured) b.plan.disturbance = *b.measured;
+    if (p_.disturbance) b.plan.disturbance = *p_.disturbance;
     slow_down(b.plan, in.cluster);
     return b;
   }
@@ -476,7 +474,7 @@ Report simulate(const Prediction& p) {
   r.memory = device_memory(simulation.work(), device, *run.program);
   r.links = link_uses(run);
   r.bottleneck = bottleneck(r, run, p);
-  r.calibrated = p.anchor.has_value() || run.bound.step_sigma >= 0;  // or by a profile of this machine
+  r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "base/data.h"
 
@@ -154,6 +156,12 @@ MachineProfile::MachineProfile(const Json& d) {
     for (const Json& t : turns->items())
       turns_.push_back({t.at("step_seconds").as_real(1e-12, 1e6), t.at("sigma").as_real(1e-6, 10)});
   }
+  if (const Json* pace = d.find("pace")) {
+    for (const Json& factor : pace->items()) pace_.push_back(factor.as_real(0.01, 100));
+    wander_ = d.at("wander").as_real(0, 10);
+    interruptions_ = d.at("interruptions").at("per_second").as_real(0, 1e6);
+    interruption_ = d.at("interruptions").at("seconds").as_real(0, 1e3);
+  }
   if (d.find("wire") == nullptr) return;
   for (const Json& row : d.at("wire").items()) {
     const double rate = row.at("bytes_per_second").as_real(0, 1e15);
@@ -195,9 +203,36 @@ double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance
   return active > apart ? t * real(active) / real(apart) : t;
 }
 
-double MachineProfile::step_sigma(int64_t active, double seconds) const {
-  if (active <= cores_ || seconds <= 0 || turns_.empty()) return step_sigma_;
-  return std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
+Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool lock_step) const {
+  Disturbance d;
+  d.iteration_sigma = step_sigma_;
+  if (seconds <= 0) return d;
+  if (active > cores_) {  // interruptions are turns of others: those were measured with them
+    if (!lock_step && !turns_.empty())
+      d.iteration_sigma = std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
+    return d;
+  }
+  const double expected = interruptions_ * seconds;
+  if (lock_step) {  // the mean, not draws: few iterations are simulated where all are alike
+    for (uint32_t i = 0; expected > 0 && i < active; ++i)
+      d.slow.emplace_back(i, 1 + real(active) * interruptions_ * interruption_);
+    return d;
+  }
+  // Which worker has the slower run is chance: their expected distances (Blom 1958), not one draw.
+  std::vector<double> pace = pace_;
+  pace.resize(static_cast<std::size_t>(active), 1);
+  std::vector<uint32_t> order(pace.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return pace[a] < pace[b]; });
+  for (std::size_t rank = 0; rank < order.size() && !pace_.empty(); ++rank) {
+    const double share = (static_cast<double>(rank) + 0.625) / (real(active) + 0.25);
+    const double score = boost::math::quantile(boost::math::normal(), share);
+    d.slow.emplace_back(order[rank], pace[order[rank]] * std::exp(wander_ * score));
+  }
+  if (expected <= 0) return d;
+  d.straggle_probability = std::min(1.0, expected);
+  d.straggle_factor = 1 + expected / d.straggle_probability * interruption_ / seconds;
+  return d;
 }
 
 double MachineProfile::interpolate(const std::vector<Point>& table, double at) {

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "models/kernel.h"
+#include "sim/plan.h"
 
 namespace tandem {
 
@@ -77,9 +78,11 @@ class MachineProfile {
   double wire_message(double bytes, double rate) const;  ///< one message there
   double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
-  /// Of the logarithm of a step's compute time of `seconds`, while `active` workers compute: more workers
-  /// than cores get their share in turns, as measured with two workers on each.
-  double step_sigma(int64_t active, double seconds) const;
+  /// What makes steps with `seconds` of compute differ, while `active` workers compute. Those with a core
+  /// each have its speed and are interrupted now and then; more workers than cores get their share in turns,
+  /// as measured with two workers on each. `lock_step`: all wait for each other, so whatever holds up one
+  /// holds up all, and what one loses in turns another has gained.
+  Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   double error() const { return error_; }  ///< of a graph's step left out of the fit
 
  private:
@@ -94,7 +97,10 @@ class MachineProfile {
   std::vector<Point> copy_;
   std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
   std::vector<Point> turns_;                   ///< step's seconds, sigma, with two workers on each core
-  std::vector<Point> wire_cpu_;                ///< of a step
+  std::vector<double> pace_;                   ///< [worker]: factor on its steps
+  double wander_ = 0;                          ///< sigma of what else a run makes its workers unlike
+  double interruptions_ = 0, interruption_ = 0;  ///< of a worker, per second; seconds of each
+  std::vector<Point> wire_cpu_;                  ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };
 

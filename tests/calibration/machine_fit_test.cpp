@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <numbers>
 #include <optional>
 
 #include "models/graph.h"
@@ -59,6 +60,7 @@ Measurements made() {
         m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
     }
   }
+  m.workers.push_back({{0.01, 0.01}, {0.01, 0.01}, 10, 0, 0});
   for (const auto& [seconds, sigma] : {std::pair{0.004, 0.4}, {0.016, 0.2}})
     m.graphs.push_back({"two on each core", 32, 4, 0, seconds, sigma, 0});
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
@@ -162,10 +164,70 @@ TEST(MachineFit, TheMeanOfTwoMeasurementsIsThatOfEachTime) {
 /// Workers that share a core get unequal turns; those with a core each do not.
 TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
   const MachineProfile profile(Json::parse(fit_machine(made()).profile, "profile"));
-  EXPECT_NEAR(profile.step_sigma(2, 0.008), 0.01, 1e-9);
-  EXPECT_NEAR(profile.step_sigma(4, 0.008), 0.4 / std::sqrt(2), 1e-6) << "between two measured steps";
-  EXPECT_NEAR(profile.step_sigma(4, 0.001), 0.4, 1e-6) << "shorter than any";
-  EXPECT_NEAR(profile.step_sigma(4, 100), 0.01, 1e-3) << "many turns in a step even out";
+  const auto sigma = [&](int64_t active, double seconds) {
+    return profile.disturbance(active, seconds, false).iteration_sigma;
+  };
+  EXPECT_NEAR(sigma(2, 0.008), 0.01, 1e-9);
+  EXPECT_NEAR(sigma(4, 0.008), 0.4 / std::sqrt(2), 1e-6) << "between two measured steps";
+  EXPECT_NEAR(sigma(4, 0.001), 0.4, 1e-6) << "shorter than any";
+  EXPECT_NEAR(sigma(4, 100), 0.01, 1e-3) << "many turns in a step even out";
+  EXPECT_NEAR(profile.disturbance(4, 0.008, true).iteration_sigma, 0.01, 1e-9);
+}
+
+/// Worker 0 a twentieth slower than worker 1; beyond that one of them now and then by a fiftieth.
+std::vector<MeasuredWorkers> unlike_workers() {
+  std::vector<MeasuredWorkers> out;
+  for (const double more : {1.02, 1.0, 1.02, 1.0})
+    out.push_back({{0.0105, 0.01}, {0.0105 * more, 0.01 * (2.02 - more)}, 4, 0, 0});
+  return out;
+}
+
+TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {
+  Measurements m = made();
+  m.workers = unlike_workers();
+  const MachineProfile profile(Json::parse(fit_machine(m).profile, "profile"));
+  const Disturbance d = profile.disturbance(2, 0.008, false);
+  ASSERT_EQ(d.slow.size(), 2U);
+  EXPECT_EQ(d.slow[0].first, 1U) << "the faster first";
+  // A hundredth each way is a mean distance of 0.01 of two values with one degree of freedom.
+  const double wander = 0.01 * std::sqrt(std::numbers::pi), score = 0.5895;  // of 0.625 / 2.25
+  EXPECT_NEAR(d.slow[1].second / d.slow[0].second, 1.05 * std::exp(2 * score * wander), 0.002);
+  EXPECT_TRUE(profile.disturbance(2, 0.008, true).slow.empty());
+  EXPECT_TRUE(profile.disturbance(4, 0.008, false).slow.empty()) << "two on each core take turns";
+}
+
+/// The faster one is two iterations ahead before long, and waits from then on.
+TEST(MachineFit, WorkersOfUnlikeSpeedMeetTheGate) {
+  Measurements m = made();
+  const std::string alike = profile_of(m, "alike");
+  m.workers = unlike_workers();
+  const std::string unlike = profile_of(m, "unlike");
+  const auto staleness = [&](const char* scheme, const std::string& profile) {
+    return predict({"mlp:hidden=128,layers=2", scheme, 2, 512, nullptr, 300, std::nullopt}, profile)
+        .staleness.mean();
+  };
+  const char *gated = "parameter-server:mode=ssp,slack=2,overlap=off",
+             *loose = "parameter-server:mode=async,overlap=off";
+  EXPECT_GT(staleness(gated, alike), 0.95);
+  EXPECT_LT(staleness(gated, unlike), 0.75);
+  EXPECT_GT(staleness(loose, unlike), 0.9);
+}
+
+/// 5 in a second of work, each of 4 ms.
+TEST(MachineFit, InterruptionsCostWhatTheyTake) {
+  Measurements m = made();
+  const std::string calm = profile_of(m, "calm");
+  m.workers = {{{0.01, 0.01}, {0.01, 0.01}, 10.2, 50, 0.2}};
+  const std::string disturbed = profile_of(m, "disturbed");
+  const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
+    const Case c{"mlp:hidden=512,layers=6", scheme, devices, 32, nullptr, iterations, std::nullopt};
+    return predict(c, calm).samples_per_second / predict(c, disturbed).samples_per_second;
+  };
+  EXPECT_NEAR(slower("allreduce", 1, 0), 1.02, 1e-3);
+  const double both = slower("allreduce", 2, 0);
+  EXPECT_LT(both, 1.04) << "the all-reduce itself is not interrupted";
+  EXPECT_GT(both, 1.03) << "what holds up one holds up both";
+  EXPECT_NEAR(slower("parameter-server:mode=async,overlap=off", 2, 1000), 1.02, 0.005);
 }
 
 /// ... which spreads the staleness of those that do not wait for each other, and costs no time where all
