@@ -182,6 +182,8 @@ LinkFigures c2c_figures(const Device& gpu) {
 
 bool offers_peer_access(const Device& gpu) { return !lists(table().at("no_peer_access"), gpu.name); }
 
+std::string rate_text(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
+
 std::string figures_source(const std::string& section) {
   const Json* text = table().find(section + "_source");
   return text != nullptr ? text->as_text() : table().at(section).text("source", "");

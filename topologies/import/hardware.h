@@ -51,6 +51,8 @@ LinkFigures socket_figures(const Device& cpu);
 /// A GPU's own way to its CPU beside PCIe; bandwidth 0 where there is none.
 LinkFigures c2c_figures(const Device& gpu);
 bool offers_peer_access(const Device& gpu);
+/// "25GB/s".
+std::string rate_text(double bytes_per_second);
 /// The "source" text of a section: "pcie", "architectures", "sockets", ...
 std::string figures_source(const std::string& section);
 

@@ -1,10 +1,11 @@
-// A machine as a system file: vertices, link classes with stock figures, peer access, network.
+// A machine as a system file: vertices and link classes with stock figures.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "topologies/import/access.h"
 #include "topologies/import/choose.h"
 #include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
@@ -30,8 +31,6 @@ std::string base_names(std::string_view files) {
   }
 }
 
-std::string rate(double bytes_per_second) { return fmt::format("{:.6g}GB/s", bytes_per_second / 1e9); }
-
 class Writer {
  public:
   Writer(const Machine& machine, const ImportChoices& choices, std::vector<std::string>& notes)
@@ -46,12 +45,7 @@ class Writer {
   ordered_json pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const;
   void cable_links(ordered_json& links) const;
   void host_links(ordered_json& links) const;
-  ordered_json peer_access();
-  ordered_json network();
   ordered_json between(const std::vector<Edge>& edges) const;
-  std::pair<int, int> library_version() const;
-  std::string reach() const;
-  bool amd_gpus() const { return !gpus_.empty() && gpus_[0].vendor == "AMD"; }
   const Machine::Slot& slot(int i) const { return m_.tree[static_cast<std::size_t>(i)]; }
 
   const Machine& m_;
@@ -61,7 +55,6 @@ class Writer {
   std::vector<Device> gpus_, cpus_;  ///< of each GPU and CPU
   double generation_ = 16;           ///< GT/s where the dump leaves it open
   PcieLink usual_;                   ///< of most GPUs: the class "pcie"
-  std::string library_;
 };
 
 ordered_json Writer::devices() const {
@@ -144,7 +137,7 @@ PcieLink Writer::full(std::size_t slot) const {
 
 ordered_json Writer::pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const {
   const PcieFigures& figures = pcie_figures(link.gigatransfers);
-  return {{"bandwidth", rate(figures.lane.bandwidth.bytes_per_second * link.lanes)},
+  return {{"bandwidth", rate_text(figures.lane.bandwidth.bytes_per_second * link.lanes)},
           {"achieved", figures.lane.achieved},
           {"latency", fmt::format("{:g}us", figures.lane.latency.seconds() * 1e6)},
           {"between", between(edges)},
@@ -188,7 +181,7 @@ void Writer::pcie_links(ordered_json& links) {
   }
   if (!hosted.empty()) {
     links["hosted"] = {
-        {"bandwidth", rate(hosted_rate > 0 ? hosted_rate : 12.5e9)},
+        {"bandwidth", rate_text(hosted_rate > 0 ? hosted_rate : 12.5e9)},
         {"latency", "1us"},
         {"between", between(hosted)},
         {"source", "an interface that the dump hangs on the CPU itself; its own rate, latency assumed"}};
@@ -202,14 +195,14 @@ void Writer::cable_links(ordered_json& links) const {
   std::vector<Edge> own;
   for (const Machine::Cable& cable : m_.cables) {
     const LinkFigures f = cable_figures(gpus_[static_cast<std::size_t>(cable.a)]);
-    const std::string key = rate(f.bandwidth.bytes_per_second);
+    const std::string key = rate_text(f.bandwidth.bytes_per_second);
     figures.emplace(key, f);
     const char* to = cable.to == Machine::Cable::To::gpu        ? "gpu"
                      : cable.to == Machine::Cable::To::nvswitch ? "nvswitch"
                                                                 : "cpu";
     edges[key].push_back({{"gpu", cable.a}, {to, cable.b}, cable.count});
   }
-  const std::string word = amd_gpus() || m_.xgmi ? "xgmi" : "nvlink";
+  const std::string word = made_by_amd(gpus_) || m_.xgmi ? "xgmi" : "nvlink";
   for (const auto& [key, of] : edges) {
     const LinkFigures& f = figures.at(key);
     const std::string name =
@@ -229,7 +222,7 @@ void Writer::cable_links(ordered_json& links) const {
     own.push_back({{"gpu", static_cast<int>(i)}, {"cpu", slot(m_.gpus[i].slot).cpu}, 1});
   }
   if (own.empty()) return;
-  links["c2c"] = {{"bandwidth", rate(c2c.bandwidth.bytes_per_second)},
+  links["c2c"] = {{"bandwidth", rate_text(c2c.bandwidth.bytes_per_second)},
                   {"achieved", c2c.achieved},
                   {"latency", fmt::format("{:g}us", c2c.latency.seconds() * 1e6)},
                   {"between", between(own)},
@@ -246,7 +239,7 @@ void Writer::host_links(ordered_json& links) const {
   if (!sockets.empty()) {
     const LinkFigures f = socket_figures(cpus_[0]);
     for (Edge& edge : sockets) edge.count = f.lanes;
-    links["socket"] = {{"bandwidth", rate(f.bandwidth.bytes_per_second)},
+    links["socket"] = {{"bandwidth", rate_text(f.bandwidth.bytes_per_second)},
                        {"achieved", f.achieved},
                        {"latency", fmt::format("{:g}us", f.latency.seconds() * 1e6)},
                        {"between", between(sockets)},
@@ -264,7 +257,7 @@ void Writer::host_links(ordered_json& links) const {
   for (const auto& [bandwidth, edges] : memory) {
     const std::string name = memory.size() == 1 ? "memory" : fmt::format("memory-{:.0f}", bandwidth / 1e9);
     links[name] = {
-        {"bandwidth", rate(bandwidth)},
+        {"bandwidth", rate_text(bandwidth)},
         {"achieved", 0.8},
         {"latency", "0.1us"},
         {"duplex", "half"},
@@ -274,112 +267,14 @@ void Writer::host_links(ordered_json& links) const {
   }
 }
 
-/// "nccl-2.28" -> {2, 28}; {0, 0} for other libraries.
-std::pair<int, int> Writer::library_version() const {
-  int major = 0, minor = 0;
-  if (std::sscanf(library_.c_str(), "nccl-%d.%d", &major, &minor) < 1) return {0, 0};
-  return {major, minor};
-}
-
-/// NCCL's default for peer access, by version and processor (ncclTopoCheckP2p and its history): from 2.23
-/// through switches alone, but anywhere between at most two GPUs on AMD; from 2.12 anywhere on AMD and POWER;
-/// before, also through the host bridge of Intel's Skylake and later. RCCL: below one root complex.
-std::string Writer::reach() const {
-  if (gpus_.empty()) return "system";
-  if (amd_gpus()) return "host_bridge";
-  if (!std::all_of(gpus_.begin(), gpus_.end(), offers_peer_access)) return "none";
-  const auto version = library_version();
-  const std::string& arch = cpus_[0].architecture;
-  const bool amd = cpus_[0].vendor == "AMD", power = m_.cpus[0].arch.starts_with("ppc");
-  if (version >= std::pair(2, 23) || version == std::pair(0, 0))
-    return amd && gpus_.size() <= 2 ? "system" : "switch";
-  if (amd || power) return "system";
-  const bool late_intel = arch == "skylake" || arch == "cascadelake" || arch == "sapphirerapids";
-  return version < std::pair(2, 12) && late_intel ? "host_bridge" : "switch";
-}
-
-ordered_json Writer::peer_access() {
-  const std::string allowed = reach();
-  const PcieFigures& figures = pcie_figures(usual_.gigatransfers > 0 ? usual_.gigatransfers : generation_);
-  const double width = usual_.lanes > 0 ? usual_.lanes / 16.0 : 1;
-  ordered_json out = {{"reach", allowed}};
-  if (allowed == "host_bridge" || allowed == "system")
-    out["through_host_cap"] = rate(figures.through_host.bytes_per_second * width);
-  out["staged_cap"] = rate(figures.staged.bytes_per_second * width);
-  out["staged_latency"] = "1us";
-  // Memory that is coherent with the GPUs is reached by way of them (Grace).
-  if (!gpus_.empty() && c2c_figures(gpus_[0]).bandwidth.bytes_per_second > 0) out["through_gpus"] = true;
-  out["source"] = allowed == "none"
-                      ? figures_source("no_peer_access")
-                      : fmt::format(
-                            "default of {} on these processors; staged copies per 16 lanes, V100 "
-                            "PCIe pair, scaled",
-                            library_);
-  return out;
-}
-
-ordered_json Writer::network() {
-  double best = 0;
-  for (const Machine::Nic& nic : m_.nics)
-    best = std::max(best, nic.megabits > 0 ? nic.megabits * 1e6 / 8 : choices_.nic.bytes_per_second);
-  if (m_.nics.empty()) return nullptr;
-  if (best <= 0) {
-    notes_.push_back(
-        "the dump does not say how fast the NICs are, so the system is one node; --nic 100Gbit/s lets it "
-        "scale out");
-    return nullptr;
-  }
-  std::vector<int> ports;
-  std::vector<std::string> slower;
-  for (std::size_t i = 0; i < m_.nics.size(); ++i) {
-    const double own =
-        m_.nics[i].megabits > 0 ? m_.nics[i].megabits * 1e6 / 8 : choices_.nic.bytes_per_second;
-    if (own >= best * 0.999) {
-      ports.push_back(static_cast<int>(i));
-    } else {
-      slower.push_back(m_.nics[i].label);
-    }
-  }
-  if (!slower.empty())
-    notes_.push_back(
-        fmt::format("{} is slower than the fastest NIC and not plugged into the network", list_some(slower)));
-  const std::string& label = m_.nics[static_cast<std::size_t>(ports[0])].label;
-  const bool kernel = label.starts_with("e") || label.starts_with("veth") || label.starts_with("ib");
-  bool direct = !gpus_.empty() && offers_peer_access(gpus_[0]) && !kernel;
-  for (const Machine::Gpu& gpu : m_.gpus) direct = direct && gpu.gpudirect != 0;
-  ordered_json transport =
-      kernel ? ordered_json{{"name", "tcp"},
-                            {"latency", "25us"},
-                            {"gpudirect", "none"},
-                            {"source", "kernel TCP, 20 to 50 us recalled"}}
-             : ordered_json{
-                   {"name", "rdma"},
-                   {"latency", "2us"},
-                   {"gpudirect", !direct      ? "none"
-                                 : amd_gpus() ? "host_bridge"
-                                              : "switch"},
-                   {"source", "port 0.5 us (EDR), the rest is verbs and the PCIe round trip, recalled"}};
-  return {
-      {"block", "single"},
-      {"bandwidth", fmt::format("{:.6g}Gbit/s", best * 8 / 1e9)},
-      {"achieved", 0.92},
-      {"latency", "0.6us"},
-      {"attach", range_of("nic", ports)},
-      {"transport", transport},
-      {"source",
-       fmt::format("rate of a NIC by {}; 0.92: 11.5 of 12.5 GB/s per port seen on a DGX-1 pair; one switch "
-                   "assumed",
-                   m_.source)}};
-}
-
 std::string Writer::run() {
   gpus_ = choose_gpus(m_, choices_, notes_);
   cpus_ = choose_cpus(m_, choices_, notes_);
   if (!gpus_.empty()) generation_ = pcie_generation(gpus_[0]);
-  library_ = !choices_.library.empty() ? choices_.library
-             : amd_gpus()              ? "rccl"
-             : gpus_.empty()           ? "mpi"
-                                       : "nccl-2.28";
+  const std::string library = !choices_.library.empty() ? choices_.library
+                              : made_by_amd(gpus_)      ? "rccl"
+                              : gpus_.empty()           ? "mpi"
+                                                        : "nccl-2.28";
   ordered_json out;
   out["name"] = choices_.name.empty() ? "imported" : choices_.name;
   std::string models;
@@ -400,14 +295,16 @@ std::string Writer::run() {
   pcie_links(links);
   host_links(links);
   out["links"] = std::move(links);
-  out["peer_access"] = peer_access();
+  const PcieLink usual = usual_.gigatransfers > 0 ? usual_ : PcieLink{generation_, 16};
+  out["peer_access"] = peer_access(m_, gpus_, cpus_, library, usual);
   int cores = 0;
   for (std::size_t i = 0; i < cpus_.size(); ++i)
     cores += m_.cpus[i].cores > 0 ? m_.cpus[i].cores : cpus_[i].units;
   out["host"] = {{"cores", cores},
                  {"source", "CPU affinities where the dump has them, else the processors' own"}};
-  if (ordered_json net = network(); !net.is_null()) out["network"] = std::move(net);
-  out["communication"] = {{"library", library_}};
+  if (ordered_json net = network(m_, gpus_, choices_, notes_); !net.is_null())
+    out["network"] = std::move(net);
+  out["communication"] = {{"library", library}};
   if (!notes_.empty()) {
     std::string all;
     for (const std::string& each : notes_) all += (all.empty() ? "" : "; ") + each;
