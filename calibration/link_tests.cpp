@@ -100,10 +100,11 @@ class TextReader {
 
   /// "Device: 0, Tesla V100, pciBusID: b1, ..." and "Device 0: Tesla T4".
   void device(std::string_view line, const Words& words) {
+    if (words.size() < 3) return;
     std::size_t index = 0;
     const bool old = words[0] == "Device:";
     const std::string_view digits = words[1].substr(0, words[1].size() - 1);
-    if (words.size() < 3 || !number(digits, index) || index >= kMostDevices) return;
+    if (!number(digits, index) || index >= kMostDevices) return;
     const std::size_t name = static_cast<std::size_t>(words[2].data() - line.data());
     const std::size_t comma = old ? line.find(',', name) : std::string_view::npos;
     std::string model(line.substr(name, comma == std::string_view::npos ? comma : comma - name));

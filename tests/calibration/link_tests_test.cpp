@@ -115,6 +115,7 @@ TEST(LinkTests, RefusesCutAndForeignTextsWithTheLine) {
   broken.replace(broken.find("6.50"), 4, "6,50");
   EXPECT_NE(refusal(broken).find("p2p.txt:13"), std::string::npos) << refusal(broken);
   EXPECT_NE(refusal("hello\n").find("no figures"), std::string::npos);
+  EXPECT_NE(refusal("Device:\nDevice: 0,\n").find("no figures"), std::string::npos);
   EXPECT_NE(refusal(kP2p + kP2p).find("twice"), std::string::npos);
 }
 
