@@ -46,8 +46,7 @@ SPACE = {
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
                   "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
                   "exchange_efficiency", "switch_step", "switch_efficiency.hopper", "switch_efficiency.blackwell",
-                  "base_scale.hopper", "base_scale.blackwell", "base_scale.ada", "step_scale.hopper",
-                  "step_scale.blackwell"],
+                  "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
 }
 
 
@@ -59,8 +58,7 @@ PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.ste
          "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
          "switch_step": 3, "switch_efficiency.hopper": 0.85,
          "switch_efficiency.blackwell": 0.74, "tree_efficiency": 0.92, "base_scale.hopper": 1,
-         "base_scale.blackwell": 1,
-         "base_scale.ada": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
+         "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
          "@simple.efficiency.fabric": 0.95, "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
 LOG_ROWS = 21  # of the usual log

@@ -21,7 +21,7 @@ Device::Kind parse_kind(const Json& value) {
 
 Device Device::from_json(const Json& document) {
   document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "memory_bandwidth",
-                 "memory", "units", "launch", "watts", "sources", "unverified", "note"});
+                 "memory", "units", "boost_mhz", "launch", "watts", "sources", "unverified", "note"});
   Device d;
   d.name = document.at("name").as_text();
   d.summary = document.at("summary").as_text();
@@ -45,6 +45,7 @@ Device Device::from_json(const Json& document) {
   d.memory = document.at("memory").as_bytes();
   if (d.memory.n <= 0) document.at("memory").fail("must be above 0");
   d.units = static_cast<int>(document.at("units").as_int(1, 10'000'000));
+  d.boost_mhz = document.real("boost_mhz", 0, 0, 1e5);
   if (const Json* launch = document.find("launch")) d.launch = launch->as_time();
   d.watts = document.real("watts", 0, 0, 1e6);
   return d;

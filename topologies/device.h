@@ -22,9 +22,10 @@ struct Device {
   std::array<FlopRate, kPrecisions> peak{};
   Bandwidth memory_bandwidth;
   Bytes memory;
-  int units = 0;     ///< SMs, CUs, cores: the grain of wave quantisation
-  Time launch;       ///< least time between two dependent kernel starts
-  double watts = 0;  ///< board or socket power, 0 = unknown
+  int units = 0;         ///< SMs, CUs, cores: the grain of wave quantisation
+  double boost_mhz = 0;  ///< highest clock of the cores, 0 = unknown
+  Time launch;           ///< least time between two dependent kernel starts
+  double watts = 0;      ///< board or socket power, 0 = unknown
   FlopRate peak_at(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
 
   /// Throws InputError. A name in topologies/devices or a .json path.

@@ -54,12 +54,14 @@ void read_protocol(const Json& json, Protocol& p) {
 }
 
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
-/// and steps between devices scale, and whether switches reduce.
+/// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
+/// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
+/// beside that.
 void apply_architecture(const Json& json, const System& system, Library& lib) {
   const auto& accelerators = system.accelerators();
   const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
-  const std::string architecture =
-      device < 0 ? "" : system.devices()[static_cast<std::size_t>(device)].architecture;
+  const Device accelerator = device < 0 ? Device{} : system.devices()[static_cast<std::size_t>(device)];
+  const std::string& architecture = accelerator.architecture;
   std::erase_if(lib.protocols, [&](const Protocol& p) {
     return !p.architectures.empty() &&
            std::find(p.architectures.begin(), p.architectures.end(), architecture) == p.architectures.end();
@@ -68,7 +70,9 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
     const Json* scales = json.find(key);
     return scales == nullptr ? 1 : scales->real(architecture, 1, 0.01, 100);
   };
-  const double base = scale("base_scale"), step = scale("step_scale");
+  const double stated = json.real("boost_mhz", 0, 0, 1e5);
+  const double slower = stated > 0 && accelerator.boost_mhz > 0 ? stated / accelerator.boost_mhz : 1;
+  const double base = slower * scale("base_scale"), step = slower * scale("step_scale");
   for (Protocol& p : lib.protocols) {
     p.base *= base;
     p.step[0] *= step;
@@ -80,9 +84,10 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 }
 
 Library read_library(const Json& json, const std::string& family) {
-  json.only({"from", "source", "algorithms", "protocols", "pack_rings", "self_copy", "tree_efficiency",
-             "exchange_efficiency", "switch_step", "switch_efficiency", "base_scale", "step_scale", "wire",
-             "message_base", "staged_base", "launch", "turnaround", "spread", "held_out"});
+  json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
+             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
+             "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
+             "staged_base", "launch",          "turnaround",          "spread",      "held_out"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();

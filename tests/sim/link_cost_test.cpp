@@ -9,6 +9,7 @@
 
 #include "schemes/collectives.h"
 #include "sim/cost/link_pattern.h"
+#include "sim/cost/link_profile.h"
 
 namespace tandem {
 namespace {
@@ -31,6 +32,14 @@ System small(const std::vector<std::pair<std::string, std::string>>& sets = {}) 
   return System::from_json(Json::parse(kSmall, "small.json"), sets);
 }
 
+Library library_with(const std::string& gpu) {
+  std::string text = kSmall;
+  const std::string was = "gtx-1080-ti";
+  text.replace(text.find(was), was.size(), gpu);
+  return library_of(
+      System::from_json(Json::parse(text, "small.json"), {{"communication.library", "nccl-2.18"}}));
+}
+
 std::vector<VertexId> first(const System& system, int64_t count) {
   std::vector<VertexId> out;
   for (int64_t i = 0; i < count; ++i) out.push_back(system.accelerator(i));
@@ -50,6 +59,21 @@ double bus_factor(CollKind kind, double n) {
     default:
       return (n - 1) / n;
   }
+}
+
+TEST(Library, KernelsOfAFasterClockStartAndStepSooner) {
+  const Library slow = library_with("a100-pcie-40gb"), fast = library_with("a40");  // 1410 and 1740 MHz
+  ASSERT_EQ(slow.protocols.size(), fast.protocols.size());
+  for (std::size_t p = 0; p < slow.protocols.size(); ++p) {
+    const Protocol &a = slow.protocols[p], &b = fast.protocols[p];
+    SCOPED_TRACE(a.name);
+    EXPECT_NEAR(b.base, a.base * 1410 / 1740, 1e-12);
+    EXPECT_NEAR(b.step[0], a.step[0] * 1410 / 1740, 1e-12);
+    EXPECT_NEAR(b.step[1], a.step[1] * 1410 / 1740, 1e-12);
+    EXPECT_EQ(b.step[2], a.step[2]) << "host memory has a clock of its own";
+    EXPECT_EQ(b.step[3], a.step[3]);
+  }
+  EXPECT_EQ(library_with("generic").protocols[0].base, slow.protocols[0].base) << "unknown clock: as stated";
 }
 
 TEST(Message, TakesLatencyPlusBytesOverTheNarrowestLink) {

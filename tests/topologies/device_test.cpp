@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "topologies/system.h"
 
 namespace tandem {
@@ -56,6 +59,10 @@ TEST(Device, EveryFileLoadsUnderItsOwnNameAndIsPlausible) {
       EXPECT_TRUE(peak == 0 || peak >= fp32) << name(static_cast<Precision>(p)) << " is slower than fp32";
     }
     EXPECT_GT(d.launch.ps, 0);
+    if (d.boost_mhz > 0) {  // a fused multiply-add per lane and cycle; units have 64 or 128 lanes
+      const double lanes = fp32 / (d.units * 2 * d.boost_mhz * 1e6);
+      EXPECT_LT(std::min(std::abs(lanes / 64 - 1), std::abs(lanes / 128 - 1)), 0.11) << lanes;
+    }
   }
 }
 
