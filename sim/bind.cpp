@@ -156,9 +156,33 @@ class Binder {
     if (!worker) return seconds;
     seconds *= in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
     if (task.pass == Pass::update) return seconds;
-    // Forward holds the interpreter's lock; backward has a thread per device that needs none.
-    const double driven = o.single_process && task.pass == Pass::forward ? devices : 1;
-    return std::max(seconds, o.issue.seconds() * static_cast<double>(task.layers) * driven);
+    // Forward holds the interpreter's lock; backward has a thread per device that needs none, but what it adds
+    // to gradients of other readers takes memory from the one allocator of the process.
+    const double driven = o.single_process ? devices : 1;
+    const auto layers = static_cast<double>(task.layers);
+    const double issued =
+        task.pass == Pass::forward ? layers * driven : layers + static_cast<double>(summed(task)) * driven;
+    return std::max(seconds, o.issue.seconds() * issued);
+  }
+
+  /// Gradients that the layers of `task` add to those of other readers: each input of a layer but the first
+  /// gets one. A concat of a concat is one concat of all pieces, as frameworks are given it.
+  int64_t summed(const Task& task) {
+    const auto& layers = in_.graph->layers();
+    if (pieces_.empty()) {
+      for (const Layer& layer : layers) {
+        int64_t pieces = 0;
+        const bool joins = layer.type != nullptr && layer.type->name == "concat";
+        for (const uint32_t in : layer.inputs) {
+          const Layer& from = layers[in];
+          pieces += joins && from.type == layer.type ? pieces_[in] : 1;
+        }
+        pieces_.push_back(pieces);
+      }
+    }
+    int64_t sum = 0;
+    for (uint32_t l = task.layer; l < task.layer + task.layers; ++l) sum += std::max<int64_t>(pieces_[l] - 1, 0);
+    return sum;
   }
 
   double machine_seconds(const Task& task) {
@@ -369,6 +393,7 @@ class Binder {
   Time extra_;
   Bound bound_;
   std::map<int32_t, KernelCost> kernels_;
+  std::vector<int64_t> pieces_;  ///< per layer: how many gradients its backward makes
   std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, collectives_;
 };

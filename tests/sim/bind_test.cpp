@@ -54,18 +54,35 @@ TEST(Overheads, CopyingTheModuleCountsFromWhereItOutlastsTheBroadcast) {
   EXPECT_NEAR(with(4, Time::from_seconds(1e-9)) / with(4, {}), 1, 1e-3);
 }
 
+/// Gradients that layers with several inputs add to those of other readers.
+double sums(const Graph& graph) {
+  double out = 0;
+  for (const Layer& l : graph.layers()) out += l.inputs.empty() ? 0 : static_cast<double>(l.inputs.size() - 1);
+  return out;
+}
+
+double issued(const char* model, int64_t devices) {
+  return step(model, "pytorch-dataparallel", devices, Precision::fp32, [](Overheads& o) {
+    o = {};
+    o.single_process = true;
+    o.issue = Time::from_seconds(10e-3);
+  });
+}
+
 TEST(Overheads, OneInterpreterIssuesForwardOfAllDevicesAndBackwardOfEach) {
-  const auto with = [](int64_t devices) {
-    return step("resnet50", "pytorch-dataparallel", devices, Precision::fp32, [](Overheads& o) {
-      o = {};
-      o.single_process = true;
-      o.issue = Time::from_seconds(10e-3);
-    });
-  };
-  const auto layers = static_cast<double>(Graph::load("resnet50").layers().size());
+  const Graph graph = Graph::load("resnet50");
+  const auto layers = static_cast<double>(graph.layers().size());
   // One device: forward and backward; four: four forwards, one backward, and what travels (below 0.2 s).
-  EXPECT_NEAR(with(1), 20e-3 * layers, 0.05 * layers * 20e-3);
-  EXPECT_NEAR(with(4), 50e-3 * layers, 0.05 * layers * 50e-3);
+  EXPECT_NEAR(issued("resnet50", 1), 10e-3 * (2 * layers + sums(graph)), 0.05 * layers * 20e-3);
+  EXPECT_NEAR(issued("resnet50", 4), 10e-3 * (5 * layers + 4 * sums(graph)), 0.05 * layers * 50e-3);
+}
+
+TEST(Overheads, AConcatOfConcatsGivesEveryPieceItsGradient) {
+  const auto layers = static_cast<double>(Graph::load("densenet121").layers().size());
+  // Blocks of 6, 12, 24 and 16 layers; the i-th concat of a block joins i + 1 pieces.
+  const double pieces = 21 + 78 + 300 + 136;
+  EXPECT_NEAR(issued("densenet121", 4) - issued("densenet121", 1), 3 * 10e-3 * (layers + pieces),
+              0.05 * layers * 50e-3);
 }
 
 }  // namespace
