@@ -1,6 +1,7 @@
 #include "calibration/validate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -68,28 +69,75 @@ std::vector<Series> read_series(const Json& document) {
   return out;
 }
 
+/// What a sample passes through `count` times: the whole model, or one of several trained in turn.
+struct Part {
+  Graph graph;
+  double count = 1;
+  int64_t batch = 0;   ///< 0 = the row's
+  bool input = false;  ///< read ahead, while the devices train
+  double unread = 0;   ///< seconds in which one core decodes a sample while the devices wait
+};
+
 /// All that the predictions of one series share.
 struct Setting {
   System system;
-  Graph graph;
+  std::vector<Part> parts;
   ResolvedScheme scheme;
   Prediction prediction;
 };
+
+/// "model" is a name or, in relative series, a list of parts whose times add up: the networks of a GAN, the
+/// stages of training on growing images.
+std::vector<Part> parts_of(const Json& s, const System& system) {
+  const Json& model = s.at("model");
+  const auto load = [&](const Json& name, const Json& of) {
+    return Part{Graph::load(name.as_text(), name.place()), 1, 0, of.text("input", "synthetic") == "real", 0};
+  };
+  std::vector<Part> out;
+  if (model.kind() != Json::Kind::array) {
+    out.push_back(load(model, s));
+    return out;
+  }
+  if (!s.boolean("relative", false)) model.fail("only a relative series may have several parts");
+  for (const Json& item : model.items()) {
+    item.only({"model", "count", "batch", "input"});
+    out.push_back(load(item.at("model"), item));
+    out.back().count = item.real("count", 1, 1e-9, 1e9);
+    // A new torch DataLoader iterator in every step starts empty: one worker reads the whole batch.
+    if (item.text("input", "synthetic") == "serial") {
+      out.back().unread = out.back().graph.sample().decode_seconds / system.host().core_speed;
+    }
+    out.back().batch = item.find("batch") != nullptr ? item.at("batch").as_int(1, 1'000'000) : 0;
+  }
+  if (out.empty()) model.fail("no part");
+  return out;
+}
+
+/// "resnet50", or the names of all parts.
+std::string name_of(const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const Part& part : parts) {
+    if (std::find(names.begin(), names.end(), part.graph.name()) == names.end())
+      names.push_back(part.graph.name());
+  }
+  return fmt::format("{}", fmt::join(names, " + "));
+}
 
 Setting make_setting(const Json& s) {
   std::vector<std::pair<std::string, std::string>> sets;
   if (const Json* set = s.find("set")) {
     for (const auto& [path, value] : set->members()) sets.emplace_back(path, value.as_text());
   }
-  Setting out{System::load(s.at("system").as_text(), sets, s.at("system").place()),
-              Graph::load(s.at("model").as_text(), s.at("model").place()),
+  System system = System::load(s.at("system").as_text(), sets, s.at("system").place());
+  std::vector<Part> parts = parts_of(s, system);
+  Setting out{std::move(system),
+              std::move(parts),
               resolve_scheme(s.at("scheme").as_text(), s.at("scheme").place()),
               {}};
   Prediction& p = out.prediction;
   p.precision = parse_precision(s.text("precision", "fp32"), s.place());
   p.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
   p.recompute = s.boolean("recompute", false);
-  p.input = s.text("input", "synthetic") == "real";
   p.check_memory = false;  // it ran
   return out;
 }
@@ -104,14 +152,14 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
     for (const auto& [path, value] : set->members())
       row.system += fmt::format(" ({})", path == "nodes" ? value.as_text() + " nodes" : value.as_text());
   }
-  row.model = s.at("model").as_text();
+  row.model = setting.parts.size() == 1 ? s.at("model").as_text() : name_of(setting.parts);
   row.scheme = s.at("scheme").as_text();
   row.precision = s.text("precision", "fp32");
   row.input = s.text("input", "synthetic");
   row.note = s.text("note", "");
   row.doubtful = s.text("doubtful", "");
-  row.family = family_of(setting.graph);
-  row.unit = s.text("unit", setting.graph.sample().unit + "/s");
+  row.family = family_of(setting.parts.front().graph);
+  row.unit = s.text("unit", setting.parts.front().graph.sample().unit + "/s");
   row.relative = s.boolean("relative", false);
   row.rate_assumed = s.boolean("rate_assumed", false);
   row.devices = devices;
@@ -120,19 +168,33 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   return row;
 }
 
+/// Samples/s where each sample passes through every part.
+double rate_of(Prediction p, const Setting& setting) {
+  double seconds = 0;
+  const int64_t batch = p.batch;
+  for (const Part& part : setting.parts) {
+    p.graph = &part.graph;
+    p.input = part.input;
+    p.batch = part.batch > 0 ? part.batch : batch;
+    seconds += part.count * (1 / simulate(p).samples_per_second + part.unread);
+  }
+  return 1 / seconds;
+}
+
 void predict_row(ValidationRow& row, Setting& setting, const Anchor& anchor, double unanchored_at_anchor) {
   Prediction p = setting.prediction;
-  p.graph = &setting.graph;
   p.system = &setting.system;
   p.scheme = &setting.scheme;
   p.devices = row.devices;
   p.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
-  row.unanchored = simulate(p).samples_per_second;
+  row.unanchored = rate_of(p, setting);
   if (row.relative) {
     row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / unanchored_at_anchor;
     return;
   }
+  p.graph = &setting.parts.front().graph;
+  p.input = setting.parts.front().input;
   p.anchor = anchor;
   const Report r = simulate(p);
   row.anchored = r.samples_per_second;

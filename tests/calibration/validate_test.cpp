@@ -1,0 +1,45 @@
+#include "calibration/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tandem {
+namespace {
+
+/// Runs a table of one series of lenet5 and alexnet on one and four GPUs.
+std::vector<ValidationRow> table(const std::string& name, const std::string& model) {
+  const auto path = std::filesystem::temp_directory_path() / ("tandem_validate_" + name + ".json");
+  std::ofstream(path) << R"({"title": "t", "source": "s", "series": [{"system": "2080ti-pcie-4x", "scheme": "allreduce",
+    "relative": true, "batch": 8, "values": {"1": 1, "4": 2}, "model": )" << model << "}]}";
+  auto rows = validate({path.string()}, 1, {});
+  std::filesystem::remove(path);
+  return rows;
+}
+
+TEST(Validate, AddsTheTimesOfTheParts) {
+  const auto lenet = table("one", R"("lenet5")"), alexnet = table("two", R"("alexnet")");
+  const auto both = table("both", R"([{"model": "lenet5", "count": 2}, {"model": "alexnet", "count": 3}])");
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0].model, "lenet5 + alexnet");
+  for (std::size_t i : {0u, 1u}) {
+    EXPECT_GT(lenet[i].unanchored, alexnet[i].unanchored);
+    EXPECT_NEAR(1 / both[i].unanchored, 2 / lenet[i].unanchored + 3 / alexnet[i].unanchored,
+                1e-9 / both[i].unanchored);
+  }
+  EXPECT_NEAR(both[1].predicted_speedup, both[1].unanchored / both[0].unanchored, 1e-12);
+}
+
+TEST(Validate, GivesAPartItsOwnBatch) {
+  const auto own = table("own", R"([{"model": "alexnet", "batch": 64}])"), row = table("row", R"("alexnet")");
+  EXPECT_GT(own[1].unanchored, 1.5 * row[1].unanchored) << "the gradients are summed an eighth as often";
+}
+
+TEST(Validate, RefusesPartsWithoutAnything) {
+  EXPECT_THROW(table("none", "[]"), InputError);
+  EXPECT_THROW(table("unknown", R"([{"model": "alexnet", "weight": 2}])"), InputError);
+}
+
+}  // namespace
+}  // namespace tandem
