@@ -242,6 +242,15 @@ TEST(RingSearch, FillsTheHybridCubeMesh) {
   EXPECT_NEAR(bus_bandwidth("dgx1-p100", 4), 52, 7);
 }
 
+TEST(RingSearch, IsNotWhatNccl1Does) {
+  // One ring in the order of the ranks, which on eight GPUs of a DGX-1 leaves the cables twice (Tartan suite).
+  const auto nccl_1 = [](int64_t n) {
+    return bus_bandwidth("dgx1-p100", n, int64_t{1} << 30, {{"communication.library", "nccl-1"}});
+  };
+  EXPECT_NEAR(nccl_1(4), 14.25, 1.5);
+  EXPECT_NEAR(nccl_1(8), 7.58, 0.8);
+}
+
 TEST(RingSearch, SharesAddUpAndVisitEveryMember) {
   const System s = System::load("dgx1-v100");
   for (const int64_t n : {2, 3, 5, 8}) {
