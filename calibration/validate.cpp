@@ -152,7 +152,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
     for (const auto& [path, value] : set->members())
       row.system += fmt::format(" ({})", path == "nodes" ? value.as_text() + " nodes" : value.as_text());
   }
-  row.model = setting.parts.size() == 1 ? s.at("model").as_text() : name_of(setting.parts);
+  row.model = s.at("model").kind() == Json::Kind::array ? name_of(setting.parts) : s.at("model").as_text();
   row.scheme = s.at("scheme").as_text();
   row.precision = s.text("precision", "fp32");
   row.input = s.text("input", "synthetic");
