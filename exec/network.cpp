@@ -29,16 +29,16 @@ int64_t place(std::vector<Tensor>& tensors, const std::vector<TensorId>& which,
               const std::vector<Life>& life) {
   std::vector<TensorId> order = which;
   std::stable_sort(order.begin(), order.end(),
-                   [&](TensorId a, TensorId b) { return tensors[a].elements > tensors[b].elements; });
+                   [&](TensorId a, TensorId b) { return tensors[a].words() > tensors[b].words(); });
   std::vector<TensorId> placed;  // by offset
   int64_t end = 0;
   for (const TensorId t : order) {
-    const int64_t size = aligned(tensors[t].elements);
+    const int64_t size = aligned(tensors[t].words());
     int64_t at = 0;
     for (const TensorId other : placed) {
       if (life[other].last < life[t].first || life[t].last < life[other].first) continue;
       if (tensors[other].offset >= at + size) break;
-      at = std::max(at, tensors[other].offset + aligned(tensors[other].elements));
+      at = std::max(at, tensors[other].offset + aligned(tensors[other].words()));
     }
     tensors[t].offset = at;
     end = std::max(end, at + size);
@@ -55,7 +55,7 @@ int64_t place(std::vector<Tensor>& tensors, const std::vector<TensorId>& which,
 struct Network::Impl {
   const Graph& graph;
   int64_t batch;
-  bool training;
+  bool training, halves;
   std::vector<Lowered> lowered;
   std::vector<Tensor> tensors;
   std::vector<std::vector<Call>> forward, backward;
@@ -77,8 +77,12 @@ struct Network::Impl {
   std::vector<Node> nodes;
   std::vector<TensorId> alias;  ///< of tensors: the one whose memory it is, or itself
 
-  Impl(const Graph& g, int64_t n, bool trains)
-      : graph(g), batch(n), training(trains), lowered(g.lower(n, Precision::fp32)) {
+  Impl(const Graph& g, int64_t n, bool trains, Precision precision)
+      : graph(g),
+        batch(n),
+        training(trains),
+        halves(precision == Precision::bf16),
+        lowered(g.lower(n, Precision::fp32)) {
     const auto& layers = graph.layers();
     forward.resize(layers.size());
     backward.resize(layers.size());
@@ -88,16 +92,7 @@ struct Network::Impl {
     lay_out_parameters();
     for (uint32_t i = 0; i < layers.size(); ++i) build(i);
     for (uint32_t i = 0; i < layers.size(); ++i) add_up(i);
-    for (auto* lists : {&forward, &backward}) {
-      for (auto& list : *lists) {
-        for (Call& c : list) {
-          for (TensorId& t : c.operands) t = root(t);
-        }
-      }
-    }
-    for (auto* list : {&inputs, &labels, &losses}) {
-      for (TensorId& t : *list) t = root(t);
-    }
+    settle_operands();
     if (logits != kNone) logits = root(logits);
     output = losses.empty() ? root(nodes.back().out) : losses.back();
     place_all();
@@ -107,6 +102,47 @@ struct Network::Impl {
     tensors.push_back({kind, elements, 0, 0, false, layer});
     alias.push_back(static_cast<TensorId>(tensors.size() - 1));
     return alias.back();
+  }
+  TensorId add_activation(TensorKind kind, int64_t elements, uint32_t layer) {
+    const TensorId t = add(kind, elements, layer);
+    tensors[t].half = halves;
+    return t;
+  }
+  void settle(Call& c) const {
+    for (TensorId& t : c.operands) t = root(t);
+    for (std::size_t k = 0; halves && k < c.operands.size(); ++k) {
+      const Tensor& t = tensors[c.operands[k]];
+      c.halves.push_back(t.half ? t.elements : 0);
+    }
+  }
+  /// Samples arrive in 4 bytes: where layers read halves, a copy stands for each input. Made last, so that
+  /// ids, and what is drawn by them, are the same in every precision.
+  void settle_operands() {
+    std::vector<TensorId> narrowed;
+    for (const TensorId input : inputs) {
+      if (!halves || tensors[input].integer) continue;
+      narrowed.push_back(input);
+      alias[input] = add_activation(TensorKind::activation, tensors[input].elements, tensors[input].layer);
+    }
+    for (auto* lists : {&forward, &backward}) {
+      for (auto& list : *lists) {
+        for (Call& c : list) settle(c);
+      }
+    }
+    for (auto* list : {&labels, &losses}) {
+      for (TensorId& t : *list) t = root(t);
+    }
+    for (const TensorId input : narrowed) {
+      const TensorId to = alias[input];
+      alias[input] = input;
+      Call copy;
+      copy.function = Function::copy;
+      copy.operands = {to, input};
+      copy.shape = {tensors[input].elements};
+      copy.layer = tensors[input].layer;
+      settle(copy);
+      forward[copy.layer].push_back(copy);
+    }
   }
   TensorId root(TensorId t) const {
     while (alias[t] != t) t = alias[t];
@@ -255,7 +291,7 @@ class NetworkLayer : public LayerCalls {
 
   TensorId in(std::size_t input) override { return n_.nodes[from(input)].out; }
   TensorId out() override {
-    if (node_.out == kNone) node_.out = n_.add(TensorKind::activation, n_.whole(index_), index_);
+    if (node_.out == kNone) node_.out = n_.add_activation(TensorKind::activation, n_.whole(index_), index_);
     return node_.out;
   }
   bool out_is_in(bool overwrites) override {
@@ -267,15 +303,15 @@ class NetworkLayer : public LayerCalls {
   }
   bool needs_d_in(std::size_t input) const override { return n_.nodes[from(input)].learns; }
   TensorId d_out() override {
-    if (node_.d_out == kNone) node_.d_out = n_.add(TensorKind::gradient, n_.whole(index_), index_);
+    if (node_.d_out == kNone) node_.d_out = n_.add_activation(TensorKind::gradient, n_.whole(index_), index_);
     return node_.d_out;
   }
   TensorId d_in(std::size_t input) override {
     const uint32_t producer = from(input);
     auto& p = n_.nodes[producer];
-    if (p.d_out == kNone) p.d_out = n_.add(TensorKind::gradient, n_.whole(producer), producer);
+    if (p.d_out == kNone) p.d_out = n_.add_activation(TensorKind::gradient, n_.whole(producer), producer);
     if (p.expected < 2) return p.d_out;
-    p.contributions.push_back(n_.add(TensorKind::gradient, n_.whole(producer), producer));
+    p.contributions.push_back(n_.add_activation(TensorKind::gradient, n_.whole(producer), producer));
     return p.contributions.back();
   }
   void d_in_is_d_out(std::size_t input) override {
@@ -283,7 +319,7 @@ class NetworkLayer : public LayerCalls {
     TANDEM_CHECK(n_.whole(index_) == n_.whole(from(input)));
     if (p.expected > 1) {
       p.contributions.push_back(d_out());
-      if (p.d_out == kNone) p.d_out = n_.add(TensorKind::gradient, n_.whole(index_), from(input));
+      if (p.d_out == kNone) p.d_out = n_.add_activation(TensorKind::gradient, n_.whole(index_), from(input));
     } else if (p.d_out == kNone) {
       p.d_out = d_out();
     } else {
@@ -333,8 +369,11 @@ class NetworkLayer : public LayerCalls {
              l.output.back() * width_of(l) == n_.tensors[node_.parameters.at(0)].elements;
     });
   }
-  TensorId keep(int64_t elements) override { return n_.add(TensorKind::activation, elements, index_); }
-  TensorId scratch(int64_t elements) override { return n_.add(TensorKind::activation, elements, index_); }
+  TensorId keep(int64_t elements, bool activation) override {
+    return activation ? n_.add_activation(TensorKind::activation, elements, index_)
+                      : n_.add(TensorKind::activation, elements, index_);
+  }
+  TensorId scratch(int64_t elements, bool activation) override { return keep(elements, activation); }
   TensorId buffer(int64_t elements, float initial) override {
     const TensorId t = n_.add(TensorKind::buffer, elements, index_);
     n_.tensors[t].initial = initial;
@@ -412,9 +451,9 @@ void Network::Impl::build(uint32_t i) {
   if (nodes[i].out == kNone && !layer.output.empty()) calls.out();
 }
 
-Network::Network(const Graph& graph, int64_t batch, bool training) {
+Network::Network(const Graph& graph, int64_t batch, bool training, Precision precision) {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
-  impl_ = std::make_unique<Impl>(graph, batch, training);
+  impl_ = std::make_unique<Impl>(graph, batch, training, precision);
 }
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;

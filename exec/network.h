@@ -28,12 +28,14 @@ enum class TensorKind : uint8_t {
 struct Tensor {
   TensorKind kind = TensorKind::activation;
   int64_t elements = 0;
-  /// In elements: of the flat vector (parameters and their gradients), of the inputs' buffer (inputs and
-  /// labels), else of the arena.
+  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of the inputs' buffer (inputs
+  /// and labels), else of the arena.
   int64_t offset = 0;
   float initial = 0;  ///< buffers only
   bool integer = false;
   uint32_t layer = 0;
+  bool half = false;  ///< lies as bf16: activations that layers hand on, and their gradients
+  int64_t words() const { return half ? (elements + 1) / 2 : elements; }  ///< of 4 bytes
 };
 
 /// One learned tensor and how it starts.
@@ -48,7 +50,8 @@ class Network {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
   /// `training` false: for evaluation (running statistics, no dropout); its backward calls are not to be run.
-  Network(const Graph& graph, int64_t batch, bool training = true);
+  /// In bf16 what layers hand on, and its gradient, lies in 2 bytes; in every other precision in 4.
+  Network(const Graph& graph, int64_t batch, bool training = true, Precision precision = Precision::fp32);
   ~Network();
   Network(Network&&) noexcept;
 
@@ -63,7 +66,8 @@ class Network {
   const std::vector<LearnedTensor>& learned() const;
   int64_t parameters() const;      ///< elements of the flat vector
   int64_t input_elements() const;  ///< of the inputs' buffer: all inputs and labels of one batch
-  int64_t arena() const;  ///< elements of everything else; tensors that never live together share place
+  int64_t arena()
+      const;  ///< words of 4 bytes of everything else; tensors that never live together share place
   const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order
   const std::vector<TensorId>& labels() const;  ///< one per loss
   const std::vector<TensorId>& losses() const;
@@ -113,8 +117,10 @@ class LayerCalls {
   virtual TensorId tied_gradient() = 0;
   /// A tied layer has already left its share in this layer's gradient when this one's backward runs.
   virtual bool shared() const = 0;
-  virtual TensorId keep(int64_t elements) = 0;     ///< from forward to backward
-  virtual TensorId scratch(int64_t elements) = 0;  ///< within this layer's pass
+  /// From forward to backward. `activation`: stored as outputs are.
+  virtual TensorId keep(int64_t elements, bool activation = false) = 0;
+  /// Within this layer's pass.
+  virtual TensorId scratch(int64_t elements, bool activation = false) = 0;
   virtual TensorId buffer(int64_t elements, float initial) = 0;
   virtual TensorId label(int64_t elements, bool integer) = 0;
   virtual TensorId loss() = 0;

@@ -44,7 +44,11 @@ std::vector<float> start_values(const Network& network, const Execution& e) {
 }  // namespace
 
 Run::Run(const Execution& e, const Keep& k)
-    : execution(e), keep(k), program(compile(e)), network(*e.graph, e.batch), iterations(e.iterations) {
+    : execution(e),
+      keep(k),
+      program(compile(e)),
+      network(*e.graph, e.batch, true, e.precision),
+      iterations(e.iterations) {
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
   micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
   check_executable();

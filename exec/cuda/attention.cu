@@ -4,14 +4,15 @@
 #include <cmath>
 
 #include "exec/call_shapes.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
 namespace {
 
 constexpr float kLowest = -1e30F;
-constexpr int kSide = 16;  ///< threads of a block: kSide x kSide
+constexpr int64_t kMostTiled = 128;  ///< size of a head that tiles hold
+constexpr int kSide = 16;            ///< threads of a block: kSide x kSide
 
 /// Rows of a head in shared memory, padded so that rows begin in different banks.
 template <int D>
@@ -327,49 +328,74 @@ dim3 grid(int64_t tiles, int64_t heads, int64_t batch) {
   return {static_cast<unsigned>(tiles), static_cast<unsigned>(heads), static_cast<unsigned>(batch)};
 }
 
-template <int D, int R, int K>
-void forward(const AttentionShape& a, const Launch& l) {
-  float* const* o = l.operands;
-  launch(attention_kernel<D, R, K, float>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
-         l.stream, a, o[0], o[1], o[2], o[3], o[4]);
+template <int D, int R, int K, typename T>
+Prepared forward(const AttentionShape& a) {
+  return {[=](const Launch& l) {
+    launch(attention_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
+           l.stream, a, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3),
+           l.operands[4]);
+  }};
 }
 
-template <int D, int R, int K>
-void backward(const AttentionShape& a, const Launch& l) {
-  float* const* o = l.operands;
-  launch(attention_dq_kernel<D, R, K, float>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
-         l.stream, a, o[0], o[3], o[4], o[5], o[7], o[8], l.scratch);
-  launch(attention_dkv_kernel<D, R, K, float>, grid((a.key + K - 1) / K, a.kv_heads, a.batch), kSide * kSide,
-         l.stream, a, o[1], o[2], o[3], o[4], o[5], o[7], o[8], l.scratch);
+template <typename T>
+void sum_inner(const AttentionShape& a, const Launch& l) {
+  const int64_t rows = a.batch * a.heads * a.query;
+  launch(inner_kernel<T>, blocks_for(rows * kWarp), kThreads, l.stream, a, rows, l.scratch, operand<T>(l, 6),
+         operand<T>(l, 7));
 }
 
+template <int D, int R, int K, typename T>
+Prepared backward(const AttentionShape& a) {
+  return {[=](const Launch& l) {
+            sum_inner<T>(a, l);
+            T* q = operand<T>(l, 3);
+            T* k = operand<T>(l, 4);
+            T* v = operand<T>(l, 5);
+            T* dout = operand<T>(l, 7);
+            launch(attention_dq_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch),
+                   kSide * kSide, l.stream, a, operand<T>(l, 0), q, k, v, dout, l.operands[8], l.scratch);
+            launch(attention_dkv_kernel<D, R, K, T>, grid((a.key + K - 1) / K, a.kv_heads, a.batch),
+                   kSide * kSide, l.stream, a, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
+                   l.operands[8], l.scratch);
+          },
+          a.batch * a.heads * a.query};
+}
+
+template <typename T>
 Prepared attention(const Call& c) {
   const AttentionShape a(c);
-  if (a.size <= 32) return {[=](const Launch& l) { forward<32, 64, 32>(a, l); }};
-  if (a.size <= 64) return {[=](const Launch& l) { forward<64, 64, 32>(a, l); }};
-  if (a.size <= 128) return {[=](const Launch& l) { forward<128, 32, 32>(a, l); }};
+  if (a.size <= 32) return forward<32, 64, 32, T>(a);
+  if (a.size <= 64) return forward<64, 64, 32, T>(a);
+  return forward<128, 32, 32, T>(a);
+}
+Prepared attention_any(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= kMostTiled) return attention<float>(c);
   return {[=](const Launch& l) {
     float* const* o = l.operands;
     launch(plain_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[1], o[2], o[3], o[4]);
   }};
 }
 
+template <typename T>
 Prepared attention_backward(const Call& c) {
   const AttentionShape a(c);
-  const int64_t rows = a.batch * a.heads * a.query;
+  if (a.size <= 32) return backward<32, 32, 32, T>(a);
+  if (a.size <= 64) return backward<64, 32, 32, T>(a);
+  return backward<128, 16, 16, T>(a);
+}
+Prepared attention_backward_any(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= kMostTiled) return attention_backward<float>(c);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            launch(inner_kernel<float>, blocks_for(rows * kWarp), kThreads, l.stream, a, rows, l.scratch,
-                   o[6], o[7]);
-            if (a.size <= 32) return backward<32, 32, 32>(a, l);
-            if (a.size <= 64) return backward<64, 32, 32>(a, l);
-            if (a.size <= 128) return backward<128, 16, 16>(a, l);
+            sum_inner<float>(a, l);
             launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[3], o[4],
                    o[5], o[7], o[8], l.scratch);
             launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, o[1], o[2], o[3],
                    o[4], o[5], o[7], o[8], l.scratch);
           },
-          rows};
+          a.batch * a.heads * a.query};
 }
 
 /// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
@@ -393,22 +419,25 @@ __global__ void rotary_kernel(int64_t count, int64_t time, int64_t vectors, int6
   store(y + at + i + size / 2, a * sine + z * cosine);
 }
 
+template <typename T>
 Prepared rotary(const Call& c) {
   const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
                 row = c.shape[4], offset = c.shape[5], count = batch * time * vectors * ((size + 1) / 2);
   const float sign = c.shape[6] != 0 ? -1.0F : 1.0F;
   return {[=](const Launch& l) {
-    launch(rotary_kernel<float>, blocks_for(count), kThreads, l.stream, count, time, vectors, size, row,
-           offset, sign, l.operands[0], l.operands[1]);
+    launch(rotary_kernel<T>, blocks_for(count), kThreads, l.stream, count, time, vectors, size, row, offset,
+           sign, operand<T>(l, 0), operand<T>(l, 1));
   }};
 }
 
 }  // namespace
 
 void add_attention(Table& t) {
-  set(t, Function::attention, attention);
-  set(t, Function::attention_backward, attention_backward);
-  set(t, Function::rotary, rotary);
+  set(t, Function::attention, attention_any, attention<Bf16>,
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3>(c) : 0; });
+  set(t, Function::attention_backward, attention_backward_any, attention_backward<Bf16>,
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
+  set(t, Function::rotary, rotary<float>, rotary<Bf16>, halves<0, 1>);
 }
 
 }  // namespace tandem::cuda

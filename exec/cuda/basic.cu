@@ -1,5 +1,5 @@
 // Fills, copies, sums and optimiser updates.
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 #include "models/optimizer.h"
 
 namespace tandem::cuda {
@@ -21,25 +21,38 @@ struct Scaled {
   __device__ float operator()(float x) const { return factor * x; }
 };
 
+template <typename T>
 Prepared fill(const Call& c) {
   const int64_t n = c.shape[0];
   const Constant f{c.scalars.at(0)};
-  return {[=](const Launch& l) { map(n, f, l.operands[0], l.operands[0], l.stream); }};
+  return {[=](const Launch& l) { map<T>(n, f, operand<T>(l, 0), operand<T>(l, 0), l.stream); }};
 }
 
+template <typename T>
 Prepared copy(const Call& c) {
   const int64_t n = c.shape[0];
-  return {[=](const Launch& l) { map(n, Same{}, l.operands[0], l.operands[1], l.stream); }};
+  return {[=](const Launch& l) { map<T>(n, Same{}, operand<T>(l, 0), operand<T>(l, 1), l.stream); }};
+}
+/// From or to bf16, or both.
+Prepared copy_half(const Call& c) {
+  const int64_t n = c.shape[0];
+  if (c.half(0) && c.half(1)) return copy<Bf16>(c);
+  if (c.half(0)) return {[=](const Launch& l) { narrow_bf16(l.operands[0], l.operands[1], n, l.stream); }};
+  return {[=](const Launch& l) { widen_bf16(l.operands[0], l.operands[1], n, l.stream); }};
 }
 
+template <typename T>
 Prepared sum(const Call& c) {
   const int64_t n = c.shape[0];
-  return {[=](const Launch& l) { map2(n, Sum{}, l.operands[0], l.operands[1], l.operands[2], l.stream); }};
+  return {[=](const Launch& l) {
+    map2<T>(n, Sum{}, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), l.stream);
+  }};
 }
 
 /// Element (row, column) of a matrix.
+template <typename T>
 struct Element {
-  const float* x;
+  const T* x;
   int64_t columns;
   __device__ void operator()(int64_t r, int64_t c, float (&out)[1]) const {
     out[0] = load(x + r * columns + c);
@@ -50,29 +63,32 @@ struct Write {
   __device__ void operator()(int64_t c, const float (&v)[1]) const { sums[c] = v[0]; }
 };
 
+template <typename T>
 Prepared column_sum(const Call& c) {
   const ColumnCut cut(c.shape[0], c.shape[1]);
-  return {
-      [=](const Launch& l) {
-        column_sums<1>(cut, Element{l.operands[1], cut.columns}, Write{l.operands[0]}, l.scratch, l.stream);
-      },
-      cut.scratch(1)};
+  return {[=](const Launch& l) {
+            column_sums<1>(cut, Element<T>{operand<T>(l, 1), cut.columns}, Write{l.operands[0]}, l.scratch,
+                           l.stream);
+          },
+          cut.scratch(1)};
 }
 
-__global__ void row_sum_kernel(int64_t batch, int64_t rows, int64_t columns, float* sums, const float* x) {
+template <typename T>
+__global__ void row_sum_kernel(int64_t batch, int64_t rows, int64_t columns, float* sums, const T* x) {
   const int64_t row = blockIdx.x;
   float total[1] = {0};
   for (int64_t i = threadIdx.x; i < batch * columns; i += blockDim.x)
-    total[0] += x[(i / columns * rows + row) * columns + i % columns];
+    total[0] += load(x + (i / columns * rows + row) * columns + i % columns);
   block_sum(total);
   if (threadIdx.x == 0) sums[row] = total[0];
 }
 
+template <typename T>
 Prepared row_sum(const Call& c) {
   const int64_t batch = c.shape[0], rows = c.shape[1], columns = c.shape[2];
   return {[=](const Launch& l) {
-    launch(row_sum_kernel, static_cast<unsigned>(rows), row_threads(batch * columns), l.stream, batch, rows,
-           columns, l.operands[0], l.operands[1]);
+    launch(row_sum_kernel<T>, static_cast<unsigned>(rows), row_threads(batch * columns), l.stream, batch,
+           rows, columns, l.operands[0], operand<T>(l, 1));
   }};
 }
 
@@ -163,21 +179,24 @@ void set_state(State* slot, const State& state, Stream stream) {
 }
 
 void add_basic(Table& t) {
-  set(t, Function::fill, fill);
-  set(t, Function::copy, copy);
-  set(t, Function::sum, sum);
-  set(t, Function::column_sum, column_sum);
-  set(t, Function::row_sum, row_sum);
+  set(t, Function::fill, fill<float>, fill<Bf16>, halves<0>);
+  set(t, Function::copy, copy<float>, copy_half, halves_of);
+  set(t, Function::sum, sum<float>, sum<Bf16>, halves<0, 1, 2>);
+  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, halves<1>);
+  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, halves<1>);
   set(t, Function::update, update);
 }
 
-Table own_kernels() {
-  Table t{};
-  for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
-                         add_softmax, add_attention, add_recurrent, add_embedding, add_plain}) {
-    add(t);
-  }
-  return t;
+const Table& own_kernels() {
+  static const Table table = [] {
+    Table t{};
+    for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
+                           add_softmax, add_attention, add_recurrent, add_embedding, add_plain}) {
+      add(t);
+    }
+    return t;
+  }();
+  return table;
 }
 
 }  // namespace tandem::cuda

@@ -1,7 +1,7 @@
 // Batch normalisation: statistics of channels over all rows. {batch, channels, length} tensors, which lie
 // channel by channel, take the same way with other index arithmetic.
 #include "exec/call_shapes.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -97,29 +97,23 @@ void apply(const Channels& s, T* y, const T* x, const Affine& f, Stream stream) 
   }
 }
 
+template <typename T>
 Prepared batch_norm(const Call& c) {
   const Channels s(c);
   const float epsilon = c.scalars[0], momentum = c.scalars[1];
   const bool affine = c.operands.size() > 6;
   const ColumnCut cut(s.rows(), s.channels);
-  return {[=](const Launch& l) {
-            float* const* o = l.operands;
-            const Affine out{l.scratch, l.scratch + s.channels};
-            const Statistics<float> finish{s,
-                                           epsilon,
-                                           momentum,
-                                           o[1],
-                                           o[2],
-                                           o[3],
-                                           o[4],
-                                           o[5],
-                                           affine ? o[6] : nullptr,
-                                           affine ? o[7] : nullptr,
-                                           out};
-            column_sums<2>(cut, Moments<float>{s, o[1]}, finish, l.scratch + 2 * s.channels, l.stream);
-            apply<float>(s, o[0], o[1], out, l.stream);
-          },
-          2 * s.channels + cut.scratch(2)};
+  return {
+      [=](const Launch& l) {
+        float* const* o = l.operands;
+        const Affine out{l.scratch, l.scratch + s.channels};
+        const Statistics<T> finish{s,    epsilon, momentum, operand<T>(l, 1),        o[2],
+                                   o[3], o[4],    o[5],     affine ? o[6] : nullptr, affine ? o[7] : nullptr,
+                                   out};
+        column_sums<2>(cut, Moments<T>{s, operand<T>(l, 1)}, finish, l.scratch + 2 * s.channels, l.stream);
+        apply<T>(s, operand<T>(l, 0), operand<T>(l, 1), out, l.stream);
+      },
+      2 * s.channels + cut.scratch(2)};
 }
 
 __global__ void inference_kernel(int64_t channels, float epsilon, const float* mean, const float* variance,
@@ -130,6 +124,7 @@ __global__ void inference_kernel(int64_t channels, float epsilon, const float* m
   out.shift[c] = (shift != nullptr ? shift[c] : 0.0F) - mean[c] * out.factor[c];
 }
 
+template <typename T>
 Prepared batch_norm_inference(const Call& c) {
   const Channels s(c);
   const float epsilon = c.scalars[0];
@@ -139,7 +134,7 @@ Prepared batch_norm_inference(const Call& c) {
             const Affine out{l.scratch, l.scratch + s.channels};
             launch(inference_kernel, blocks_for(s.channels), kThreads, l.stream, s.channels, epsilon, o[2],
                    o[3], affine ? o[4] : nullptr, affine ? o[5] : nullptr, out);
-            apply<float>(s, o[0], o[1], out, l.stream);
+            apply<T>(s, operand<T>(l, 0), operand<T>(l, 1), out, l.stream);
           },
           2 * s.channels};
 }
@@ -165,13 +160,14 @@ struct WriteSums {
   }
 };
 
+template <typename T>
 Prepared batch_norm_sums(const Call& c) {
   const Channels s(c);
   const ColumnCut cut(s.rows(), s.channels);
   return {[=](const Launch& l) {
             float* const* o = l.operands;
-            column_sums<2>(cut, GradientSums<float>{s, o[2], o[3], o[4]}, WriteSums{o[0], o[1], o[5]},
-                           l.scratch, l.stream);
+            column_sums<2>(cut, GradientSums<T>{s, operand<T>(l, 2), operand<T>(l, 3), o[4]},
+                           WriteSums{o[0], o[1], o[5]}, l.scratch, l.stream);
           },
           cut.scratch(2)};
 }
@@ -224,6 +220,7 @@ void apply_backward(const Channels& s, T* dx, const T* x, const T* dy, const Fac
   }
 }
 
+template <typename T>
 Prepared batch_norm_backward(const Call& c) {
   const Channels s(c);
   const bool affine = c.operands.size() > 7;
@@ -233,7 +230,7 @@ Prepared batch_norm_backward(const Call& c) {
             const Factors f{l.scratch, l.scratch + s.channels, l.scratch + 2 * s.channels};
             launch(factors_kernel, blocks_for(s.channels), kThreads, l.stream, s.channels, share, o[3], o[4],
                    o[5], o[6], affine ? o[7] : nullptr, f);
-            apply_backward<float>(s, o[0], o[1], o[2], f, l.stream);
+            apply_backward<T>(s, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), f, l.stream);
           },
           3 * s.channels};
 }
@@ -241,10 +238,12 @@ Prepared batch_norm_backward(const Call& c) {
 }  // namespace
 
 void add_batch_norm(Table& t) {
-  set(t, Function::batch_norm, batch_norm);
-  set(t, Function::batch_norm_inference, batch_norm_inference);
-  set(t, Function::batch_norm_sums, batch_norm_sums);
-  set(t, Function::batch_norm_backward, batch_norm_backward);
+  set(t, Function::batch_norm, batch_norm<float>, batch_norm<Bf16>, halves<0, 1>);
+  set(t, Function::batch_norm_inference, batch_norm_inference<float>, batch_norm_inference<Bf16>,
+      halves<0, 1>);
+  set(t, Function::batch_norm_sums, batch_norm_sums<float>, batch_norm_sums<Bf16>, halves<2, 3>);
+  set(t, Function::batch_norm_backward, batch_norm_backward<float>, batch_norm_backward<Bf16>,
+      halves<0, 1, 2>);
 }
 
 }  // namespace tandem::cuda

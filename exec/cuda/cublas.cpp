@@ -24,24 +24,28 @@ std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_
   return {out, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
 }
 
-/// A product settled for operands that begin at multiples of so many bytes. Inputs are of type `input`, the
-/// result and its sums of fp32.
+/// What lies in memory: two inputs, and the result with its bias. Sums are of fp32.
+struct Types {
+  cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
+};
+
+/// A product settled for operands that begin at multiples of so many bytes.
 class Matmul {
  public:
-  Matmul(const Product& p, cudaDataType_t input, bool bias, uint32_t alignment, Libraries& libraries)
+  Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
       : libraries_(libraries), alignment_(alignment), beta_(p.beta) {
     cublasLtMatmulDesc_t what = nullptr;
-    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision, input), CUDA_R_32F),
+    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision, types.in), CUDA_R_32F),
           "describe a product");
     what_ = {what, [](cublasLtMatmulDesc_t d) { cublasLtMatmulDescDestroy(d); }};
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    a_ = p.transpose_b ? layout(input, p.k, p.n, p.ldb) : layout(input, p.n, p.k, p.ldb);
-    b_ = p.transpose_a ? layout(input, p.m, p.k, p.lda) : layout(input, p.k, p.m, p.lda);
-    c_ = layout(CUDA_R_32F, p.n, p.m, p.ldc);
-    // Inputs of 2 bytes are copies, which lie well; the result may not.
-    choose(bias, input == CUDA_R_32F ? alignment : 256);
+    a_ = p.transpose_b ? layout(types.in, p.k, p.n, p.ldb) : layout(types.in, p.n, p.k, p.ldb);
+    b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
+    c_ = layout(types.out, p.n, p.m, p.ldc);
+    // What is of 2 bytes lies at multiples of 64 bytes: a copy in scratch, or a tensor of the arena.
+    choose(bias, types.in == CUDA_R_32F ? alignment : 64);
   }
 
   bool usable() const { return found_; }
@@ -100,8 +104,8 @@ class Matmul {
 /// One for operands that lie well, one for any.
 struct Choice {
   Matmul well, any;
-  Choice(const Product& p, cudaDataType_t input, bool bias, Libraries& libraries)
-      : well(p, input, bias, 16, libraries), any(p, input, bias, 4, libraries) {}
+  Choice(const Product& p, const Types& types, bool bias, Libraries& libraries)
+      : well(p, types, bias, 16, libraries), any(p, types, bias, 4, libraries) {}
 
   /// Null: the library knows no way.
   Matmul* of(std::initializer_list<const void*> pointers) {
@@ -113,10 +117,10 @@ struct Choice {
 };
 
 /// `plain` stands in where the library knows no way.
-Prepared gemm(const Call& call, cudaDataType_t input, Libraries& libraries, const Prepared& plain) {
+Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const Prepared& plain) {
   const Product p(call);
   const bool bias = call.operands.size() > 3;
-  const auto choice = std::make_shared<Choice>(p, input, bias, libraries);
+  const auto choice = std::make_shared<Choice>(p, types, bias, libraries);
   return {[choice, plain, bias](const Launch& l) {
     float* const* o = l.operands;
     Matmul* matmul = choice->of({o[0], o[1], o[2], bias ? o[3] : o[0]});
@@ -128,18 +132,16 @@ Prepared gemm(const Call& call, cudaDataType_t input, Libraries& libraries, cons
 }  // namespace
 
 Prepared library_gemm(const Call& call, Libraries& libraries) {
-  static const Table own = own_kernels();
   const Precision precision = libraries.precision;
-  if (!is_half(precision))
-    return gemm(call, CUDA_R_32F, libraries, own[static_cast<std::size_t>(Function::gemm)](call));
+  if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call));
+  const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   return multiply_half(call, precision, [&](const Call& c) {
-    return gemm(c, precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F, libraries,
-                plain_half(c, precision));
+    return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, plain_half(c, precision));
   });
 }
 
 RunProduct library_product(const Product& product, Libraries& libraries) {
-  const auto choice = std::make_shared<Choice>(product, CUDA_R_32F, false, libraries);
+  const auto choice = std::make_shared<Choice>(product, Types{}, false, libraries);
   const RunProduct plain = plain_product(product);
   return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
     Matmul* matmul = choice->of({a, b, c});

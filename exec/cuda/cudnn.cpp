@@ -226,7 +226,8 @@ Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool n
   const int64_t written = f == Function::conv                 ? s.out_elements()
                           : f == Function::conv_backward_data ? s.in_elements()
                                                               : weights;
-  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0;
+  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0,
+             half = call.half(0);
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
   return {[=, &libraries](const Launch& l) {
             float* const* o = l.operands;
@@ -244,19 +245,19 @@ Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool n
             check(execute(plan, libraries, x, y, placed), "convolve");
             if (placed != w && f == Function::conv_backward_weights) move(w, placed);
             if (narrow) widen_bf16(o[0], to, written, l.stream);
-            if (bias) add_bias(o[0], o[3], s.batch, s.out_channels, positions, last, l.stream);
+            if (bias) add_bias(o[0], o[3], half, s.batch, s.out_channels, positions, last, l.stream);
           },
           std::max(weights, narrow ? written / 2 + 1 : 0)};
 }
 
-/// On inputs of 2 bytes, where cuDNN has it: into fp32; if it has none, in bf16 into bf16. fp16 into fp16
-/// could overflow.
+/// On inputs of 2 bytes, where cuDNN has it: into what the output is stored in; if it has none for fp32, in
+/// bf16 into bf16. fp16 into fp16 could overflow.
 std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Libraries& libraries) {
   const Precision precision = libraries.precision;
   if (!is_half(precision)) return std::nullopt;
   const cudnnDataType_t in = precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
-  std::optional<Plan> plan = plan_for(call, s, {in, CUDNN_DATA_FLOAT}, libraries);
-  const bool narrow = !plan && precision == Precision::bf16;
+  std::optional<Plan> plan = plan_for(call, s, {in, call.half(0) ? in : CUDNN_DATA_FLOAT}, libraries);
+  const bool narrow = !plan && !call.half(0) && precision == Precision::bf16;
   if (narrow) plan = plan_for(call, s, {in, in}, libraries);
   if (!plan) return std::nullopt;
   return multiply_half(call, precision,
@@ -266,11 +267,11 @@ std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Li
 }  // namespace
 
 Prepared library_conv(const Call& call, Libraries& libraries) {
-  static const Table own = own_kernels();
   const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
   if (auto made = half_conv(call, s, libraries)) return std::move(*made);
+  if (!call.halves.empty()) return widened(call, [&](const Call& c) { return library_conv(c, libraries); });
   const std::optional<Plan> plan = plan_for(call, s, {}, libraries);
-  if (!plan) return own[static_cast<std::size_t>(call.function)](call);
+  if (!plan) return prepare_own(call);
   return convolve(call, s, *plan, false, libraries);
 }
 

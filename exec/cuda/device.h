@@ -49,6 +49,12 @@ struct alignas(16) Pack {
   T v[kWide<T>];
 };
 
+/// An operand as it lies in memory.
+template <typename T>
+T* operand(const Launch& l, std::size_t k) {
+  return reinterpret_cast<T*>(l.operands[k]);
+}
+
 inline bool wide_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 /// y[i] = f(x[i]) for two storage types or one.

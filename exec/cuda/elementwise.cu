@@ -1,6 +1,6 @@
 // Activations and dropout.
 #include "base/random.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -93,19 +93,22 @@ Prepared with_activation(const Call& c, const Use& use) {
   }
 }
 
+template <typename T>
 Prepared unary(const Call& c) {
   const int64_t n = c.shape[0];
   return with_activation(c, [n](auto a) {
-    return Prepared{
-        [=](const Launch& l) { map(n, Forward<decltype(a)>{a}, l.operands[0], l.operands[1], l.stream); }};
+    return Prepared{[=](const Launch& l) {
+      map<T>(n, Forward<decltype(a)>{a}, operand<T>(l, 0), operand<T>(l, 1), l.stream);
+    }};
   });
 }
 
+template <typename T>
 Prepared unary_backward(const Call& c) {
   const int64_t n = c.shape[0];
   return with_activation(c, [n](auto a) {
     return Prepared{[=](const Launch& l) {
-      map2(n, Backward<decltype(a)>{a}, l.operands[0], l.operands[1], l.operands[2], l.stream);
+      map2<T>(n, Backward<decltype(a)>{a}, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), l.stream);
     }};
   });
 }
@@ -141,33 +144,35 @@ __global__ void dropout_backward_kernel(int64_t n, float scale, T* dx, const T* 
 
 constexpr unsigned kDropoutBlocks = 8192;
 
+template <typename T>
 Prepared dropout(const Call& c) {
   const int64_t n = c.shape[0];
   const auto salt = static_cast<uint64_t>(c.shape[1]);
   const float p = c.scalars.at(0), scale = 1 / (1 - p);
   const auto limit = static_cast<uint32_t>(static_cast<double>(p) * 4294967296.0);
   return {[=](const Launch& l) {
-    launch(dropout_kernel<float>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n, salt, limit,
-           scale, l.state, l.operands[0], l.operands[1], reinterpret_cast<uint8_t*>(l.operands[2]));
+    launch(dropout_kernel<T>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n, salt, limit,
+           scale, l.state, operand<T>(l, 0), operand<T>(l, 1), operand<uint8_t>(l, 2));
   }};
 }
 
+template <typename T>
 Prepared dropout_backward(const Call& c) {
   const int64_t n = c.shape[0];
   const float scale = 1 / (1 - c.scalars.at(0));
   return {[=](const Launch& l) {
-    launch(dropout_backward_kernel<float>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n,
-           scale, l.operands[0], l.operands[1], reinterpret_cast<const uint8_t*>(l.operands[2]));
+    launch(dropout_backward_kernel<T>, std::min(kDropoutBlocks, blocks_for(n)), kThreads, l.stream, n, scale,
+           operand<T>(l, 0), operand<T>(l, 1), operand<uint8_t>(l, 2));
   }};
 }
 
 }  // namespace
 
 void add_elementwise(Table& t) {
-  set(t, Function::unary, unary);
-  set(t, Function::unary_backward, unary_backward);
-  set(t, Function::dropout, dropout);
-  set(t, Function::dropout_backward, dropout_backward);
+  set(t, Function::unary, unary<float>, unary<Bf16>, halves<0, 1>);
+  set(t, Function::unary_backward, unary_backward<float>, unary_backward<Bf16>, halves<0, 1, 2>);
+  set(t, Function::dropout, dropout<float>, dropout<Bf16>, halves<0, 1>);
+  set(t, Function::dropout_backward, dropout_backward<float>, dropout_backward<Bf16>, halves<0, 1>);
 }
 
 }  // namespace tandem::cuda

@@ -1,6 +1,6 @@
 // Table look-ups. The gradient is made by the block of each id's first occurrence, which adds the rows of all
 // its occurrences in their order: no atomics, and the CPU's sums to the bit.
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -54,30 +54,31 @@ struct Zero {
   __device__ float operator()(float) const { return 0; }
 };
 
+template <typename T>
 Prepared embedding(const Call& c) {
   const int64_t tokens = c.shape[0], width = c.shape[1];
   return {[=](const Launch& l) {
-    launch(embedding_kernel<float>, std::min(16384U, blocks_for(tokens * width)), kThreads, l.stream, tokens,
-           width, l.operands[0], l.operands[1], reinterpret_cast<const int32_t*>(l.operands[2]));
+    launch(embedding_kernel<T>, std::min(16384U, blocks_for(tokens * width)), kThreads, l.stream, tokens,
+           width, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
   }};
 }
 
+template <typename T>
 Prepared embedding_backward(const Call& c) {
   const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2];
   const bool adds = c.shape[3] != 0;
   return {[=](const Launch& l) {
     if (!adds) map(vocabulary * width, Zero{}, l.operands[0], l.operands[0], l.stream);
-    launch(embedding_backward_kernel<float>, dim3(static_cast<unsigned>(tokens), blocks_for(width, kIds)),
-           kIds, l.stream, tokens, width, l.operands[0], l.operands[1],
-           reinterpret_cast<const int32_t*>(l.operands[2]));
+    launch(embedding_backward_kernel<T>, dim3(static_cast<unsigned>(tokens), blocks_for(width, kIds)), kIds,
+           l.stream, tokens, width, l.operands[0], operand<T>(l, 1), operand<int32_t>(l, 2));
   }};
 }
 
 }  // namespace
 
 void add_embedding(Table& t) {
-  set(t, Function::embedding, embedding);
-  set(t, Function::embedding_backward, embedding_backward);
+  set(t, Function::embedding, embedding<float>, embedding<Bf16>, halves<0>);
+  set(t, Function::embedding_backward, embedding_backward<float>, embedding_backward<Bf16>, halves<1>);
 }
 
 }  // namespace tandem::cuda

@@ -38,9 +38,22 @@ struct Prepared {
 };
 using Prepare = Prepared (*)(const Call& call);
 
-using Table = std::array<Prepare, static_cast<std::size_t>(Function::end)>;
-inline void set(Table& table, Function function, Prepare prepare) {
-  table[static_cast<std::size_t>(function)] = prepare;
+/// How a function is made: on operands of 4 bytes; and, where that is worth a kernel, with some in bf16.
+struct Maker {
+  Prepare plain = nullptr, half = nullptr;
+  uint32_t (*halves)(const Call& call) = nullptr;  ///< bit k: operand k is what `half` takes in bf16
+};
+/// Bits of the operands that the call has in bf16.
+uint32_t halves_of(const Call& call);
+template <int... operands>
+uint32_t halves(const Call&) {
+  return ((1U << operands) | ...);
+}
+
+using Table = std::array<Maker, static_cast<std::size_t>(Function::end)>;
+inline void set(Table& table, Function function, Prepare plain, Prepare half = nullptr,
+                uint32_t (*halves)(const Call&) = nullptr) {
+  table[static_cast<std::size_t>(function)] = {plain, half, halves};
 }
 
 void add_basic(Table& table);        // basic.cu: fill, copy, sum, column and row sums, update
@@ -56,7 +69,11 @@ void add_embedding(Table& table);    // embedding.cu
 void add_plain(Table& table);        // plain.cu: products and convolutions without a library
 
 /// All of them, by our own kernels alone; every function has an entry.
-Table own_kernels();
+const Table& own_kernels();
+/// By our own kernels; through copies in 4 bytes where there is none for the operands that are in bf16.
+Prepared prepare_own(const Call& call);
+/// The call on copies of its bf16 operands in 4 bytes, which lie in scratch; `prepare` is asked for it so.
+Prepared widened(const Call& call, const std::function<Prepared(const Call& call)>& prepare);
 
 /// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
 /// steps call. The product of the session that prepares in this thread, or our own.
@@ -77,8 +94,12 @@ void accumulate(float* to, const float* from, int64_t elements, Stream stream);
 void scale(float* values, float factor, int64_t elements, Stream stream);
 void set_state(State* slot, const State& state, Stream stream);
 /// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
-void add_bias(float* y, const float* bias, int64_t batch, int64_t channels, int64_t positions, bool last,
-              Stream stream);
+/// Both of bf16 when `half`, else float.
+void add_bias(void* y, const void* bias, bool half, int64_t batch, int64_t channels, int64_t positions,
+              bool last, Stream stream);
+/// to[i] = from[i].
+void widen_bf16(float* to, const void* from, int64_t elements, Stream stream);
+void narrow_bf16(void* to, const float* from, int64_t elements, Stream stream);
 
 /// Throws DeviceError when the last launch was refused.
 void check_launch();

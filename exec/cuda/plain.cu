@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kTile = 16;
 
-template <typename T>
-__global__ void product_kernel(Product p, float* c, const T* a, const T* b, const float* bias) {
+template <typename Y, typename T>
+__global__ void product_kernel(Product p, Y* c, const T* a, const T* b, const Y* bias) {
   __shared__ float left[kTile][kTile + 1], right[kTile][kTile + 1];
   const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.y,
                 column = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
@@ -26,35 +26,35 @@ __global__ void product_kernel(Product p, float* c, const T* a, const T* b, cons
     __syncthreads();
   }
   if (row >= p.m || column >= p.n) return;
-  float* to = c + row * p.ldc + column;
-  if (bias != nullptr) sum += bias[column];
-  *to = p.beta != 0 ? p.beta * *to + sum : sum;
+  Y* to = c + row * p.ldc + column;
+  if (bias != nullptr) sum += load(bias + column);
+  store(to, p.beta != 0 ? p.beta * load(to) + sum : sum);
 }
 
-template <typename T>
-void run_product(const Product& p, float* c, const T* a, const T* b, const float* bias, Stream stream) {
+template <typename Y, typename T>
+void run_product(const Product& p, Y* c, const T* a, const T* b, const Y* bias, Stream stream) {
   // Rows of tiles beyond what a grid holds are made in several launches.
   constexpr int64_t kMostRows = static_cast<int64_t>(65535) * kTile;
   for (int64_t first = 0; first < p.m; first += kMostRows) {
     Product part = p;
     part.m = std::min(kMostRows, p.m - first);
-    launch(product_kernel<T>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
+    launch(product_kernel<Y, T>, dim3(blocks_for(p.n, kTile), blocks_for(part.m, kTile)), dim3(kTile, kTile),
            stream, part, c + first * p.ldc, a + (p.transpose_a ? first : first * p.lda), b, bias);
   }
 }
 
-/// An input as it lies in memory.
-template <typename T>
-const T* input(const Launch& l, std::size_t operand) {
-  return reinterpret_cast<const T*>(l.operands[operand]);
+/// Where there is a bias, it is the last operand, stored as the output is.
+template <typename Y>
+const Y* bias_of(const Launch& l, bool bias) {
+  return bias ? operand<Y>(l, 3) : nullptr;
 }
 
-template <typename T>
+template <typename Y, typename T>
 Prepared gemm(const Call& c) {
   const Product p(c);
   const bool bias = c.operands.size() > 3;
   return {[=](const Launch& l) {
-    run_product(p, l.operands[0], input<T>(l, 1), input<T>(l, 2), bias ? l.operands[3] : nullptr, l.stream);
+    run_product<Y, T>(p, operand<Y>(l, 0), operand<T>(l, 1), operand<T>(l, 2), bias_of<Y>(l, bias), l.stream);
   }};
 }
 
@@ -125,14 +125,14 @@ struct Conv {
 };
 
 /// Element i of y: from x and w.
-template <typename T>
-__global__ void conv_kernel(Conv s, int64_t count, float* y, const T* x, const T* w, const float* bias) {
+template <typename Y, typename T>
+__global__ void conv_kernel(Conv s, int64_t count, Y* y, const T* x, const T* w, const Y* bias) {
   const int64_t i = global_index();
   if (i >= count) return;
   const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
   const int64_t channel = s.last ? i % s.out_channels : i / ys % s.out_channels;
   const int64_t position = s.last ? i / s.out_channels % ys : i % ys, image = i / s.out_channels / ys;
-  float sum = bias != nullptr ? bias[channel] : 0;
+  float sum = bias != nullptr ? load(bias + channel) : 0;
   for (int64_t t = 0; t < s.volume; ++t) {
     const int64_t from = s.joined(position, t, !s.transposed);
     if (from < 0) continue;
@@ -140,12 +140,12 @@ __global__ void conv_kernel(Conv s, int64_t count, float* y, const T* x, const T
     for (int64_t c = 0; c < s.gi; ++c)
       sum += load(x + s.at(image, channel / s.go * s.gi + c, from, s.in_channels, xs)) * load(weights + c);
   }
-  y[i] = sum;
+  store(y + i, sum);
 }
 
 /// Element i of dx: from dy and w.
-template <typename T>
-__global__ void conv_data_kernel(Conv s, int64_t count, float* dx, const T* dy, const T* w) {
+template <typename Y, typename T>
+__global__ void conv_data_kernel(Conv s, int64_t count, Y* dx, const T* dy, const T* w) {
   const int64_t i = global_index();
   if (i >= count) return;
   const int64_t xs = s.transposed ? s.nears() : s.fars(), ys = s.transposed ? s.fars() : s.nears();
@@ -160,7 +160,7 @@ __global__ void conv_data_kernel(Conv s, int64_t count, float* dx, const T* dy, 
       sum += load(dy + s.at(image, o, from, s.out_channels, ys)) *
              load(w + (o * s.volume + t) * s.gi + channel % s.gi);
   }
-  dx[i] = sum;
+  store(dx + i, sum);
 }
 
 /// One block a weight.
@@ -181,24 +181,24 @@ __global__ void conv_weights_kernel(Conv s, float* dw, const T* x, const T* dy) 
   if (threadIdx.x == 0) dw[i] = sum[0];
 }
 
-template <typename T>
+template <typename Y, typename T>
 Prepared conv(const Call& c) {
   const Conv s(c);
   const int64_t n = s.batch * s.out_channels * (s.transposed ? s.fars() : s.nears());
   const bool bias = c.operands.size() > 3;
   return {[=](const Launch& l) {
-    launch(conv_kernel<T>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], input<T>(l, 1),
-           input<T>(l, 2), bias ? l.operands[3] : nullptr);
+    launch(conv_kernel<Y, T>, blocks_for(n), kThreads, l.stream, s, n, operand<Y>(l, 0), operand<T>(l, 1),
+           operand<T>(l, 2), bias_of<Y>(l, bias));
   }};
 }
 
-template <typename T>
+template <typename Y, typename T>
 Prepared conv_backward_data(const Call& c) {
   const Conv s(c);
   const int64_t n = s.batch * s.in_channels * (s.transposed ? s.nears() : s.fars());
   return {[=](const Launch& l) {
-    launch(conv_data_kernel<T>, blocks_for(n), kThreads, l.stream, s, n, l.operands[0], input<T>(l, 1),
-           input<T>(l, 2));
+    launch(conv_data_kernel<Y, T>, blocks_for(n), kThreads, l.stream, s, n, operand<Y>(l, 0),
+           operand<T>(l, 1), operand<T>(l, 2));
   }};
 }
 
@@ -208,34 +208,45 @@ Prepared conv_backward_weights(const Call& c) {
   const auto weights = static_cast<unsigned>(s.out_channels * s.volume * s.gi);
   const unsigned threads = std::min(256U, row_threads(s.batch * s.nears()));
   return {[=](const Launch& l) {
-    launch(conv_weights_kernel<T>, weights, threads, l.stream, s, l.operands[0], input<T>(l, 1),
-           input<T>(l, 2));
+    launch(conv_weights_kernel<T>, weights, threads, l.stream, s, l.operands[0], operand<T>(l, 1),
+           operand<T>(l, 2));
   }};
 }
 
-__global__ void bias_kernel(int64_t count, int64_t channels, int64_t inner, float* y, const float* bias) {
+template <typename T>
+__global__ void bias_kernel(int64_t count, int64_t channels, int64_t inner, T* y, const T* bias) {
   const int64_t i = global_index();
-  if (i < count) y[i] += bias[i / inner % channels];
+  if (i < count) store(y + i, load(y + i) + load(bias + i / inner % channels));
 }
-/// Packs of four channels.
-__global__ void bias_wide_kernel(int64_t packs, int64_t packs_of_row, float* y, const float* bias) {
+template <typename T>
+__global__ void bias_wide_kernel(int64_t packs, int64_t packs_of_row, T* y, const T* bias) {
   const int64_t i = global_index();
   if (i >= packs) return;
-  const float4 b = reinterpret_cast<const float4*>(bias)[i % packs_of_row];
-  float4 v = reinterpret_cast<float4*>(y)[i];
-  v.x += b.x;
-  v.y += b.y;
-  v.z += b.z;
-  v.w += b.w;
-  reinterpret_cast<float4*>(y)[i] = v;
+  const Pack<T> b = reinterpret_cast<const Pack<T>*>(bias)[i % packs_of_row];
+  Pack<T> v = reinterpret_cast<Pack<T>*>(y)[i];
+#pragma unroll
+  for (int k = 0; k < kWide<T>; ++k) store(&v.v[k], load(&v.v[k]) + load(&b.v[k]));
+  reinterpret_cast<Pack<T>*>(y)[i] = v;
 }
 
 template <typename T>
+void add_bias_of(T* y, const T* bias, int64_t count, int64_t channels, int64_t positions, bool last,
+                 Stream stream) {
+  const int64_t wide = kWide<T>;
+  if (last && channels % wide == 0 && wide_aligned(y) && wide_aligned(bias))
+    launch(bias_wide_kernel<T>, blocks_for(count / wide), kThreads, stream, count / wide, channels / wide, y,
+           bias);
+  else
+    launch(bias_kernel<T>, blocks_for(count), kThreads, stream, count, channels, last ? 1 : positions, y,
+           bias);
+}
+
+template <typename Y, typename T>
 Prepared plain_of(const Call& c) {
-  if (c.function == Function::gemm) return gemm<T>(c);
-  if (c.function == Function::conv) return conv<T>(c);
-  if (c.function == Function::conv_backward_data) return conv_backward_data<T>(c);
-  TANDEM_CHECK(c.function == Function::conv_backward_weights);
+  if (c.function == Function::gemm) return gemm<Y, T>(c);
+  if (c.function == Function::conv) return conv<Y, T>(c);
+  if (c.function == Function::conv_backward_data) return conv_backward_data<Y, T>(c);
+  TANDEM_CHECK(c.function == Function::conv_backward_weights && !c.half(0));
   return conv_backward_weights<T>(c);
 }
 
@@ -254,21 +265,24 @@ Product::Product(const Call& c)
 
 Prepared plain_half(const Call& call, Precision precision) {
   TANDEM_CHECK(is_half(precision));
-  return precision == Precision::bf16 ? plain_of<Bf16>(call) : plain_of<Fp16>(call);
+  if (precision == Precision::fp16) return plain_of<float, Fp16>(call);
+  return call.half(0) ? plain_of<Bf16, Bf16>(call) : plain_of<float, Bf16>(call);
 }
 
-void add_bias(float* y, const float* bias, int64_t batch, int64_t channels, int64_t positions, bool last,
-              Stream stream) {
+void add_bias(void* y, const void* bias, bool half, int64_t batch, int64_t channels, int64_t positions,
+              bool last, Stream stream) {
   const int64_t count = batch * channels * positions;
-  if (last && channels % 4 == 0 && wide_aligned(y) && wide_aligned(bias))
-    launch(bias_wide_kernel, blocks_for(count / 4), kThreads, stream, count / 4, channels / 4, y, bias);
+  if (half)
+    add_bias_of(static_cast<Bf16*>(y), static_cast<const Bf16*>(bias), count, channels, positions, last,
+                stream);
   else
-    launch(bias_kernel, blocks_for(count), kThreads, stream, count, channels, last ? 1 : positions, y, bias);
+    add_bias_of(static_cast<float*>(y), static_cast<const float*>(bias), count, channels, positions, last,
+                stream);
 }
 
 RunProduct plain_product(const Product& p) {
   return [p](float* c, const float* a, const float* b, const Launch& l) {
-    run_product(p, c, a, b, nullptr, l.stream);
+    run_product<float, float>(p, c, a, b, nullptr, l.stream);
   };
 }
 
@@ -278,9 +292,9 @@ MakeProduct& make_product() {
 }
 
 void add_plain(Table& t) {
-  set(t, Function::gemm, gemm<float>);
-  set(t, Function::conv, conv<float>);
-  set(t, Function::conv_backward_data, conv_backward_data<float>);
+  set(t, Function::gemm, gemm<float, float>);
+  set(t, Function::conv, conv<float, float>);
+  set(t, Function::conv_backward_data, conv_backward_data<float, float>);
   set(t, Function::conv_backward_weights, conv_backward_weights<float>);
 }
 

@@ -1,7 +1,7 @@
 // Pooling: one thread an output element, or an input element on the way back, which asks the windows that
 // cover it.
 #include "exec/call_shapes.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -150,27 +150,27 @@ __global__ void mean_kernel(int64_t channels, int64_t positions, float share, T*
 
 float scale_of(const Call& c) { return c.scalars.empty() ? 1.0F : c.scalars[0]; }
 
-template <typename I>
+template <typename T, typename I>
 Prepared max_pool(const Call& c) {
   const Pool<I> p(c);
   const int64_t n = p.elements(p.out);
   return {[=](const Launch& l) {
-    launch(max_pool_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, l.operands[0], l.operands[1],
-           reinterpret_cast<int32_t*>(l.operands[2]));
+    launch(max_pool_kernel<I, T>, blocks_for(n), kThreads, l.stream, p, n, operand<T>(l, 0), operand<T>(l, 1),
+           operand<int32_t>(l, 2));
   }};
 }
 
-template <typename I>
+template <typename T, typename I>
 Prepared max_pool_backward(const Call& c) {
   const Pool<I> p(c);
   const int64_t n = p.elements(p.in);
   return {[=](const Launch& l) {
-    launch(max_pool_backward_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, l.operands[0],
-           l.operands[1], reinterpret_cast<const int32_t*>(l.operands[2]));
+    launch(max_pool_backward_kernel<I, T>, blocks_for(n), kThreads, l.stream, p, n, operand<T>(l, 0),
+           operand<T>(l, 1), operand<int32_t>(l, 2));
   }};
 }
 
-template <typename I>
+template <typename T, typename I>
 Prepared avg_pool(const Call& c) {
   const Pool<I> p(c);
   const float scale = scale_of(c);
@@ -181,24 +181,25 @@ Prepared avg_pool(const Call& c) {
   if (whole) {
     const float share = scale / static_cast<float>(positions);
     return {[=](const Launch& l) {
-      launch(mean_kernel<float>, dim3(blocks_for(p.channels, kWarp), static_cast<unsigned>(p.batch)),
-             dim3(kWarp, kTileRows), l.stream, p.channels, positions, share, l.operands[0], l.operands[1]);
+      launch(mean_kernel<T>, dim3(blocks_for(p.channels, kWarp), static_cast<unsigned>(p.batch)),
+             dim3(kWarp, kTileRows), l.stream, p.channels, positions, share, operand<T>(l, 0),
+             operand<T>(l, 1));
     }};
   }
   return {[=](const Launch& l) {
-    launch(avg_pool_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, scale, l.operands[0],
-           l.operands[1]);
+    launch(avg_pool_kernel<I, T>, blocks_for(n), kThreads, l.stream, p, n, scale, operand<T>(l, 0),
+           operand<T>(l, 1));
   }};
 }
 
-template <typename I>
+template <typename T, typename I>
 Prepared avg_pool_backward(const Call& c) {
   const Pool<I> p(c);
   const float scale = scale_of(c);
   const int64_t n = p.elements(p.in);
   return {[=](const Launch& l) {
-    launch(avg_pool_backward_kernel<I, float>, blocks_for(n), kThreads, l.stream, p, n, scale, l.operands[0],
-           l.operands[1]);
+    launch(avg_pool_backward_kernel<I, T>, blocks_for(n), kThreads, l.stream, p, n, scale, operand<T>(l, 0),
+           operand<T>(l, 1));
   }};
 }
 
@@ -208,17 +209,18 @@ bool small(const Call& c) {
   return std::max(p.elements(p.in), p.elements(p.out)) < (int64_t{1} << 31) - (1 << 20);
 }
 
+// The function for both kinds of storage, in the width that its counts need.
+#define TANDEM_BY_SIZE(name)                                                                  \
+  [](const Call& c) { return small(c) ? name<float, int32_t>(c) : name<float, int64_t>(c); }, \
+      [](const Call& c) { return small(c) ? name<Bf16, int32_t>(c) : name<Bf16, int64_t>(c); }
+
 }  // namespace
 
 void add_pool(Table& t) {
-  set(t, Function::max_pool,
-      [](const Call& c) { return small(c) ? max_pool<int32_t>(c) : max_pool<int64_t>(c); });
-  set(t, Function::max_pool_backward,
-      [](const Call& c) { return small(c) ? max_pool_backward<int32_t>(c) : max_pool_backward<int64_t>(c); });
-  set(t, Function::avg_pool,
-      [](const Call& c) { return small(c) ? avg_pool<int32_t>(c) : avg_pool<int64_t>(c); });
-  set(t, Function::avg_pool_backward,
-      [](const Call& c) { return small(c) ? avg_pool_backward<int32_t>(c) : avg_pool_backward<int64_t>(c); });
+  set(t, Function::max_pool, TANDEM_BY_SIZE(max_pool), halves<0, 1>);
+  set(t, Function::max_pool_backward, TANDEM_BY_SIZE(max_pool_backward), halves<0, 1>);
+  set(t, Function::avg_pool, TANDEM_BY_SIZE(avg_pool), halves<0, 1>);
+  set(t, Function::avg_pool_backward, TANDEM_BY_SIZE(avg_pool_backward), halves<0, 1>);
 }
 
 }  // namespace tandem::cuda

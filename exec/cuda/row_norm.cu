@@ -1,7 +1,7 @@
 // Normalisations of rows (layer, group, pixel, root mean square): one block a row; and over neighbouring
 // channels.
 #include "exec/call_shapes.h"
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -49,14 +49,16 @@ __global__ void row_norm_kernel(Rows s, float epsilon, T* y, const T* x, float* 
   }
 }
 
+template <typename T>
 Prepared row_norm(const Call& c) {
   const Rows s(c);
   const float epsilon = c.scalars.at(0);
   const std::size_t learned = c.operands.size() - 3;
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(row_norm_kernel<float>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, epsilon, o[0],
-           o[1], o[2], learned > 0 ? o[3] : nullptr, learned > 1 ? o[4] : nullptr);
+    launch(row_norm_kernel<T>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, epsilon,
+           operand<T>(l, 0), operand<T>(l, 1), o[2], learned > 0 ? o[3] : nullptr,
+           learned > 1 ? o[4] : nullptr);
   }};
 }
 
@@ -81,13 +83,14 @@ struct WriteTerms {
   }
 };
 
+template <typename T>
 Prepared row_norm_sums(const Call& c) {
   const Rows s(c);
   const bool shifted = c.operands.size() > 4;
   const ColumnCut cut(s.outer * s.space, s.groups * s.channels);
   return {[=](const Launch& l) {
-            float* const* o = l.operands + (shifted ? 2 : 1);
-            column_sums<2>(cut, Terms<float>{s, o[0], o[1], o[2]},
+            const std::size_t in = shifted ? 2 : 1;
+            column_sums<2>(cut, Terms<T>{s, operand<T>(l, in), operand<T>(l, in + 1), l.operands[in + 2]},
                            WriteTerms{l.operands[0], shifted ? l.operands[1] : nullptr}, l.scratch, l.stream);
           },
           cut.scratch(2)};
@@ -115,13 +118,14 @@ __global__ void row_norm_backward_kernel(Rows s, T* dx, const T* x, const T* dy,
   }
 }
 
+template <typename T>
 Prepared row_norm_backward(const Call& c) {
   const Rows s(c);
   const bool scaled = c.operands.size() > 4;
   return {[=](const Launch& l) {
     float* const* o = l.operands;
-    launch(row_norm_backward_kernel<float>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s, o[0],
-           o[1], o[2], o[3], scaled ? o[4] : nullptr);
+    launch(row_norm_backward_kernel<T>, static_cast<unsigned>(s.rows()), s.threads(), l.stream, s,
+           operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), o[3], scaled ? o[4] : nullptr);
   }};
 }
 
@@ -179,9 +183,10 @@ Prepared lrn_backward(const Call& c) {
 }  // namespace
 
 void add_row_norm(Table& t) {
-  set(t, Function::row_norm, row_norm);
-  set(t, Function::row_norm_sums, row_norm_sums);
-  set(t, Function::row_norm_backward, row_norm_backward);
+  set(t, Function::row_norm, row_norm<float>, row_norm<Bf16>, halves<0, 1>);
+  set(t, Function::row_norm_sums, row_norm_sums<float>, row_norm_sums<Bf16>,
+      [](const Call& c) { return c.operands.size() > 4 ? halves<2, 3>(c) : halves<1, 2>(c); });
+  set(t, Function::row_norm_backward, row_norm_backward<float>, row_norm_backward<Bf16>, halves<0, 1, 2>);
   set(t, Function::lrn, lrn);
   set(t, Function::lrn_backward, lrn_backward);
 }

@@ -159,7 +159,6 @@ void Session::reserve(int64_t elements) {
 }
 
 uint32_t Session::prepare(const Call& call) {
-  static const Table own = own_kernels();
   use();
   Prepared made;
   switch (call.function) {
@@ -174,7 +173,7 @@ uint32_t Session::prepare(const Call& call) {
     default: {
       // Recurrent steps take this session's products.
       make_product() = [this](const Product& p) { return library_product(p, libraries_); };
-      made = own[static_cast<std::size_t>(call.function)](call);
+      made = prepare_own(call);
     }
   }
   reserve(made.scratch);

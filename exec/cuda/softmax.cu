@@ -1,5 +1,5 @@
 // Softmax, cross-entropy and mean squared error: one block a row; losses are summed in a fixed order.
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -44,7 +44,8 @@ __global__ void softmax_backward_kernel(int64_t n, T* dx, const T* y, const T* d
 }
 
 template <typename T>
-__global__ void cross_entropy_kernel(int64_t n, float* losses, T* logp, const T* x, const int32_t* labels) {
+__global__ void cross_entropy_kernel(int64_t n, float* losses, float* logp, const T* x,
+                                     const int32_t* labels) {
   const int64_t row = blockIdx.x, at = row * n;
   float top, sum;
   row_softmax(x + at, n, top, sum);
@@ -68,7 +69,7 @@ __global__ void total_kernel(int64_t n, double by, float* out, const float* valu
 }
 
 template <typename T>
-__global__ void cross_entropy_backward_kernel(int64_t n, float scale, T* dx, const T* logp,
+__global__ void cross_entropy_backward_kernel(int64_t n, float scale, T* dx, const float* logp,
                                               const int32_t* labels) {
   const int64_t row = blockIdx.x, at = row * n;
   const int64_t label = labels[row];
@@ -98,39 +99,42 @@ struct Difference {
   __device__ float operator()(float a, float b) const { return scale * (a - b); }
 };
 
+template <typename T>
 Prepared softmax(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return {[=](const Launch& l) {
-    launch(softmax_kernel<float>, static_cast<unsigned>(rows), row_threads(n), l.stream, n, l.operands[0],
-           l.operands[1]);
+    launch(softmax_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n, operand<T>(l, 0),
+           operand<T>(l, 1));
   }};
 }
 
+template <typename T>
 Prepared softmax_backward(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return {[=](const Launch& l) {
-    launch(softmax_backward_kernel<float>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
-           l.operands[0], l.operands[1], l.operands[2]);
+    launch(softmax_backward_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
+           operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2));
   }};
 }
 
+template <typename T>
 Prepared cross_entropy(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return {[=](const Launch& l) {
-            launch(cross_entropy_kernel<float>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
-                   l.scratch, l.operands[1], l.operands[2], reinterpret_cast<const int32_t*>(l.operands[3]));
+            launch(cross_entropy_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
+                   l.scratch, l.operands[1], operand<T>(l, 2), operand<int32_t>(l, 3));
             launch(total_kernel, 1, 1024, l.stream, rows, static_cast<double>(rows), l.operands[0],
                    l.scratch);
           },
           rows};
 }
 
+template <typename T>
 Prepared cross_entropy_backward(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return {[=](const Launch& l) {
-    launch(cross_entropy_backward_kernel<float>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
-           1 / static_cast<float>(rows), l.operands[0], l.operands[1],
-           reinterpret_cast<const int32_t*>(l.operands[2]));
+    launch(cross_entropy_backward_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
+           1 / static_cast<float>(rows), operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
   }};
 }
 
@@ -153,10 +157,11 @@ Prepared mse_backward(const Call& c) {
 }  // namespace
 
 void add_softmax(Table& t) {
-  set(t, Function::softmax, softmax);
-  set(t, Function::softmax_backward, softmax_backward);
-  set(t, Function::cross_entropy, cross_entropy);
-  set(t, Function::cross_entropy_backward, cross_entropy_backward);
+  set(t, Function::softmax, softmax<float>, softmax<Bf16>, halves<0, 1>);
+  set(t, Function::softmax_backward, softmax_backward<float>, softmax_backward<Bf16>, halves<0, 1, 2>);
+  set(t, Function::cross_entropy, cross_entropy<float>, cross_entropy<Bf16>, halves<2>);
+  set(t, Function::cross_entropy_backward, cross_entropy_backward<float>, cross_entropy_backward<Bf16>,
+      halves<0>);
   set(t, Function::mse, mse);
   set(t, Function::mse_backward, mse_backward);
 }

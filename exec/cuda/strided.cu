@@ -1,6 +1,6 @@
 // Strided copies, sums and products. Sums into an output that repeats are made by one block each 32 outputs,
 // in order.
-#include "exec/cuda/device.h"
+#include "exec/cuda/storage.h"
 
 namespace tandem::cuda {
 
@@ -32,21 +32,24 @@ struct Walk {
   }
 };
 
+/// `T`: of the inputs; the output may be stored otherwise.
+template <typename T>
 struct Copied {
+  using Input = T;
   static constexpr int kOperands = 2;
-  __device__ float operator()(const float* a, const float*, const int64_t (&at)[2]) const {
-    return load(a + at[1]);
-  }
+  __device__ float operator()(const T* a, const T*, const int64_t (&at)[2]) const { return load(a + at[1]); }
 };
+template <typename T>
 struct Multiplied {
+  using Input = T;
   static constexpr int kOperands = 3;
-  __device__ float operator()(const float* a, const float* b, const int64_t (&at)[3]) const {
+  __device__ float operator()(const T* a, const T* b, const int64_t (&at)[3]) const {
     return load(a + at[1]) * load(b + at[2]);
   }
 };
 
-template <typename F, int N = F::kOperands>
-__global__ void each_kernel(Walk<N> walk, bool adds, F f, float* y, const float* a, const float* b) {
+template <typename F, typename Y, typename T = typename F::Input, int N = F::kOperands>
+__global__ void each_kernel(Walk<N> walk, bool adds, F f, Y* y, const T* a, const T* b) {
   const int64_t i = global_index();
   if (i >= walk.count) return;
   int64_t at[N] = {};
@@ -56,8 +59,8 @@ __global__ void each_kernel(Walk<N> walk, bool adds, F f, float* y, const float*
 }
 
 /// `kept` walks the outputs, `summed` what each is the sum of.
-template <typename F, int N = F::kOperands>
-__global__ void summed_kernel(Walk<N> kept, Walk<N> summed, F f, float* y, const float* a, const float* b) {
+template <typename F, typename Y, typename T = typename F::Input, int N = F::kOperands>
+__global__ void summed_kernel(Walk<N> kept, Walk<N> summed, F f, Y* y, const T* a, const T* b) {
   __shared__ float part[kTileRows][kWarp];
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   int64_t base[N] = {};
@@ -79,8 +82,9 @@ __global__ void summed_kernel(Walk<N> kept, Walk<N> summed, F f, float* y, const
   store(y + base[0], load(y + base[0]) + total);
 }
 
-template <typename F>
+template <typename Y, typename F>
 Prepared strided(const Call& c, F f) {
+  using T = typename F::Input;
   constexpr int N = F::kOperands;
   const Strided s = Strided::unpack(c.shape, N).simplified();
   Walk<N> all, kept, summed;
@@ -92,21 +96,35 @@ Prepared strided(const Call& c, F f) {
   const bool adds = s.adds;
   const int64_t y = s.offsets[0], a = s.offsets[1], b = N > 2 ? s.offsets.back() : 0;
   return {[=](const Launch& l) {
-    float* to = l.operands[0] + y;
-    const float *first = l.operands[1] + a, *second = N > 2 ? l.operands[2] + b : nullptr;
+    Y* to = operand<Y>(l, 0) + y;
+    const T *first = operand<T>(l, 1) + a, *second = N > 2 ? operand<T>(l, 2) + b : nullptr;
     if (summed.dims > 0)
-      launch(summed_kernel<F>, blocks_for(kept.count, kWarp), dim3(kWarp, kTileRows), l.stream, kept, summed,
-             f, to, first, second);
+      launch(summed_kernel<F, Y>, blocks_for(kept.count, kWarp), dim3(kWarp, kTileRows), l.stream, kept,
+             summed, f, to, first, second);
     else
-      launch(each_kernel<F>, blocks_for(all.count), kThreads, l.stream, all, adds, f, to, first, second);
+      launch(each_kernel<F, Y>, blocks_for(all.count), kThreads, l.stream, all, adds, f, to, first, second);
   }};
+}
+
+template <typename Y, typename T>
+Prepared move(const Call& c) {
+  return strided<Y>(c, Copied<T>{});
+}
+/// Between activations, to them from a parameter, or from them to a parameter's gradient.
+Prepared move_half(const Call& c) {
+  if (c.half(0) && c.half(1)) return move<Bf16, Bf16>(c);
+  return c.half(0) ? move<Bf16, float>(c) : move<float, Bf16>(c);
+}
+template <typename T>
+Prepared product(const Call& c) {
+  return strided<T>(c, Multiplied<T>{});
 }
 
 }  // namespace
 
 void add_strided(Table& t) {
-  set(t, Function::move, [](const Call& c) { return strided(c, Copied{}); });
-  set(t, Function::product, [](const Call& c) { return strided(c, Multiplied{}); });
+  set(t, Function::move, move<float, float>, move_half, halves_of);
+  set(t, Function::product, product<float>, product<Bf16>, halves<0, 1, 2>);
 }
 
 }  // namespace tandem::cuda

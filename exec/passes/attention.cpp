@@ -29,7 +29,8 @@ void attention(LayerCalls& l) {
                      std::move(kernels)));
   };
   if (rotary) {
-    const TensorId tq = l.keep(batch * query * q_row), tk = packed ? tq : l.keep(batch * key * kv_row);
+    const TensorId tq = l.keep(batch * query * q_row, true),
+                   tk = packed ? tq : l.keep(batch * key * kv_row, true);
     turn(Pass::forward, tq, q, false, false, {w.forward.front()});
     turn(Pass::forward, tk, k, true, false, {});
     q = tq;
@@ -40,7 +41,7 @@ void attention(LayerCalls& l) {
   if (!l.needs_d_in(0) && (packed || (!l.needs_d_in(1) && !l.needs_d_in(2)))) return;
   const auto gradient = [&](std::size_t i) {
     if (packed) return l.d_in(0);
-    return l.needs_d_in(i) ? l.d_in(i) : l.scratch(l.batch() * elements(l.shape(i)));
+    return l.needs_d_in(i) ? l.d_in(i) : l.scratch(l.batch() * elements(l.shape(i)), true);
   };
   const TensorId dq = gradient(0), dk = packed ? dq : gradient(1), dv = packed ? dq : gradient(2);
   l.call(make_call(Function::attention_backward, Pass::backward_data,

@@ -85,7 +85,7 @@ void mul(LayerCalls& l) {
     }
     TensorId product = l.d_out();
     for (std::size_t k = 0; k + 1 < others.size(); ++k) {
-      const TensorId middle = l.scratch(count(l, 0));
+      const TensorId middle = l.scratch(count(l, 0), true);
       multiply(Pass::backward_data, middle, whole, product, whole, others[k], false, {});
       product = middle;
     }

@@ -25,7 +25,7 @@ bool storage_counts(const Shape& s) { return s.size() < 3 || s[0] == 1 || elemen
 void reorder(LayerCalls& l, Pass pass, TensorId to, const Shape& target, TensorId from, const Shape& source) {
   if (storage_counts(source)) return l.call(make_move(pass, to, from, canonical(l.batch(), target, false)));
   if (storage_counts(target)) return l.call(make_move(pass, to, from, canonical(l.batch(), source, true)));
-  const TensorId middle = l.scratch(l.batch() * elements(source));
+  const TensorId middle = l.scratch(l.batch() * elements(source), true);
   l.call(make_move(pass, middle, from, canonical(l.batch(), source, true)));
   l.call(make_move(pass, to, middle, canonical(l.batch(), target, false)));
 }

@@ -20,7 +20,7 @@ struct Target {
   bool norm = false;
 };
 
-/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8: errors up to 2^-11 or 2^-8
+/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8 of all activations: errors up to 2^-11 or 2^-8
 /// of each, some of which cancels in sums. Such rounding takes single elements over a kink (of relu, of a
 /// maximum) and changes their gradient whole: at 2 bytes tensors are judged by the norm of the difference.
 std::vector<Target> targets() {
@@ -98,7 +98,7 @@ TEST_P(Conformance, EqualsTheCpu) {
     // A bias in front of it has a gradient of 0; so small a tensor has few elements beside one over a kink.
     const std::string& type = GetParam().type;
     if (type == "batch-norm" ||
-        (target.norm && (type.ends_with("relu") || type == "clip" || type == "max-pool")))
+        (target.norm && (type.find("relu") != std::string::npos || type == "clip" || type == "max-pool")))
       target.tolerance *= 10;
     for (const int64_t batch : {2, 5}) compare(graph, batch, target, GetParam().layers);
   }

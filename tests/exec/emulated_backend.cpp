@@ -24,7 +24,6 @@ class EmulatedDevice : public DeviceSession {
     return owned_.back().get();
   }
   uint32_t prepare(const Call& call) override {
-    static const cuda::Table kernels = cuda::own_kernels();
     const bool multiplies = call.function == Function::gemm || call.function == Function::conv ||
                             call.function == Function::conv_backward_data ||
                             call.function == Function::conv_backward_weights;
@@ -32,7 +31,7 @@ class EmulatedDevice : public DeviceSession {
       made_.push_back(cuda::multiply_half(call, precision_,
                                           [this](const Call& c) { return cuda::plain_half(c, precision_); }));
     else
-      made_.push_back(kernels[static_cast<std::size_t>(call.function)](call));
+      made_.push_back(cuda::prepare_own(call));
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
     return static_cast<uint32_t>(made_.size() - 1);

@@ -1,14 +1,19 @@
-// Numbers of 2 bytes in the CUDA kernels: their conversions, and products of them, held against
-// double-precision sums of inputs that are rounded here, by other means.
+// Numbers of 2 bytes in the CUDA kernels: their conversions, products of them, held against double-precision
+// sums of inputs that are rounded here, by other means, and functions on tensors that are stored so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <set>
 
 #include "base/random.h"
 #include "exec/cuda/half.h"
 #include "exec/cuda/storage.h"
+#include "exec/network.h"
 #include "tests/exec/emulated_backend.h"
+#include "tests/exec/layer_cases.h"
 
 namespace tandem {
 namespace {
@@ -146,6 +151,87 @@ TEST(EmulatedHalf, ZerosStayZeros) {
 TEST(EmulatedHalf, WhatIsNotFiniteShows) {
   for (const Precision p : {Precision::bf16, Precision::fp16})
     EXPECT_FALSE(std::isfinite(multiply(p, kInfinite, 1).got[0])) << name(p);
+}
+
+TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
+  const Graph graph = Graph::load("digits-cnn");
+  const Network whole(graph, 8), half(graph, 8, true, Precision::bf16);
+  for (TensorId t = 0; t < whole.tensors().size(); ++t) {
+    const Tensor &a = whole.tensors()[t], &b = half.tensors()[t];  // random draws go by these ids
+    ASSERT_EQ(a.elements, b.elements);
+    ASSERT_EQ(a.kind, b.kind);
+    EXPECT_FALSE(a.half);
+    EXPECT_TRUE(!b.half || b.kind == TensorKind::activation || b.kind == TensorKind::gradient);
+  }
+  EXPECT_EQ(half.parameters(), whole.parameters());
+  EXPECT_EQ(half.input_elements(), whole.input_elements());
+  EXPECT_LT(half.arena(), whole.arena() * 7 / 10);  // places of maxima keep their size
+}
+
+/// Memory of a call's tensors: positive numbers, as statistics need; 0 for labels and tokens.
+std::vector<std::vector<float>> operands_of(const Network& network, const Call& call) {
+  SplitMix64 random(31);
+  std::vector<std::vector<float>> out;
+  for (const TensorId id : call.operands) {
+    const Tensor& t = network.tensors()[id];
+    std::vector<float>& memory = out.emplace_back(static_cast<std::size_t>(t.words()));
+    if (t.integer) continue;
+    for (float& v : memory) v = static_cast<float>(0.1 + to_unit(random.next()));
+    if (!t.half) continue;
+    auto* to = reinterpret_cast<cuda::Bf16*>(memory.data());
+    for (int64_t i = 0; i < t.elements; ++i)
+      cuda::store(to + i, static_cast<float>(0.1 + to_unit(random.next())));
+  }
+  return out;
+}
+
+/// Operands that are one tensor share the first one's memory.
+std::vector<std::vector<float>> run_call(const Network& network, const Call& call,
+                                         const cuda::Prepared& made) {
+  auto memory = operands_of(network, call);
+  std::vector<float*> operands;
+  for (std::size_t k = 0; k < call.operands.size(); ++k) {
+    const auto same = std::find(call.operands.begin(), call.operands.end(), call.operands[k]);
+    operands.push_back(memory[static_cast<std::size_t>(same - call.operands.begin())].data());
+  }
+  std::vector<float> scratch(static_cast<std::size_t>(made.scratch), 1e30F);
+  const cuda::State state;
+  made.run({operands.data(), &state, scratch.data(), nullptr});
+  return memory;
+}
+
+bool multiplies(Function f) {
+  return f == Function::gemm || f == Function::conv || f == Function::conv_backward_data ||
+         f == Function::conv_backward_weights;
+}
+
+/// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit.
+TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
+  std::set<Function> seen;
+  for (const LayerCase& c : layer_cases()) {
+    const Graph graph = graph_of(c);
+    const Network network(graph, 3, true, Precision::bf16);
+    for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
+      for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+        for (const Call& call : *calls) {
+          const cuda::Maker& make = cuda::own_kernels()[static_cast<std::size_t>(call.function)];
+          if (cuda::halves_of(call) == 0 || multiplies(call.function)) continue;
+          const auto direct = run_call(network, call, cuda::prepare_own(call)),
+                     copied = run_call(network, call, cuda::widened(call, make.plain));
+          for (std::size_t k = 0; k < direct.size(); ++k)
+            ASSERT_EQ(std::memcmp(direct[k].data(), copied[k].data(), direct[k].size() * sizeof(float)), 0)
+                << name(call.function) << " operand " << k << " in " << c.layers;
+          if (make.half != nullptr && make.halves(call) == cuda::halves_of(call)) seen.insert(call.function);
+        }
+      }
+    }
+  }
+  for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
+    const auto function = static_cast<Function>(f);
+    const bool inference = function == Function::batch_norm_inference;  // no pass of a training
+    if (cuda::own_kernels()[f].half == nullptr || inference) continue;
+    EXPECT_EQ(seen.count(function), 1U) << name(function) << " never ran on halves";
+  }
 }
 
 }  // namespace

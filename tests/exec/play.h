@@ -2,6 +2,7 @@
 // A Network on one device, driven by hand: what the tests of exec share. Where the device's memory is not the
 // host's, tests work on a mirror that is exchanged around each pass. Floor 6.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -30,7 +31,7 @@ class Play {
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
   explicit Play(const Graph& graph, int64_t batch, bool apart = false,
                 const Backend& backend = test_backend(), Precision precision = Precision::fp32)
-      : network_(graph, batch), far_(backend.asynchronous), device_(backend.open({0, precision, 1, false})) {
+      : network_(graph, batch, true, precision), far_(backend.asynchronous), device_(backend.open({0, precision, 1, false})) {
     inputs_ = allocate(network_.input_elements());
     arena_ = allocate(network_.arena());
     parameters_ = allocate(network_.parameters());
@@ -83,7 +84,8 @@ class Play {
       run(backward_[i]);
       if (i != 0 || weights_.empty()) continue;
       device_->synchronize(Lane::compute);
-      device_->upload(backward_[0].operands[0], weights_.data(), static_cast<int64_t>(weights_.size()));
+      const std::vector<float> seeds = seed_is_half_ ? narrow(weights_) : weights_;
+      device_->upload(backward_[0].operands[0], seeds.data(), static_cast<int64_t>(seeds.size()));
     }
     download();
   }
@@ -97,7 +99,15 @@ class Play {
     return out;
   }
   /// First operand of the last forward call: the output of the last layer.
-  const float* output() const { return at(network_.output()); }
+  const float* output() const {
+    const Tensor& y = network_.tensors()[network_.output()];
+    if (!y.half) return at(network_.output());
+    widened_.resize(static_cast<std::size_t>(y.elements));
+    const auto* from = reinterpret_cast<const uint16_t*>(at(network_.output()));
+    for (std::size_t i = 0; i < widened_.size(); ++i)
+      widened_[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
+    return widened_.data();
+  }
   float* at(TensorId t) const {
     const Tensor& x = network_.tensors()[t];
     switch (x.kind) {
@@ -148,7 +158,18 @@ class Play {
     for (Mirror& m : mirrors_)
       device_->download(m.host.data(), m.device, static_cast<int64_t>(m.host.size()));
   }
+  /// As bf16, to the nearest, two a word.
+  static std::vector<float> narrow(const std::vector<float>& values) {
+    std::vector<float> out((values.size() + 1) / 2);
+    auto* to = reinterpret_cast<uint16_t*>(out.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto bits = std::bit_cast<uint32_t>(values[i]);
+      to[i] = static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+    }
+    return out;
+  }
   void add(const std::vector<Call>& calls, std::vector<Launch>& to) {
+    if (&to == &backward_ && to.empty() && !calls.empty()) seed_is_half_ = calls.front().half(0);
     for (const Call& c : calls) {
       Launch l{device_->prepare(c), {}};
       for (const TensorId t : c.operands) l.operands.push_back(device_address(at(t)));
@@ -165,6 +186,8 @@ class Play {
   std::vector<float*> own_;  ///< per tensor, if apart
   std::vector<Launch> forward_, backward_;
   std::vector<float> weights_;
+  bool seed_is_half_ = false;
+  mutable std::vector<float> widened_;
   IterationState step_;
 };
 
