@@ -107,8 +107,8 @@ if(TANDEM_CUDA_BUILT)
   set_target_properties(tandem_cuda PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static
-    COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>;$<$<COMPILE_LANGUAGE:CUDA>:--threads=2;--expt-relaxed-constexpr;-Xcompiler=-Wall>"
-    COMPILE_DEFINITIONS "TANDEM_CUDA_ABI=\"${TANDEM_CUDA_ABI}\"")
+    COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>;$<$<COMPILE_LANGUAGE:CUDA>:--threads=2;--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+  set_property(SOURCE cuda/plugin.cpp APPEND PROPERTY COMPILE_DEFINITIONS TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}")
   target_include_directories(tandem_cuda PRIVATE ${CMAKE_SOURCE_DIR})
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDNN_INCLUDE} ${TANDEM_NCCL_INCLUDE})
   target_link_libraries(tandem_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${TANDEM_CUDNN_LIBRARY})
