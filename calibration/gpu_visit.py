@@ -202,6 +202,18 @@ class Visit:
                                        "2,4", "--iterations", 30, "--scheme", scheme, "--format", "json"], 60)
         return out
 
+    def routes(self):
+        code, text, _ = self.run(["nvidia-smi", "-L"], 20)
+        if code != 0 or len(text.strip().splitlines()) < 2:
+            return {"skipped": "one GPU"}
+        out = {}
+        for route in ["auto", "staged"]:
+            for scheme in ["allreduce", "allreduce:algorithm=ring"]:  # NCCL's, and our own copies
+                out[f"{scheme} {route}"] = self.tandem(
+                    ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations", 30,
+                     "--scheme", scheme, "--route", route, "--format", "json"], 45)
+        return out
+
     def predict(self):
         measured, profile = self.out / "measured.json", self.out / "profile.json"
         code, _, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--out", measured],
@@ -250,6 +262,7 @@ def main():
     v.stage("pytorch-eager", lambda: v.pytorch("eager", PRECISIONS))
     v.stage("predict", v.predict)
     v.stage("sharing", v.sharing)
+    v.stage("routes", v.routes)
     v.stage("gradients", v.gradients)
     v.stage("sanitizer", v.sanitizer)
     v.stage("pytorch-compiled", lambda: v.pytorch("compiled", ["bf16", "tf32"]))

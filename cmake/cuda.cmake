@@ -102,7 +102,7 @@ if(TANDEM_CUDA_BUILT)
   endif()
   # What the plugin needs of the program is compiled into it, so that it can be opened by any.
   add_library(tandem_cuda MODULE ${cuda_kernels} ${cuda_sources}
-    ${CMAKE_SOURCE_DIR}/base/error.cpp ${CMAKE_SOURCE_DIR}/base/precision.cpp ${CMAKE_SOURCE_DIR}/exec/call.cpp
+    ${CMAKE_SOURCE_DIR}/base/error.cpp ${CMAKE_SOURCE_DIR}/base/precision.cpp ${CMAKE_SOURCE_DIR}/exec/backend.cpp ${CMAKE_SOURCE_DIR}/exec/call.cpp
     ${CMAKE_SOURCE_DIR}/models/kernel.cpp ${CMAKE_SOURCE_DIR}/models/optimizer.cpp ${CMAKE_SOURCE_DIR}/base/units.cpp)
   set_target_properties(tandem_cuda PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden

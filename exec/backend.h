@@ -87,11 +87,22 @@ class DeviceGroup {
   virtual void stop() noexcept {}
 };
 
+/// How one device's memory is reached from another.
+enum class PeerRoute : uint8_t {
+  automatic,  ///< directly where the devices reach each other, else through host memory
+  peer,       ///< directly; devices that do not reach each other are refused
+  staged,     ///< through host memory, also where they could reach each other
+};
+std::string_view name(PeerRoute route);  ///< "auto", "peer", "staged"
+/// Throws InputError at `place` with the valid names.
+PeerRoute parse_peer_route(std::string_view text, const Place& place);
+
 struct DeviceOptions {
   uint32_t index = 0;  ///< of the instance
   Precision precision = Precision::fp32;
   int threads = 1;  ///< that compute together for one instance (CPU)
   bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
+  PeerRoute route = PeerRoute::automatic;
 };
 
 struct Backend {
@@ -108,7 +119,9 @@ struct Backend {
   /// The group of instances[rank], or null where the library does not do it: then the schedules of
   /// schemes/collectives are made of copy() and accumulate().
   std::unique_ptr<DeviceGroup> (*group)(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances) = nullptr;
+                                        std::span<const uint32_t> instances, PeerRoute route) = nullptr;
+  /// Does instance `a` reach `b`'s memory directly? Null: all have the same memory.
+  bool (*reaches)(uint32_t a, uint32_t b) = nullptr;
   /// Instances that compute side by side here; null: one per processor.
   int64_t (*units)() = nullptr;
 };

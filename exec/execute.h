@@ -28,6 +28,7 @@ struct Execution {
   uint64_t seed = 1;
   int threads = 1;  ///< per worker
   std::optional<Pace> pace;
+  PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
   const Dataset* data = nullptr;  ///< null: synthetic, made once and kept on the device
   struct Rate {
     double base = 0.01;

@@ -52,6 +52,7 @@ Run::Run(const Execution& e, const Keep& k)
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
   micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
   check_executable();
+  check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   here = workers / static_cast<uint32_t>(ranks().size);
   first_here = here * static_cast<uint32_t>(ranks().rank);
@@ -103,6 +104,41 @@ void Run::check_executable() const {
                                      name(c.function), name(execution.precision),
                                      execution.graph->layers()[layer].name));
       }
+    }
+  }
+}
+
+/// Which way do copies between workers go: "" where there is none to choose.
+std::string Run::route() const {
+  auto* const reaches = execution.backend->reaches;
+  if (reaches == nullptr || here < 2) return "";
+  if (execution.route != PeerRoute::automatic) return std::string(name(execution.route));
+  bool all = true, any = false;
+  for (uint32_t a = 0; a < here; ++a) {
+    for (uint32_t b = 0; b < here; ++b) {
+      if (a == b) continue;
+      const bool direct = reaches(a, b);
+      all = all && direct;
+      any = any || direct;
+    }
+  }
+  return all ? "peer" : any ? "peer where devices reach each other, else staged" : "staged";
+}
+
+void Run::check_route() const {
+  auto* const reaches = execution.backend->reaches;
+  if (execution.route == PeerRoute::automatic) return;
+  if (reaches == nullptr)
+    throw InputError(
+        fmt::format("route {}: workers on backend {} have the same memory, so there is no choice",
+                    name(execution.route), execution.backend->name));
+  for (uint32_t a = 0; execution.route == PeerRoute::peer && a < workers; ++a) {
+    for (uint32_t b = 0; b < workers; ++b) {
+      if (a != b && !reaches(a, b))
+        throw InputError(fmt::format(
+            "route peer: the device of worker {} does not reach the memory of worker {}'s (tandem doctor "
+            "shows who reaches whom); auto and staged go through host memory",
+            a, b));
     }
   }
 }
@@ -161,7 +197,8 @@ void Run::make_groups() {
         if (at.group == g) instances[at.rank] = i;
       }
       if (execution.backend->group != nullptr && !wire)  // what goes over links leaves the devices
-        library[c].push_back(execution.backend->group(collective.kind, collective.algorithm, instances));
+        library[c].push_back(
+            execution.backend->group(collective.kind, collective.algorithm, instances, execution.route));
       GroupNodes nodes;
       if (wire) {
         nodes = {wire.get(), channels++, std::vector<uint32_t>(m.ranks)};

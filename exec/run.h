@@ -77,6 +77,8 @@ struct Run {
   };
   /// Place of an instance of role 0 in a collective's groups.
   Member member(const Collective& collective, uint32_t instance) const;
+  /// The way of copies between devices that was taken; "" where there is no choice.
+  std::string route() const;
   IterationState state(uint32_t instance, int32_t iteration) const;
   /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
@@ -87,6 +89,7 @@ struct Run {
 
  private:
   void check_executable() const;
+  void check_route() const;
   void make_groups();
   void make_store();
   void make_links();

@@ -97,6 +97,7 @@ class Summary {
         {"input", e.data != nullptr ? e.data->name : "synthetic"},
         {"backend", std::string(e.backend->name)},
         {"threads", std::to_string(e.threads)}};
+    if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
     for (const auto& [key, value] : e.scheme->options.all()) in.emplace_back("scheme." + key, value);
     return in;
   }

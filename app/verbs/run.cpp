@@ -107,6 +107,7 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
+  e.route = parse_peer_route(a.text("route", "auto"), option_place("route"));
   e.rate = read_rate(a);
   read_pace(a, *job);
   const std::string data = a.text("data", "synthetic");
@@ -227,7 +228,9 @@ void register_run(Registry<Verb>& registry) {
             {"batch", "N", "samples per worker and iteration; default 32"},
             {"backend", "NAME",
              "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
-            {"precision", "FORMAT", "fp32 (default); tf32 on GPUs"},
+            {"precision", "FORMAT", "fp32 (default); tf32, bf16 and fp16 on GPUs"},
+            {"route", "NAME",
+             "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
             {"iterations", "N", "default 30"},
             {"warmup", "N", "iterations left out of the figures; default 3"},
             {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},

@@ -4,6 +4,9 @@
 #include <nccl.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
 #include <set>
 
 #include "exec/cuda/session.h"
@@ -143,6 +146,26 @@ class Group : public DeviceGroup {
 
 }  // namespace
 
+namespace {
+
+/// NCCL reads its environment once, when the first group begins. "auto" leaves what the user has set.
+void take_route(PeerRoute route) {
+  static std::mutex mutex;
+  static std::optional<PeerRoute> taken;
+  const std::lock_guard guard(mutex);
+  if (taken && *taken != route)
+    throw DeviceError(fmt::format("NCCL has begun on route {} in this process and cannot take {}",
+                                  name(*taken), name(route)));
+  if (!taken && route == PeerRoute::staged) setenv("NCCL_P2P_DISABLE", "1", 1);
+  if (!taken && route == PeerRoute::peer) {
+    setenv("NCCL_P2P_DISABLE", "0", 1);
+    setenv("NCCL_P2P_LEVEL", "SYS", 1);  // over any distance
+  }
+  taken = route;
+}
+
+}  // namespace
+
 std::string nccl_version() {
   int version = 0;
   if (nccl().library == nullptr || nccl().ncclGetVersion(&version) != ncclSuccess) return "";
@@ -150,7 +173,7 @@ std::string nccl_version() {
 }
 
 std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances) {
+                                        std::span<const uint32_t> instances, PeerRoute route) {
   if (algorithm != "auto" || kind == CollKind::all_to_all || instances.size() < 2 ||
       nccl().library == nullptr)
     return nullptr;
@@ -161,6 +184,7 @@ std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algori
     if (!used.insert(i % static_cast<uint32_t>(count)).second)
       return nullptr;  // NCCL wants a GPU for each rank
   }
+  take_route(route);
   return std::make_unique<Group>(kind, instances.size());
 }
 

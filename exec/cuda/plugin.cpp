@@ -111,6 +111,12 @@ const Backend& backend() {
     out.describe = describe;
     out.asynchronous = true;
     out.group = cuda::nccl_group;
+    out.reaches = [](uint32_t a, uint32_t b) {
+      int count = 0;
+      cuda::check(cudaGetDeviceCount(&count), "count GPUs");
+      const int gpu = static_cast<int>(a) % count, other = static_cast<int>(b) % count;
+      return gpu == other || cuda::reaches(gpu, other);
+    };
     out.units = [] { return static_cast<int64_t>(gpus().size()); };
     return out;
   }();

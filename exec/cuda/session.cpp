@@ -49,15 +49,17 @@ int devices() {
   return count;
 }
 
-/// Once per pair; a pair that cannot is asked again in vain, at no harm.
-void enable_peers(int gpu) {
+/// Without access the driver takes copies through host memory. Access holds for the whole process: what an
+/// earlier session was given is taken away again.
+void set_peers(int gpu, bool access) {
   for (int other = 0; other < devices(); ++other) {
     if (other == gpu || !reaches(gpu, other)) continue;
-    const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
-    if (status == cudaErrorPeerAccessAlreadyEnabled)
+    const cudaError_t status =
+        access ? cudaDeviceEnablePeerAccess(other, 0) : cudaDeviceDisablePeerAccess(other);
+    if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorPeerAccessNotEnabled)
       cudaGetLastError();  // clears it
     else
-      check(status, "enable peer access");
+      check(status, access ? "enable peer access" : "disable peer access");
   }
 }
 
@@ -87,12 +89,13 @@ bool reaches(int gpu, int other) {
 Session::Session(const DeviceOptions& options) {
   libraries_.device = static_cast<int>(options.index % static_cast<uint32_t>(devices()));
   libraries_.precision = options.precision;
+  route_ = options.route;
   try {
     use();
     for (cudaStream_t& s : streams_)
       check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "make a stream");
     check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "make a stream");
-    enable_peers(libraries_.device);
+    set_peers(libraries_.device, route_ != PeerRoute::staged);
     states_ =
         reinterpret_cast<State*>(allocate(static_cast<int64_t>(kStateSlots * sizeof(State) / sizeof(float))));
     check(cublasLtCreate(&libraries_.blas), "start");
@@ -198,12 +201,16 @@ void Session::copy(float* to, const float* from, int64_t elements, Lane lane) {
   check(cudaMemcpyAsync(to, from, bytes(elements), cudaMemcpyDefault, stream(lane)), "copy");
 }
 
+bool Session::direct(int other) const {
+  if (other == libraries_.device) return true;
+  return route_ != PeerRoute::staged && reaches(libraries_.device, other);
+}
+
 void Session::accumulate(float* to, const float* from, int64_t elements, Lane lane) {
   use();
   cudaPointerAttributes where{};
   check(cudaPointerGetAttributes(&where, from), "find memory");
-  if (where.device == libraries_.device || reaches(libraries_.device, where.device))
-    return cuda::accumulate(to, from, elements, stream(lane));
+  if (direct(where.device)) return cuda::accumulate(to, from, elements, stream(lane));
   for (int64_t at = 0; at < elements; at += kStaging) {
     const int64_t n = std::min(kStaging, elements - at);
     check(cudaMemcpyAsync(staging_, from + at, bytes(n), cudaMemcpyDefault, stream(lane)), "copy");

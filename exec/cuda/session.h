@@ -74,6 +74,7 @@ class Session : public DeviceSession {
  private:
   void close() noexcept;
   void reserve(int64_t scratch);
+  bool direct(int other) const;  ///< this GPU's kernels read that one's memory
 
   std::array<cudaStream_t, kLanes> streams_{};
   cudaStream_t transfer_ = nullptr;  ///< of upload and download
@@ -87,15 +88,18 @@ class Session : public DeviceSession {
     Function function;
   };
   std::vector<Made> made_;
+  PeerRoute route_ = PeerRoute::automatic;
   float* staging_ = nullptr;  ///< what comes from a GPU whose memory cannot be reached, on its way to a sum
 };
 
 /// GPUs whose memory this one reaches directly.
 bool reaches(int gpu, int other);
 
-/// nccl.cpp: null where NCCL is absent, or two instances share a GPU.
+/// nccl.cpp: null where NCCL is absent, or two instances share a GPU. NCCL takes one route for all that a
+/// process does (its environment variables NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, set here): another one throws
+/// DeviceError.
 std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances);
+                                        std::span<const uint32_t> instances, PeerRoute route);
 std::string nccl_version();  ///< "" without it
 
 }  // namespace tandem::cuda

@@ -58,6 +58,8 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
       {{"--resume"}, 2, "--checkpoint"},
       {{"--devices", "1,2", "--checkpoint", scratch.file("c")}, 2, "one number of --devices"},
       {{"--backend", "cdua"}, 3, "Did you mean cuda"},
+      {{"--route", "pear"}, 3, "Did you mean peer"},
+      {{"--route", "staged"}, 3, "have the same memory"},
       {{"--optimizer", "momentm"}, 3, "Did you mean momentum"},
       {{"--scheme", "alreduce"}, 3, "allreduce"},
       {{"--lr-by-staleness"}, 3, "parameter server"},

@@ -151,7 +151,7 @@ class Counting : public DeviceGroup {
 
 TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
   Backend b = kDeferred;
-  b.group = [](CollKind kind, const std::string&, std::span<const uint32_t> instances) {
+  b.group = [](CollKind kind, const std::string&, std::span<const uint32_t> instances, PeerRoute) {
     EXPECT_EQ(kind, CollKind::all_reduce);
     EXPECT_EQ(instances.size(), 2U);
     return std::unique_ptr<DeviceGroup>(std::make_unique<Counting>());
@@ -163,6 +163,46 @@ TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
   EXPECT_EQ(Counting::joined, 2);
   EXPECT_GT(Counting::runs, 2);
   EXPECT_GT(DeferredDevice::replays, before) << "library-made collectives are captured";
+}
+
+std::string route_of(const ExecutionResult& r) {
+  for (const auto& [key, value] : r.report.inputs) {
+    if (key == "route") return value;
+  }
+  return "";
+}
+
+TEST_F(Alone, TheRouteBetweenDevicesIsAskedForAndReported) {
+  static std::atomic<int> staged;
+  staged = 0;
+  Backend b = kDeferred;
+  b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+    staged += options.route == PeerRoute::staged ? 1 : 0;
+    return kDeferred.open(options);
+  };
+  b.reaches = [](uint32_t a, uint32_t b) { return a / 2 == b / 2; };  // pairs
+  e_.backend = &b;
+  for (const uint32_t workers : {1U, 2U, 3U}) {
+    e_.cluster = {workers, 1, workers};
+    e_.route = PeerRoute::automatic;
+    const std::string chosen = route_of(execute(e_));
+    EXPECT_EQ(chosen.substr(0, 10), workers == 1 ? "" : workers == 2 ? "peer" : "peer where");
+    EXPECT_EQ(staged, 0);
+    e_.route = PeerRoute::staged;
+    EXPECT_EQ(route_of(execute(e_)), workers == 1 ? "" : "staged");
+    EXPECT_EQ(staged.exchange(0), workers);
+    e_.route = PeerRoute::peer;
+    if (workers < 3)
+      EXPECT_EQ(route_of(execute(e_)), workers == 1 ? "" : "peer");
+    else
+      EXPECT_THROW(execute(e_), InputError);
+  }
+  b.reaches = [](uint32_t, uint32_t) { return false; };
+  e_.route = PeerRoute::automatic;
+  EXPECT_EQ(route_of(execute(e_)), "staged");
+  b.reaches = nullptr;
+  e_.route = PeerRoute::staged;
+  EXPECT_THROW(execute(e_), InputError);  // one memory for all
 }
 
 }  // namespace
