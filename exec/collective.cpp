@@ -11,7 +11,7 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kPiece = 16384;  // elements: a sum of several stays in the cache while it grows
+constexpr int64_t kPiece = 16'384;  // elements: a sum of several stays in the cache while it grows
 
 /// Begin of chunk `c` of `chunks` in a buffer of `elements`: chunks differ by at most one element.
 int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {

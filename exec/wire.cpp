@@ -23,8 +23,8 @@ namespace tandem {
 
 namespace {
 
-constexpr int64_t kFrame = 32 * 1024;    // elements: large writes, and turns within a millisecond
-constexpr int64_t kPiece = 16 * 1024;    // elements: stays in the cache between reading and adding
+constexpr int64_t kFrame = 32'768;       // elements: large writes, and turns within a millisecond
+constexpr int64_t kPiece = 16'384;       // elements: stays in the cache between reading and adding
 constexpr int64_t kLook = 100'000'000;   // ns: how often a thread that waits looks for a failed run
 constexpr int kSendBuffer = 256 * 1024;  // what may lie in a socket that says it was sent
 
@@ -103,7 +103,7 @@ void Wire::stop() {
 }
 
 Wire::~Wire() {
-  stop();
+  Wire::stop();
   for (auto& [pair, end] : ends_) close(end->socket);
 }
 

@@ -249,7 +249,7 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
   }
-  schedule(t.ps, uint64_t{global * kLanes} << 32);
+  schedule(t.ps, uint64_t{global} * kLanes << 32);
 }
 
 void EventEngine::service_ended(uint32_t global) {

@@ -21,7 +21,7 @@ double moved(const Kernel& k) { return real(k.read.n) + real(k.written.n); }
 
 template <typename E>
 E named(const Json& json, int count) {
-  const std::string text = json.as_text();
+  const std::string& text = json.as_text();
   for (int i = 0; i < count; ++i) {
     if (name(static_cast<E>(i)) == text) return static_cast<E>(i);
   }
@@ -61,7 +61,9 @@ std::vector<double> position(const Kernel& k) {
 }
 
 KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves)
-    : samples_(std::move(samples)), curves_(std::move(curves)), members_(kKernelKinds * kPasses) {
+    : samples_(std::move(samples)),
+      curves_(std::move(curves)),
+      members_(std::size_t{kKernelKinds} * kPasses) {
   curves_.resize(members_.size());
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const Kernel& k = samples_[i].kernel;
@@ -110,7 +112,7 @@ MachineProfile::MachineProfile(const Json& d) {
   wake_ = d.at("wake_seconds").as_real(0, 1);
   step_sigma_ = d.at("step_sigma").as_real(0, 10);
   error_ = d.at("error").as_real(0, 10);
-  std::vector<KernelCurve> curves(kKernelKinds * kPasses);
+  std::vector<KernelCurve> curves(std::size_t{kKernelKinds} * kPasses);
   for (const Json& c : d.at("curves").items()) {
     Kernel k;
     k.kind = named<KernelKind>(c.at("kind"), kKernelKinds);

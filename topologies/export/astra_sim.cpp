@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "topologies/export/exporter.h"
 
 namespace tandem {
@@ -97,6 +98,7 @@ bool Shape::mesh_connected() const {
 
 Dimension Shape::inside_a_node() {
   const int64_t n = per_node();
+  TANDEM_CHECK(n > 0);
   const auto next = [n](int64_t i) { return i / n * n + (i % n + 1) % n; };
   if (is_switch()) return measured("Switch", n, 2, next);
   int64_t cables = 0, in_order = 0;
