@@ -101,13 +101,13 @@ Question read_question(const Arguments& arguments) {
 }
 
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
-                       std::vector<std::pair<std::string, std::string>> sets) {
+                       const std::vector<std::pair<std::string, std::string>>& sets) {
   Graph graph = Graph::load(model);
   Question q{.graph = std::move(graph),
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
              .system_text = system,
-             .sets = std::move(sets),
+             .sets = sets,
              .devices = {},
              .anchor = {},
              .disturbance = {},

@@ -49,7 +49,7 @@ std::vector<Flag> question_flags();
 Question read_question(const Arguments& arguments);
 /// The same with a model and a system that did not come as --model, --system and --set.
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
-                       std::vector<std::pair<std::string, std::string>> sets);
+                       const std::vector<std::pair<std::string, std::string>>& sets);
 /// "path=value" pairs of --set, or of another option like it.
 std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
                                                            std::string_view option = "set");

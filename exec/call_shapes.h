@@ -37,7 +37,7 @@ template <typename I>
 struct PoolShape {
   using Space = I[3];
   I batch, channels;
-  Space in, out, kernel, stride, pad;
+  Space in{}, out{}, kernel{}, stride{}, pad{};
   bool counts_padding, last;  ///< last: channels innermost, else in front of the positions
 
   explicit PoolShape(const Call& c) {
@@ -77,8 +77,8 @@ struct PoolShape {
 
 /// Places of heads in q, k, v and the output; `kv`: a head of keys and values, which several may share.
 struct AttentionShape {
-  int64_t batch, heads, kv_heads, query, key, size;
-  int64_t q_row, kv_row, q_offset, k_offset, v_offset;
+  int64_t batch = 0, heads = 0, kv_heads = 0, query = 0, key = 0, size = 0;
+  int64_t q_row = 0, kv_row = 0, q_offset = 0, k_offset = 0, v_offset = 0;
   float scale;
   bool causal;
 

@@ -46,7 +46,8 @@ inline std::vector<int64_t> with_batch(int64_t batch, const Shape& shape) {
   return out;
 }
 
-inline Call make_move(Pass pass, TensorId to, TensorId from, Strided s, std::vector<Kernel> kernels = {}) {
+inline Call make_move(Pass pass, TensorId to, TensorId from, const Strided& s,
+                      std::vector<Kernel> kernels = {}) {
   return make_call(Function::move, pass, {to, from}, s.pack(), std::move(kernels));
 }
 
