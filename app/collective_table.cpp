@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -13,15 +14,23 @@ namespace {
 
 constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above this size
 
-bool any_measured(const CollectiveRun& run) {
-  for (const CollectiveLine& line : run.lines) {
-    if (line.measured > 0) return true;
-  }
-  return false;
+bool any(const CollectiveRun& run, double CollectiveLine::*figure) {
+  return std::any_of(run.lines.begin(), run.lines.end(), [&](const auto& line) { return line.*figure > 0; });
 }
 
 double busbw(const CollectiveRun& run, const CollectiveLine& line, double seconds) {
   return seconds > 0 ? static_cast<double>(line.bytes) * run.bus_factor / seconds : 0;
+}
+
+/// A second opinion: how the library's own estimates compare with what was measured.
+std::string library_errors(const CollectiveRun& run) {
+  std::vector<double> ratios;
+  for (const CollectiveLine& line : run.lines) {
+    if (line.measured > 0 && line.estimate > 0) ratios.push_back(std::log(line.estimate / line.measured));
+  }
+  if (ratios.empty()) return "";
+  return fmt::format("The library's own estimates are off by {:.1f} % in the geometric mean ({} sizes).\n",
+                     100 * geometric_error(ratios), ratios.size());
 }
 
 /// Errors of the measured lines that calibrated the prediction, or of those that did not.
@@ -45,9 +54,8 @@ std::string errors(const CollectiveRun& run, bool calibrating) {
 }  // namespace
 
 Table collective_table(const CollectiveRun& run) {
-  const bool measured = any_measured(run);
-  bool bound = false;
-  for (const CollectiveLine& line : run.lines) bound = bound || line.best > 0;
+  const bool measured = any(run, &CollectiveLine::measured), bound = any(run, &CollectiveLine::best),
+             estimated = any(run, &CollectiveLine::estimate);
   std::vector<Column> columns = {{"bytes", true},      {"time us", true}, {"algbw GB/s", true},
                                  {"busbw GB/s", true}, {"algorithm"},     {"protocol"}};
   if (bound) columns.push_back({"best us", true});
@@ -55,6 +63,7 @@ Table collective_table(const CollectiveRun& run) {
     columns.insert(columns.end(), {{"measured us", true}, {"measured busbw GB/s", true}, {"error", true}});
     if (!run.calibrated_by.empty()) columns.push_back({"used"});
   }
+  if (estimated) columns.push_back({"library's own us", true});
   Table out(std::move(columns));
   for (const CollectiveLine& l : run.lines) {
     std::vector<std::string> row = {std::to_string(l.bytes),
@@ -72,6 +81,7 @@ Table collective_table(const CollectiveRun& run) {
     } else if (measured) {
       row.insert(row.end(), run.calibrated_by.empty() ? 3 : 4, "");
     }
+    if (estimated) row.push_back(l.estimate > 0 ? fmt::format("{:.2f}", l.estimate * 1e6) : "");
     out.add(std::move(row));
   }
   return out;
@@ -95,6 +105,7 @@ std::string collective_remarks(const CollectiveRun& run) {
   out += "best: what the links allow whatever the library does, without latency.\n";
   const std::string judged = errors(run, false), used = errors(run, true);
   if (!judged.empty()) out += fmt::format("Geometric-mean error against measured: {}.\n", judged);
+  out += library_errors(run);
   if (!used.empty()) out += fmt::format("On the sizes that calibrated it: {}.\n", used);
   return out;
 }
@@ -116,6 +127,7 @@ std::string collective_json(const CollectiveRun& run) {
                                   {"protocol", l.choice.protocol}};
     if (l.high > 0) row["seconds_interval"] = {{"low", l.low}, {"high", l.high}, {"level", 0.9}};
     if (l.best > 0) row["best_seconds"] = l.best;
+    if (l.estimate > 0) row["library_seconds"] = l.estimate;
     if (l.measured > 0) {
       row["measured_seconds"] = l.measured;
       if (!run.calibrated_by.empty()) row["calibrates"] = l.calibrates;

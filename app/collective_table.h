@@ -16,6 +16,7 @@ struct CollectiveLine {
   double best = 0;                           ///< seconds that the links allow; 0 where no bound is known
   LinkCost::Choice choice;
   double measured = 0;      ///< seconds; 0 = none
+  double estimate = 0;      ///< seconds that the library itself expected there; 0 = none
   bool calibrates = false;  ///< the measured figure went into the correction
 };
 

@@ -131,7 +131,7 @@ void measure_copies(const Backend& backend, Measurements& m) {
       device->synchronize(Lane::comm);
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    m.copy.push_back({1, 4.0 * static_cast<double>(n), quantile(seconds, 0.5)});
+    m.copy.push_back({1, 4.0 * static_cast<double>(n), quantile(seconds, 0.5), 0});
   }
 }
 
@@ -268,7 +268,7 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       for (const OpTime& op : r.ops) {
         if (op.collective_bytes == 0 || op.seconds.empty()) continue;
         const double seconds = quantile(op.seconds, 0.5);
-        m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds});
+        m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate});
         m.graphs.back().all_reduce += seconds;
       }
     }

@@ -36,6 +36,7 @@ struct MeasuredWorkers {
 struct MeasuredTransfer {
   int64_t ranks = 1;  ///< 1: a copy
   double bytes = 0, seconds = 0;
+  double estimate = 0;  ///< seconds that the device's library (NCCL) expected; 0: it did not say
 };
 
 /// An all-reduce between nodes that one machine plays.

@@ -39,16 +39,19 @@ Kernel read_kernel(const Json& j) {
 
 Writer transfers_json(const std::vector<MeasuredTransfer>& list) {
   Writer out = Writer::array();
-  for (const MeasuredTransfer& t : list)
+  for (const MeasuredTransfer& t : list) {
     out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
+    if (t.estimate > 0) out.back()["library_seconds"] = t.estimate;
+  }
   return out;
 }
 
 std::vector<MeasuredTransfer> read_transfers(const Json& list) {
   std::vector<MeasuredTransfer> out;
   for (const Json& t : list.items()) {
-    out.push_back(
-        {t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15), t.at("seconds").as_real(0, 1e6)});
+    const Json* estimate = t.find("library_seconds");
+    out.push_back({t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15),
+                   t.at("seconds").as_real(0, 1e6), estimate == nullptr ? 0 : estimate->as_real(0, 1e6)});
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/precision.h"
@@ -82,6 +83,11 @@ class DeviceGroup {
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
   /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
   virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
+  /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members alike,
+  /// when the lanes are done with what they were given.
+  virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane) {
+    return 0;
+  }
   /// After a failure, from any thread: what is under way ends without its result, so that nobody waits for
   /// ever.
   virtual void stop() noexcept {}
@@ -97,8 +103,17 @@ std::string_view name(PeerRoute route);  ///< "auto", "peer", "staged"
 /// Throws InputError at `place` with the valid names.
 PeerRoute parse_peer_route(std::string_view text, const Place& place);
 
+/// What a group is told before it begins.
+struct GroupSetup {
+  CollKind kind = CollKind::all_reduce;
+  std::string algorithm;
+  std::vector<std::string> units;  ///< [rank]: Backend::unit of each member
+  PeerRoute route = PeerRoute::automatic;
+  std::string id;  ///< Backend::group_id of the process of rank 0; "" where this process has all members
+};
+
 struct DeviceOptions {
-  uint32_t index = 0;  ///< of the instance
+  uint32_t index = 0;  ///< of the instance, among those of this machine
   Precision precision = Precision::fp32;
   int threads = 1;  ///< that compute together for one instance (CPU)
   bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
@@ -116,11 +131,15 @@ struct Backend {
   std::string (*describe)();
   /// Launches return before completion, memory is not the host's: threads may not reach into it.
   bool asynchronous = false;
-  /// The group of instances[rank], or null where the library does not do it: then the schedules of
-  /// schemes/collectives are made of copy() and accumulate().
-  std::unique_ptr<DeviceGroup> (*group)(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances, PeerRoute route) = nullptr;
-  /// Does instance `a` reach `b`'s memory directly? Null: all have the same memory.
+  /// The group, or null where the library does not do it: then the schedules of schemes/collectives are made
+  /// of copy() and accumulate(), or go over links between processes.
+  std::unique_ptr<DeviceGroup> (*group)(const GroupSetup& setup) = nullptr;
+  /// By which members in several processes find each other; "" without the library. Asked with `group`.
+  std::string (*group_id)(PeerRoute route) = nullptr;
+  /// The unit that computes for the instance of this index, by a name that is its own on all machines. Asked
+  /// with `group`.
+  std::string (*unit)(uint32_t index) = nullptr;
+  /// Does the instance of index `a` reach `b`'s memory directly? Null: all have the same memory.
   bool (*reaches)(uint32_t a, uint32_t b) = nullptr;
   /// Instances that compute side by side here; null: one per processor.
   int64_t (*units)() = nullptr;

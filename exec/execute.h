@@ -59,6 +59,7 @@ struct OpTime {
   int64_t collective_bytes = 0;  ///< payload of a collective on gradients or parameters, else 0
   std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
                                  ///< member's arrival
+  double estimate = 0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
 };
 
 struct ExecutionResult {

@@ -12,8 +12,8 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <thread>
-#include <vector>
 #endif
 
 namespace tandem {
@@ -42,6 +42,7 @@ const Ranks& ranks() {
   return one;
 }
 void sum_over_ranks(std::span<double>) {}
+std::vector<std::string> gather_over_ranks(const std::string& own) { return {own}; }
 void meet_ranks() {}
 void abort_ranks(int) {}
 std::unique_ptr<Transport> mpi_transport(Abort&) { return nullptr; }
@@ -172,6 +173,13 @@ const Ranks& ranks() {
     std::atexit([] { MPI_Finalize(); });
     r.rank = rank;
     r.size = size;
+    MPI_Comm machine = MPI_COMM_NULL;
+    sure(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine),
+         "MPI_Comm_split_type");
+    int local = 0;
+    MPI_Comm_rank(machine, &local);
+    MPI_Comm_free(&machine);
+    r.local = local;
     return r;
   }();
   return all;
@@ -182,6 +190,22 @@ void sum_over_ranks(std::span<double> values) {
   sure(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_SUM,
                      MPI_COMM_WORLD),
        "MPI_Allreduce");
+}
+
+std::vector<std::string> gather_over_ranks(const std::string& own) {
+  if (!ranks().several()) return {own};
+  const int size = static_cast<int>(own.size());
+  std::vector<int> sizes(static_cast<std::size_t>(ranks().size)), begins(sizes.size());
+  sure(MPI_Allgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD), "MPI_Allgather");
+  std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
+  std::string all(static_cast<std::size_t>(begins.back() + sizes.back()), '\0');
+  sure(MPI_Allgatherv(own.data(), size, MPI_CHAR, all.data(), sizes.data(), begins.data(), MPI_CHAR,
+                      MPI_COMM_WORLD),
+       "MPI_Allgatherv");
+  std::vector<std::string> out;
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    out.push_back(all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(sizes[r])));
+  return out;
 }
 
 void meet_ranks() {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "exec/sync.h"
 #include "exec/transport.h"
@@ -13,6 +15,7 @@ namespace tandem {
 /// This process among those that mpirun started.
 struct Ranks {
   int64_t rank = 0, size = 1;
+  int64_t local = 0;  ///< among the processes of this machine
   bool several() const { return size > 1; }
 };
 
@@ -21,6 +24,8 @@ struct Ranks {
 const Ranks& ranks();
 /// Sums over all processes, in place. Without several ranks nothing happens, here and below.
 void sum_over_ranks(std::span<double> values);
+/// What every process gives, by rank. Called by all, in the same order.
+std::vector<std::string> gather_over_ranks(const std::string& own);
 /// Waits, without using the processor, until all have come here.
 void meet_ranks();
 /// Ends all processes when one fails; does not return when there are several.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <thread>
 
 #include "base/random.h"
@@ -52,11 +53,11 @@ Run::Run(const Execution& e, const Keep& k)
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
   micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
   check_executable();
-  check_route();
-  // Spinning only pays where the thread that is waited for runs at the same time.
   here = workers / static_cast<uint32_t>(ranks().size);
   first_here = here * static_cast<uint32_t>(ranks().rank);
   if (workers == 1) here = 1, first_here = 0;
+  check_route();
+  // Spinning only pays where the thread that is waited for runs at the same time.
   spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
   start = start_values(network, e);
   start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
@@ -117,7 +118,7 @@ std::string Run::route() const {
   for (uint32_t a = 0; a < here; ++a) {
     for (uint32_t b = 0; b < here; ++b) {
       if (a == b) continue;
-      const bool direct = reaches(a, b);
+      const bool direct = reaches(device_index(first_here + a), device_index(first_here + b));
       all = all && direct;
       any = any || direct;
     }
@@ -132,9 +133,9 @@ void Run::check_route() const {
     throw InputError(
         fmt::format("route {}: workers on backend {} have the same memory, so there is no choice",
                     name(execution.route), execution.backend->name));
-  for (uint32_t a = 0; execution.route == PeerRoute::peer && a < workers; ++a) {
-    for (uint32_t b = 0; b < workers; ++b) {
-      if (a != b && !reaches(a, b))
+  for (uint32_t a = first_here; execution.route == PeerRoute::peer && a < first_here + here; ++a) {
+    for (uint32_t b = first_here; b < first_here + here; ++b) {
+      if (a != b && !reaches(device_index(a), device_index(b)))
         throw InputError(fmt::format(
             "route peer: the device of worker {} does not reach the memory of worker {}'s (tandem doctor "
             "shows who reaches whom); auto and staged go through host memory",
@@ -165,10 +166,7 @@ Run::Member Run::member(const Collective& collective, uint32_t instance) const {
   return m;
 }
 
-void Run::make_groups() {
-  groups.resize(program.collectives.size());
-  library.resize(program.collectives.size());
-  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
+void Run::make_wire() {
   if (execution.pace) {
     // Servers may stand on nodes of their own, behind those of the workers.
     const Role* servers = program.stores.empty() ? nullptr : &program.roles[program.stores[0].role];
@@ -185,20 +183,72 @@ void Run::make_groups() {
           fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
     wire = mpi_transport(abort);
   }
+}
+
+/// Where each instance computes, in all processes.
+std::vector<std::string> Run::units() const {
+  std::string own;
+  for (uint32_t i = first_here; i < first_here + here; ++i)
+    own += execution.backend->unit(device_index(i)) + '\n';
+  std::string all = own;
+  if (here < workers) {
+    all.clear();
+    for (const std::string& part : gather_over_ranks(own)) all += part;
+  }
+  std::vector<std::string> out;
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) out.push_back(line);
+  TANDEM_CHECK(out.size() == workers);
+  return out;
+}
+
+/// The library does a collective where it does it for every group, in every process.
+std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
+    const Collective& collective, const std::vector<std::vector<uint32_t>>& members) const {
+  const Backend& backend = *execution.backend;
+  const bool several = here < workers;
+  // What goes over links that this machine plays leaves the devices.
+  if (backend.group == nullptr || (wire && !several)) return {};
+  const std::vector<std::string> all_units = units();
+  std::vector<std::unique_ptr<DeviceGroup>> out;
+  bool all = true;
+  for (const std::vector<uint32_t>& group : members) {
+    GroupSetup setup{collective.kind, collective.algorithm, {}, execution.route, ""};
+    const uint32_t owner = group[0] / here;
+    if (several) setup.id = gather_over_ranks(owner * here == first_here ? backend.group_id(execution.route) : "")[owner];
+    bool mine = false;
+    for (const uint32_t i : group) {
+      setup.units.push_back(all_units[i]);
+      mine = mine || (i >= first_here && i < first_here + here);
+    }
+    const bool possible = !several || !setup.id.empty();
+    out.push_back(mine && possible ? backend.group(setup) : nullptr);
+    all = all && possible && (!mine || out.back() != nullptr);
+  }
+  if (several) {
+    for (const std::string& answer : gather_over_ranks(all ? "yes" : "")) all = all && !answer.empty();
+  }
+  if (!all) out.clear();
+  return out;
+}
+
+void Run::make_groups() {
+  groups.resize(program.collectives.size());
+  library.resize(program.collectives.size());
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
+  make_wire();
   for (std::size_t c = 0; c < program.collectives.size(); ++c) {
     const Collective& collective = program.collectives[c];
     const Member m = member(collective, 0);
     if (collective.root != 0)
       throw InputError("collectives with another root than the first are not executed");
-    for (uint32_t g = 0; g < workers / m.ranks; ++g) {
-      std::vector<uint32_t> instances(m.ranks);
-      for (uint32_t i = 0; i < workers; ++i) {
-        const Member at = member(collective, i);
-        if (at.group == g) instances[at.rank] = i;
-      }
-      if (execution.backend->group != nullptr && !wire)  // what goes over links leaves the devices
-        library[c].push_back(
-            execution.backend->group(collective.kind, collective.algorithm, instances, execution.route));
+    std::vector<std::vector<uint32_t>> members(workers / m.ranks, std::vector<uint32_t>(m.ranks));
+    for (uint32_t i = 0; i < workers; ++i) {
+      const Member at = member(collective, i);
+      members[at.group][at.rank] = i;
+    }
+    library[c] = library_groups(collective, members);
+    for (const std::vector<uint32_t>& instances : members) {
       GroupNodes nodes;
       if (wire) {
         nodes = {wire.get(), channels++, std::vector<uint32_t>(m.ranks)};

@@ -58,10 +58,11 @@ struct Run {
   std::unique_ptr<Transport> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
-  /// [collective][group]: made by the device's library; empty or null where it does not
+  /// [collective][group]: made by the device's library; empty where it does not, null where another process
+  /// plays the group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library;
   bool library_made(uint32_t collective) const {
-    return !library[collective].empty() && library[collective].front() != nullptr;
+    return !library[collective].empty();
   }
   /// After a failure: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
@@ -71,6 +72,11 @@ struct Run {
   uint32_t shards = 1;
   uint32_t channels = 0;  ///< of `wire` in use
   bool gated = false;
+
+  /// DeviceOptions::index of an instance that this process plays.
+  uint32_t device_index(uint32_t instance) const {
+    return static_cast<uint32_t>(ranks().local) * here + instance - first_here;
+  }
 
   struct Member {
     uint32_t group = 0, rank = 0, ranks = 1, local = 1;
@@ -90,7 +96,11 @@ struct Run {
  private:
   void check_executable() const;
   void check_route() const;
+  void make_wire();
   void make_groups();
+  std::vector<std::string> units() const;
+  std::vector<std::unique_ptr<DeviceGroup>> library_groups(
+      const Collective& collective, const std::vector<std::vector<uint32_t>>& members) const;
   void make_store();
   void make_links();
 };

@@ -258,6 +258,7 @@ class Summary {
       const Op& op = run_.program.roles[0].ops[i];
       all[i].op = i;
       if (op.kind == OpKind::collective) all[i].collective_bytes = op.bytes.n;
+      all[i].estimate = workers_.front()->estimate(i);
     }
     for (const auto& w : workers_) {
       for (int l = 0; l < kLanes; ++l) {

@@ -21,8 +21,10 @@ Worker::Worker(Run& run, uint32_t instance)
     lane.ops.back().op = i;
     lane.pushes = lane.pushes || ops[i].kind == OpKind::send;
     lane.exchanges = lane.exchanges || ops[i].kind == OpKind::send || ops[i].kind == OpKind::recv ||
-                     (run_.wire && ops[i].kind == OpKind::collective && ops[i].lane != Lane::compute);
+                     (run_.wire && ops[i].kind == OpKind::collective && ops[i].lane != Lane::compute &&
+                      !run_.library_made(ops[i].what));
   }
+  estimates_.resize(ops.size());
   for (uint32_t i = 0; i < ops.size(); ++i) {
     Bound& bound = lanes_[static_cast<std::size_t>(ops[i].lane)].ops[position[i]];
     for (const Dep& d : ops[i].deps) {
@@ -47,6 +49,8 @@ void Worker::run(Lane which) {
     queues_->run();
   else
     run_lane(which);
+  if (which != Lane::compute || !run_.keep.calls) return;
+  for (const auto& ask : asks_) ask();
 }
 
 void Worker::drain() noexcept {
@@ -90,7 +94,7 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
 void Worker::open() {
   const Network& n = run_.network;
   device_ = run_.execution.backend->open(
-      {instance_, run_.execution.precision, run_.execution.threads, true, run_.execution.route});
+      {run_.device_index(instance_), run_.execution.precision, run_.execution.threads, true, run_.execution.route});
   const bool loads = run_.execution.data != nullptr;
   variants_ = run_.micro_batches * (loads ? kBatches : 1);
   inputs_ = device_->allocate(variants_ * n.input_elements());

@@ -40,6 +40,8 @@ class Worker {
   }
   const std::vector<double>& losses() const { return losses_; }
   const std::vector<CallTime>& calls() const { return calls_; }
+  /// Seconds that the device's library expected of a collective, asked with Keep::calls; 0: it did not say.
+  double estimate(uint32_t op) const { return estimates_[op]; }
   /// Nanoseconds that the compute lane waited for ops of each lane.
   const int64_t* waited() const { return waited_; }
   /// From the device's memory, after the run.
@@ -90,7 +92,7 @@ class Worker {
   std::function<int64_t(int32_t)> action(uint32_t index);
   std::function<int64_t(int32_t)> compute(uint32_t index);
   std::function<int64_t(int32_t)> layers(uint32_t index);
-  std::function<int64_t(int32_t)> collective(const Op& op);
+  std::function<int64_t(int32_t)> collective(uint32_t index);
   int64_t over_links(GroupCollective& group, uint32_t rank, float* buffer, int64_t elements, Lane on);
   std::function<int64_t(int32_t)> send(const Op& op);
   std::function<int64_t(int32_t)> receive(const Op& op);
@@ -115,6 +117,8 @@ class Worker {
   std::vector<Counter> arrived_;                         ///< [key]: replies
   std::vector<double> losses_;
   std::vector<CallTime> calls_;
+  std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
+  std::vector<double> estimates_;            ///< [op]
   int64_t waited_[kLanes] = {};
   std::unique_ptr<Queues> queues_;                                ///< of an asynchronous device
   float* losses_now_ = nullptr;                                   ///< there: of the iteration under way

@@ -30,7 +30,7 @@ std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
     case OpKind::copy:
       return input(op);
     case OpKind::collective:
-      return collective(op);
+      return collective(index);
     case OpKind::send:
       return send(op);
     case OpKind::recv:
@@ -215,7 +215,8 @@ void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration, 
   }
 }
 
-std::function<int64_t(int32_t)> Worker::collective(const Op& op) {
+std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
+  const Op& op = role().ops[index];
   const Collective& c = run_.program.collectives[op.what];
   const Run::Member m = run_.member(c, instance_);
   GroupCollective* group = run_.groups[op.what][m.group].get();
@@ -233,7 +234,11 @@ std::function<int64_t(int32_t)> Worker::collective(const Op& op) {
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
   DeviceGroup* library = run_.library_made(op.what) ? run_.library[op.what][m.group].get() : nullptr;
-  const bool staged = queues_ && run_.wire;
+  if (library != nullptr)
+    asks_.emplace_back([=, this, lane = op.lane] {
+      estimates_[index] = library->estimate(m.rank, *device_, buffer, elements, lane);
+    });
+  const bool staged = queues_ && run_.wire && library == nullptr;
   if (LaneState& l = lane(op.lane); staged && l.staged_elements < elements) {
     l.staged = device_->allocate_host(elements);
     l.staged_elements = elements;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "calibration/collective_profile.h"
+#include "calibration/machine_fit.h"
 #include "schemes/collectives.h"
 #include "sim/placement.h"
 
@@ -92,13 +93,34 @@ struct Request {
   Harness harness;
 };
 
+/// The all-reduces of tandem measure among so many devices (0: the most it saw).
+NcclLog log_of(const Json& document, int64_t devices) {
+  const Measurements m = Measurements::from_json(document);
+  NcclLog log;
+  log.kind = "all-reduce";
+  for (const MeasuredTransfer& t : m.all_reduce) log.devices = std::max(log.devices, t.ranks);
+  if (devices > 0) log.devices = devices;
+  for (const MeasuredTransfer& t : m.all_reduce) {
+    if (t.ranks == log.devices)
+      log.rows.push_back({static_cast<int64_t>(t.bytes), t.seconds, 0, 0, t.estimate});
+  }
+  std::sort(log.rows.begin(), log.rows.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  if (log.rows.empty())
+    document.fail("holds no all-reduce" + (devices > 0 ? fmt::format(" of {} devices", devices) : ""));
+  return log;
+}
+
 std::optional<NcclLog> read_log(const Arguments& arguments) {
   if (arguments.has("log") && arguments.has("against"))
     throw UsageError("--against is another name of --log; give one of them");
   const char* option = arguments.has("log") ? "log" : "against";
   if (!arguments.has(option)) return {};
   const std::string file = arguments.text(option, "");
-  NcclLog log = read_nccl_tests(read_file(file), file);
+  const std::string text = read_file(file);
+  if (text.find("\"tandem-measurements-") != std::string::npos)
+    return log_of(Json::parse(text, file),
+                  arguments.has("devices") ? arguments.integer("devices", 2, 2, 65536) : 0);
+  NcclLog log = read_nccl_tests(text, file);
   if (log.damaged > 0)
     note(arguments, fmt::format("{}: {} damaged rows left out", printable(file), log.damaged));
   return log;
@@ -217,7 +239,9 @@ CollectiveRun run_of(const Arguments& arguments, const Request& request) {
     line.algbw = line.seconds > 0 ? static_cast<double>(bytes) / line.seconds : 0;
     line.busbw = line.algbw * run.bus_factor;
     for (const NcclRow& m : measured) {
-      if (m.bytes == bytes && line.measured == 0) line.measured = m.seconds;
+      if (m.bytes != bytes || line.measured > 0) continue;
+      line.measured = m.seconds;
+      line.estimate = m.estimate;
     }
     line.calibrates =
         arguments.has("calibrate") &&
@@ -272,7 +296,7 @@ void register_collective(Registry<Verb>& registry) {
             {"from", "BYTES", "smallest size, instead of --sizes"},
             {"to", "BYTES", "largest size, instead of --sizes"},
             {"factor", "N", "from one size to the next; default 2"},
-            {"log", "FILE", "a log of nccl-tests (text or JSON) to print beside"},
+            {"log", "FILE", "a log of nccl-tests (text or JSON), or what tandem measure wrote, to print beside"},
             {"against", "FILE", "the same"},
             {"calibrate", "", "correct the prediction by every second power of two of the log"},
             {"profile", "FILE", "correct it by measured sizes (tandem import nccl-tests)"},

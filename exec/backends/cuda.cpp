@@ -175,8 +175,9 @@ void register_cuda(Registry<Backend>& registry) {
     return f.missing.empty() ? f.plugin->backend->describe() : f.missing;
   };
   b.asynchronous = true;
-  b.group = [](CollKind kind, const std::string& algorithm, std::span<const uint32_t> instances,
-               PeerRoute route) { return plugged().group(kind, algorithm, instances, route); };
+  b.group = [](const GroupSetup& setup) { return plugged().group(setup); };
+  b.group_id = [](PeerRoute route) { return plugged().group_id(route); };
+  b.unit = [](uint32_t index) { return plugged().unit(index); };
   b.reaches = [](uint32_t a, uint32_t b) { return plugged().reaches(a, b); };
   b.units = [] { return plugged().units(); };
   registry.add(b);

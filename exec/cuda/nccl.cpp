@@ -5,11 +5,15 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "exec/cuda/session.h"
+
+/// Its header knows ncclGroupSimulateEnd.
+#define TANDEM_NCCL_ESTIMATES (NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0))
 
 namespace tandem::cuda {
 
@@ -32,6 +36,9 @@ struct Nccl {
   TANDEM_NCCL(ncclBroadcast);
   TANDEM_NCCL(ncclReduceScatter);
   TANDEM_NCCL(ncclAllGather);
+#if TANDEM_NCCL_ESTIMATES
+  TANDEM_NCCL(ncclGroupSimulateEnd);  // null before 2.22
+#endif
 #undef TANDEM_NCCL
 
   Nccl() {
@@ -56,6 +63,9 @@ struct Nccl {
     find(ncclReduceScatter, "ncclReduceScatter");
     find(ncclAllGather, "ncclAllGather");
     if (!all) library = nullptr;
+#if TANDEM_NCCL_ESTIMATES
+    find(ncclGroupSimulateEnd, "ncclGroupSimulateEnd");
+#endif
   }
 };
 const Nccl& nccl() {
@@ -70,8 +80,9 @@ void check(ncclResult_t status, const char* what) {
 
 class Group : public DeviceGroup {
  public:
-  Group(CollKind kind, std::size_t ranks) : kind_(kind), communicators_(ranks) {
-    check(nccl().ncclGetUniqueId(&id_), "begin a group");
+  Group(CollKind kind, std::size_t ranks, const std::string& id) : kind_(kind), communicators_(ranks) {
+    TANDEM_CHECK(id.size() == sizeof(id_));
+    std::memcpy(&id_, id.data(), sizeof(id_));
   }
   ~Group() override {
     for (const auto& c : communicators_) {
@@ -95,10 +106,29 @@ class Group : public DeviceGroup {
   }
 
   void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
-    const auto& s = static_cast<Session&>(session);
-    s.use();
+    static_cast<Session&>(session).use();
     if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
-    const cudaStream_t stream = s.stream(lane);
+    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+  }
+
+  /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
+  double estimate(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements,
+                  Lane lane) override {
+#if TANDEM_NCCL_ESTIMATES
+    if (nccl().ncclGroupSimulateEnd == nullptr || stopped_) return 0;
+    static_cast<Session&>(session).use();
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    check(nccl().ncclGroupSimulateEnd(&info), "estimate a group of calls");
+    return info.estimatedTime > 0 ? static_cast<double>(info.estimatedTime) * 1e-6 : 0;  // it counts microseconds
+#else
+    return DeviceGroup::estimate(rank, session, buffer, elements, lane);
+#endif
+  }
+
+ private:
+  void enqueue(uint32_t rank, float* buffer, int64_t elements, cudaStream_t stream) const {
     const ncclComm_t c = communicators_[rank];
     const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
     switch (kind_) {
@@ -119,7 +149,6 @@ class Group : public DeviceGroup {
       check(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), "all-gather");
   }
 
- private:
   /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
   void unequal(ncclComm_t c, float* buffer, std::size_t n, cudaStream_t stream) const {
     const std::size_t ranks = communicators_.size();
@@ -140,7 +169,7 @@ class Group : public DeviceGroup {
 
   CollKind kind_;
   ncclUniqueId id_{};
-  std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]
+  std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]; null: in another process
   std::atomic<bool> stopped_{false};
 };
 
@@ -169,23 +198,29 @@ void take_route(PeerRoute route) {
 std::string nccl_version() {
   int version = 0;
   if (nccl().library == nullptr || nccl().ncclGetVersion(&version) != ncclSuccess) return "";
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  std::string out = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+#if TANDEM_NCCL_ESTIMATES
+  if (nccl().ncclGroupSimulateEnd != nullptr) return out;
+#endif
+  return out + " (which tells no estimates: they came with 2.22)";
 }
 
-std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances, PeerRoute route) {
-  if (algorithm != "auto" || kind == CollKind::all_to_all || instances.size() < 2 ||
+std::string nccl_id(PeerRoute route) {
+  if (nccl().library == nullptr) return "";
+  take_route(route);
+  ncclUniqueId id{};
+  check(nccl().ncclGetUniqueId(&id), "begin a group");
+  return {reinterpret_cast<const char*>(&id), sizeof(id)};
+}
+
+std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup) {
+  const std::set<std::string> units(setup.units.begin(), setup.units.end());
+  const bool apart = units.size() == setup.units.size();  // NCCL wants a GPU for each rank
+  if (setup.algorithm != "auto" || setup.kind == CollKind::all_to_all || units.size() < 2 || !apart ||
       nccl().library == nullptr)
     return nullptr;
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return nullptr;
-  std::set<uint32_t> used;
-  for (const uint32_t i : instances) {
-    if (!used.insert(i % static_cast<uint32_t>(count)).second)
-      return nullptr;  // NCCL wants a GPU for each rank
-  }
-  take_route(route);
-  return std::make_unique<Group>(kind, instances.size());
+  take_route(setup.route);
+  return std::make_unique<Group>(setup.kind, units.size(), setup.id.empty() ? nccl_id(setup.route) : setup.id);
 }
 
 }  // namespace tandem::cuda

@@ -3,6 +3,7 @@
 
 #include <cudnn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -96,6 +97,14 @@ std::string describe() {
                      g.clock_hz * 1e-9, to_text(Bytes{g.memory_bytes}), versions());
 }
 
+/// GPUs have their PCI address, machines their name.
+std::string unit(uint32_t index) {
+  const std::vector<Gpu> all = gpus();
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  return fmt::format("{} {}", host, all.at(index % all.size()).bus);
+}
+
 bool supports(const Call&, Precision precision) { return precision != Precision::fp8; }
 
 const Backend& backend() {
@@ -111,6 +120,8 @@ const Backend& backend() {
     out.describe = describe;
     out.asynchronous = true;
     out.group = cuda::nccl_group;
+    out.group_id = cuda::nccl_id;
+    out.unit = unit;
     out.reaches = [](uint32_t a, uint32_t b) {
       int count = 0;
       cuda::check(cudaGetDeviceCount(&count), "count GPUs");

@@ -95,11 +95,11 @@ class Session : public DeviceSession {
 /// GPUs whose memory this one reaches directly.
 bool reaches(int gpu, int other);
 
-/// nccl.cpp: null where NCCL is absent, or two instances share a GPU. NCCL takes one route for all that a
+/// nccl.cpp: null where NCCL is absent, or two members share a GPU. NCCL takes one route for all that a
 /// process does (its environment variables NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, set here): another one throws
 /// DeviceError.
-std::unique_ptr<DeviceGroup> nccl_group(CollKind kind, const std::string& algorithm,
-                                        std::span<const uint32_t> instances, PeerRoute route);
+std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup);
+std::string nccl_id(PeerRoute route);  ///< ncclUniqueId of a new group; "" without NCCL
 std::string nccl_version();  ///< "" without it
 
 }  // namespace tandem::cuda

@@ -72,6 +72,34 @@ TEST(Collective, TellsWhatTheLinksAllowFromWhatTheLibraryDoes) {
             3);
 }
 
+/// What tandem measure wrote of a machine stands beside the prediction, with the library's own estimates.
+TEST(Collective, PrintsTheLibrarysOwnEstimates) {
+  const Scratch scratch;
+  const std::string file = scratch.write("m.json", R"({"schema": "tandem-measurements-1", "machine": "m",
+    "date": "2026-01-01", "versions": "v", "cores": 8, "graphs": [], "kernels": [], "copy": [], "all_reduce": [
+    {"ranks": 4, "bytes": 1048576, "seconds": 0.00005},
+    {"ranks": 8, "bytes": 1048576, "seconds": 0.0001, "library_seconds": 0.00008},
+    {"ranks": 8, "bytes": 1024, "seconds": 0.00002}]})");
+  const auto result = tool({"collective", "--system", "dgx-a100", "--log", file, "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "out");
+  EXPECT_EQ(document.at("devices").as_int(), 8);
+  const auto& rows = document.at("rows").items();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(rows[1].at("measured_seconds").as_real(), 1e-4);
+  EXPECT_DOUBLE_EQ(rows[1].at("library_seconds").as_real(), 8e-5);
+  EXPECT_EQ(rows[0].find("library_seconds"), nullptr) << "not known of that size";
+  const std::string text = tool({"collective", "--system", "dgx-a100", "--log", file}).out;
+  EXPECT_NE(text.find("library's own us"), std::string::npos) << text;
+  EXPECT_NE(text.find("own estimates are off by"), std::string::npos) << text;
+  const auto four = tool({"collective", "--system", "dgx-a100", "--log", file, "--devices", "4"});
+  EXPECT_EQ(four.status, 0) << four.err;
+  EXPECT_EQ(four.out.find("library's own"), std::string::npos);
+  const auto three = tool({"collective", "--system", "dgx-a100", "--log", file, "--devices", "3"});
+  EXPECT_EQ(three.status, 3);
+  EXPECT_NE(three.err.find("no all-reduce of 3 devices"), std::string::npos) << three.err;
+}
+
 TEST(Collective, CalibratesByEverySecondSizeAndJudgesByTheOthers) {
   const Scratch scratch;
   const std::string log = scratch.write("log.txt", log_text());

@@ -4,14 +4,15 @@
 
 #include "app/child.h"
 #include "base/json.h"
+#include "exec/execute.h"
 #include "tests/app/tool.h"
 
 namespace tandem::test {
 namespace {
 
-ChildResult mpirun(int processes, std::vector<std::string> words) {
+ChildResult mpirun(int processes, std::vector<std::string> words, const char* program = TANDEM_BINARY) {
   std::vector<std::string> all = {"mpirun", "--allow-run-as-root",     "--oversubscribe",
-                                  "-np",    std::to_string(processes), TANDEM_BINARY};
+                                  "-np",    std::to_string(processes), program};
   all.insert(all.end(), words.begin(), words.end());
   try {
     return run_child(all, "", "openmpi-bin");
@@ -44,6 +45,36 @@ TEST(Mpi, ProcessesTrainWhatThreadsDo) {
     for (const char* key : {"first_loss", "last_loss", "accuracy"})
       EXPECT_NEAR(a.at("training").at(key).as_real(), t.at("training").at(key).as_real(), 1e-3)
           << scheme << " " << key;
+  }
+}
+
+/// As NCCL's groups: begun by one process, told to the others, and the schedules over MPI where one of them
+/// cannot take part.
+TEST(Mpi, GroupsOfADeviceLibraryReachOverProcesses) {
+  const Graph graph = Graph::load("digits-mlp");
+  const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=8KiB", {});
+  Execution e;
+  e.graph = &graph;
+  e.scheme = &scheme;
+  e.backend = &backends_registry().at("cpu");
+  e.cluster = {2, 1, 2};
+  e.batch = 8;
+  e.optimizer = &optimizer("momentum");
+  e.iterations = 12;
+  const ExecutionResult together = execute(e, {false, false, true});
+  for (const char* mode : {"take", "refuse"}) {
+    const ChildResult r = mpirun(2, {mode}, TANDEM_RANK_GROUPS);
+    if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+    ASSERT_EQ(r.status, 0) << r.err;
+    const Json apart = Json::parse(r.out, mode);
+    if (std::string(mode) == "take")
+      EXPECT_GT(apart.at("runs").as_int(0), 12) << "several buckets in each iteration";
+    else
+      EXPECT_EQ(apart.at("runs").as_int(0), 0);
+    for (std::size_t i = 0; i < together.losses.size(); ++i)
+      EXPECT_NEAR(apart.at("losses").items()[i].as_real(), together.losses[i], 1e-4) << mode;
+    for (std::size_t i = 0; i < 100; ++i)
+      ASSERT_NEAR(apart.at("parameters").items()[i].as_real(), together.parameters[i], 1e-4) << mode;
   }
 }
 

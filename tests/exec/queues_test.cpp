@@ -146,14 +146,19 @@ class Counting : public DeviceGroup {
  public:
   void join(uint32_t, DeviceSession&) override { ++joined; }
   void run(uint32_t, DeviceSession&, float*, int64_t, Lane) override { ++runs; }
+  double estimate(uint32_t, DeviceSession&, float*, int64_t elements, Lane) override {
+    return 1e-6 * static_cast<double>(elements);
+  }
   static inline std::atomic<int> joined{0}, runs{0};
 };
 
 TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
   Backend b = kDeferred;
-  b.group = [](CollKind kind, const std::string&, std::span<const uint32_t> instances, PeerRoute) {
-    EXPECT_EQ(kind, CollKind::all_reduce);
-    EXPECT_EQ(instances.size(), 2U);
+  b.unit = [](uint32_t index) { return "unit " + std::to_string(index); };
+  b.group = [](const GroupSetup& setup) {
+    EXPECT_EQ(setup.kind, CollKind::all_reduce);
+    EXPECT_EQ(setup.units, (std::vector<std::string>{"unit 0", "unit 1"}));
+    EXPECT_EQ(setup.id, "");
     return std::unique_ptr<DeviceGroup>(std::make_unique<Counting>());
   };
   e_.backend = &b;
@@ -163,6 +168,13 @@ TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
   EXPECT_EQ(Counting::joined, 2);
   EXPECT_GT(Counting::runs, 2);
   EXPECT_GT(DeferredDevice::replays, before) << "library-made collectives are captured";
+  int64_t asked = 0;
+  for (const OpTime& op : execute(e_, {true, false, false}).ops) {
+    if (op.collective_bytes == 0) continue;
+    EXPECT_DOUBLE_EQ(op.estimate, 1e-6 * static_cast<double>(op.collective_bytes) / 4);
+    ++asked;
+  }
+  EXPECT_GT(asked, 0);
 }
 
 std::string route_of(const ExecutionResult& r) {
