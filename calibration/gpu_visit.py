@@ -27,7 +27,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 # Batch sizes that the whole zoo fits with in 16 GB; the held-out models of `tandem check --backend cuda`.
 MODELS = {"resnet50": 64, "vgg16": 64, "bert-large": 16, "gpt2": 8}
-PRECISIONS = ["fp32", "tf32", "bf16"]
+PRECISIONS = ["fp32", "tf32", "bf16", "fp16"]
+PYTORCH = ["fp32", "tf32", "bf16"]
 
 
 def pack(folder):
@@ -214,6 +215,25 @@ class Visit:
                      "--scheme", scheme, "--route", route, "--format", "json"], 45)
         return out
 
+    def processes(self):
+        """NCCL over processes against one process with as many threads."""
+        code, text, _ = self.run(["nvidia-smi", "-L"], 20)
+        gpus = len(text.strip().splitlines())
+        if code != 0 or gpus < 2:
+            return {"skipped": "one GPU"}
+        words = ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations", 30,
+                 "--format", "json"]
+        out = {"threads": self.tandem(words, 45)}
+        mpirun = shutil.which("mpirun")
+        if mpirun is None:
+            return {**out, "failed": "no mpirun"}
+        code, text, seconds = self.run([mpirun, "--allow-run-as-root", "-np", "2", self.bin / "tandem", *words], 60)
+        try:
+            out["processes"] = {"exit": code, "seconds": seconds, "result": json.loads(text)}
+        except ValueError:
+            out["processes"] = {"exit": code, "seconds": seconds, "failed": text[-2000:] or "see log.txt"}
+        return out
+
     def predict(self):
         measured, profile = self.out / "measured.json", self.out / "profile.json"
         code, _, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--out", measured],
@@ -221,6 +241,9 @@ class Visit:
         out = {"measure": {"exit": code, "seconds": seconds}}
         code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 20)
         out["fit"] = {"exit": code, "seconds": seconds}
+        text = measured.read_text() if measured.exists() else ""
+        if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
+            out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
         out["check"] = self.tandem(["check", "--backend", "cuda", "--profile", profile, "--format", "json"], 120)
         return out
 
@@ -259,10 +282,11 @@ def main():
     v.stage("conformance", v.conformance)
     v.stage("hardware", v.hardware)
     v.stage("train", v.train)
-    v.stage("pytorch-eager", lambda: v.pytorch("eager", PRECISIONS))
+    v.stage("pytorch-eager", lambda: v.pytorch("eager", PYTORCH))
     v.stage("predict", v.predict)
     v.stage("sharing", v.sharing)
     v.stage("routes", v.routes)
+    v.stage("processes", v.processes)
     v.stage("gradients", v.gradients)
     v.stage("sanitizer", v.sanitizer)
     v.stage("pytorch-compiled", lambda: v.pytorch("compiled", ["bf16", "tf32"]))

@@ -113,4 +113,7 @@ if(TANDEM_CUDA_BUILT)
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDNN_INCLUDE} ${TANDEM_NCCL_INCLUDE})
   target_link_libraries(tandem_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${TANDEM_CUDNN_LIBRARY})
   add_dependencies(plugins tandem_cuda)
+  # For the tests.
+  set(TANDEM_CUDA_INCLUDE ${CUDAToolkit_INCLUDE_DIRS} CACHE INTERNAL "")
+  set(TANDEM_CUDA_STUB ${CUDAToolkit_LIBRARY_DIR}/stubs/libcuda.so CACHE INTERNAL "")
 endif()

@@ -43,6 +43,11 @@ class DeviceSession {
   /// to += from. `from` may be another session's, of the same backend, as in copy().
   virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void scale(float* values, float factor, int64_t elements, Lane lane) = 0;
+  /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes
+  /// whether all are finite: if not, iterations from the next one on have half the scale. What is not finite
+  /// becomes 0 when `alone`: no update on this device will see it, and leave it out. After slot 0 was given
+  /// the iteration's state.
+  virtual void unscale(float* /*gradients*/, int64_t /*elements*/, bool /*alone*/, Lane) {}
   /// Between host memory and the device's; the host waits.
   virtual void upload(float* to, const float* host, int64_t elements) = 0;
   virtual void download(float* host, const float* from, int64_t elements) = 0;
@@ -118,6 +123,7 @@ struct DeviceOptions {
   int threads = 1;  ///< that compute together for one instance (CPU)
   bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
   PeerRoute route = PeerRoute::automatic;
+  float loss_scale = 65536;  ///< a power of two: what multiplies the loss in fp16, at first
 };
 
 struct Backend {

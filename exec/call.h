@@ -11,7 +11,8 @@ namespace tandem {
 /// Storage: the batch is outermost; a sample of three or more dimensions is stored channels last ({C,H,W}
 /// lies as H, W, C), all others row by row. Elements are float, or int32 for tokens and labels.
 /// Flattening keeps the storage order. Weights of convolutions lie {out, kernel..., in / groups}, of linear
-/// layers {in, out}. In bf16 activations and their gradients lie in 2 bytes (Call::halves), all else in 4.
+/// layers {in, out}. In bf16, fp16 and fp8 activations and their gradients
+/// lie in 2 bytes (Call::halves), all else in 4.
 ///
 /// Operands and `shape` of each function; operands written come first. "+=" adds to what is there.
 enum class Function : uint8_t {
@@ -102,7 +103,7 @@ struct Call {
   std::vector<float> scalars;   ///< epsilon, slope, probability ...
   std::vector<Kernel> kernels;  ///< of Graph::lower that it realises: what a cost model prices it as
   uint32_t layer = 0;
-  /// Per operand: its elements where they lie as bf16, 0 where they are of 4 bytes. Empty: all of 4 bytes.
+  /// Per operand: its elements where they lie in 2 bytes, 0 where they are of 4 bytes. Empty: all of 4 bytes.
   std::vector<int64_t> halves;
   bool half(std::size_t operand) const { return operand < halves.size() && halves[operand] > 0; }
 };

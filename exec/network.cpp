@@ -81,7 +81,7 @@ struct Network::Impl {
       : graph(g),
         batch(n),
         training(trains),
-        halves(precision == Precision::bf16),
+        halves(element_bytes(precision) == 2),
         lowered(g.lower(n, Precision::fp32)) {
     const auto& layers = graph.layers();
     forward.resize(layers.size());

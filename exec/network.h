@@ -34,7 +34,7 @@ struct Tensor {
   float initial = 0;  ///< buffers only
   bool integer = false;
   uint32_t layer = 0;
-  bool half = false;  ///< lies as bf16: activations that layers hand on, and their gradients
+  bool half = false;  ///< lies in 2 bytes: activations that layers hand on, and their gradients
   int64_t words() const { return half ? (elements + 1) / 2 : elements; }  ///< of 4 bytes
 };
 
@@ -50,7 +50,7 @@ class Network {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
   /// `training` false: for evaluation (running statistics, no dropout); its backward calls are not to be run.
-  /// In bf16 what layers hand on, and its gradient, lies in 2 bytes; in every other precision in 4.
+  /// What layers hand on, and its gradient, lies in element_bytes(precision), all else in 4 bytes.
   Network(const Graph& graph, int64_t batch, bool training = true, Precision precision = Precision::fp32);
   ~Network();
   Network(Network&&) noexcept;

@@ -138,6 +138,11 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
   const bool loads = run_.execution.data != nullptr, last = after == 0;
   const uint32_t first = task.layer, count = task.layers;
   const bool ends = forward && first + count == forward_.size() && last;
+  int64_t lowest = run_.network.parameters(), highest = 0;  // of the flat vector
+  for (uint32_t layer = first; layer < first + count; ++layer) {
+    lowest = std::min(lowest, flat_[layer].first);
+    highest = std::max(highest, flat_[layer].second);
+  }
   return [=, this](int32_t iteration) {
     const IterationState s = run_.state(instance_, iteration);
     const auto micro = static_cast<std::size_t>(std::min(before, run_.micro_batches - 1));
@@ -160,6 +165,8 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
       losses_.push_back(loss);
     }
     if (forward) return int64_t{0};
+    if (lowest < highest)
+      device_->unscale(gradients_ + lowest, highest - lowest, run_.store != nullptr, Lane::compute);
     if (run_.execution.integer_gradients) integers(first, count, iteration, before == 0);
     if (run_.micro_batches == 1) return int64_t{0};
     for (uint32_t layer = first; layer < first + count; ++layer) {

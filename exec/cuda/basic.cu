@@ -10,6 +10,12 @@ struct Constant {
   float value;
   __device__ float operator()(float) const { return value; }
 };
+/// The gradient that a model without a loss begins with.
+struct Seed {
+  float value;
+  const State* state;
+  __device__ float operator()(float) const { return value * state->loss_scale; }
+};
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -24,8 +30,15 @@ struct Scaled {
 template <typename T>
 Prepared fill(const Call& c) {
   const int64_t n = c.shape[0];
-  const Constant f{c.scalars.at(0)};
-  return {[=](const Launch& l) { map<T>(n, f, operand<T>(l, 0), operand<T>(l, 0), l.stream); }};
+  const float value = c.scalars.at(0);
+  const bool seed = c.pass == Pass::backward_data && value != 0;
+  return {[=](const Launch& l) {
+    T* y = operand<T>(l, 0);
+    if (seed)
+      map<T>(n, Seed{value, l.state}, y, y, l.stream);
+    else
+      map<T>(n, Constant{value}, y, y, l.stream);
+  }};
 }
 
 template <typename T>
@@ -33,12 +46,14 @@ Prepared copy(const Call& c) {
   const int64_t n = c.shape[0];
   return {[=](const Launch& l) { map<T>(n, Same{}, operand<T>(l, 0), operand<T>(l, 1), l.stream); }};
 }
-/// From or to bf16, or both.
+/// From or to 2 bytes, or both.
+template <typename H>
 Prepared copy_half(const Call& c) {
   const int64_t n = c.shape[0];
-  if (c.half(0) && c.half(1)) return copy<Bf16>(c);
-  if (c.half(0)) return {[=](const Launch& l) { narrow_bf16(l.operands[0], l.operands[1], n, l.stream); }};
-  return {[=](const Launch& l) { widen_bf16(l.operands[0], l.operands[1], n, l.stream); }};
+  constexpr Precision half = kStored<H>;
+  if (c.half(0) && c.half(1)) return copy<H>(c);
+  if (c.half(0)) return {[=](const Launch& l) { narrow(l.operands[0], l.operands[1], half, n, l.stream); }};
+  return {[=](const Launch& l) { widen(l.operands[0], l.operands[1], half, n, l.stream); }};
 }
 
 template <typename T>
@@ -127,7 +142,13 @@ __global__ void update_kernel(int64_t n, Rule rule, const State* state, float* p
   const State s = *state;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
 #pragma unroll 4
-  for (int64_t i = global_index(); i < n; i += stride) rule(i, s, p, g, first, second);
+  for (int64_t i = global_index(); i < n; i += stride) {
+    if (s.loss != nullptr && !finite(g[i])) {
+      s.loss->overflow = 1;
+      continue;
+    }
+    rule(i, s, p, g, first, second);
+  }
 }
 
 template <typename Rule>
@@ -151,7 +172,43 @@ Prepared update(const Call& c) {
   return update_by(RmsProp{}, n, 1);
 }
 
-__global__ void set_state_kernel(State* slot, State state) { *slot = state; }
+constexpr int kGoodSteps = 2000;
+constexpr float kMostScale = 0x1p24F;
+
+/// PyTorch's rule (torch.amp.GradScaler): half of it after an overflow, twice as much after 2000 iterations
+/// without one; here between 1 and 2^24.
+__device__ void adapt(LossScale& loss) {
+  if (loss.overflow != 0) {
+    loss.scale = fmaxf(1, loss.scale / 2);
+    loss.good = loss.overflow = 0;
+  } else if (++loss.good == kGoodSteps) {
+    loss.scale = fminf(kMostScale, loss.scale * 2);
+    loss.good = 0;
+  }
+}
+__global__ void set_state_kernel(State* slot, State state, LossScale* loss, bool begins) {
+  if (loss != nullptr) {
+    if (begins) adapt(*loss);
+    state.loss = loss;
+    state.loss_scale = loss->scale;
+  }
+  *slot = state;
+}
+
+/// Scales are powers of two: nothing is rounded, but what becomes subnormal.
+__global__ void unscale_kernel(int64_t n, const State* state, float* g, bool alone) {
+  const float back = 1 / state->loss_scale;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t i = global_index(); i < n; i += stride) {
+    float v = g[i] * back;
+    if (!finite(v)) {
+      state->loss->overflow = 1;
+      if (alone) v = 0;
+    }
+    g[i] = v;
+  }
+}
 
 }  // namespace
 
@@ -174,16 +231,20 @@ void accumulate(float* to, const float* from, int64_t elements, Stream stream) {
 void scale(float* values, float factor, int64_t elements, Stream stream) {
   map(elements, Scaled{factor}, values, static_cast<const float*>(values), stream);
 }
-void set_state(State* slot, const State& state, Stream stream) {
-  launch(set_state_kernel, 1, 1, stream, slot, state);
+void set_state(State* slot, const State& state, LossScale* loss, bool begins, Stream stream) {
+  launch(set_state_kernel, 1, 1, stream, slot, state, loss, begins);
+}
+void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream) {
+  launch(unscale_kernel, std::min(4096U, blocks_for(elements)), kThreads, stream, elements, state, gradients,
+         alone);
 }
 
 void add_basic(Table& t) {
-  set(t, Function::fill, fill<float>, fill<Bf16>, halves<0>);
-  set(t, Function::copy, copy<float>, copy_half, halves_of);
-  set(t, Function::sum, sum<float>, sum<Bf16>, halves<0, 1, 2>);
-  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, halves<1>);
-  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, halves<1>);
+  set(t, Function::fill, fill<float>, fill<Bf16>, fill<Fp16>, halves<0>);
+  set(t, Function::copy, copy<float>, copy_half<Bf16>, copy_half<Fp16>, halves_of);
+  set(t, Function::sum, sum<float>, sum<Bf16>, sum<Fp16>, halves<0, 1, 2>);
+  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, halves<1>);
+  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, halves<1>);
   set(t, Function::update, update);
 }
 

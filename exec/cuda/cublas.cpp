@@ -133,7 +133,7 @@ Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const 
 
 Prepared library_gemm(const Call& call, Libraries& libraries) {
   const Precision precision = libraries.precision;
-  if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call));
+  if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call, precision));
   const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   return multiply_half(call, precision, [&](const Call& c) {
     return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, plain_half(c, precision));

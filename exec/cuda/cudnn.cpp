@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "exec/cuda/cudnn_graph.h"
+#include "exec/cuda/cudnn_plan.h"
 #include "exec/cuda/half.h"
 #include "exec/cuda/session.h"
 
@@ -15,111 +16,11 @@ namespace tandem::cuda {
 
 namespace {
 
-constexpr int64_t kMostTried = 8;  ///< as PyTorch's benchmark mode tries ten
+constexpr std::size_t kMostTried = 8;  ///< as PyTorch's benchmark mode tries ten
 
-/// May this configuration be used? Results must not depend on timing, and FP32 must be FP32: tensor cores
-/// would round its inputs to TF32.
-bool admissible(const Descriptor& configuration, Precision precision) {
-  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t raw = engine.get();
-  int64_t count = 0;
-  require(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
-  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  require(cudnnBackendGetAttribute(raw, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                   CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
-  return std::none_of(notes, notes + count, [&](cudnnBackendNumericalNote_t note) {
-    return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
-           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-           note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
-           (precision == Precision::fp32 && note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-  });
-}
-
-/// Where cuDNN's list of proposals has a configuration: the same in every process on such a GPU.
-struct Origin {
-  cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-  std::size_t index = 0;
-  bool operator==(const Origin&) const = default;
-};
-
-struct Plan {
-  Descriptor plan;
-  Origin origin;
-  int64_t workspace = 0;
-};
-
-/// What cuDNN proposes for the graph, best estimate first.
-std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
-  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
-  heuristic.finish();
-  int64_t count = 0;
-  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
-  std::vector<Descriptor> out;
-  std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = 0; i < count; ++i) {
-    out.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    raw.push_back(out.back().get());
-  }
-  require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()));
-  out.erase(out.begin() + count, out.end());
-  return out;
-}
-
-/// Nothing when this engine does not do this geometry, may not be used, or wants too much workspace. Slow:
-/// some engines are compiled for the geometry.
-std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& origin,
-                              const Libraries& libraries) {
-  try {
-    if (!admissible(configuration, libraries.precision)) return std::nullopt;
-    Plan p{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), origin};
-    p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &libraries.cudnn);
-    p.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-    p.plan.finish();
-    int64_t got = 0;
-    require(cudnnBackendGetAttribute(p.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64,
-                                     1, &got, &p.workspace));
-    if (static_cast<std::size_t>(p.workspace) > libraries.workspace_bytes) return std::nullopt;
-    return p;
-  } catch (const Refused&) {
-    return std::nullopt;
-  }
-}
-
-/// At most kMostTried, or the one that is known to be the fastest.
-std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known,
-                             const Libraries& libraries) {
-  std::vector<Plan> out;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    if (!out.empty()) break;
-    if (known && known->mode != mode) continue;
-    try {
-      const std::vector<Descriptor> list = proposals(graph, mode);
-      for (std::size_t i = 0; i < list.size() && static_cast<int64_t>(out.size()) < kMostTried; ++i) {
-        if (known && known->index != i) continue;
-        auto plan = make_plan(list[i], {mode, i}, libraries);
-        if (plan) out.push_back(std::move(*plan));
-      }
-    } catch (const Refused&) {
-      continue;
-    }
-  }
-  return out;
-}
-
+/// Where the three tensors lie.
 cudnnStatus_t execute(const Plan& plan, const Libraries& libraries, void* x, void* y, void* w) {
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  void* pointers[] = {x, y, w};
-  const int64_t ids[] = {kX, kY, kW};
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, pointers, 3);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids, 3);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, &libraries.workspace);
-  pack.finish();
-  return cudnnBackendExecute(libraries.cudnn, plan.plan.get(), pack.get());
+  return run_plan(plan, libraries, {{kX, x}, {kY, y}, {kW, w}});
 }
 
 /// Memory of its own for a trial, of any content but NaN: zeros.
@@ -203,7 +104,7 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
   try {
     const Descriptor graph = convolution_graph(call, s, types, libraries.cudnn);
     std::vector<Plan> plans =
-        candidates(graph, found != known.end() ? found->second : std::nullopt, libraries);
+        candidates(graph, found != known.end() ? found->second : std::nullopt, kMostTried, libraries);
     if (!plans.empty()) {
       Plan& best = plans[fastest(plans, s, libraries)];
       known[key] = best.origin;
@@ -217,8 +118,8 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
 
 bool aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// `narrow`: the plan's output is of bf16, and is widened behind it.
-Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool narrow,
+/// `narrows`: the plan's output is of 2 bytes, and is widened behind it.
+Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool narrows,
                   const Libraries& libraries) {
   // Weights lie where the flat vector has them, on any multiple of 4 bytes: then they go through scratch.
   const int64_t weights = s.weight_elements();
@@ -226,12 +127,12 @@ Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool n
   const int64_t written = f == Function::conv                 ? s.out_elements()
                           : f == Function::conv_backward_data ? s.in_elements()
                                                               : weights;
-  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0,
-             half = call.half(0);
+  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0;
+  const Precision half = libraries.precision, stored = call.half(0) ? half : Precision::fp32;
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
   return {[=, &libraries](const Launch& l) {
             float* const* o = l.operands;
-            float* to = narrow ? l.scratch : o[0];
+            float* to = narrows ? l.scratch : o[0];
             float* x = f == Function::conv_backward_data ? to : o[1];
             float* y = f == Function::conv ? to : f == Function::conv_backward_data ? o[1] : o[2];
             float* w = f == Function::conv_backward_weights ? to : o[2];
@@ -244,24 +145,24 @@ Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool n
             if (placed != w && f != Function::conv_backward_weights) move(placed, w);
             check(execute(plan, libraries, x, y, placed), "convolve");
             if (placed != w && f == Function::conv_backward_weights) move(w, placed);
-            if (narrow) widen_bf16(o[0], to, written, l.stream);
-            if (bias) add_bias(o[0], o[3], half, s.batch, s.out_channels, positions, last, l.stream);
+            if (narrows) widen(o[0], to, half, written, l.stream);
+            if (bias) add_bias(o[0], o[3], stored, s.batch, s.out_channels, positions, last, l.stream);
           },
-          std::max(weights, narrow ? written / 2 + 1 : 0)};
+          std::max(weights, narrows ? written / 2 + 1 : 0)};
 }
 
-/// On inputs of 2 bytes, where cuDNN has it: into what the output is stored in; if it has none for fp32, in
-/// bf16 into bf16. fp16 into fp16 could overflow.
+/// On inputs of 2 bytes, where cuDNN has it: into what the output is stored in; if it has none for fp32, into
+/// the inputs' format, as PyTorch's gradients of weights.
 std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Libraries& libraries) {
   const Precision precision = libraries.precision;
   if (!is_half(precision)) return std::nullopt;
   const cudnnDataType_t in = precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
   std::optional<Plan> plan = plan_for(call, s, {in, call.half(0) ? in : CUDNN_DATA_FLOAT}, libraries);
-  const bool narrow = !plan && !call.half(0) && precision == Precision::bf16;
-  if (narrow) plan = plan_for(call, s, {in, in}, libraries);
+  const bool narrows = !plan && !call.half(0);
+  if (narrows) plan = plan_for(call, s, {in, in}, libraries);
   if (!plan) return std::nullopt;
   return multiply_half(call, precision,
-                       [&](const Call& c) { return convolve(c, s, *plan, narrow, libraries); });
+                       [&](const Call& c) { return convolve(c, s, *plan, narrows, libraries); });
 }
 
 }  // namespace
@@ -269,9 +170,10 @@ std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Li
 Prepared library_conv(const Call& call, Libraries& libraries) {
   const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
   if (auto made = half_conv(call, s, libraries)) return std::move(*made);
-  if (!call.halves.empty()) return widened(call, [&](const Call& c) { return library_conv(c, libraries); });
+  if (halves_of(call) != 0)
+    return widened(call, libraries.precision, [&](const Call& c) { return library_conv(c, libraries); });
   const std::optional<Plan> plan = plan_for(call, s, {}, libraries);
-  if (!plan) return prepare_own(call);
+  if (!plan) return prepare_own(call, libraries.precision);
   return convolve(call, s, *plan, false, libraries);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
-// Convolutions as cuDNN's graph interface is told them. Internal to the plugin. Floor 3.
+// Convolutions and attention as cuDNN's graph interface is told them. Internal to the plugin. Floor 3.
 #include <cudnn.h>
 
 #include <memory>
 #include <vector>
 
-#include "exec/call.h"
+#include "exec/call_shapes.h"
 
 namespace tandem::cuda {
 
@@ -53,5 +53,27 @@ constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
 /// The graph of one convolution, of the pass that `call` names. Throws Refused.
 Descriptor convolution_graph(const Call& call, const ConvShape& shape, const Types& types,
                              cudnnHandle_t handle);
+
+/// Names of the tensors in attention's graphs; what is between them gets names behind these.
+enum AttentionTensor : int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kOut,
+  kLogSums,
+  kDq,
+  kDk,
+  kDv,
+  kDout,
+  kInner,   ///< {batch, heads, query} in fp32: scratch of the backward pass
+  kScale,   ///< these three are values in host memory
+  kLowest,  ///< of a causal mask
+  kOne,
+  kEnd
+};
+
+/// The graph of attention or attention_backward with queries, keys, values and results stored so. Without a
+/// handle it can be asked about for other devices (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). Throws Refused.
+Descriptor attention_graph(const Call& call, cudnnDataType_t stored, cudnnHandle_t handle);
 
 }  // namespace tandem::cuda

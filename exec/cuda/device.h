@@ -38,8 +38,8 @@ __device__ inline int64_t global_index() {
 }
 
 // ---- storage types: what lies in memory; all arithmetic is in float ----
-__device__ inline float load(const float* p) { return *p; }
-__device__ inline void store(float* p, float v) { *p = v; }
+__host__ __device__ inline float load(const float* p) { return *p; }
+__host__ __device__ inline void store(float* p, float v) { *p = v; }
 
 /// Elements that one thread moves at once: 16 bytes.
 template <typename T>

@@ -68,7 +68,7 @@ struct Backward {
 };
 
 /// use(activation) for the one that the call names.
-template <typename Use>
+template <typename T, typename Use>
 Prepared with_activation(const Call& c, const Use& use) {
   const float low = c.scalars.empty() ? 0 : c.scalars[0], high = c.scalars.size() > 1 ? c.scalars[1] : 0;
   switch (static_cast<Unary>(c.shape[1])) {
@@ -79,7 +79,7 @@ Prepared with_activation(const Call& c, const Use& use) {
     case Unary::leaky_relu:
       return use(LeakyRelu{low});
     case Unary::clip:
-      return use(Clip{low, high});
+      return use(Clip{as_stored<T>(low), as_stored<T>(high)});  // so that what was cut off is known by it
     case Unary::sigmoid:
       return use(Sigmoid{});
     case Unary::tanh:
@@ -96,7 +96,7 @@ Prepared with_activation(const Call& c, const Use& use) {
 template <typename T>
 Prepared unary(const Call& c) {
   const int64_t n = c.shape[0];
-  return with_activation(c, [n](auto a) {
+  return with_activation<T>(c, [n](auto a) {
     return Prepared{[=](const Launch& l) {
       map<T>(n, Forward<decltype(a)>{a}, operand<T>(l, 0), operand<T>(l, 1), l.stream);
     }};
@@ -106,7 +106,7 @@ Prepared unary(const Call& c) {
 template <typename T>
 Prepared unary_backward(const Call& c) {
   const int64_t n = c.shape[0];
-  return with_activation(c, [n](auto a) {
+  return with_activation<T>(c, [n](auto a) {
     return Prepared{[=](const Launch& l) {
       map2<T>(n, Backward<decltype(a)>{a}, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), l.stream);
     }};
@@ -169,10 +169,10 @@ Prepared dropout_backward(const Call& c) {
 }  // namespace
 
 void add_elementwise(Table& t) {
-  set(t, Function::unary, unary<float>, unary<Bf16>, halves<0, 1>);
-  set(t, Function::unary_backward, unary_backward<float>, unary_backward<Bf16>, halves<0, 1, 2>);
-  set(t, Function::dropout, dropout<float>, dropout<Bf16>, halves<0, 1>);
-  set(t, Function::dropout_backward, dropout_backward<float>, dropout_backward<Bf16>, halves<0, 1>);
+  set(t, Function::unary, unary<float>, unary<Bf16>, unary<Fp16>, halves<0, 1>);
+  set(t, Function::unary_backward, unary_backward<float>, unary_backward<Bf16>, unary_backward<Fp16>, halves<0, 1, 2>);
+  set(t, Function::dropout, dropout<float>, dropout<Bf16>, dropout<Fp16>, halves<0, 1>);
+  set(t, Function::dropout_backward, dropout_backward<float>, dropout_backward<Bf16>, dropout_backward<Fp16>, halves<0, 1>);
 }
 
 }  // namespace tandem::cuda

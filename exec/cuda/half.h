@@ -11,17 +11,12 @@ namespace tandem::cuda {
 constexpr bool is_half(Precision p) { return p == Precision::bf16 || p == Precision::fp16; }
 
 /// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes behind
-/// pointers to float[, bias]}. Output and bias are of bf16 when call.half(0), else float.
+/// pointers to float[, bias]}. Output and bias are of 2 bytes when call.half(0), else float.
 using PrepareHalf = std::function<Prepared(const Call& call)>;
 
 /// The call with copies in 2 bytes, which lie in scratch, 256-byte aligned, of those inputs that are stored
-/// in 4; sums are of 4 bytes. fp16 has 5 bits of exponent: small gradients would vanish. There everything is
-/// stored in 4 bytes, each input is scaled by the power of two, found on the device, that brings its largest
-/// magnitude to [2^14, 2^15), and the result is scaled back. This is what a loss scale is for, tensor by
-/// tensor: it follows every iteration, also in a captured graph, never overflows, and so no update is ever
-/// skipped; gradients leave as they are, whichever scheme sends them. `prepare` is asked for a call without
-/// bias and "+=" then, which are added behind it.
-Prepared multiply_half(const Call& call, Precision precision, const PrepareHalf& prepare);
+/// in 4; sums are of 4 bytes.
+Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare);
 
 /// plain.cu: our own kernels as PrepareHalf.
 Prepared plain_half(const Call& call, Precision precision);

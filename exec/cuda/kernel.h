@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/precision.h"
 #include "exec/call.h"
 
 struct CUstream_st;  // CUDA's own name behind cudaStream_t
@@ -13,6 +14,13 @@ namespace tandem::cuda {
 
 using Stream = CUstream_st*;
 
+/// What multiplies the loss in fp16, where small gradients would vanish: one a device, in its memory.
+struct LossScale {
+  float scale = 65536;
+  int32_t good = -1;      ///< iterations since it last changed
+  uint32_t overflow = 0;  ///< some gradient of this iteration was not finite
+};
+
 /// IterationState as kernels read it, in device memory: a captured graph sees what is there when it runs.
 struct State {
   uint64_t seed = 1;
@@ -20,6 +28,8 @@ struct State {
   float learning_rate = 0, gradient_scale = 1;
   float adam_rate = 0;    ///< learning rate / (1 - 0.9^updates)
   float adam_unbias = 1;  ///< 1 / sqrt(1 - 0.999^updates)
+  float loss_scale = 1;   ///< of the losses' gradients
+  LossScale* loss = nullptr;  ///< fp16 only: an update leaves what has no finite gradient, and says so there
 };
 State device_state(const IterationState& state);
 
@@ -38,12 +48,12 @@ struct Prepared {
 };
 using Prepare = Prepared (*)(const Call& call);
 
-/// How a function is made: on operands of 4 bytes; and, where that is worth a kernel, with some in bf16.
+/// How a function is made: on operands of 4 bytes; and, where that is worth a kernel, with some in 2.
 struct Maker {
-  Prepare plain = nullptr, half = nullptr;
-  uint32_t (*halves)(const Call& call) = nullptr;  ///< bit k: operand k is what `half` takes in bf16
+  Prepare plain = nullptr, bf16 = nullptr, fp16 = nullptr;
+  uint32_t (*halves)(const Call& call) = nullptr;  ///< bit k: operand k is what these take in 2 bytes
 };
-/// Bits of the operands that the call has in bf16.
+/// Bits of the operands that the call has in 2 bytes.
 uint32_t halves_of(const Call& call);
 template <int... operands>
 uint32_t halves(const Call&) {
@@ -51,9 +61,9 @@ uint32_t halves(const Call&) {
 }
 
 using Table = std::array<Maker, static_cast<std::size_t>(Function::end)>;
-inline void set(Table& table, Function function, Prepare plain, Prepare half = nullptr,
-                uint32_t (*halves)(const Call&) = nullptr) {
-  table[static_cast<std::size_t>(function)] = {plain, half, halves};
+inline void set(Table& table, Function function, Prepare plain, Prepare bf16 = nullptr,
+                Prepare fp16 = nullptr, uint32_t (*halves)(const Call&) = nullptr) {
+  table[static_cast<std::size_t>(function)] = {plain, bf16, fp16, halves};
 }
 
 void add_basic(Table& table);        // basic.cu: fill, copy, sum, column and row sums, update
@@ -70,10 +80,12 @@ void add_plain(Table& table);        // plain.cu: products and convolutions with
 
 /// All of them, by our own kernels alone; every function has an entry.
 const Table& own_kernels();
-/// By our own kernels; through copies in 4 bytes where there is none for the operands that are in bf16.
-Prepared prepare_own(const Call& call);
-/// The call on copies of its bf16 operands in 4 bytes, which lie in scratch; `prepare` is asked for it so.
-Prepared widened(const Call& call, const std::function<Prepared(const Call& call)>& prepare);
+/// By our own kernels; through copies in 4 bytes where there is none for the operands that are in 2. `half`:
+/// the format of these, bf16 or fp16.
+Prepared prepare_own(const Call& call, Precision half);
+/// The call on copies in 4 bytes of its operands in 2, which lie in scratch; `prepare` is asked for it so.
+Prepared widened(const Call& call, Precision half,
+                 const std::function<Prepared(const Call& call)>& prepare);
 
 /// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
 /// steps call. The product of the session that prepares in this thread, or our own.
@@ -92,14 +104,17 @@ RunProduct plain_product(const Product& product);
 /// On any lane, for DeviceSession.
 void accumulate(float* to, const float* from, int64_t elements, Stream stream);
 void scale(float* values, float factor, int64_t elements, Stream stream);
-void set_state(State* slot, const State& state, Stream stream);
+/// `loss`: null but in fp16. `begins`: an iteration begins, for which it is halved or doubled first.
+void set_state(State* slot, const State& state, LossScale* loss, bool begins, Stream stream);
+/// DeviceSession::unscale in fp16.
+void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream);
 /// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
-/// Both of bf16 when `half`, else float.
-void add_bias(void* y, const void* bias, bool half, int64_t batch, int64_t channels, int64_t positions,
-              bool last, Stream stream);
-/// to[i] = from[i].
-void widen_bf16(float* to, const void* from, int64_t elements, Stream stream);
-void narrow_bf16(void* to, const float* from, int64_t elements, Stream stream);
+/// Both are stored as bf16, fp16 or, by any other format, float.
+void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels,
+              int64_t positions, bool last, Stream stream);
+/// to[i] = from[i]; `half`: bf16 or fp16.
+void widen(float* to, const void* from, Precision half, int64_t elements, Stream stream);
+void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream);
 
 /// Throws DeviceError when the last launch was refused.
 void check_launch();

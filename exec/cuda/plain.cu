@@ -265,19 +265,22 @@ Product::Product(const Call& c)
 
 Prepared plain_half(const Call& call, Precision precision) {
   TANDEM_CHECK(is_half(precision));
-  if (precision == Precision::fp16) return plain_of<float, Fp16>(call);
+  if (precision == Precision::fp16)
+    return call.half(0) ? plain_of<Fp16, Fp16>(call) : plain_of<float, Fp16>(call);
   return call.half(0) ? plain_of<Bf16, Bf16>(call) : plain_of<float, Bf16>(call);
 }
 
-void add_bias(void* y, const void* bias, bool half, int64_t batch, int64_t channels, int64_t positions,
-              bool last, Stream stream) {
-  const int64_t count = batch * channels * positions;
-  if (half)
-    add_bias_of(static_cast<Bf16*>(y), static_cast<const Bf16*>(bias), count, channels, positions, last,
-                stream);
+void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels,
+              int64_t positions, bool last, Stream stream) {
+  const auto add = [&](auto* to, const auto* from) {
+    add_bias_of(to, from, batch * channels * positions, channels, positions, last, stream);
+  };
+  if (stored == Precision::bf16)
+    add(static_cast<Bf16*>(y), static_cast<const Bf16*>(bias));
+  else if (stored == Precision::fp16)
+    add(static_cast<Fp16*>(y), static_cast<const Fp16*>(bias));
   else
-    add_bias_of(static_cast<float*>(y), static_cast<const float*>(bias), count, channels, positions, last,
-                stream);
+    add(static_cast<float*>(y), static_cast<const float*>(bias));
 }
 
 RunProduct plain_product(const Product& p) {

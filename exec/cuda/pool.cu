@@ -209,10 +209,10 @@ bool small(const Call& c) {
   return std::max(p.elements(p.in), p.elements(p.out)) < (int64_t{1} << 31) - (1 << 20);
 }
 
-// The function for both kinds of storage, in the width that its counts need.
-#define TANDEM_BY_SIZE(name)                                                                  \
-  [](const Call& c) { return small(c) ? name<float, int32_t>(c) : name<float, int64_t>(c); }, \
-      [](const Call& c) { return small(c) ? name<Bf16, int32_t>(c) : name<Bf16, int64_t>(c); }
+// The function for each kind of storage, in the width that its counts need.
+#define TANDEM_BY_SIZE(name) TANDEM_OF(name, float), TANDEM_OF(name, Bf16), TANDEM_OF(name, Fp16)
+#define TANDEM_OF(name, T) \
+  [](const Call& c) { return small(c) ? name<T, int32_t>(c) : name<T, int64_t>(c); }
 
 }  // namespace
 

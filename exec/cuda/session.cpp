@@ -98,6 +98,9 @@ Session::Session(const DeviceOptions& options) {
     set_peers(libraries_.device, route_ != PeerRoute::staged);
     states_ =
         reinterpret_cast<State*>(allocate(static_cast<int64_t>(kStateSlots * sizeof(State) / sizeof(float))));
+    if (options.precision == Precision::fp16) start_loss_scale(options.loss_scale);
+    for (uint32_t slot = 0; slot < kStateSlots; ++slot)
+      cuda::set_state(states_ + slot, {}, loss_, false, stream(Lane::compute));
     check(cublasLtCreate(&libraries_.blas), "start");
     check(cudnnCreate(&libraries_.cudnn), "start");
     check(cudnnSetStream(libraries_.cudnn, stream(Lane::compute)), "take a stream");
@@ -125,6 +128,13 @@ void Session::close() noexcept {
     if (s != nullptr) cudaStreamDestroy(s);
   }
   if (transfer_ != nullptr) cudaStreamDestroy(transfer_);
+}
+
+void Session::start_loss_scale(float scale) {
+  loss_ = reinterpret_cast<LossScale*>(allocate(sizeof(LossScale) / sizeof(float)));
+  const LossScale first{scale};
+  check(cudaMemcpyAsync(loss_, &first, sizeof(first), cudaMemcpyHostToDevice, transfer_), "upload");
+  check(cudaStreamSynchronize(transfer_), "upload");
 }
 
 void Session::use() const { check(cudaSetDevice(libraries_.device), "choose a GPU"); }
@@ -173,10 +183,14 @@ uint32_t Session::prepare(const Call& call) {
     case Function::conv_backward_weights:
       made = library_conv(call, libraries_);
       break;
+    case Function::attention:
+    case Function::attention_backward:
+      made = library_attention(call, libraries_);
+      break;
     default: {
       // Recurrent steps take this session's products.
       make_product() = [this](const Product& p) { return library_product(p, libraries_); };
-      made = prepare_own(call);
+      made = prepare_own(call, libraries_.precision);
     }
   }
   reserve(made.scratch);
@@ -223,6 +237,13 @@ void Session::scale(float* values, float factor, int64_t elements, Lane lane) {
   cuda::scale(values, factor, elements, stream(lane));
 }
 
+void Session::unscale(float* gradients, int64_t elements, bool alone, Lane lane) {
+  if (loss_ == nullptr || elements == 0) return;
+  use();
+  TANDEM_CHECK(lane == Lane::compute);  // whose iterations slot 0 follows
+  cuda::unscale(gradients, states_, alone, elements, stream(lane));
+}
+
 void Session::upload(float* to, const float* host, int64_t elements) {
   use();
   check(cudaMemcpyAsync(to, host, bytes(elements), cudaMemcpyHostToDevice, transfer_), "upload");
@@ -260,7 +281,7 @@ void Session::save(float* host, const float* from, int64_t elements, Lane lane) 
 void Session::set_state(const IterationState& state, Lane lane) {
   use();
   TANDEM_CHECK(state.slot < kStateSlots);
-  cuda::set_state(states_ + state.slot, device_state(state), stream(lane));
+  cuda::set_state(states_ + state.slot, device_state(state), loss_, state.slot == 0, stream(lane));
 }
 
 std::unique_ptr<DeviceEvent> Session::make_event(bool timed) {

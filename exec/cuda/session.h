@@ -33,6 +33,8 @@ struct Libraries {
 /// cublas.cpp. Falls back on our own product where the library knows no way.
 Prepared library_gemm(const Call& call, Libraries& libraries);
 RunProduct library_product(const Product& product, Libraries& libraries);
+/// cudnn_attention.cpp: both passes; our own where cuDNN's fused kernels do not do it (fused_attention.h).
+Prepared library_attention(const Call& call, Libraries& libraries);
 /// cudnn.cpp: a convolution of any pass; our own where cuDNN has none.
 Prepared library_conv(const Call& call, Libraries& libraries);
 
@@ -50,6 +52,7 @@ class Session : public DeviceSession {
   void copy(float* to, const float* from, int64_t elements, Lane lane) override;
   void accumulate(float* to, const float* from, int64_t elements, Lane lane) override;
   void scale(float* values, float factor, int64_t elements, Lane lane) override;
+  void unscale(float* gradients, int64_t elements, bool alone, Lane lane) override;
   void upload(float* to, const float* host, int64_t elements) override;
   void download(float* host, const float* from, int64_t elements) override;
   void synchronize(Lane lane) override;
@@ -73,6 +76,7 @@ class Session : public DeviceSession {
 
  private:
   void close() noexcept;
+  void start_loss_scale(float scale);
   void reserve(int64_t scratch);
   bool direct(int other) const;  ///< this GPU's kernels read that one's memory
 
@@ -80,6 +84,7 @@ class Session : public DeviceSession {
   cudaStream_t transfer_ = nullptr;  ///< of upload and download
   Libraries libraries_;
   State* states_ = nullptr;
+  LossScale* loss_ = nullptr;  ///< null but in fp16
   float* scratch_ = nullptr;
   int64_t scratch_elements_ = 0;
   std::vector<void*> owned_, owned_host_;

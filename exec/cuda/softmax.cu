@@ -69,9 +69,10 @@ __global__ void total_kernel(int64_t n, double by, float* out, const float* valu
 }
 
 template <typename T>
-__global__ void cross_entropy_backward_kernel(int64_t n, float scale, T* dx, const float* logp,
-                                              const int32_t* labels) {
+__global__ void cross_entropy_backward_kernel(int64_t n, float share, const State* state, T* dx,
+                                              const float* logp, const int32_t* labels) {
   const int64_t row = blockIdx.x, at = row * n;
+  const float scale = share * state->loss_scale;
   const int64_t label = labels[row];
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
     const float hit = i == label ? 1.0F : 0.0F;
@@ -96,7 +97,8 @@ __global__ void squares_kernel(int64_t n, float* sums, const T* a, const T* b) {
 
 struct Difference {
   float scale;
-  __device__ float operator()(float a, float b) const { return scale * (a - b); }
+  const State* state;
+  __device__ float operator()(float a, float b) const { return scale * state->loss_scale * (a - b); }
 };
 
 template <typename T>
@@ -134,7 +136,7 @@ Prepared cross_entropy_backward(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   return {[=](const Launch& l) {
     launch(cross_entropy_backward_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
-           1 / static_cast<float>(rows), operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
+           1 / static_cast<float>(rows), l.state, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
   }};
 }
 
@@ -150,17 +152,19 @@ Prepared mse(const Call& c) {
 
 Prepared mse_backward(const Call& c) {
   const int64_t n = c.shape[0];
-  const Difference f{c.scalars.at(0) * 2 / static_cast<float>(n)};
-  return {[=](const Launch& l) { map2(n, f, l.operands[0], l.operands[1], l.operands[2], l.stream); }};
+  const float scale = c.scalars.at(0) * 2 / static_cast<float>(n);
+  return {[=](const Launch& l) {
+    map2(n, Difference{scale, l.state}, l.operands[0], l.operands[1], l.operands[2], l.stream);
+  }};
 }
 
 }  // namespace
 
 void add_softmax(Table& t) {
-  set(t, Function::softmax, softmax<float>, softmax<Bf16>, halves<0, 1>);
-  set(t, Function::softmax_backward, softmax_backward<float>, softmax_backward<Bf16>, halves<0, 1, 2>);
-  set(t, Function::cross_entropy, cross_entropy<float>, cross_entropy<Bf16>, halves<2>);
-  set(t, Function::cross_entropy_backward, cross_entropy_backward<float>, cross_entropy_backward<Bf16>,
+  set(t, Function::softmax, softmax<float>, softmax<Bf16>, softmax<Fp16>, halves<0, 1>);
+  set(t, Function::softmax_backward, softmax_backward<float>, softmax_backward<Bf16>, softmax_backward<Fp16>, halves<0, 1, 2>);
+  set(t, Function::cross_entropy, cross_entropy<float>, cross_entropy<Bf16>, cross_entropy<Fp16>, halves<2>);
+  set(t, Function::cross_entropy_backward, cross_entropy_backward<float>, cross_entropy_backward<Bf16>, cross_entropy_backward<Fp16>,
       halves<0>);
   set(t, Function::mse, mse);
   set(t, Function::mse_backward, mse_backward);

@@ -13,31 +13,40 @@ struct Bf16 {
 struct Fp16 {
   uint16_t bits;
 };
+/// The format that stores numbers so.
+template <typename T>
+constexpr Precision kStored = Precision::fp32;
+template <>
+inline constexpr Precision kStored<Bf16> = Precision::bf16;
+template <>
+inline constexpr Precision kStored<Fp16> = Precision::fp16;
 
-__device__ inline uint32_t to_bits(float v) {
+__host__ __device__ inline uint32_t to_bits(float v) {
   uint32_t out;
   memcpy(&out, &v, sizeof(out));
   return out;
 }
-__device__ inline float from_bits(uint32_t bits) {
+__host__ __device__ inline float from_bits(uint32_t bits) {
   float out;
   memcpy(&out, &bits, sizeof(out));
   return out;
 }
 
-__device__ inline float load(const Bf16* p) { return from_bits(static_cast<uint32_t>(p->bits) << 16); }
-__device__ inline void store(Bf16* p, float v) {
+__host__ __device__ inline bool finite(float v) { return (to_bits(v) & 0x7f800000U) != 0x7f800000U; }
+
+__host__ __device__ inline float load(const Bf16* p) { return from_bits(static_cast<uint32_t>(p->bits) << 16); }
+__host__ __device__ inline void store(Bf16* p, float v) {
   const uint32_t u = to_bits(v);
   const bool nan = (u & 0x7fffffffU) > 0x7f800000U;  // must not be rounded to infinity
   p->bits = static_cast<uint16_t>(nan ? u >> 16 | 0x40U : (u + 0x7fffU + (u >> 16 & 1U)) >> 16);
 }
 
-__device__ inline float load(const Fp16* p) {
+__host__ __device__ inline float load(const Fp16* p) {
   const uint32_t sign = (p->bits & 0x8000U) << 16, rest = static_cast<uint32_t>(p->bits & 0x7fffU) << 13;
   if (rest >= 0x7c00U << 13) return from_bits(sign | 0x7f800000U | rest);
   return from_bits(sign | to_bits(from_bits(rest) * 0x1p112F));  // the exponents' biases differ by 112
 }
-__device__ inline void store(Fp16* p, float v) {
+__host__ __device__ inline void store(Fp16* p, float v) {
   const uint32_t u = to_bits(v), sign = u >> 16 & 0x8000U;
   uint32_t rest = u & 0x7fffffffU;
   const float magnitude = from_bits(rest);
@@ -51,6 +60,14 @@ __device__ inline void store(Fp16* p, float v) {
     rest = (rest - (112U << 23) + 0xfffU + (rest >> 13 & 1U)) >> 13;
   }
   p->bits = static_cast<uint16_t>(sign | rest);
+}
+
+/// A number as T holds it.
+template <typename T>
+float as_stored(float v) {
+  T number;
+  store(&number, v);
+  return load(&number);
 }
 
 }  // namespace tandem::cuda

@@ -111,9 +111,10 @@ Prepared move(const Call& c) {
   return strided<Y>(c, Copied<T>{});
 }
 /// Between activations, to them from a parameter, or from them to a parameter's gradient.
+template <typename H>
 Prepared move_half(const Call& c) {
-  if (c.half(0) && c.half(1)) return move<Bf16, Bf16>(c);
-  return c.half(0) ? move<Bf16, float>(c) : move<float, Bf16>(c);
+  if (c.half(0) && c.half(1)) return move<H, H>(c);
+  return c.half(0) ? move<H, float>(c) : move<float, H>(c);
 }
 template <typename T>
 Prepared product(const Call& c) {
@@ -123,8 +124,8 @@ Prepared product(const Call& c) {
 }  // namespace
 
 void add_strided(Table& t) {
-  set(t, Function::move, move<float, float>, move_half, halves_of);
-  set(t, Function::product, product<float>, product<Bf16>, halves<0, 1, 2>);
+  set(t, Function::move, move<float, float>, move_half<Bf16>, move_half<Fp16>, halves_of);
+  set(t, Function::product, product<float>, product<Bf16>, product<Fp16>, halves<0, 1, 2>);
 }
 
 }  // namespace tandem::cuda

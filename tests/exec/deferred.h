@@ -42,6 +42,9 @@ class DeferredDevice : public DeviceSession {
   void scale(float* values, float factor, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->scale(near(values), factor, n, lane); });
   }
+  void unscale(float* gradients, int64_t n, bool alone, Lane lane) override {
+    give(lane, [=, this] { inner_->unscale(near(gradients), n, alone, lane); });
+  }
   void upload(float* to, const float* host, int64_t n) override {
     not_capturing("upload");
     inner_->upload(near(to), host, n);

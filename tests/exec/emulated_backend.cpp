@@ -3,7 +3,9 @@
 #include "tests/exec/emulated_backend.h"
 
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "exec/cuda/half.h"
@@ -12,9 +14,13 @@ namespace tandem {
 
 namespace {
 
+std::mutex history_mutex;
+std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
+
 class EmulatedDevice : public DeviceSession {
  public:
-  explicit EmulatedDevice(Precision precision) : precision_(precision) {}
+  explicit EmulatedDevice(const DeviceOptions& options)
+      : precision_(options.precision), loss_{options.loss_scale} {}
   float* allocate(int64_t elements) override {
     // 256-byte aligned, as cudaMalloc gives it.
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 255) / 256 * 256;
@@ -31,7 +37,7 @@ class EmulatedDevice : public DeviceSession {
       made_.push_back(cuda::multiply_half(call, precision_,
                                           [this](const Call& c) { return cuda::plain_half(c, precision_); }));
     else
-      made_.push_back(cuda::prepare_own(call));
+      made_.push_back(cuda::prepare_own(call, precision_));
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
     return static_cast<uint32_t>(made_.size() - 1);
@@ -51,7 +57,17 @@ class EmulatedDevice : public DeviceSession {
   void upload(float* to, const float* host, int64_t n) override { std::copy_n(host, n, to); }
   void download(float* host, const float* from, int64_t n) override { std::copy_n(from, n, host); }
   void set_state(const IterationState& state, Lane) override {
-    cuda::set_state(states_ + state.slot, cuda::device_state(state), nullptr);
+    const bool scaled = precision_ == Precision::fp16;
+    cuda::set_state(states_ + state.slot, cuda::device_state(state), scaled ? &loss_ : nullptr,
+                    state.slot == 0, nullptr);
+    if (state.slot != 0) return;
+    const std::lock_guard guard(history_mutex);
+    auto& scales = history[state.instance];
+    if (state.iteration == 0) scales.clear();
+    scales.push_back(states_[0].loss_scale);
+  }
+  void unscale(float* gradients, int64_t n, bool alone, Lane) override {
+    if (precision_ == Precision::fp16) cuda::unscale(gradients, states_, alone, n, nullptr);
   }
 
  private:
@@ -60,6 +76,7 @@ class EmulatedDevice : public DeviceSession {
   std::vector<cuda::Prepared> made_;
   std::vector<float> scratch_;
   cuda::State states_[kStateSlots];
+  cuda::LossScale loss_;
 };
 
 }  // namespace
@@ -67,6 +84,11 @@ class EmulatedDevice : public DeviceSession {
 namespace cuda {
 void check_launch() {}
 }  // namespace cuda
+
+std::vector<float> emulated_loss_scales(uint32_t instance) {
+  const std::lock_guard guard(history_mutex);
+  return history[instance];
+}
 
 const Backend& emulated_backend() {
   static const Backend backend = [] {
@@ -78,7 +100,7 @@ const Backend& emulated_backend() {
       return precision == Precision::fp32 || cuda::is_half(precision);
     };
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
-      return std::make_unique<EmulatedDevice>(options.precision);
+      return std::make_unique<EmulatedDevice>(options);
     };
     b.describe = [] { return std::string("a played device"); };
     b.asynchronous = true;

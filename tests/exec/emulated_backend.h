@@ -6,5 +6,7 @@
 namespace tandem {
 
 const Backend& emulated_backend();
+/// The loss scales of the iterations of the last run in which this instance took part.
+std::vector<float> emulated_loss_scales(uint32_t instance);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "exec/cuda/fused_attention.h"
 #include "exec/cuda/half.h"
 #include "exec/cuda/storage.h"
 #include "exec/network.h"
@@ -123,25 +124,22 @@ TEST(EmulatedHalf, RoundsToNearestEven) {
   });
 }
 
-TEST(EmulatedHalf, WidensBf16) {
-  std::vector<cuda::Bf16> from(300);
-  std::vector<float> to(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) cuda::store(&from[i], static_cast<float>(i) * 0.5F - 20);
-  cuda::widen_bf16(to.data(), from.data(), static_cast<int64_t>(to.size()), nullptr);
-  for (std::size_t i = 0; i < to.size(); ++i)
-    ASSERT_EQ(to[i], rounded(static_cast<double>(i) * 0.5 - 20, 8)) << i;
+TEST(EmulatedHalf, NarrowsAndWidens) {
+  for (const Precision p : {Precision::bf16, Precision::fp16}) {
+    std::vector<float> from(300), to(from.size());
+    std::vector<uint16_t> between(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i) * 0.37F - 20;
+    const auto n = static_cast<int64_t>(from.size());
+    cuda::narrow(between.data(), from.data(), p, n, nullptr);
+    cuda::widen(to.data(), between.data(), p, n, nullptr);
+    for (std::size_t i = 0; i < to.size(); ++i)
+      ASSERT_EQ(to[i], rounded(static_cast<double>(from[i]), p == Precision::bf16 ? 8 : 11)) << i;
+  }
 }
 
 TEST(EmulatedHalf, RoundsInputsAndNothingElse) {
   expect_rounded_inputs_only(Precision::bf16, 1, 3);
   expect_rounded_inputs_only(Precision::fp16, 1, 3);
-}
-
-/// Far outside of fp16's own range: gradients that a loss scale would have to save, and what would overflow.
-TEST(EmulatedHalf, ScaleCarriesWhatFp16CannotHold) {
-  expect_rounded_inputs_only(Precision::fp16, 1e-12, 1e-3);
-  expect_rounded_inputs_only(Precision::fp16, 1e9, 1e-12);
-  expect_rounded_inputs_only(Precision::fp16, 1e9, 1e9);
 }
 
 TEST(EmulatedHalf, ZerosStayZeros) {
@@ -155,7 +153,8 @@ TEST(EmulatedHalf, WhatIsNotFiniteShows) {
 
 TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
   const Graph graph = Graph::load("digits-cnn");
-  const Network whole(graph, 8), half(graph, 8, true, Precision::bf16);
+  const Network whole(graph, 8), half(graph, 8, true, Precision::bf16), fp16(graph, 8, true, Precision::fp16);
+  EXPECT_EQ(half.arena(), fp16.arena());
   for (TensorId t = 0; t < whole.tensors().size(); ++t) {
     const Tensor &a = whole.tensors()[t], &b = half.tensors()[t];  // random draws go by these ids
     ASSERT_EQ(a.elements, b.elements);
@@ -169,7 +168,7 @@ TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
 }
 
 /// Memory of a call's tensors: positive numbers, as statistics need; 0 for labels and tokens.
-std::vector<std::vector<float>> operands_of(const Network& network, const Call& call) {
+std::vector<std::vector<float>> operands_of(const Network& network, const Call& call, Precision half) {
   SplitMix64 random(31);
   std::vector<std::vector<float>> out;
   for (const TensorId id : call.operands) {
@@ -178,17 +177,17 @@ std::vector<std::vector<float>> operands_of(const Network& network, const Call& 
     if (t.integer) continue;
     for (float& v : memory) v = static_cast<float>(0.1 + to_unit(random.next()));
     if (!t.half) continue;
-    auto* to = reinterpret_cast<cuda::Bf16*>(memory.data());
-    for (int64_t i = 0; i < t.elements; ++i)
-      cuda::store(to + i, static_cast<float>(0.1 + to_unit(random.next())));
+    std::vector<float> values(static_cast<std::size_t>(t.elements));
+    for (float& v : values) v = static_cast<float>(0.1 + to_unit(random.next()));
+    cuda::narrow(memory.data(), values.data(), half, t.elements, nullptr);
   }
   return out;
 }
 
 /// Operands that are one tensor share the first one's memory.
-std::vector<std::vector<float>> run_call(const Network& network, const Call& call,
+std::vector<std::vector<float>> run_call(const Network& network, const Call& call, Precision half,
                                          const cuda::Prepared& made) {
-  auto memory = operands_of(network, call);
+  auto memory = operands_of(network, call, half);
   std::vector<float*> operands;
   for (std::size_t k = 0; k < call.operands.size(); ++k) {
     const auto same = std::find(call.operands.begin(), call.operands.end(), call.operands[k]);
@@ -205,33 +204,178 @@ bool multiplies(Function f) {
          f == Function::conv_backward_weights;
 }
 
-/// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit.
-TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
-  std::set<Function> seen;
-  for (const LayerCase& c : layer_cases()) {
-    const Graph graph = graph_of(c);
-    const Network network(graph, 3, true, Precision::bf16);
-    for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
-      for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
-        for (const Call& call : *calls) {
-          const cuda::Maker& make = cuda::own_kernels()[static_cast<std::size_t>(call.function)];
-          if (cuda::halves_of(call) == 0 || multiplies(call.function)) continue;
-          const auto direct = run_call(network, call, cuda::prepare_own(call)),
-                     copied = run_call(network, call, cuda::widened(call, make.plain));
-          for (std::size_t k = 0; k < direct.size(); ++k)
-            ASSERT_EQ(std::memcmp(direct[k].data(), copied[k].data(), direct[k].size() * sizeof(float)), 0)
-                << name(call.function) << " operand " << k << " in " << c.layers;
-          if (make.half != nullptr && make.halves(call) == cuda::halves_of(call)) seen.insert(call.function);
-        }
+/// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit. Functions that
+/// have a kernel on halves, and ran it, go to `seen`.
+void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>& seen) {
+  const Graph graph = graph_of(c);
+  const Network network(graph, 3, true, half);
+  for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
+    for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+      for (const Call& call : *calls) {
+        const cuda::Maker& make = cuda::own_kernels()[static_cast<std::size_t>(call.function)];
+        if (cuda::halves_of(call) == 0 || multiplies(call.function)) continue;
+        const auto direct = run_call(network, call, half, cuda::prepare_own(call, half)),
+                   copied = run_call(network, call, half, cuda::widened(call, half, make.plain));
+        for (std::size_t k = 0; k < direct.size(); ++k)
+          ASSERT_EQ(std::memcmp(direct[k].data(), copied[k].data(), direct[k].size() * sizeof(float)), 0)
+              << name(half) << " " << name(call.function) << " operand " << k << " in " << c.layers;
+        if (make.halves != nullptr && make.halves(call) == cuda::halves_of(call)) seen.insert(call.function);
       }
     }
   }
-  for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
-    const auto function = static_cast<Function>(f);
-    const bool inference = function == Function::batch_norm_inference;  // no pass of a training
-    if (cuda::own_kernels()[f].half == nullptr || inference) continue;
-    EXPECT_EQ(seen.count(function), 1U) << name(function) << " never ran on halves";
+}
+
+TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
+  for (const Precision half : {Precision::bf16, Precision::fp16}) {
+    std::set<Function> seen;
+    for (const LayerCase& c : layer_cases()) expect_as_on_copies(c, half, seen);
+    for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
+      const auto function = static_cast<Function>(f);
+      const bool inference = function == Function::batch_norm_inference;  // no pass of a training
+      if (cuda::own_kernels()[f].halves == nullptr || inference) continue;
+      EXPECT_EQ(seen.count(function), 1U) << name(function) << " never ran on halves";
+    }
   }
+}
+
+// ---- which attentions cuDNN's fused kernels are asked for ----
+/// Forward and backward pass of the attention behind a linear layer of so many features.
+std::pair<bool, bool> fused(int features, const std::string& attention, Precision p) {
+  const Graph graph = graph_of({"attention", R"({"s": [32, 64]})",
+                                R"({"type":"linear","features":)" + std::to_string(features) +
+                                    R"(},{"type":"attention",)" + attention + "}"});
+  const Network network(graph, 2, true, p);
+  std::pair<bool, bool> out;
+  for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
+    for (const Call& c : network.forward(layer)) out.first = out.first || cuda::fuses(c, p);
+    for (const Call& c : network.backward(layer)) out.second = out.second || cuda::fuses(c, p);
+  }
+  return out;
+}
+
+TEST(FusedAttention, IsAskedForWhereItIsTheSame) {
+  const std::pair both{true, true}, forward{true, false}, none{false, false};
+  for (const Precision p : {Precision::bf16, Precision::fp16}) {
+    EXPECT_EQ(fused(96, R"("heads":2)", p), both);
+    EXPECT_EQ(fused(96, R"("heads":2,"causal":true)", p), both);
+    EXPECT_EQ(fused(128, R"("heads":4,"kv_heads":2)", p), forward) << "shared keys";
+    EXPECT_EQ(fused(72, R"("heads":2)", p), none) << "heads of 12";
+    EXPECT_EQ(fused(576, R"("heads":1)", p), none) << "a head of 192";
+  }
+  EXPECT_EQ(fused(96, R"("heads":2)", Precision::fp32), none);
+  EXPECT_EQ(fused(96, R"("heads":2)", Precision::tf32), none);
+}
+
+// ---- the loss's scale ----
+struct Scaled {
+  std::unique_ptr<DeviceSession> device;
+  IterationState state;
+  explicit Scaled(Precision precision, float scale = 1024) {
+    DeviceOptions options{0, precision, 1, false};
+    options.loss_scale = scale;
+    device = emulated_backend().open(options);
+    state.instance = 77;
+    state.learning_rate = 1;
+    begin();
+  }
+  void begin() {
+    device->set_state(state, Lane::compute);
+    ++state.iteration;
+  }
+  float scale() const { return emulated_loss_scales(77).back(); }
+  float* upload(std::vector<float> values) const {
+    float* memory = device->allocate(static_cast<int64_t>(values.size()));
+    device->upload(memory, values.data(), static_cast<int64_t>(values.size()));
+    return memory;
+  }
+  std::vector<float> download(const float* memory, int64_t n) const {
+    std::vector<float> out(static_cast<std::size_t>(n));
+    device->download(out.data(), memory, n);
+    return out;
+  }
+};
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(EmulatedLossScale, MultipliesTheLossAlone) {
+  Call c;
+  c.function = Function::cross_entropy_backward;
+  c.pass = Pass::backward_data;
+  c.operands = {0, 1, 2};
+  c.shape = {1, 2};
+  for (const Precision p : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const Scaled s(p);
+    float* dx = s.device->allocate(2);
+    const float* const probabilities = s.upload({std::log(0.25F), std::log(0.75F)});
+    s.device->launch(s.device->prepare(c),
+                     std::array{dx, const_cast<float*>(probabilities), s.upload({0})}, s.state, Lane::compute);
+    const float scale = p == Precision::fp16 ? 1024 : 1;
+    const auto got = s.download(dx, 2);
+    EXPECT_NEAR(got[0], -0.75F * scale, 1e-5 * scale) << name(p);
+    EXPECT_NEAR(got[1], 0.75F * scale, 1e-5 * scale) << name(p);
+  }
+}
+
+TEST(EmulatedLossScale, IsTakenOutOfGradients) {
+  Scaled s(Precision::fp16);
+  float* g = s.upload({2048, -512, 0});
+  s.device->unscale(g, 3, false, Lane::compute);
+  EXPECT_EQ(s.download(g, 3), (std::vector<float>{2, -0.5F, 0}));
+  s.begin();
+  EXPECT_EQ(s.scale(), 1024) << "all were finite";
+  const Scaled whole(Precision::fp32);
+  g = whole.upload({2048});
+  whole.device->unscale(g, 1, false, Lane::compute);
+  EXPECT_EQ(whole.download(g, 1)[0], 2048) << "there is none";
+}
+
+TEST(EmulatedLossScale, AnOverflowSkipsTheUpdateAndHalvesIt) {
+  Call c;
+  c.function = Function::update;
+  c.pass = Pass::update;
+  c.shape = {4, &optimizer("momentum") - optimizers().data()};
+  c.operands = {0, 1, 2};
+  for (const Precision p : {Precision::fp16, Precision::fp32}) {
+    Scaled s(p);
+    float *parameters = s.upload({1, 1, 1, 1}), *moments = s.upload({0, 0.5F, 0, 0.5F});
+    s.device->launch(s.device->prepare(c),
+                     std::array{parameters, s.upload({0.25F, kInfinite, kNan, -kInfinite}), moments}, s.state,
+                     Lane::compute);
+    const auto got = s.download(parameters, 4), kept = s.download(moments, 4);
+    EXPECT_EQ(got[0], 0.75F);
+    for (std::size_t i = 1; i < 4; ++i) {
+      if (p == Precision::fp16)
+        EXPECT_TRUE(got[i] == 1 && kept[i] == (i == 2 ? 0 : 0.5F)) << i;
+      else
+        EXPECT_FALSE(std::isfinite(got[i])) << "without a scale it is an error that must show";
+    }
+    s.begin();
+    EXPECT_EQ(s.scale(), p == Precision::fp16 ? 512 : 1);
+    s.begin();
+    EXPECT_EQ(s.scale(), p == Precision::fp16 ? 512 : 1) << "once";
+  }
+}
+
+TEST(EmulatedLossScale, WhatAServerWouldGetBecomesZero) {
+  Scaled s(Precision::fp16);
+  float* g = s.upload({1024, kInfinite, kNan});
+  s.device->unscale(g, 3, true, Lane::compute);
+  EXPECT_EQ(s.download(g, 3), (std::vector<float>{1, 0, 0}));
+  s.begin();
+  EXPECT_EQ(s.scale(), 512);
+}
+
+TEST(EmulatedLossScale, DoublesAfterTwoThousandGoodIterationsAndStaysInBounds) {
+  Scaled s(Precision::fp16);
+  for (int i = 0; i < 1999; ++i) s.begin();
+  EXPECT_EQ(s.scale(), 1024);
+  s.begin();
+  EXPECT_EQ(s.scale(), 2048);
+  for (int i = 0; i < 20; ++i) {
+    s.device->unscale(s.upload({kNan}), 1, false, Lane::compute);
+    s.begin();
+  }
+  EXPECT_EQ(s.scale(), 1);
 }
 
 }  // namespace

@@ -11,11 +11,16 @@
 namespace tandem {
 namespace {
 
+/// [instance % 2]: what multiplies the loss in fp16, at first.
+float first_scale[2] = {1024, 1024};
+
 const Backend& device() {
   static const Backend backend = [] {
     Backend b = emulated_backend();
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
-      return std::make_unique<DeferredDevice>(emulated_backend().open(options));
+      DeviceOptions scaled = options;
+      scaled.loss_scale = first_scale[options.index % 2];
+      return std::make_unique<DeferredDevice>(emulated_backend().open(scaled));
     };
     return b;
   }();
@@ -83,6 +88,32 @@ void expect_alike(const char* model, int64_t workers, int32_t iterations) {
     }
     EXPECT_LT(std::sqrt(difference / all), p == Precision::fp16 ? 0.01 : 0.05) << name(p);
   }
+}
+
+/// Scales far too large: whichever worker's gradients overflow, nobody's update is made, and all halve theirs.
+void expect_skips(float first, float second, std::size_t least) {
+  first_scale[0] = first;
+  first_scale[1] = second;
+  const ExecutionResult r = train(device(), "digits-mlp", "allreduce:bucket=8KiB", 2, 40, Precision::fp16);
+  const std::vector<float> a = emulated_loss_scales(0), b = emulated_loss_scales(1);
+  first_scale[0] = first_scale[1] = 1024;
+  ASSERT_EQ(a.size(), 40U);
+  ASSERT_EQ(b.size(), 40U);
+  std::size_t skipped = 0;
+  while (skipped + 1 < a.size() && a[skipped + 1] < a[skipped]) ++skipped;
+  EXPECT_GE(skipped, least);
+  EXPECT_LT(skipped, 30U);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_EQ(a[i] / first, b[i] / second) << "iteration " << i;  // alike in both
+  // What is far above the range leaves no gradient whole: the parameters stay as they are.
+  for (std::size_t i = 1; i < least; ++i) EXPECT_EQ(r.losses[i], r.losses[0]) << "iteration " << i;
+  EXPECT_LT(r.losses.back(), 0.9 * r.losses.front());
+  for (const float p : r.parameters) ASSERT_TRUE(std::isfinite(p));
+}
+
+TEST(EmulatedTraining, AnOverflowSkipsTheUpdateInEveryWorkerAlike) {
+  expect_skips(0x1p26F, 0x1p26F, 5);
+  expect_skips(0x1p12F, 0x1p22F, 1);  // the second one's alone
 }
 
 TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {

@@ -31,7 +31,11 @@ class Play {
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
   explicit Play(const Graph& graph, int64_t batch, bool apart = false,
                 const Backend& backend = test_backend(), Precision precision = Precision::fp32)
-      : network_(graph, batch, true, precision), far_(backend.asynchronous), device_(backend.open({0, precision, 1, false})) {
+      
+      : network_(graph, batch, true, precision),
+        half_(precision),
+        far_(backend.asynchronous),
+        device_(open(backend, precision)) {
     inputs_ = allocate(network_.input_elements());
     arena_ = allocate(network_.arena());
     parameters_ = allocate(network_.parameters());
@@ -84,9 +88,12 @@ class Play {
       run(backward_[i]);
       if (i != 0 || weights_.empty()) continue;
       device_->synchronize(Lane::compute);
-      const std::vector<float> seeds = seed_is_half_ ? narrow(weights_) : weights_;
+      std::vector<float> seeds = weights_;
+      for (float& s : seeds) s *= half_ == Precision::fp16 ? kLossScale : 1;
+      if (seed_is_half_) seeds = narrow(seeds);
       device_->upload(backward_[0].operands[0], seeds.data(), static_cast<int64_t>(seeds.size()));
     }
+    device_->unscale(device_address(gradients_), network_.parameters(), false, Lane::compute);
     download();
   }
   double loss() const {
@@ -105,7 +112,8 @@ class Play {
     widened_.resize(static_cast<std::size_t>(y.elements));
     const auto* from = reinterpret_cast<const uint16_t*>(at(network_.output()));
     for (std::size_t i = 0; i < widened_.size(); ++i)
-      widened_[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
+      widened_[i] = half_ == Precision::fp16 ? static_cast<float>(std::bit_cast<Fp16>(from[i]))
+                                             : std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
     return widened_.data();
   }
   float* at(TensorId t) const {
@@ -127,6 +135,14 @@ class Play {
   void set_parameters(const std::vector<float>& p) { std::copy(p.begin(), p.end(), parameters_); }
 
  private:
+  __extension__ using Fp16 = _Float16;
+  /// Small enough that nothing overflows, and not 1: gradients carry it until they are unscaled.
+  static constexpr float kLossScale = 64;
+  static std::unique_ptr<DeviceSession> open(const Backend& backend, Precision precision) {
+    DeviceOptions options{0, precision, 1, false};
+    options.loss_scale = kLossScale;
+    return backend.open(options);
+  }
   struct Launch {
     uint32_t prepared;
     std::vector<float*> operands;
@@ -158,11 +174,15 @@ class Play {
     for (Mirror& m : mirrors_)
       device_->download(m.host.data(), m.device, static_cast<int64_t>(m.host.size()));
   }
-  /// As bf16, to the nearest, two a word.
-  static std::vector<float> narrow(const std::vector<float>& values) {
+  /// In 2 bytes, to the nearest, two a word.
+  std::vector<float> narrow(const std::vector<float>& values) const {
     std::vector<float> out((values.size() + 1) / 2);
     auto* to = reinterpret_cast<uint16_t*>(out.data());
     for (std::size_t i = 0; i < values.size(); ++i) {
+      if (half_ == Precision::fp16) {
+        to[i] = std::bit_cast<uint16_t>(static_cast<Fp16>(values[i]));
+        continue;
+      }
       const auto bits = std::bit_cast<uint32_t>(values[i]);
       to[i] = static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
     }
@@ -179,6 +199,7 @@ class Play {
   void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
 
   Network network_;
+  Precision half_;  ///< of what is stored in 2 bytes
   bool far_;
   std::unique_ptr<DeviceSession> device_;
   std::vector<Mirror> mirrors_;

@@ -1,0 +1,93 @@
+// Without a GPU cuDNN can be asked what it would do on one: whether it knows our attention graphs as those
+// that it has fused kernels for.
+#include <cudnn.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "exec/cuda/cudnn_graph.h"
+
+namespace tandem {
+namespace {
+
+/// A device as cuDNN describes one to itself; null when this version reads it otherwise.
+cudnnBackendDescriptor_t device(int compute, int shared_memory) {
+  const std::string text =
+      R"({"deviceVer":)" + std::to_string(compute * 10) + R"(,"maxSharedMemoryPerBlockOptin":)" +
+      std::to_string(shared_memory) +
+      R"(,"driverVer":13000,"cudaDeviceId":0,"maxGridSize":[2147483647,65535,65535],
+      "maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":108,"warpSize":32,
+      "maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,
+      "maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,
+      "supportCoopLaunch":1,"smClockRateKHz":1400000,"memClockRateKHz":1500000,"totalGlobalMem":40000000000,
+      "deviceName":"none","l2CacheSize":41943040})";
+  cudnnBackendDescriptor_t out = nullptr;
+  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &out) != CUDNN_STATUS_SUCCESS ||
+      cudnnBackendSetAttribute(out, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                               static_cast<int64_t>(text.size()), text.data()) != CUDNN_STATUS_SUCCESS ||
+      cudnnBackendFinalize(out) != CUDNN_STATUS_SUCCESS)
+    return nullptr;
+  return out;
+}
+
+/// Would cuDNN run the first of its proposals for the graph on that device, had it a driver?
+bool usable(const Call& call, cudnnBackendDescriptor_t device) {
+  try {
+    const cuda::Descriptor graph = cuda::attention_graph(call, CUDNN_DATA_BFLOAT16, nullptr);
+    cuda::Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
+    heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, &device);
+    heuristic.finish();
+    cuda::Descriptor configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    cudnnBackendDescriptor_t raw = configuration.get();
+    int64_t count = 0;
+    cuda::require(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw));
+    if (count < 1) return false;
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, &device);
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    const cudnnStatus_t status = cudnnBackendFinalize(plan.get());
+    return status == CUDNN_STATUS_SUCCESS || status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER;
+  } catch (const cuda::Refused&) {
+    return false;
+  }
+}
+
+Call attention(Function function, bool causal, int64_t size, int64_t kv_heads) {
+  constexpr int64_t kHeads = 12, kTime = 1024;
+  const int64_t row = (kHeads + 2 * kv_heads) * size;
+  Call call;
+  call.function = function;
+  call.shape = {8,   kHeads, kv_heads, kTime,         kTime, size, causal ? 1 : 0,
+                row, row,    0,        kHeads * size, (kHeads + kv_heads) * size};
+  return call;
+}
+
+/// Plans ask for a driver's functions before they can be made; the toolkit's stub has their names.
+bool has_driver() {
+  return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr ||
+         dlopen(TANDEM_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL) != nullptr;
+}
+
+TEST(CudnnAttention, CudnnKnowsTheGraphs) {
+  if (!has_driver()) GTEST_SKIP() << "neither a driver nor the toolkit's stub of one";
+  for (const auto& [compute, shared] : {std::pair{80, 166912}, std::pair{90, 232448}, std::pair{100, 232448}}) {
+    const cudnnBackendDescriptor_t chip = device(compute, shared);
+    if (chip == nullptr) GTEST_SKIP() << "this cuDNN is not told of devices in this way";
+    for (const bool causal : {false, true}) {
+      for (const Function f : {Function::attention, Function::attention_backward})
+        EXPECT_TRUE(usable(attention(f, causal, 64, 12), chip))
+            << name(f) << " compute " << compute << " causal " << causal;
+    }
+    EXPECT_TRUE(usable(attention(Function::attention, true, 64, 4), chip)) << "keys shared by three heads";
+    EXPECT_FALSE(usable(attention(Function::attention_backward, true, 64, 4), chip))
+        << "which is why it is not asked for: their gradients would have to be summed";
+    cudnnBackendDestroyDescriptor(chip);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
