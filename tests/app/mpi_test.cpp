@@ -68,7 +68,7 @@ TEST(Mpi, GroupsOfADeviceLibraryReachOverProcesses) {
     ASSERT_EQ(r.status, 0) << r.err;
     const Json apart = Json::parse(r.out, mode);
     if (std::string(mode) == "take")
-      EXPECT_GT(apart.at("runs").as_int(0), 12) << "several buckets in each iteration";
+      EXPECT_GE(apart.at("runs").as_int(0), 12) << "in every iteration";
     else
       EXPECT_EQ(apart.at("runs").as_int(0), 0);
     for (std::size_t i = 0; i < together.losses.size(); ++i)
