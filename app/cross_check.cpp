@@ -40,14 +40,12 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
   for (const auto& [model, batch] : models) {
     const bool short_step = model == "mlp" || model == "lenet5";
     if (quick && model != "lenet5" && model != "resnet20-cifar") continue;
-    const int32_t n = short_step ? 200 : 30;
+    const int32_t n = short_step ? 100 : 15;
     out.push_back({model, batch, 1, "allreduce", n});
     out.push_back({model, batch, 2, "allreduce", n});
     if (model == "mlp" || model == "lenet5" || model == "resnet20-cifar")
       out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off",
-                     short_step ? 1000
-                     : quick    ? 40
-                                : 150});
+                     short_step ? 400 : 40});
     if (quick) continue;
     if (model == "resnet20-cifar" || model == "cifar10-cnn") {
       for (const char* pace : {"1Gbit/s", "10Gbit/s"}) {
@@ -58,15 +56,17 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     }
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back(
-          {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 500 : 40});
-      out.push_back({model, batch, 2, "parameter-server:overlap=off", short_step ? 300 : 40});
-      out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 500 : 60});
+          {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
+      out.push_back({model, batch, 2, "parameter-server:overlap=off", short_step ? 150 : 20});
+      out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 200 : 25});
       out.push_back(
-          {model, batch, 4, "parameter-server:mode=softsync,n=2,overlap=off", short_step ? 500 : 60});
+          {model, batch, 4, "parameter-server:mode=softsync,n=2,overlap=off", short_step ? 200 : 25});
     }
   }
   return out;
 }
+
+int64_t usual_turns(const Backend& backend, bool quick) { return quick || backend.asynchronous ? 2 : 5; }
 
 namespace {
 
@@ -83,9 +83,25 @@ double total_variation(const Histogram& a, const Histogram& b) {
   return sum / 2;
 }
 
+/// Several executions of the same.
+struct Runs {
+  std::vector<double> samples_per_second;
+  Histogram staleness;
+
+  explicit Runs(const std::vector<Report>& all, std::size_t first = 0, std::size_t step = 1) {
+    for (std::size_t i = first; i < all.size(); i += step) {
+      samples_per_second.push_back(all[i].samples_per_second);
+      staleness.merge(all[i].staleness);
+    }
+    std::sort(samples_per_second.begin(), samples_per_second.end());
+  }
+  double fastest() const { return samples_per_second.back(); }
+  double median() const { return samples_per_second[samples_per_second.size() / 2]; }
+};
+
 }  // namespace
 
-Report predict_case(const CheckCase& c, const std::string& profile) {
+Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
   const Graph graph = Graph::load(c.model);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   const System system =
@@ -100,8 +116,11 @@ Report predict_case(const CheckCase& c, const std::string& profile) {
   p.input = false;
   p.profile = profile;
   p.check_memory = false;
-  if (c.scheme.find("mode=") != std::string::npos) p.iterations = c.iterations;
-  return simulate(p);
+  if (c.scheme.find("mode=") == std::string::npos) return simulate(p);
+  p.iterations = c.iterations;
+  Report out = simulate(p);
+  for (p.seed = 2; p.seed <= runs; ++p.seed) out.staleness.merge(simulate(p).staleness);
+  return out;
 }
 
 Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop) {
@@ -126,9 +145,11 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
 
 std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
                                    const std::vector<Report>& executed) {
-  const auto n = static_cast<double>(executed.size());
+  const Runs all(executed);
+  const bool twice = executed.size() > 1;
+  const Runs even(executed, 0, 2), odd(executed, twice ? 1 : 0, 2);
   std::vector<CheckRow> rows;
-  /// `of`: what an execution shows, in the units of `guess`.
+  /// `of`: what executions show, in the units of `guess`.
   const auto add = [&](std::string metric, double guess, const auto& of) {
     CheckRow r;
     r.model = c.model;
@@ -138,27 +159,22 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     r.devices = c.devices;
     r.batch = c.batch;
     r.predicted = guess;
-    double least = INFINITY, most = 0;
-    for (const Report& e : executed) {
-      r.executed += of(e) / n;
-      least = std::min(least, of(e));
-      most = std::max(most, of(e));
-    }
+    r.executed = of(all);
     r.error = r.executed != 0 ? r.predicted / r.executed - 1 : 0;
-    r.floor = r.executed != 0 ? (most - least) / r.executed : 0;
+    r.floor = r.executed != 0 ? std::abs(of(even) - of(odd)) / r.executed : 0;
     rows.push_back(std::move(r));
   };
-  add("samples_per_second", predicted.samples_per_second,
-      [](const Report& e) { return e.samples_per_second; });
+  add("samples_per_second", predicted.samples_per_second, [](const Runs& r) { return r.fastest(); });
+  rows[0].median = all.median();
   rows[0].interval = true;
   rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
-  if (executed[0].staleness.max() == 0) return rows;
-  add("staleness_mean", predicted.staleness.mean(), [](const Report& e) { return e.staleness.mean(); });
-  if (executed[0].staleness.count() < kUpdatesForShape) return rows;
+  if (all.staleness.max() == 0) return rows;
+  add("staleness_mean", predicted.staleness.mean(), [](const Runs& r) { return r.staleness.mean(); });
+  if (all.staleness.count() < kUpdatesForShape) return rows;
   add("staleness_distance", 0,
-      [&](const Report& e) { return total_variation(predicted.staleness, e.staleness); });
+      [&](const Runs& r) { return total_variation(predicted.staleness, r.staleness); });
   rows.back().error = rows.back().executed;
-  rows.back().floor = total_variation(executed.front().staleness, executed.back().staleness);
+  rows.back().floor = total_variation(even.staleness, odd.staleness);
   return rows;
 }
 

@@ -15,7 +15,8 @@ namespace tandem {
 using Tell = std::function<void(const std::string& what, double share)>;
 
 /// Runs the suite (calibration/suite/suite.json) with 1 .. cores workers, each kernel timed where it stands;
-/// `quick`: fewer iterations. `stop`: gives up between two graphs.
+/// once: where other things run too, the fastest_of() several such turns is to be taken. `quick`: fewer
+/// iterations. `stop`: gives up between two graphs.
 Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
                              const std::atomic<bool>* stop);
 
@@ -28,12 +29,15 @@ struct CheckCase {
   std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
 };
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
+/// In how many turns the suite is measured, and the cases run, unless the user says otherwise.
+int64_t usual_turns(const Backend& backend, bool quick);
 
-/// With the profile in `profile_file`. Throws InputError.
-Report predict_case(const CheckCase& c, const std::string& profile_file);
+/// With the profile in `profile_file`; staleness of so many runs together. Throws InputError.
+Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs);
 /// Throws DeviceError.
 Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop);
-/// One row a metric; `executed` (at least one) is the same execution made several times.
+/// One row a metric; `executed` (at least one) is the same execution made several times: the fastest counts,
+/// and the staleness of all of them. How far every other run by itself is from the rest is the floor.
 std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
                                    const std::vector<Report>& executed);
 

@@ -200,12 +200,18 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, con
   return execute(e, keep);
 }
 
+/// Of one turn; a GPU is not shared with others, and gets fewer turns.
+int32_t iterations(const Backend& backend, bool quick) {
+  if (quick) return 14;
+  return backend.asynchronous ? 36 : 15;
+}
+
 constexpr char kUnbound[] = "parameter-server:mode=async,overlap=off";  ///< nobody waits for another
 
 /// As many workers as cores: how unlike the cores are, and how often something else takes one.
 void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                      Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, m.cores, quick ? 40 : 150, {}, stop);
+  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, m.cores, quick ? 40 : 60, {}, stop);
   if (stop != nullptr && stop->load()) return;
   MeasuredWorkers& out = m.workers.emplace_back();
   for (const std::vector<double>& steps : r.worker_seconds) {
@@ -222,12 +228,19 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
       out.lost += s - median;
     }
   }
+  out.model = g.model;
+  const std::size_t steps = r.worker_seconds.front().size();
+  for (std::size_t i = 0; i < steps; ++i) {
+    double slowest = 0;
+    for (const std::vector<double>& of_worker : r.worker_seconds) slowest = std::max(slowest, of_worker[i]);
+    out.slowest += slowest / static_cast<double>(steps);
+  }
 }
 
 /// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
 void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                    Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, 2 * m.cores, quick ? 40 : 150, {}, stop);
+  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, 2 * m.cores, quick ? 40 : 60, {}, stop);
   // Steps without a turn of another worker are a heap of their own: the quartiles would miss or double it.
   const double median = quantile(r.iteration_seconds, 0.5);
   const double wide = quantile(r.iteration_seconds, 0.95) - quantile(r.iteration_seconds, 0.05);
@@ -255,7 +268,7 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       tell(fmt::format("measuring {} with {} worker{}", g.model, workers, workers == 1 ? "" : "s"),
            done++ / steps);
       const ExecutionResult r =
-          run_suite_graph(backend, g, "allreduce", workers, quick ? 14 : 36, {true, false, false}, stop);
+          run_suite_graph(backend, g, "allreduce", workers, iterations(backend, quick), {true, false, false}, stop);
       const auto index = static_cast<uint32_t>(m.graphs.size());
       int64_t ops = 0;
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;

@@ -12,7 +12,8 @@ struct CheckRow {
   std::string model, scheme, metric, pace;
   int64_t devices = 1, batch = 1;
   double predicted = 0, executed = 0, error = 0;
-  double floor = 0;      ///< repeatability: relative difference of two executions of the same
+  double median = 0;  ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
+  double floor = 0;   ///< repeatability: of every other run by itself against the rest, relative
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
   bool distance() const { return metric == "staleness_distance"; }
@@ -28,7 +29,7 @@ inline constexpr CheckColumn kCheckColumns[] = {{"model", false},    {"batch", t
                                                 {"workers", true},   {"scheme", false},
                                                 {"links", false},    {"metric", false},
                                                 {"predicted", true}, {"executed", true},
-                                                {"error", true},     {"two runs differ by", true}};
+                                                {"error", true},     {"repeats within", true}};
 
 struct CheckResult {
   std::string machine, date, versions;  ///< of the profile that was judged

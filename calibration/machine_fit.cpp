@@ -71,6 +71,9 @@ KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
   return best;
 }
 
+/// Of n workers whose steps vary by `sigma`, the slowest one's mean over the usual step.
+double slowest_of(int64_t n, double sigma) { return std::exp(sigma * normal_score(n, n)); }
+
 using Key = std::pair<std::size_t, std::vector<int64_t>>;  ///< group; shape, flops, bytes
 
 Key key_of(const Kernel& k) {
@@ -206,9 +209,28 @@ class Fitter {
         whole = whole && k.median > 0;
       }
       if (whole && kernels > 0)
-        each.push_back((graph.step_median - kernels - graph.all_reduce - overhead * real(graph.ops)) / 2);
+        each.push_back((graph.step_median - kernels * slowest_of(2, step_sigma()) -
+                        graph.all_reduce - overhead * real(graph.ops)) /
+                       2);
     }
     return std::max(0.0, median(each));
+  }
+
+  /// Where all wait for all, what a step takes beyond its usual time because of the slowest of them, whatever
+  /// slowed it: the calmest turn of each graph, for its kernels' times are of such a one too.
+  double lock_step() const {
+    std::map<std::string, double> by;
+    for (const MeasuredWorkers& w : m_.workers) {
+      if (w.slowest <= 0) continue;
+      const double usual = std::accumulate(w.step_medians.begin(), w.step_medians.end(), 0.0) /
+                           real(static_cast<int64_t>(w.step_medians.size()));
+      const auto at = by.emplace(w.model, INFINITY).first;
+      at->second = std::min(at->second, w.slowest / usual);
+    }
+    std::vector<double> each;
+    for (const auto& [model, factor] : by) each.push_back(factor);
+    // What an all-reduce waits for is noise that its Disturbance draws: not twice.
+    return each.empty() ? 1 : std::max(1.0, median(each) / slowest_of(m_.cores, step_sigma()));
   }
 
   double step_sigma() const {
@@ -326,6 +348,7 @@ class Fitter {
                 {"turns", turns()},
                 {"pace", pace()},
                 {"wander", wander()},
+                {"lock_step", lock_step()},
                 {"interruptions", interruptions()},
                 {"slowdown", slowdown()}};
     Writer reduce = Writer::array();

@@ -31,6 +31,8 @@ struct MeasuredWorkers {
   double observed = 0;                           ///< seconds of all steps, all workers together
   int64_t interruptions = 0;                     ///< steps that took longer than chance alone would make them
   double lost = 0;                               ///< seconds that these took beyond their worker's median
+  std::string model = {};                        ///< which graph
+  double slowest = 0;                            ///< mean over steps of the slowest worker's, seconds
 };
 
 struct MeasuredTransfer {
@@ -59,10 +61,11 @@ struct Measurements {
   static Measurements from_json(const Json& document);
 };
 
-/// The suite measured twice, before and after something else: the mean of each time, so that a machine whose
-/// speed drifts is known as it was in between; of `workers` both count. Throws InputError when the two are
-/// not of the same suite.
-Measurements mean_of(const Measurements& before, const Measurements& after);
+/// The suite measured twice: of each graph the faster turn with the kernels timed in it, of each transfer the
+/// shorter time; of `workers` both count. Whatever else a machine does only ever slows a run down, so the
+/// fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in noisy environments").
+/// Throws InputError when the two are not of the same suite.
+Measurements fastest_of(const Measurements& one, const Measurements& other);
 
 struct MachineFit {
   std::string profile;      ///< JSON "tandem-profile-1"

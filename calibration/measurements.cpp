@@ -1,4 +1,4 @@
-// The documents of what was measured, and the mean of two of them.
+// The documents of what was measured, and the faster of two of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,7 +92,9 @@ std::string Measurements::to_json() const {
                             {"step_means", w.step_means},
                             {"observed_seconds", w.observed},
                             {"interruptions", w.interruptions},
-                            {"lost_seconds", w.lost}});
+                            {"lost_seconds", w.lost},
+                            {"model", w.model},
+                            {"slowest_seconds", w.slowest}});
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
   d["wire"] = Writer::array();
@@ -138,6 +140,8 @@ Measurements Measurements::from_json(const Json& d) {
       row.observed = w.at("observed_seconds").as_real(0, 1e9);
       row.interruptions = w.at("interruptions").as_int(0);
       row.lost = w.at("lost_seconds").as_real(0, 1e9);
+      row.model = w.text("model", "");
+      row.slowest = w.real("slowest_seconds", 0, 0, 1e6);
     }
   }
   m.all_reduce = read_transfers(d.at("all_reduce"));
@@ -150,49 +154,50 @@ Measurements Measurements::from_json(const Json& d) {
   return m;
 }
 
-Measurements mean_of(const Measurements& before, const Measurements& after) {
-  Measurements out = before;
-  // 0 stands for "not measured": every launch was disturbed.
-  const auto mean = [](double& a, double b) { a = a > 0 && b > 0 ? (a + b) / 2 : std::max(a, b); };
+Measurements fastest_of(const Measurements& one, const Measurements& other) {
+  Measurements out = one;
   const auto both = [](auto& a, const auto& b, const auto& same, const auto& join) {
     bool alike = a.size() == b.size();
     for (std::size_t i = 0; alike && i < a.size(); ++i) alike = same(a[i], b[i]);
     if (!alike) throw InputError("two measurements that are not of the same suite cannot be joined");
     for (std::size_t i = 0; i < a.size(); ++i) join(a[i], b[i]);
   };
+  /// 0 stands for "not measured": every launch was disturbed.
+  const auto shorter = [](double& a, double b) {
+    if (b > 0 && (a <= 0 || b < a)) a = b;
+  };
+  std::vector<bool> faster;
   both(
-      out.graphs, after.graphs,
+      out.graphs, other.graphs,
       [](const auto& a, const auto& b) {
         return a.model == b.model && a.batch == b.batch && a.workers == b.workers;
       },
       [&](auto& a, const auto& b) {
-        mean(a.step_median, b.step_median);
-        mean(a.step_spread, b.step_spread);
-        mean(a.all_reduce, b.all_reduce);
+        faster.push_back(b.step_median < a.step_median);
+        if (faster.back()) a = b;
       });
   both(
-      out.kernels, after.kernels,
+      out.kernels, other.kernels,
       [](const auto& a, const auto& b) {
         return a.graph == b.graph && a.workers == b.workers &&
                KernelNeighbours::group(a.kernel) == KernelNeighbours::group(b.kernel) &&
                a.kernel.shape == b.kernel.shape;
       },
       [&](auto& a, const auto& b) {
-        mean(a.median, b.median);
-        mean(a.cv, b.cv);
-        a.samples += b.samples;
-        a.dropped += b.dropped;
+        // A graph's measurements follow each other by their number of workers.
+        const std::size_t timed_in = a.graph + static_cast<std::size_t>(a.workers) - 1;
+        if (b.median > 0 && (a.median <= 0 || (timed_in < faster.size() && faster[timed_in]))) a = b;
       });
-  out.workers.insert(out.workers.end(), after.workers.begin(), after.workers.end());
+  out.workers.insert(out.workers.end(), other.workers.begin(), other.workers.end());
   const auto same_transfer = [](const auto& a, const auto& b) {
     return a.ranks == b.ranks && a.bytes == b.bytes;
   };
-  const auto mean_seconds = [&](auto& a, const auto& b) { mean(a.seconds, b.seconds); };
-  both(out.all_reduce, after.all_reduce, same_transfer, mean_seconds);
-  both(out.copy, after.copy, same_transfer, mean_seconds);
-  both(out.wire, after.wire, same_transfer, [&](auto& a, const auto& b) {
-    mean(a.seconds, b.seconds);
-    mean(a.cpu_seconds, b.cpu_seconds);
+  const auto shorter_seconds = [&](auto& a, const auto& b) { shorter(a.seconds, b.seconds); };
+  both(out.all_reduce, other.all_reduce, same_transfer, shorter_seconds);
+  both(out.copy, other.copy, same_transfer, shorter_seconds);
+  both(out.wire, other.wire, same_transfer, [&](auto& a, const auto& b) {
+    shorter(a.seconds, b.seconds);
+    shorter(a.cpu_seconds, b.cpu_seconds);
   });
   return out;
 }

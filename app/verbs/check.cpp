@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 
 #include "app/cross_check.h"
 #include "app/output.h"
@@ -18,7 +19,6 @@ namespace tandem {
 namespace {
 
 std::atomic<bool> interrupted{false};
-constexpr int kTurns = 2;
 
 std::string text(const CheckResult& result, const std::string& format) {
   std::vector<Column> columns;
@@ -36,59 +36,56 @@ struct Runs {
   std::exception_ptr failed;                  ///< what ended it early; what was found before is kept
 };
 
-/// All cases, and then all of them again: what a machine does to the same run minutes later is the floor.
-Runs run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell) {
-  Runs out;
+void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, const Tell& tell, Runs& out) {
   out.executed.resize(cases.size());
   try {
-    for (int turn = 0; turn < kTurns; ++turn) {
-      for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
-        const CheckCase& c = cases[i];
-        tell(fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s",
-                         c.scheme),
-             (turn + static_cast<double>(i) / static_cast<double>(cases.size())) / kTurns);
-        Report report = execute_case(c, backend, &interrupted);
-        if (!interrupted) out.executed[i].push_back(std::move(report));
-      }
+    for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
+      const CheckCase& c = cases[i];
+      tell(
+          fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s", c.scheme),
+          static_cast<double>(i) / static_cast<double>(cases.size()));
+      Report report = execute_case(c, backend, &interrupted);
+      if (!interrupted) out.executed[i].push_back(std::move(report));
     }
   } catch (const DeviceError&) {
     out.failed = std::current_exception();
   }
-  return out;
 }
 
-/// Between the two measurements that the profile is fitted to lies all that is executed: a machine's speed
-/// drifts by some per cent within minutes.
+/// In turns, for the speed of a machine that is shared with others drifts within minutes.
 CheckResult measure_and_run(const Arguments& a, const Backend& backend, Runs& runs) {
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
-  const auto part = [&](double from, double to) -> Tell {
-    return [&progress, from, to](const std::string& what, double share) {
-      progress.show(fmt::format("{:3.0f} %  {}", 100 * (from + (to - from) * share), what));
+  const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
+  const auto part = [&](int64_t turn, double from, double to) -> Tell {
+    return [&progress, turn, turns, from, to](const std::string& what, double share) {
+      const double done = static_cast<double>(turn) + from + (to - from) * share;
+      progress.show(fmt::format("{:3.0f} %  {}", 100 * done / static_cast<double>(turns), what));
     };
   };
   CheckResult result;
   std::string profile =
       given ? a.text("profile", "")
             : a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
-  Measurements measured;
-  if (!given) measured = measure_machine(backend, quick, part(0, 0.3), &interrupted);
-  if (interrupted) return result;
   const auto cases = check_cases(backend, quick);
-  runs = run_cases(cases, backend, given ? part(0, 1) : part(0.3, 0.7));
-  if (!given) {
-    if (!interrupted && !runs.failed) {
-      const Measurements after = measure_machine(backend, quick, part(0.7, 1), &interrupted);
-      if (!interrupted) measured = mean_of(measured, after);
+  std::optional<Measurements> measured;
+  for (int64_t turn = 0; turn < turns && !interrupted && !runs.failed; ++turn) {
+    const double first = given ? 0 : 0.4;  // of the turn's time
+    if (!given) {
+      const Measurements next = measure_machine(backend, quick, part(turn, 0, first), &interrupted);
+      if (interrupted) break;
+      measured = measured ? fastest_of(*measured, next) : next;
     }
-    write_file(profile, fit_machine(measured).profile);
+    run_cases(cases, backend, part(turn, first, 1), runs);
   }
+  if (runs.executed.empty()) return result;
+  if (measured) write_file(profile, fit_machine(*measured).profile);
   const Json origin = Json::load(find_data("calibration/profiles", "profile", profile));
   result.machine = origin.text("machine", "");
   result.date = origin.text("date", "");
   result.versions = origin.text("versions", "");
   for (std::size_t i = 0; i < cases.size() && !runs.executed[i].empty(); ++i) {
-    auto rows = compare_case(cases[i], predict_case(cases[i], profile), runs.executed[i]);
+    auto rows = compare_case(cases[i], predict_case(cases[i], profile, runs.executed[i].size()), runs.executed[i]);
     std::move(rows.begin(), rows.end(), std::back_inserter(result.rows));
   }
   return result;
@@ -117,7 +114,8 @@ void register_check(Registry<Verb>& registry) {
        .summary = "measure, fit, predict, run and compare on this machine, on models the fit never saw",
        .usage = "[options]",
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
-                 {"quick", "", "two models, and a third of the iterations when measuring"},
+                 {"quick", "", "two models, fewer iterations and turns"},
+                 {"turns", "N", "measure and run so often, the fastest counts; default 5, or 2"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
                  {"keep", "FILE", "where to keep the profile that was measured"},
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},
@@ -126,10 +124,11 @@ void register_check(Registry<Verb>& registry) {
                  quiet_flag()},
        .run = check,
        .details =
-           "Exit code 1 when an error exceeds --tolerance. The last column is the repeatability: the "
-           "same execution made twice, the second time after all others. The machine is measured before and "
-           "after them: its speed drifts.\n\nExample\n  tandem check "
-           "--quick"});
+           "Exit code 1 when an error exceeds --tolerance. Machine and cases take turns, because speeds "
+           "drift; the fastest measurement of each graph and the fastest run of each case count, because "
+           "whatever else runs only slows. The last column is how far the fastest of every other run is from "
+           "the fastest of the rest: more turns help where that is much.\n\nExamples\n  tandem check "
+           "--quick\n  tandem check --turns 8 --format json --out here.json"});
 }
 
 }  // namespace tandem

@@ -34,6 +34,10 @@ double KernelCurve::seconds(const Kernel& k) const {
   return std::max(1e-8, base + per_flop * real(k.flops.n) + per_byte * moved(k));
 }
 
+double normal_score(int64_t rank, int64_t n) {
+  return boost::math::quantile(boost::math::normal(), (real(rank) - 0.375) / (real(n) + 0.25));
+}
+
 std::vector<double> position(const Kernel& k) {
   std::vector<double> p{0.5 * log2_of(real(k.flops.n)), 0.5 * log2_of(moved(k))};
   if (k.kind == KernelKind::conv) {
@@ -161,6 +165,7 @@ MachineProfile::MachineProfile(const Json& d) {
   if (const Json* pace = d.find("pace")) {
     for (const Json& factor : pace->items()) pace_.push_back(factor.as_real(0.01, 100));
     wander_ = d.at("wander").as_real(0, 10);
+    lock_step_ = d.real("lock_step", 1, 1, 100);
     interruptions_ = d.at("interruptions").at("per_second").as_real(0, 1e6);
     interruption_ = d.at("interruptions").at("seconds").as_real(0, 1e3);
   }
@@ -216,8 +221,9 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   }
   const double expected = interruptions_ * seconds;
   if (lock_step) {  // the mean, not draws: few iterations are simulated where all are alike
-    for (uint32_t i = 0; expected > 0 && i < active; ++i)
-      d.slow.emplace_back(i, 1 + real(active) * interruptions_ * interruption_);
+    const double share = cores_ > 1 ? normal_score(active, active) / normal_score(cores_, cores_) : 0;
+    const double factor = std::max(1 + interruptions_ * interruption_, std::pow(lock_step_, share));
+    for (uint32_t i = 0; factor > 1 && i < active; ++i) d.slow.emplace_back(i, factor);
     return d;
   }
   // Which worker has the slower run is chance: their expected distances (Blom 1958), not one draw.
@@ -227,8 +233,7 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return pace[a] < pace[b]; });
   for (std::size_t rank = 0; rank < order.size() && !pace_.empty(); ++rank) {
-    const double share = (static_cast<double>(rank) + 0.625) / (real(active) + 0.25);
-    const double score = boost::math::quantile(boost::math::normal(), share);
+    const double score = normal_score(static_cast<int64_t>(rank) + 1, active);
     d.slow.emplace_back(order[rank], pace[order[rank]] * std::exp(wander_ * score));
   }
   if (expected <= 0) return d;

@@ -21,6 +21,10 @@ struct KernelSample {
   uint32_t source = 0;  ///< graph of the suite that it stood in
 };
 
+/// Expected place of the `rank`-th smallest (1 ..) of n draws from a standard normal distribution (Blom 1958,
+/// "Statistical Estimates and Transformed Beta-Variables").
+double normal_score(int64_t rank, int64_t n);
+
 /// seconds = base + flops x per_flop + bytes x per_byte, fitted over all sizes of one kind and pass.
 struct KernelCurve {
   double base = 0, per_flop = 0, per_byte = 0;
@@ -80,8 +84,8 @@ class MachineProfile {
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// What makes steps with `seconds` of compute differ, while `active` workers compute. Those with a core
   /// each have its speed and are interrupted now and then; more workers than cores get their share in turns,
-  /// as measured with two workers on each. `lock_step`: all wait for each other, so whatever holds up one
-  /// holds up all, and what one loses in turns another has gained.
+  /// as measured with two workers on each. `lock_step`: all wait for each other, so that the slowest sets the
+  /// pace, and what one loses in turns another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   double error() const { return error_; }  ///< of a graph's step left out of the fit
 
@@ -98,6 +102,7 @@ class MachineProfile {
   std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
   std::vector<Point> turns_;                   ///< step's seconds, sigma, with two workers on each core
   std::vector<double> pace_;                   ///< [worker]: factor on its steps
+  double lock_step_ = 1;                       ///< factor on steps where all cores wait for each other
   double wander_ = 0;                          ///< sigma of what else a run makes its workers unlike
   double interruptions_ = 0, interruption_ = 0;  ///< of a worker, per second; seconds of each
   std::vector<Point> wire_cpu_;                  ///< of a step

@@ -29,6 +29,7 @@ double slow(const Kernel& k) { return k.kind == KernelKind::gemm ? 1.1 : 1.0; }
 /// A step of a ring over loopback; CPU seconds per byte of an all-reduce of two.
 double wire_step(double bytes, double rate) { return 2e-5 + bytes * (rate > 0 ? 1 / rate : 3e-10); }
 constexpr double kWireCpu = 3e-10;
+constexpr double kSigma = 0.01;  ///< of steps
 
 Measurements made() {
   Measurements m;
@@ -53,9 +54,10 @@ Measurements made() {
         }
       }
       add(update_kernel(optimizer("momentum"), graph.parameter_elements()));
+      if (workers == 2) sum *= std::exp(kSigma * normal_score(2, 2));  // both wait for the slower
       const double reduce = workers == 2 ? 2e-5 + 4e-10 * static_cast<double>(graph.parameter_elements()) : 0;
       m.graphs.push_back({model, 32, workers, 10,
-                          sum + 10 * kOverhead + reduce + (workers == 2 ? 2 * kWake : 0), 0.01, reduce});
+                          sum + 10 * kOverhead + reduce + (workers == 2 ? 2 * kWake : 0), kSigma, reduce});
       if (workers == 2)
         m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
     }
@@ -148,17 +150,27 @@ TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
   EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
 }
 
-TEST(MachineFit, TheMeanOfTwoMeasurementsIsThatOfEachTime) {
-  const Measurements before = made();
-  Measurements after = before;
-  for (MeasuredKernel& k : after.kernels) k.median *= 3;
-  after.kernels[5].median = 0;  // every launch was disturbed
-  const Measurements mean = mean_of(before, after);
-  EXPECT_DOUBLE_EQ(mean.kernels[4].median, 2 * before.kernels[4].median);
-  EXPECT_EQ(mean.kernels[5].median, before.kernels[5].median);
-  EXPECT_EQ(mean.wire.size(), before.wire.size());
-  after.kernels.pop_back();
-  EXPECT_THROW(mean_of(before, after), InputError);
+/// A kernel's time comes from the turn in which its graph as a whole was fastest, also where it itself was not.
+TEST(MachineFit, OfTwoMeasurementsTheFasterTurnOfEachGraphCounts) {
+  const Measurements calm = made();
+  Measurements busy = calm;
+  for (MeasuredGraph& g : busy.graphs) g.step_median *= 1.3;
+  for (MeasuredKernel& k : busy.kernels) k.median *= 3;
+  busy.kernels[4].median = calm.kernels[4].median / 2;
+  for (MeasuredTransfer& t : busy.copy) t.seconds /= 2;
+  for (const Measurements& joined : {fastest_of(calm, busy), fastest_of(busy, calm)}) {
+    for (std::size_t i = 0; i < calm.kernels.size(); ++i)
+      EXPECT_EQ(joined.kernels[i].median, calm.kernels[i].median);
+    EXPECT_EQ(joined.graphs[0].step_median, calm.graphs[0].step_median);
+    EXPECT_EQ(joined.copy[0].seconds, busy.copy[0].seconds);
+    EXPECT_EQ(joined.wire.size(), calm.wire.size());
+  }
+  busy.graphs[calm.kernels[0].graph].step_median = calm.graphs[calm.kernels[0].graph].step_median / 2;
+  EXPECT_EQ(fastest_of(calm, busy).kernels[0].median, busy.kernels[0].median);
+  busy.kernels[0].median = 0;  // every launch was disturbed
+  EXPECT_EQ(fastest_of(calm, busy).kernels[0].median, calm.kernels[0].median);
+  busy.kernels.pop_back();
+  EXPECT_THROW(fastest_of(calm, busy), InputError);
 }
 
 /// Workers that share a core get unequal turns; those with a core each do not.
@@ -192,7 +204,7 @@ TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {
   // A hundredth each way is a mean distance of 0.01 of two values with one degree of freedom.
   const double wander = 0.01 * std::sqrt(std::numbers::pi), score = 0.5895;  // of 0.625 / 2.25
   EXPECT_NEAR(d.slow[1].second / d.slow[0].second, 1.05 * std::exp(2 * score * wander), 0.002);
-  EXPECT_TRUE(profile.disturbance(2, 0.008, true).slow.empty());
+  EXPECT_TRUE(profile.disturbance(2, 0.008, true).slow.empty()) << "the slowest of a step was not measured";
   EXPECT_TRUE(profile.disturbance(4, 0.008, false).slow.empty()) << "two on each core take turns";
 }
 
@@ -217,7 +229,8 @@ TEST(MachineFit, WorkersOfUnlikeSpeedMeetTheGate) {
 TEST(MachineFit, InterruptionsCostWhatTheyTake) {
   Measurements m = made();
   const std::string calm = profile_of(m, "calm");
-  m.workers = {{{0.01, 0.01}, {0.01, 0.01}, 10.2, 50, 0.2}};
+  m.workers = {{{0.01, 0.01}, {0.01, 0.01}, 10.2, 50, 0.2, "mlp", 0.01 * 1.04}};
+  for (MeasuredGraph& g : m.graphs) g.step_median *= g.workers == 2 ? 1.04 / std::exp(kSigma * normal_score(2, 2)) : 1;
   const std::string disturbed = profile_of(m, "disturbed");
   const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
     const Case c{"mlp:hidden=512,layers=6", scheme, devices, 32, nullptr, iterations, std::nullopt};
@@ -225,8 +238,8 @@ TEST(MachineFit, InterruptionsCostWhatTheyTake) {
   };
   EXPECT_NEAR(slower("allreduce", 1, 0), 1.02, 1e-3);
   const double both = slower("allreduce", 2, 0);
-  EXPECT_LT(both, 1.04) << "the all-reduce itself is not interrupted";
-  EXPECT_GT(both, 1.03) << "what holds up one holds up both";
+  EXPECT_LT(both, 1.04) << "the all-reduce itself is not interrupted, and noise is drawn";
+  EXPECT_GT(both, 1.025) << "the slowest holds up both";
   EXPECT_NEAR(slower("parameter-server:mode=async,overlap=off", 2, 1000), 1.02, 0.005);
 }
 
