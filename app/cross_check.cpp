@@ -44,8 +44,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     out.push_back({model, batch, 1, "allreduce", n});
     out.push_back({model, batch, 2, "allreduce", n});
     if (model == "mlp" || model == "lenet5" || model == "resnet20-cifar")
-      out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off",
-                     short_step ? 400 : 40});
+      out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 40});
     if (quick) continue;
     if (model == "resnet20-cifar" || model == "cifar10-cnn") {
       for (const char* pace : {"1Gbit/s", "10Gbit/s"}) {

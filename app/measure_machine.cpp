@@ -208,10 +208,21 @@ int32_t iterations(const Backend& backend, bool quick) {
 
 constexpr char kUnbound[] = "parameter-server:mode=async,overlap=off";  ///< nobody waits for another
 
+/// How far cores drift apart depends on how long one looks: as long at every graph.
+int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m) {
+  double step = 0;  // of as many workers as were measured
+  for (const MeasuredGraph& of : m.graphs) {
+    if (of.model == g.model && of.batch == g.batch && of.ops > 0) step = of.step_median;
+  }
+  const double seconds = quick ? 0.5 : 1;
+  return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
+}
+
 /// As many workers as cores: how unlike the cores are, and how often something else takes one.
 void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                      Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, m.cores, quick ? 40 : 60, {}, stop);
+  const ExecutionResult r =
+      run_suite_graph(backend, g, kUnbound, m.cores, steps_of_a_second(g, quick, m), {}, stop);
   if (stop != nullptr && stop->load()) return;
   MeasuredWorkers& out = m.workers.emplace_back();
   for (const std::vector<double>& steps : r.worker_seconds) {
@@ -240,7 +251,8 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
 /// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
 void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                    Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, kUnbound, 2 * m.cores, quick ? 40 : 60, {}, stop);
+  const ExecutionResult r =
+      run_suite_graph(backend, g, kUnbound, 2 * m.cores, steps_of_a_second(g, quick, m) / 2, {}, stop);
   // Steps without a turn of another worker are a heap of their own: the quartiles would miss or double it.
   const double median = quantile(r.iteration_seconds, 0.5);
   const double wide = quantile(r.iteration_seconds, 0.95) - quantile(r.iteration_seconds, 0.05);
@@ -267,8 +279,8 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
       if (stop != nullptr && stop->load()) return m;
       tell(fmt::format("measuring {} with {} worker{}", g.model, workers, workers == 1 ? "" : "s"),
            done++ / steps);
-      const ExecutionResult r =
-          run_suite_graph(backend, g, "allreduce", workers, iterations(backend, quick), {true, false, false}, stop);
+      const ExecutionResult r = run_suite_graph(backend, g, "allreduce", workers, iterations(backend, quick),
+                                                {true, false, false}, stop);
       const auto index = static_cast<uint32_t>(m.graphs.size());
       int64_t ops = 0;
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;

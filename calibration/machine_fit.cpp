@@ -82,19 +82,46 @@ Key key_of(const Kernel& k) {
   return {KernelNeighbours::group(k), v};
 }
 
-/// A kernel that several graphs hold counts once a graph, with the launches' median.
+/// [graph]: what a step of one worker moves.
+std::map<uint32_t, Bytes> moved_by_step(const Measurements& m) {
+  std::map<uint32_t, Bytes> out;
+  for (const MeasuredKernel& k : m.kernels) {
+    if (k.workers == 1) out[k.graph] += (k.kernel.read + k.kernel.written) * k.kernel.repeat;
+  }
+  return out;
+}
+
+/// A kernel that several graphs hold counts once a graph, with the launches' median; a graph's updates, which
+/// run at one speed, are one sample.
 std::vector<KernelSample> samples_of(const Measurements& m) {
   std::map<std::pair<uint32_t, Key>, std::vector<const MeasuredKernel*>> by;
+  std::map<std::pair<uint32_t, std::size_t>, KernelSample> updates;
+  const auto step = moved_by_step(m);
   for (const MeasuredKernel& k : m.kernels) {
-    if (k.workers == 1 && k.median > 0) by[{k.graph, key_of(k.kernel)}].push_back(&k);
+    if (k.workers != 1 || k.median <= 0) continue;
+    if (k.kernel.pass != Pass::update || k.kernel.shape.empty()) {
+      by[{k.graph, key_of(k.kernel)}].push_back(&k);
+      continue;
+    }
+    KernelSample& sum = updates.try_emplace({k.graph, KernelNeighbours::group(k.kernel)}).first->second;
+    const bool first = sum.kernel.shape.empty();
+    if (first) sum = {k.kernel, 0, k.graph, step.at(k.graph)};
+    if (first) sum.kernel.shape[0] = sum.kernel.flops.n = sum.kernel.read.n = sum.kernel.written.n = 0;
+    sum.kernel.repeat = 1;
+    sum.kernel.shape[0] += k.kernel.shape[0] * k.kernel.repeat;
+    sum.kernel.flops += k.kernel.flops * k.kernel.repeat;
+    sum.kernel.read += k.kernel.read * k.kernel.repeat;
+    sum.kernel.written += k.kernel.written * k.kernel.repeat;
+    sum.seconds += k.median * real(k.kernel.repeat);
   }
   std::vector<KernelSample> out;
+  for (auto& [key, sum] : updates) out.push_back(std::move(sum));
   for (const auto& [key, rows] : by) {
     std::vector<double> seconds;
     for (const MeasuredKernel* r : rows) seconds.push_back(r->median);
     Kernel k = rows[0]->kernel;
     k.repeat = 1;
-    out.push_back({k, median(seconds), key.first});
+    out.push_back({k, median(seconds), key.first, step.at(key.first)});
   }
   return out;
 }
@@ -127,11 +154,12 @@ class Fitter {
     double sum = 0;
     int64_t count = 0;
     std::map<uint32_t, std::pair<double, double>> graphs;  // predicted, measured
+    const auto step = moved_by_step(m_);
     for (const MeasuredKernel& k : m_.kernels) {
       if (k.workers != 1 || k.median <= 0) continue;
       Kernel one = k.kernel;
       one.repeat = 1;
-      const double predicted = all.seconds(one, nullptr, k.graph);
+      const double predicted = all.seconds(one, step.at(k.graph), nullptr, k.graph);
       sum += std::abs(std::log(predicted / k.median));
       ++count;
       graphs[k.graph].first += predicted;
@@ -161,7 +189,8 @@ class Fitter {
       std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0);
       for (const MeasuredKernel& k : m_.kernels) {
         if (k.workers != active || k.median <= 0) continue;  // 0: every launch was disturbed
-        const auto found = alone.find({key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second});
+        const auto found =
+            alone.find({key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second});
         if (found == alone.end() || found->second <= 0) continue;
         together[static_cast<std::size_t>(k.kernel.kind)] +=
             k.median;  // long kernels count for what they weigh
@@ -209,8 +238,8 @@ class Fitter {
         whole = whole && k.median > 0;
       }
       if (whole && kernels > 0)
-        each.push_back((graph.step_median - kernels * slowest_of(2, step_sigma()) -
-                        graph.all_reduce - overhead * real(graph.ops)) /
+        each.push_back((graph.step_median - kernels * slowest_of(2, step_sigma()) - graph.all_reduce -
+                        overhead * real(graph.ops)) /
                        2);
     }
     return std::max(0.0, median(each));
@@ -376,6 +405,7 @@ class Fitter {
     for (const KernelSample& s : all.samples()) {
       Writer row = kernel_json(s.kernel);
       row["seconds"] = s.seconds;
+      row["step_bytes"] = s.step.n;
       d["kernels"].push_back(row);
     }
     fit_.profile = d.dump(1) + "\n";

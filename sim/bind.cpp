@@ -38,6 +38,11 @@ class Binder {
         where_(place(program_, *input.system, input.cluster)) {
     const Overheads& o = in_.overheads;
     extra_ = o.collective + o.collective_per_node * (in_.cluster.nodes - 1);
+    if (!machine_) return;
+    for (const Op& op : program_.roles[0].ops) {
+      if (op.kind != OpKind::compute) continue;
+      for (const Kernel& k : program_.tasks[op.what].kernels) step_ += (k.read + k.written) * k.repeat;
+    }
   }
 
   Bound run() {
@@ -45,7 +50,7 @@ class Binder {
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
     std::vector<uint32_t> index = number_resources();
     if (!program_.channels.empty()) {
-      bound_.plan.messages = bound_messages(in_, {links_, where_, extra_, std::move(index), machine_});
+      bound_.plan.messages = bound_messages(in_, {links_, where_, extra_, std::move(index), machine_, step_});
     }
     return std::move(bound_);
   }
@@ -156,8 +161,8 @@ class Binder {
     if (!worker) return seconds;
     seconds *= in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
     if (task.pass == Pass::update) return seconds;
-    // Forward holds the interpreter's lock; backward has a thread per device that needs none, but what it adds
-    // to gradients of other readers takes memory from the one allocator of the process.
+    // Forward holds the interpreter's lock; backward has a thread per device that needs none, but what it
+    // adds to gradients of other readers takes memory from the one allocator of the process.
     const double driven = o.single_process ? devices : 1;
     const auto layers = static_cast<double>(task.layers);
     const double issued =
@@ -181,7 +186,8 @@ class Binder {
       }
     }
     int64_t sum = 0;
-    for (uint32_t l = task.layer; l < task.layer + task.layers; ++l) sum += std::max<int64_t>(pieces_[l] - 1, 0);
+    for (uint32_t l = task.layer; l < task.layer + task.layers; ++l)
+      sum += std::max<int64_t>(pieces_[l] - 1, 0);
     return sum;
   }
 
@@ -189,7 +195,7 @@ class Binder {
     double seconds = machine_->op_overhead();
     for (const Kernel& k : task.kernels) {
       double distance = 0;
-      seconds += machine_->seconds(k, in_.cluster.devices, &distance) * in_.compute_scale;
+      seconds += machine_->seconds(k, in_.cluster.devices, step_, &distance) * in_.compute_scale;
       if (distance < kFar) continue;
       const std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
                                            name(k.kind), name(k.pass));
@@ -377,7 +383,8 @@ class Binder {
       if (op.kind != OpKind::compute) continue;
       for (const Kernel& k : program_.tasks[op.what].kernels) {
         const double seconds =
-            (machine_ ? machine_->seconds(k, in_.cluster.devices) : cost->seconds(k)) * in_.compute_scale;
+            (machine_ ? machine_->seconds(k, in_.cluster.devices, step_) : cost->seconds(k)) *
+            in_.compute_scale;
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
         step += seconds;
       }
@@ -390,6 +397,7 @@ class Binder {
   std::shared_ptr<const MachineProfile> machine_;  ///< null: costs come from the system's description
   std::shared_ptr<LinkCost> links_;
   std::vector<std::vector<VertexId>> where_;
+  Bytes step_;  ///< what a worker's kernels move in one
   Time extra_;
   Bound bound_;
   std::map<int32_t, KernelCost> kernels_;

@@ -23,6 +23,7 @@ class BoundMessages : public Plan::Messages {
   BoundMessages(const BindInput& in, MessageCosts costs)
       : program_(in.program),
         machine_(std::move(costs.machine)),
+        step_(costs.step),
         gated_(std::any_of(program_->roles.begin(), program_->roles.end(),
                            [](const Role& r) {
                              return std::any_of(r.ops.begin(), r.ops.end(),
@@ -104,7 +105,7 @@ class BoundMessages : public Plan::Messages {
   double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
 
   Time merge(const Store& s, Bytes bytes) const {
-    const double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_);
+    const double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_, step_);
     double seconds = s.batch == 1 ? update : copy_seconds(bytes) * 1.5 + update / s.batch;
     if (!gated_) seconds += copy_seconds(bytes);
     return Time::from_seconds(seconds);
@@ -112,6 +113,7 @@ class BoundMessages : public Plan::Messages {
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const MachineProfile> machine_;
+  Bytes step_;
   bool gated_;
   int64_t workers_;
   Transfer memory_;

@@ -17,6 +17,7 @@ struct MessageCosts {
   Time start_up;                                  ///< of every message
   std::vector<uint32_t> index;                    ///< of the links' resources in the plan
   std::shared_ptr<const MachineProfile> machine;  ///< null: costs come from the system's description
+  Bytes step;                                     ///< what a worker's kernels move in one
 };
 
 /// `in`: its system and optimiser must outlive the result. A message costs O(1) after the first on its way.

@@ -41,9 +41,9 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
   try {
     for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
       const CheckCase& c = cases[i];
-      tell(
-          fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s", c.scheme),
-          static_cast<double>(i) / static_cast<double>(cases.size()));
+      tell(fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s",
+                       c.scheme),
+           static_cast<double>(i) / static_cast<double>(cases.size()));
       Report report = execute_case(c, backend, &interrupted);
       if (!interrupted) out.executed[i].push_back(std::move(report));
     }
@@ -85,7 +85,8 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Runs& ru
   result.date = origin.text("date", "");
   result.versions = origin.text("versions", "");
   for (std::size_t i = 0; i < cases.size() && !runs.executed[i].empty(); ++i) {
-    auto rows = compare_case(cases[i], predict_case(cases[i], profile, runs.executed[i].size()), runs.executed[i]);
+    auto rows =
+        compare_case(cases[i], predict_case(cases[i], profile, runs.executed[i].size()), runs.executed[i]);
     std::move(rows.begin(), rows.end(), std::back_inserter(result.rows));
   }
   return result;

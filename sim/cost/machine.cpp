@@ -38,7 +38,12 @@ double normal_score(int64_t rank, int64_t n) {
   return boost::math::quantile(boost::math::normal(), (real(rank) - 0.375) / (real(n) + 0.25));
 }
 
-std::vector<double> position(const Kernel& k) {
+std::vector<double> position(const Kernel& k, Bytes step) {
+  if (k.pass == Pass::update && !k.shape.empty()) {
+    const double elements = std::max(1.0, real(k.shape[0]));
+    return {log2_of(real(step.n)), 4 * log2_of(real(k.flops.n) / elements),
+            4 * log2_of(real(k.read.n) / elements), 4 * log2_of(real(k.written.n) / elements)};
+  }
   std::vector<double> p{0.5 * log2_of(real(k.flops.n)), 0.5 * log2_of(moved(k))};
   if (k.kind == KernelKind::conv) {
     const ConvShape s = ConvShape::unpack(k.shape);
@@ -72,13 +77,14 @@ KernelNeighbours::KernelNeighbours(std::vector<KernelSample> samples, std::vecto
   for (std::size_t i = 0; i < samples_.size(); ++i) {
     const Kernel& k = samples_[i].kernel;
     members_[group(k)].push_back(i);
-    positions_.push_back(position(k));
+    positions_.push_back(position(k, samples_[i].step));
     residuals_.push_back(std::log(samples_[i].seconds / curves_[group(k)].seconds(k)));
   }
 }
 
-double KernelNeighbours::seconds(const Kernel& k, double* distance, std::optional<uint32_t> without) const {
-  const std::vector<double> at = position(k);
+double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
+                                 std::optional<uint32_t> without) const {
+  const std::vector<double> at = position(k, step);
   double weights = 0, sum = 0, nearest = 1e9;
   for (const std::size_t i : members_[group(k)]) {
     if (without && samples_[i].source == *without) continue;
@@ -137,6 +143,7 @@ MachineProfile::MachineProfile(const Json& d) {
     k.written.n = s.at("written").as_int(0);
     if (k.kind == KernelKind::conv && k.shape.size() != 23) s.fail("a convolution's shape has 23 numbers");
     sample.seconds = s.at("seconds").as_real(1e-12, 1e6);
+    if (s.find("step_bytes") != nullptr) sample.step.n = s.at("step_bytes").as_int(0);
     samples.push_back(std::move(sample));
   }
   kernels_ = std::make_unique<KernelNeighbours>(std::move(samples), std::move(curves));
@@ -201,8 +208,8 @@ double MachineProfile::wire_cpu(double bytes, int64_t ranks) const {
   return 2 * real(ranks - 1) * interpolate(wire_cpu_, bytes / real(ranks));
 }
 
-double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance) const {
-  double t = kernels_->seconds(k, distance);
+double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
+  double t = kernels_->seconds(k, step, distance);
   if (slowdown_.empty()) return t;
   const auto running = std::min<int64_t>(active, static_cast<int64_t>(slowdown_.size()));
   t *= slowdown_[static_cast<std::size_t>(running - 1)][static_cast<std::size_t>(k.kind)];
@@ -213,12 +220,7 @@ double MachineProfile::seconds(const Kernel& k, int64_t active, double* distance
 Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool lock_step) const {
   Disturbance d;
   d.iteration_sigma = step_sigma_;
-  if (seconds <= 0) return d;
-  if (active > cores_) {  // interruptions are turns of others: those were measured with them
-    if (!lock_step && !turns_.empty())
-      d.iteration_sigma = std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
-    return d;
-  }
+  if (seconds <= 0 || (lock_step && active > cores_)) return d;
   const double expected = interruptions_ * seconds;
   if (lock_step) {  // the mean, not draws: few iterations are simulated where all are alike
     const double share = cores_ > 1 ? normal_score(active, active) / normal_score(cores_, cores_) : 0;
@@ -226,15 +228,23 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
     for (uint32_t i = 0; factor > 1 && i < active; ++i) d.slow.emplace_back(i, factor);
     return d;
   }
-  // Which worker has the slower run is chance: their expected distances (Blom 1958), not one draw.
+  // Which core has the slower run is chance: their expected distances (Blom 1958), not one draw.
+  const auto used = static_cast<std::size_t>(std::min(active, cores_));
   std::vector<double> pace = pace_;
-  pace.resize(static_cast<std::size_t>(active), 1);
-  std::vector<uint32_t> order(pace.size());
+  pace.resize(used, 1);
+  std::vector<uint32_t> order(used);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return pace[a] < pace[b]; });
-  for (std::size_t rank = 0; rank < order.size() && !pace_.empty(); ++rank) {
-    const double score = normal_score(static_cast<int64_t>(rank) + 1, active);
-    d.slow.emplace_back(order[rank], pace[order[rank]] * std::exp(wander_ * score));
+  for (std::size_t rank = 0; rank < used && !pace_.empty(); ++rank) {
+    const double score = normal_score(static_cast<int64_t>(rank) + 1, static_cast<int64_t>(used));
+    const double factor = pace[order[rank]] * std::exp(wander_ * score);
+    for (int64_t i = order[rank]; i < active; i += cores_)
+      d.slow.emplace_back(static_cast<uint32_t>(i), factor);
+  }
+  if (active > cores_) {  // interruptions are turns of others: those were measured with them
+    if (!turns_.empty())
+      d.iteration_sigma = std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
+    return d;
   }
   if (expected <= 0) return d;
   d.straggle_probability = std::min(1.0, expected);

@@ -19,6 +19,7 @@ struct KernelSample {
   Kernel kernel;
   double seconds = 0;
   uint32_t source = 0;  ///< graph of the suite that it stood in
+  Bytes step = {};      ///< what all kernels of that graph's step move
 };
 
 /// Expected place of the `rank`-th smallest (1 ..) of n draws from a standard normal distribution (Blom 1958,
@@ -34,8 +35,9 @@ struct KernelCurve {
 };
 
 /// Where a kernel lies among others of its kind and pass: logarithms to base 2 of what decides its
-/// efficiency.
-std::vector<double> position(const Kernel& kernel);
+/// efficiency. An update passes over each parameter once a step: caches hold what they still can after all
+/// that the `step` moves in between, whatever the size of one tensor.
+std::vector<double> position(const Kernel& kernel, Bytes step);
 
 /// Prices a kernel from measured ones of its kind and pass: the curve, times what the nearest ones (weights
 /// fall with the fourth power of the distance) took more or less than theirs. `without`: a source whose
@@ -43,8 +45,9 @@ std::vector<double> position(const Kernel& kernel);
 class KernelNeighbours {
  public:
   KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves);
-  /// All `repeat` launches. `distance`, when given, receives that of the nearest sample.
-  double seconds(const Kernel& kernel, double* distance = nullptr,
+  /// All `repeat` launches in a step that moves `step`. `distance`, when given, receives that of the nearest
+  /// sample.
+  double seconds(const Kernel& kernel, Bytes step, double* distance = nullptr,
                  std::optional<uint32_t> without = {}) const;
   const std::vector<KernelSample>& samples() const { return samples_; }
   const std::vector<KernelCurve>& curves() const { return curves_; }
@@ -68,9 +71,9 @@ class MachineProfile {
   explicit MachineProfile(const Json& document);
 
   int64_t cores() const { return cores_; }
-  /// All launches of a kernel while `active` workers compute. More workers than cores, and than were measured
-  /// to share a GPU, take turns.
-  double seconds(const Kernel& kernel, int64_t active, double* distance = nullptr) const;
+  /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. More workers than
+  /// cores, and than were measured to share a GPU, take turns.
+  double seconds(const Kernel& kernel, int64_t active, Bytes step, double* distance = nullptr) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
@@ -82,10 +85,10 @@ class MachineProfile {
   double wire_message(double bytes, double rate) const;  ///< one message there
   double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
-  /// What makes steps with `seconds` of compute differ, while `active` workers compute. Those with a core
-  /// each have its speed and are interrupted now and then; more workers than cores get their share in turns,
-  /// as measured with two workers on each. `lock_step`: all wait for each other, so that the slowest sets the
-  /// pace, and what one loses in turns another has gained.
+  /// What makes steps with `seconds` of compute differ, while `active` workers compute. Each has the speed of
+  /// its core. Those with a core each are interrupted now and then; more workers than cores get their share
+  /// in turns, as measured with two workers on each. `lock_step`: all wait for each other, so that the
+  /// slowest sets the pace, and what one loses in turns another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   double error() const { return error_; }  ///< of a graph's step left out of the fit
 
