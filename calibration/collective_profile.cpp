@@ -103,32 +103,36 @@ CollectiveProfile read_collective_profile(const Json& document) {
 }
 
 CollectiveCorrection::CollectiveCorrection(const std::vector<NcclRow>& points,
-                                           const std::function<double(int64_t)>& predict) {
+                                           std::function<double(int64_t)> predict)
+    : predict_(std::move(predict)) {
   std::vector<Point> all;
   for (const NcclRow& p : points) {
-    const double predicted = predict(p.bytes);
-    if (predicted > 0)
-      all.push_back({std::log2(static_cast<double>(p.bytes)), std::log(p.seconds / predicted)});
+    const double predicted = predict_(p.bytes);
+    if (predicted > 0) all.push_back({p.bytes, p.seconds, predicted});
   }
-  const double twice = std::log(2.0);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool between = i > 0 && i + 1 < all.size();
-    const double left = between ? all[i].log_ratio - all[i - 1].log_ratio : 0;
-    const double right = between ? all[i].log_ratio - all[i + 1].log_ratio : 0;
-    if (std::min(std::abs(left), std::abs(right)) < twice || left * right < 0) points_.push_back(all[i]);
+    const double left = between ? std::log(all[i].ratio() / all[i - 1].ratio()) : 0;
+    const double right = between ? std::log(all[i].ratio() / all[i + 1].ratio()) : 0;
+    const bool stall = std::min(std::abs(left), std::abs(right)) >= std::log(2.0) && left * right > 0;
+    if (!stall) points_.push_back(all[i]);
   }
 }
 
 double CollectiveCorrection::factor(int64_t bytes) const {
   if (points_.empty()) return 1;
-  const double x = std::log2(static_cast<double>(bytes));
   const auto after =
-      std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.log_bytes >= x; });
-  if (after == points_.begin()) return std::exp(after->log_ratio);
-  if (after == points_.end()) return std::exp(points_.back().log_ratio);
-  const Point& a = *(after - 1);
-  const double share = (x - a.log_bytes) / (after->log_bytes - a.log_bytes);
-  return std::exp(a.log_ratio + share * (after->log_ratio - a.log_ratio));
+      std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.bytes >= bytes; });
+  if (after == points_.begin()) return after->ratio();
+  if (after == points_.end()) return points_.back().ratio();
+  const Point &a = *(after - 1), &b = *after;
+  const double predicted = predict_(bytes), growth = b.predicted - a.predicted;
+  // Where the prediction does not grow, start-up is all there is: then over the logarithm of the size.
+  const auto log_size = [](int64_t n) { return std::log(static_cast<double>(n)); };
+  const double share = growth > 0
+                           ? (predicted - a.predicted) / growth
+                           : (log_size(bytes) - log_size(a.bytes)) / (log_size(b.bytes) - log_size(a.bytes));
+  return (a.measured + std::clamp(share, 0.0, 1.0) * (b.measured - a.measured)) / predicted;
 }
 
 std::vector<NcclRow> every_second_size(const std::vector<NcclRow>& rows) {

@@ -28,20 +28,26 @@ std::string profile_json(const CollectiveProfile& profile);
 /// Throws InputError.
 CollectiveProfile read_collective_profile(const Json& document);
 
-/// Corrects predictions by measured points: measured over predicted is interpolated over the logarithm of the
-/// size, and held beyond the outermost points. A point more than twice off both its neighbours, to the same
-/// side, is a stall of the machine and left out.
+/// Corrects predictions by measured points: between two of them the measured time grows as the predicted one
+/// does, in proportion, so that it changes protocols where the prediction does and never leaves what was
+/// measured around it; beyond the outermost ones measured over predicted is held. A point more than twice off
+/// both its neighbours, to the same side, is a stall of the machine and left out.
 class CollectiveCorrection {
  public:
-  /// `predict`: seconds for a size, as the benchmark of the points would report them.
-  CollectiveCorrection(const std::vector<NcclRow>& points, const std::function<double(int64_t)>& predict);
+  /// `predict`: seconds for a size, as the benchmark of the points would report them; called again by
+  /// factor().
+  CollectiveCorrection(const std::vector<NcclRow>& points, std::function<double(int64_t)> predict);
+  /// Corrected over predicted.
   double factor(int64_t bytes) const;
 
  private:
   struct Point {
-    double log_bytes, log_ratio;
+    int64_t bytes;
+    double measured, predicted;  ///< seconds
+    double ratio() const { return measured / predicted; }
   };
-  std::vector<Point> points_;
+  std::vector<Point> points_;  ///< by size
+  std::function<double(int64_t)> predict_;
 };
 
 /// Every second power of two among the sizes, from the first on: what a calibration takes, the rest judges

@@ -5,8 +5,9 @@ usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [
 
 --leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
 was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
-"spread" (nine of ten measured within that factor, up to and above 1 MiB) comes from the machines left out, else from
-the fitted rows, and "held_out" keeps the errors for VALIDATION.md.
+"spread" (nine of ten measured within that factor, up to and above 1 MiB, by what joins the devices) comes from the
+machines left out, "unseen" from whole generations left out, "network" from machines that are never fitted, "pcie" from a
+server whose own figures are kept from it; and "held_out" keeps the errors for VALIDATION.md.
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
 copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
@@ -45,7 +46,7 @@ SPACE = {
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
                   "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
-                  "exchange_efficiency", "switch_step", "switch_efficiency.hopper", "switch_efficiency.blackwell",
+                  "exchange_efficiency", "switch_step", "switch_efficiency.hopper",
                   "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
 }
 
@@ -56,20 +57,20 @@ PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.ste
          "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
          "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
          "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
-         "switch_step": 3, "switch_efficiency.hopper": 0.85,
-         "switch_efficiency.blackwell": 0.74, "tree_efficiency": 0.92, "base_scale.hopper": 1,
+         "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
          "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
-         "@simple.efficiency.fabric": 0.95, "@simple.efficiency.network": 0.95}
+         "@simple.efficiency.fabric": 0.95, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
+         "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
 LOG_ROWS = 21  # of the usual log
 MOST_STEPS = 30  # of the search for the constants
-SWITCH_STARTS = (1, 0.87)  # of the constants of reducing in the switch, relative to PRIOR
 SMALL = 1 << 20  # bytes; errors are told up to and above
 # Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
 GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
                "Blackwell": ("dgx-b200", "gb200-nvl72")}
-# 120 of 128 bytes are payload, and NCCL counts 0.92.
-TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92)}
+# 120 of 128 bytes are payload, and NCCL counts 0.92. Switches reduce at the same share of their ports.
+TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92),
+        "switch_efficiency.blackwell": ("switch_efficiency.hopper", 1)}
 # Training waits for all-reduce most.
 WEIGHT = {"all_reduce": 1, "reduce_scatter": 0.5, "all_gather": 0.5, "broadcast": 0.3, "all_to_all": 0.3}
 
@@ -128,7 +129,7 @@ def place(entry, path):
 
 def tie(entry):
     for path, (other, factor) in TIED.items():
-        if any(p["name"] == path[1:].split(".")[0] for p in entry["protocols"]):
+        if path.split(".")[0] in entry or any(p["name"] == path[1:].split(".")[0] for p in entry["protocols"]):
             put(entry, path, get(entry, other) * factor, digits=3)
 
 
@@ -192,13 +193,13 @@ def version_of(line):
     return [int(x) for x in library.group(1).split(".")] if library else None
 
 
-def belongs(line, name, profile):
+def belongs(line, name, profile, fitted=True):
     if version_of(line) is None:
         return False
     starts = [[int(x) for x in e["from"].split(".")] for e in profile["families"]["nccl"]]
     mine = [int(x) for x in name.split("-")[1].split(".")]
     best = max((s for s in starts if s <= version_of(line)), default=starts[0])
-    return best == mine and not NOT_FITTED.match(line)
+    return best == mine and bool(NOT_FITTED.match(line)) != fitted
 
 
 def row_weights(lines):
@@ -209,7 +210,7 @@ def row_weights(lines):
 
 
 def fit(program, name, lines, comment, profile, quick=False):
-    """Moves the constants of an entry in `profile`. Quick: fewer steps from one start, for leaving out."""
+    """Moves the constants of an entry in `profile`. Quick: fewer steps, for leaving out."""
     import numpy
     from scipy.optimize import least_squares
     run = Runner(program, lines)
@@ -229,17 +230,10 @@ def fit(program, name, lines, comment, profile, quick=False):
         return numpy.array(rows + prior)
 
     low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
-    starts, steps = (SWITCH_STARTS[-1:], MOST_STEPS // 2) if quick else (SWITCH_STARTS, MOST_STEPS)
-    results = []
-    for factor in starts:  # no gradient tells of an algorithm that is never the fastest
-        first = {p: v * factor if "switch" in p else v for p, v in PRIOR.items()}
-        start = numpy.clip([coordinate(first.get(p, get(entry, p))) for p in paths],
-                           numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
-        results.append(least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1,
-                                     diff_step=0.004, max_nfev=steps, x_scale=0.3))
-        if not any("switch" in p for p in paths):
-            break
-    result = min(results, key=lambda r: r.cost)
+    start = numpy.clip([coordinate(PRIOR.get(p, get(entry, p))) for p in paths],
+                       numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
+    result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
+                           max_nfev=MOST_STEPS // 2 if quick else MOST_STEPS, x_scale=0.3)
     for path, value in zip(paths, result.x):
         put(entry, path, math.exp(value - 10), digits=3)
     tie(entry)
@@ -256,7 +250,7 @@ def leave_one_out(program, name, lines, comment, profile):
     def machine(line):
         return line.split(",")[0]
 
-    everything, errors = [], {}
+    everything, unseen, errors = [], [], {}
     single = {m: (m,) for m in sorted({machine(line) for line in lines})}
     groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
     for group, machines in groups.items():
@@ -264,7 +258,7 @@ def leave_one_out(program, name, lines, comment, profile):
         if not rest:
             continue
         trial = json.loads(json.dumps(profile))
-        for scales in ("base_scale", "step_scale", "switch_efficiency"):
+        for scales in ("base_scale", "step_scale"):
             if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
                 put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
         fit(program, name, rest, comment, trial, quick=True)
@@ -275,9 +269,40 @@ def leave_one_out(program, name, lines, comment, profile):
             if ratios:
                 errors[group][which] = round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3)
         print(f"  without {group}: all-reduce on it up to and above 1 MiB {errors[group]}", flush=True)
-        if group in single:
-            everything += rows
-    return everything, errors
+        (everything if group in single else unseen).extend(rows)
+    return everything, unseen, errors
+
+
+def described_by_stock(lines):
+    """The PCIe servers that were described by their own measurements, as they would be without."""
+    own = "l40s-pcie-8x,"
+    return [line.replace(own, "l40s-pcie-8x-stock,") for line in lines if line.startswith(own)]
+
+
+def joined_by(row):
+    """What the devices of a row are joined by: the class of its worst hop."""
+    if "nodes=" in row[1] and int(row[3]) > 8:
+        return "network"
+    if "pcie" not in row[0]:
+        return "fabric"
+    return "pcie" if row[0].startswith("l40s") and int(row[3]) == 2 else "host"  # two of them share a switch
+
+
+def spread_of(held, unseen, judged):
+    """90th percentiles of the errors of all-reduce, by class of hop: up to and above 1 MiB."""
+    def pair(rows):
+        out = []
+        for above in (False, True):
+            ratios = sorted(abs(x) for x in log_ratios(rows, above=above))
+            out.append(round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2) if ratios else 1)
+        return out
+
+    def no_less(pair, other):
+        return [max(a, b) for a, b in zip(pair, other)]
+
+    spread = {c: pair([r for r in held + judged if joined_by(r) == c]) for c in ("fabric", "pcie", "host", "network")}
+    # What few machines or none were measured of is no better known than what many were.
+    return spread | {"pcie": no_less(spread["pcie"], spread["fabric"]), "unseen": no_less(pair(unseen), spread["fabric"])}
 
 
 def size_class(size):
@@ -319,18 +344,18 @@ def main():
     for name in args.fit:
         lines = [line for _, line in sets if belongs(line, name, profile)]
         print(f"fitting {name} on {len(lines)} rows")
-        held = []
+        entry = entry_of(profile, name)
         if args.leave_one_out:
-            held, entry_of(profile, name)["held_out"] = leave_one_out(args.program, name, lines, comment, profile)
+            held, unseen, entry["held_out"] = leave_one_out(args.program, name, lines, comment, profile)
         fit(args.program, name, lines, comment, profile)
         for path in SPACE[name]:
             print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
-        rows = held or Runner(args.program, lines)(comment, profile)
-        entry_of(profile, name)["spread"] = spread = {}
-        for which, above in (("small", False), ("large", True)):
-            ratios = sorted(abs(x) for x in log_ratios(rows, above=above))
-            spread[which] = round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2)
-        print(f"  spread = {spread} from {'the machines left out' if held else 'the fitted rows'}")
+        if args.leave_one_out:
+            others = [line for _, line in sets if belongs(line, name, profile, fitted=False)] + described_by_stock(lines)
+            judged = Runner(args.program, others)(comment, profile)
+            held = [r for r in held if joined_by(r) != "host"]
+            entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
+            print(f"  spread = {entry['spread']}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:
         save_profile(comment, profile, PROFILE)

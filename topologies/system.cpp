@@ -97,7 +97,8 @@ LinkInfo System::Impl::node_link(uint64_t id) const {
   std::string label = node.vertices[l.from].name + ">" + node.vertices[l.to].name;
   if (nodes > 1) label = fmt::format("node{}/{}", id / node.links.size(), label);
   return {std::move(label), c.kind,    {c.bandwidth.bytes_per_second * l.lanes * l.left},
-          c.achieved,       c.latency, static_cast<LinkId>(c.half_duplex ? id ^ 1 : id)};
+          c.achieved,       c.latency, static_cast<LinkId>(c.half_duplex ? id ^ 1 : id),
+          l.lanes};
 }
 
 System::System(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -212,7 +213,8 @@ LinkInfo System::link(LinkId id) const {
           impl_->network->bandwidth(id - own),
           impl_->shape.achieved,
           impl_->shape.latency,
-          id};
+          id,
+          1};
 }
 
 double System::usable(LinkId id) const {

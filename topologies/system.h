@@ -36,6 +36,7 @@ struct LinkInfo {
   double achieved = 1;  ///< fraction of it that large transfers reach (source in the data file)
   Time latency;
   LinkId shared_with;  ///< half duplex: the reverse direction's id (same capacity pool), else itself
+  int lanes = 1;       ///< parallel cables merged into it, as declared
   double usable() const { return bandwidth.bytes_per_second * achieved; }
 };
 

@@ -187,7 +187,7 @@ class Pricer {
       if (index_ >= kCollKinds)
         throw InputError(option_place("algorithm"), "no bound is known for this kind");
       out.seconds = out.best;
-      out.choice = {"best", "links"};
+      out.choice = {"best", "links", 0};
       return out;
     }
     const Transfer t = index_ < kCollKinds
@@ -231,10 +231,10 @@ CollectiveRun run_of(const Arguments& arguments, const Request& request) {
   for (const int64_t bytes : read_sizes(arguments, measured)) {
     CollectiveLine line = pricer.line(bytes);
     if (corrected) line.seconds = std::max(line.seconds * correction.factor(bytes), line.best);
-    const double spread = library.spread(static_cast<double>(bytes));
-    if (request.algorithm != "best" && spread > 0 && !corrected) {
-      line.low = std::max(line.seconds / (1 + spread), line.best);
-      line.high = line.seconds * (1 + spread);
+    const double within = 1 + line.choice.spread;
+    if (request.algorithm != "best" && within > 1 && !corrected) {
+      line.low = std::max(line.seconds / within, line.best);
+      line.high = line.seconds * within;
     }
     line.algbw = line.seconds > 0 ? static_cast<double>(bytes) / line.seconds : 0;
     line.busbw = line.algbw * run.bus_factor;

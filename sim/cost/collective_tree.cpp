@@ -85,8 +85,8 @@ Pattern tree_pattern(const System& system, const Group& group, const std::vector
 Pattern switch_pattern(const System& system, const Group& group) {
   Pattern p;
   p.algorithm = "nvls";
-  // Every member of a node hands out one share of every chunk.
-  p.steps[static_cast<std::size_t>(HopClass::fabric)] = static_cast<double>(group.by_node.front().size());
+  p.heads = std::min<std::size_t>(group.by_node.front().size(), 32);  // NCCL has no more arms
+  p.steps[static_cast<std::size_t>(HopClass::fabric)] = 1;
   const bool all = group.ranks() <= kEnumeratedRanks;
   for (std::size_t node = 0; node < (all ? group.nodes() : std::min<std::size_t>(3, group.nodes())); ++node) {
     const auto& members = group.by_node[node];

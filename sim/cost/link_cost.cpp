@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <optional>
 
 #include "schemes/collectives.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
+#include "sim/cost/tuner.h"
 
 namespace tandem {
 
 struct LinkCost::Patterns {
   std::vector<Pattern> all;
+  std::optional<Tuner> tuner;
 };
 
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
@@ -143,6 +147,22 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
   return out;
 }
 
+/// Reducing in the switch goes in rounds of `round` bytes through three stages at once (scatter, reduce,
+/// gather), so that a buffer takes two rounds more than it has.
+void in_rounds(Priced& p, double size, double round, const Library& library) {
+  constexpr double fill = 2;
+  p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
+  p.latency += size / round * library.switch_step;
+}
+
+std::size_t worst_hop(const Pattern& p) {
+  std::size_t worst = 0;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    if (p.steps[c] > 0) worst = c;
+  }
+  return worst;
+}
+
 Transfer transfer_of(const Priced& p, double bytes) {
   Transfer t;
   t.latency = Time::from_seconds(p.latency);
@@ -247,6 +267,8 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   const Group group = make_group(system_, sorted);
   Layout layout(system_, *library_, group);
   auto out = std::make_unique<Patterns>();
+  if (library_->tuned && kind != CollKind::all_to_all)
+    out->tuner = Tuner::of(system_, group, library_->version);
   if (algorithm == "auto") {
     for (const std::string& name : library_->algorithms) {
       if (layout.suits(name, kind)) out->all.push_back(layout.lay(name, kind));
@@ -267,8 +289,8 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
   return *slot;
 }
 
-Transfer LinkCost::fastest(const std::vector<Pattern>& patterns, double size, std::string_view what,
-                           Choice* chosen) const {
+Transfer LinkCost::first(const std::vector<Pattern>& patterns, double size, std::string_view what,
+                         const Rank& rank, Choice* chosen) const {
   double best = std::numeric_limits<double>::infinity();
   Priced winner;
   for (const Pattern& p : patterns) {
@@ -276,16 +298,18 @@ Transfer LinkCost::fastest(const std::vector<Pattern>& patterns, double size, st
       if (p.algorithm == "nvls") {
         // The switch reduces bulk stores only; its own figures stand for the fabric.
         if (protocol.name != library_->protocols.back().name) continue;
-        protocol.base = 0;
-        protocol.step[0] = library_->switch_step;
+        protocol.base = protocol.step[0] = 0;
         protocol.efficiency[0] = library_->switch_efficiency;
       }
       Priced priced = price(p, protocol, *library_, overheads_, capacity_);
-      const double seconds = priced.latency + size * priced.seconds_per_byte;
-      if (!priced.possible || seconds >= best) continue;
-      best = seconds;
+      if (p.heads > 0)
+        in_rounds(priced, size, switch_round(size, p.heads, library_->switch_channels), *library_);
+      const double ranked = rank(p, protocol, priced.latency + size * priced.seconds_per_byte);
+      if (!priced.possible || (winner.possible && ranked >= best)) continue;
+      best = ranked;
       winner = std::move(priced);
-      if (chosen != nullptr) *chosen = {p.algorithm, protocol.name};
+      if (chosen != nullptr)
+        *chosen = {p.algorithm, protocol.name, library_->spread[worst_hop(p)][size > 1 << 20]};
     }
   }
   if (!winner.possible)
@@ -297,8 +321,15 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
                               std::span<const VertexId> members, Choice* chosen) {
   if (chosen != nullptr) *chosen = {};
   if (members.size() < 2 || bytes.n <= 0) return {};
-  return fastest(patterns(kind, algorithm, members).all, static_cast<double>(bytes.n), tandem::name(kind),
-                 chosen);
+  const Patterns& known = patterns(kind, algorithm, members);
+  const auto size = static_cast<double>(bytes.n);
+  const Rank rank = [&](const Pattern& p, const Protocol& protocol, double seconds) {
+    if (!known.tuner) return seconds;
+    const double expected = known.tuner->estimate(kind, p.algorithm, protocol.name, size);
+    return std::isfinite(expected) ? expected
+                                   : 1e9 + seconds;  // what was named, but the library would not take
+  };
+  return first(known.all, size, tandem::name(kind), rank, chosen);
 }
 
 Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen) {
@@ -316,7 +347,8 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
     return out;
   });
   p.fabric_efficiency = library_->exchange_efficiency;
-  return fastest({p}, static_cast<double>(bytes.n), "grouped sends", chosen);
+  const auto fastest = [](const Pattern&, const Protocol&, double seconds) { return seconds; };
+  return first({p}, static_cast<double>(bytes.n), "grouped sends", fastest, chosen);
 }
 
 double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const {

@@ -1,6 +1,7 @@
 #pragma once
 // What messages and collectives put on the links of a System: latency, payload, weights. Floor 3.
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,6 +20,7 @@ namespace tandem {
 struct Harness;
 struct Library;
 struct Pattern;
+struct Protocol;
 
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
 /// system's links (half-duplex pairs share one); further ones (storage, decoding cores) are appended by
@@ -35,6 +37,7 @@ class LinkCost {
   struct Choice {
     std::string algorithm;  ///< a name in collectives_registry(), or "nvls" (reduction in the NVLink switch)
     std::string protocol;   ///< of the library: "ll", "ll128", "simple", ...
+    double spread = 0;      ///< nine of ten are measured within this factor, less 1; 0: not known
   };
   /// `bytes`: all_reduce, broadcast, reduce: the buffer; reduce_scatter, all_gather: the whole (unsharded)
   /// buffer; all_to_all: what each rank holds. members[0] is the root. `algorithm` "auto" picks the fastest
@@ -71,9 +74,11 @@ class LinkCost {
  private:
   struct Patterns;
   const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
-  /// The pattern and protocol that take `size` bytes least time.
-  Transfer fastest(const std::vector<Pattern>& patterns, double size, std::string_view what,
-                   Choice* chosen) const;
+  /// Seconds that rank patterns and protocols, given what they would take.
+  using Rank = std::function<double(const Pattern&, const Protocol&, double seconds)>;
+  /// The pattern and protocol of the lowest rank.
+  Transfer first(const std::vector<Pattern>& patterns, double size, std::string_view what, const Rank& rank,
+                 Choice* chosen) const;
   uint32_t resource(const std::string& name, double capacity);
 
   const System& system_;

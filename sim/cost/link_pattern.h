@@ -28,6 +28,7 @@ struct Pattern {
   double self_copy = 0;
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
+  std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
 
   /// Adds `weight` payload bytes per byte on every link of `route` and narrows the cap.
   void add(const Route& route, HopClass hop, double weight, const System& system);

@@ -53,6 +53,19 @@ void read_protocol(const Json& json, Protocol& p) {
   }
 }
 
+/// {"fabric": [up to 1 MiB, above], ..., "unseen": the fabric's for generations other than those "of"}.
+void read_spread(const Json& json, const std::string& architecture, Library& lib) {
+  json.only({"fabric", "pcie", "host", "network", "unseen", "of"});
+  const auto& seen = json.at("of").items();
+  const bool known =
+      std::any_of(seen.begin(), seen.end(), [&](const Json& g) { return g.as_text() == architecture; });
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    const Json& pair = json.at(c == 0 && !known ? std::string_view("unseen") : kHopNames[c]);
+    if (pair.items().size() != 2) pair.fail("two factors expected: up to 1 MiB, above");
+    for (std::size_t i = 0; i < 2; ++i) lib.spread[c][i] = pair.items()[i].as_real(0, 100);
+  }
+}
+
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
 /// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
 /// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
@@ -78,8 +91,11 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
     p.step[0] *= step;
     p.step[1] *= step;
   }
+  lib.switch_step *= base;
+  if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
+    lib.switch_channels = static_cast<int>(json.at("switch_channels").integer(architecture, 16, 1, 64));
   }
 }
 
@@ -87,23 +103,20 @@ Library read_library(const Json& json, const std::string& family) {
   json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
              "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
-             "staged_base", "launch",          "turnaround",          "spread",      "held_out"});
+             "staged_base", "launch",          "turnaround",          "spread",      "held_out",
+             "tuned",       "switch_channels"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
   for (const Json& a : json.at("algorithms").items()) lib.algorithms.push_back(a.as_text());
   for (const Json& p : json.at("protocols").items()) read_protocol(p, lib.protocols.emplace_back());
   lib.packs_rings = json.boolean("pack_rings", false);
+  lib.tuned = json.boolean("tuned", false);
   if (const Json* wire = json.find("wire")) {
     read_per_hop(*wire, lib.wire, [](const Json& j) { return j.as_real(0, 1); });
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
-  if (const Json* spread = json.find("spread")) {
-    spread->only({"small", "large"});
-    lib.spread_small = spread->real("small", 0, 0, 10);
-    lib.spread_large = spread->real("large", 0, 0, 10);
-  }
   lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},
@@ -173,15 +186,18 @@ Library library_of(const System& system) {
                                  did_you_mean(family, families.keys()), fmt::join(families.keys(), ", ")));
   }
   const Json* best = &entries->items().front();
+  std::vector<int> wanted{99, 0};
   if (dash == std::string::npos) {
     best = &entries->items().back();
   } else {
-    const auto wanted = version_of(std::string_view(name).substr(dash + 1), place);
+    wanted = version_of(std::string_view(name).substr(dash + 1), place);
     for (const Json& e : entries->items()) {
       if (version_of(e.at("from").as_text(), e.place()) <= wanted) best = &e;
     }
   }
   Library lib = read_library(*best, family);
+  wanted.resize(2);
+  lib.version = std::min(wanted[0], 99) * 100 + std::min(wanted[1], 99);
   apply_architecture(*best, system, lib);
   if (communication.is_object()) apply_overrides(communication, lib);
   return lib;

@@ -43,22 +43,27 @@ struct Library {
   std::string name, source;
   std::vector<std::string> algorithms;  ///< what "auto" may choose
   std::vector<Protocol> protocols;
+  bool tuned = false;  ///< picks by its own estimate where that is known (tuner.h), else the fastest
+  int version = 0;     ///< major * 100 + minor
   bool packs_rings =
       false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
   PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
   double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
   double tree_efficiency = 1;      ///< of a tree against a ring
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
-  double switch_step = 0;          ///< reductions in the switch (NVLS): seconds per member ...
-  double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered
-  double message_base = 0;         ///< software latency of one message
-  double staged_base = 0;          ///< once more per staging through host memory
-  double launch = 0;               ///< seconds of a host thread per kernel that it launches
-  /// Nine of ten collectives are measured within this factor (less 1), up to 1 MiB and above; 0: not known.
-  double spread_small = 0, spread_large = 0;
+  double switch_step =
+      0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...
+  double switch_efficiency = 0;  ///< ... and fraction of the usable bandwidth; 0 = not offered
+  int switch_channels = 16;      ///< channels that they use
+  double message_base = 0;       ///< software latency of one message
+  double staged_base = 0;        ///< once more per staging through host memory
+  double launch = 0;             ///< seconds of a host thread per kernel that it launches
+  /// [worst hop]: nine of ten collectives are measured within this factor (less 1), up to 1 MiB and above, on
+  /// machines that the constants were not fitted to; 0: not known. Wider where no fit has seen the
+  /// accelerators' generation.
+  std::array<std::array<double, 2>, kHopClasses> spread{};
   double turnaround = 0;  ///< seconds that starting and awaiting a loop takes per host thread
 
-  double spread(double bytes) const { return bytes <= 1 << 20 ? spread_small : spread_large; }
   /// What a benchmark reports for a collective of `seconds`: no less than one thread's launches, plus the
   /// loop's start and end shared among its iterations.
   double reported(double seconds, const Harness& harness) const;

@@ -66,17 +66,46 @@ TEST(CollectiveProfile, JoinsLogsOfOneQuestionOnly) {
   EXPECT_THROW(join(all, more), InputError);
 }
 
-TEST(CollectiveCorrection, IsExactAtItsPointsAndBetweenThemInBetween) {
+TEST(CollectiveCorrection, IsExactAtItsPointsAndBetweenThemGrowsAsPredicted) {
   const auto predict = [](int64_t bytes) { return 1e-5 + static_cast<double>(bytes) * 1e-10; };
   const std::vector<NcclRow> points = {row(1024, 2 * predict(1024)), row(65536, predict(65536)),
                                        row(1 << 20, 1.5 * predict(1 << 20))};
   const CollectiveCorrection correction(points, predict);
-  EXPECT_NEAR(correction.factor(1024), 2, 1e-9);
-  EXPECT_NEAR(correction.factor(65536), 1, 1e-9);
-  EXPECT_NEAR(correction.factor(8192), std::sqrt(2), 1e-9);
+  for (const NcclRow& p : points)
+    EXPECT_NEAR(correction.factor(p.bytes) * predict(p.bytes), p.seconds, 1e-12);
   EXPECT_NEAR(correction.factor(16), 2, 1e-9);  // held beyond the outermost points
   EXPECT_NEAR(correction.factor(1 << 30), 1.5, 1e-9);
   EXPECT_EQ(CollectiveCorrection({}, predict).factor(1024), 1);
+}
+
+/// Whatever start-up and bandwidth are off by, two sizes tell both.
+TEST(CollectiveCorrection, FindsStartUpAndBandwidthFromTwoSizes) {
+  const auto predict = [](int64_t bytes) { return 1e-5 + static_cast<double>(bytes) * 1e-10; };
+  const auto real = [](int64_t bytes) { return 4e-5 + static_cast<double>(bytes) * 1.3e-10; };
+  const CollectiveCorrection correction({row(1024, real(1024)), row(1 << 30, real(1 << 30))}, predict);
+  for (const int64_t bytes : {8192, 1 << 18, 1 << 22, 1 << 27})
+    EXPECT_NEAR(correction.factor(bytes) * predict(bytes) / real(bytes), 1, 1e-9);
+}
+
+TEST(CollectiveCorrection, IsExactWhereThePredictionDoesNotGrow) {
+  const auto predict = [](int64_t) { return 1e-5; };
+  const CollectiveCorrection correction({row(1024, 2e-5), row(4096, 2.1e-5), row(16384, 2.4e-5)}, predict);
+  EXPECT_NEAR(correction.factor(4096), 2.1, 1e-9);
+  EXPECT_NEAR(correction.factor(8192), 2.25, 1e-9);
+}
+
+/// A jump of the prediction, where a library changes its protocol, stays where it is; and no time between two
+/// measured ones is outside them.
+TEST(CollectiveCorrection, KeepsJumpsAndStaysBetweenItsPoints) {
+  const auto predict = [](int64_t bytes) { return bytes < 4096 ? 1e-5 : 2e-5; };
+  const CollectiveCorrection correction({row(1024, 3e-5), row(8192, 5e-5)}, predict);
+  EXPECT_NEAR(correction.factor(2048) * predict(2048), 3e-5, 1e-12);
+  EXPECT_NEAR(correction.factor(4096) * predict(4096), 5e-5, 1e-12);
+  const auto humped = [](int64_t bytes) {
+    return bytes == 4096 ? 1e-3 : 1e-5 + 1e-9 * static_cast<double>(bytes);
+  };
+  const CollectiveCorrection bounded({row(1024, 3e-5), row(8192, 5e-5)}, humped);
+  EXPECT_NEAR(bounded.factor(4096) * humped(4096), 5e-5, 1e-12);
 }
 
 TEST(CollectiveCorrection, LeavesStallsOut) {
