@@ -151,6 +151,10 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
 /// gather), so that a buffer takes two rounds more than it has.
 void in_rounds(Priced& p, double size, double round, const Library& library) {
   constexpr double fill = 2;
+  // The cores of its channels copy every byte in and out.
+  if (library.switch_channel_rate > 0)
+    p.seconds_per_byte =
+        std::max(p.seconds_per_byte, 1 / (library.switch_channels * library.switch_channel_rate));
   p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
   p.latency += size / round * library.switch_step;
 }

@@ -95,6 +95,7 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
+    lib.switch_channel_rate = json.at("switch_channel_rate").as_bandwidth().bytes_per_second;
     lib.switch_channels = static_cast<int>(json.at("switch_channels").integer(architecture, 16, 1, 64));
   }
 }
@@ -104,7 +105,7 @@ Library read_library(const Json& json, const std::string& family) {
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
              "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
              "staged_base", "launch",          "turnaround",          "spread",      "held_out",
-             "tuned",       "switch_channels"});
+             "tuned",       "switch_channels", "switch_channel_rate"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();

@@ -53,11 +53,12 @@ struct Library {
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
   double switch_step =
       0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...
-  double switch_efficiency = 0;  ///< ... and fraction of the usable bandwidth; 0 = not offered
-  int switch_channels = 16;      ///< channels that they use
-  double message_base = 0;       ///< software latency of one message
-  double staged_base = 0;        ///< once more per staging through host memory
-  double launch = 0;             ///< seconds of a host thread per kernel that it launches
+  double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered
+  double switch_channel_rate = 0;  ///< bytes/s of the buffer that one of their channels copies; 0: no limit
+  int switch_channels = 16;        ///< channels that they use
+  double message_base = 0;         ///< software latency of one message
+  double staged_base = 0;          ///< once more per staging through host memory
+  double launch = 0;               ///< seconds of a host thread per kernel that it launches
   /// [worst hop]: nine of ten collectives are measured within this factor (less 1), up to 1 MiB and above, on
   /// machines that the constants were not fitted to; 0: not known. Wider where no fit has seen the
   /// accelerators' generation.
