@@ -27,7 +27,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 # Batch sizes that the whole zoo fits with in 16 GB; the held-out models of `tandem check --backend cuda`.
 MODELS = {"resnet50": 64, "vgg16": 64, "bert-large": 16, "gpt2": 8}
-PRECISIONS = ["fp32", "tf32", "bf16", "fp16"]
+PRECISIONS = ["fp32", "tf32", "bf16", "fp16", "fp8"]
 PYTORCH = ["fp32", "tf32", "bf16"]
 
 

@@ -29,7 +29,7 @@ struct Execution {
   int threads = 1;  ///< per worker
   std::optional<Pace> pace;
   PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
-  const Dataset* data = nullptr;  ///< null: synthetic, made once and kept on the device
+  const Dataset* data = nullptr;           ///< null: synthetic, made once and kept on the device
   struct Rate {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
@@ -59,7 +59,8 @@ struct OpTime {
   int64_t collective_bytes = 0;  ///< payload of a collective on gradients or parameters, else 0
   std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
                                  ///< member's arrival
-  double estimate = 0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
+  double estimate =
+      0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
 };
 
 struct ExecutionResult {

@@ -113,6 +113,7 @@ struct Network::Impl {
     for (std::size_t k = 0; halves && k < c.operands.size(); ++k) {
       const Tensor& t = tensors[c.operands[k]];
       c.halves.push_back(t.half ? t.elements : 0);
+      if (t.half && t.kind == TensorKind::gradient) c.gradients |= 1U << k;
     }
   }
   /// Samples arrive in 4 bytes: where layers read halves, a copy stands for each input. Made last, so that

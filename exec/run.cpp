@@ -215,7 +215,9 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
   for (const std::vector<uint32_t>& group : members) {
     GroupSetup setup{collective.kind, collective.algorithm, {}, execution.route, ""};
     const uint32_t owner = group[0] / here;
-    if (several) setup.id = gather_over_ranks(owner * here == first_here ? backend.group_id(execution.route) : "")[owner];
+    if (several)
+      setup.id =
+          gather_over_ranks(owner * here == first_here ? backend.group_id(execution.route) : "")[owner];
     bool mine = false;
     for (const uint32_t i : group) {
       setup.units.push_back(all_units[i]);

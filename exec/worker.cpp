@@ -93,8 +93,8 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
 
 void Worker::open() {
   const Network& n = run_.network;
-  device_ = run_.execution.backend->open(
-      {run_.device_index(instance_), run_.execution.precision, run_.execution.threads, true, run_.execution.route});
+  device_ = run_.execution.backend->open({run_.device_index(instance_), run_.execution.precision,
+                                          run_.execution.threads, true, run_.execution.route});
   const bool loads = run_.execution.data != nullptr;
   variants_ = run_.micro_batches * (loads ? kBatches : 1);
   inputs_ = device_->allocate(variants_ * n.input_elements());

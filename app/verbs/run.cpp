@@ -228,7 +228,7 @@ void register_run(Registry<Verb>& registry) {
             {"batch", "N", "samples per worker and iteration; default 32"},
             {"backend", "NAME",
              "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
-            {"precision", "FORMAT", "fp32 (default); tf32, bf16 and fp16 on GPUs"},
+            {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
             {"route", "NAME",
              "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
             {"iterations", "N", "default 30"},

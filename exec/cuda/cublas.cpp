@@ -1,7 +1,9 @@
 // Products by cuBLASLt. Ours are row by row and its column by column: it is asked for the transposed product
 // with the operands exchanged, and no element moves.
 #include <algorithm>
+#include <optional>
 
+#include "exec/cuda/fp8.h"
 #include "exec/cuda/half.h"
 #include "exec/cuda/session.h"
 
@@ -27,6 +29,7 @@ std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_
 /// What lies in memory: two inputs, and the result with its bias. Sums are of fp32.
 struct Types {
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
+  std::optional<cudaDataType_t> second;  ///< input b, where it is of another format
 };
 
 /// A product settled for operands that begin at multiples of so many bytes.
@@ -41,7 +44,8 @@ class Matmul {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    a_ = p.transpose_b ? layout(types.in, p.k, p.n, p.ldb) : layout(types.in, p.n, p.k, p.ldb);
+    const cudaDataType_t second = types.second.value_or(types.in);
+    a_ = p.transpose_b ? layout(second, p.k, p.n, p.ldb) : layout(second, p.n, p.k, p.ldb);
     b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
     c_ = layout(types.out, p.n, p.m, p.ldc);
     // What is of 2 bytes lies at multiples of 64 bytes: a copy in scratch, or a tensor of the arena.
@@ -51,6 +55,11 @@ class Matmul {
   bool usable() const { return found_; }
   bool fits(const void* pointer) const { return reinterpret_cast<uintptr_t>(pointer) % alignment_ == 0; }
 
+  /// What inputs a and b of fp8 are multiplied by, in device memory.
+  void scale(const float* a, const float* b) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
+  }
   void run(float* c, const float* a, const float* b, const float* bias, Stream stream) {
     static constexpr float kOne = 1;
     if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -129,10 +138,38 @@ Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const 
   }};
 }
 
+/// Inputs as multiply_fp8 lays them: rows of both are packed, k innermost.
+Prepared gemm_fp8(const Call& call, Libraries& libraries) {
+  const auto format = [&](unsigned operand) {
+    return (call.gradients >> operand & 1U) != 0 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+  };
+  Product p;
+  p.transpose_b = true;
+  p.m = call.shape[0];
+  p.n = p.ldc = call.shape[1];
+  p.k = p.lda = p.ldb = call.shape[2];
+  p.beta = call.shape[5] != 0 ? 1.0F : 0.0F;
+  const bool bias = call.operands.size() > 3;
+  const Types types{format(1), call.half(0) ? CUDA_R_16BF : CUDA_R_32F, format(2)};
+  // Results and parameters' gradients begin at multiples of 4 bytes: such that lie worse are our own
+  // kernels'.
+  const auto matmul = std::make_shared<Matmul>(p, types, bias, 16, libraries);
+  const Prepared plain = plain_fp8(call);
+  return {[matmul, plain](const Launch& l) {
+    float* const* o = l.operands;
+    if (!matmul->usable() || !matmul->fits(o[0]) || (o[3] != nullptr && !matmul->fits(o[3])))
+      return plain.run(l);
+    matmul->scale(o[4], o[4] + 1);
+    matmul->run(o[0], o[1], o[2], o[3], l.stream);
+  }};
+}
+
 }  // namespace
 
 Prepared library_gemm(const Call& call, Libraries& libraries) {
   const Precision precision = libraries.precision;
+  if (libraries.fp8 && multiplies_fp8(call))
+    return multiply_fp8(call, [&](const Call& c) { return gemm_fp8(c, libraries); });
   if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call, precision));
   const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   return multiply_half(call, precision, [&](const Call& c) {

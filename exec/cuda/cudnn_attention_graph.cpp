@@ -29,7 +29,9 @@ class Builder {
     if (transposed) std::swap(dims[2], dims[3]), std::swap(strides[2], strides[3]);
     return memory(name, stored_, dims, strides);
   }
-  Descriptor rows(AttentionTensor name) const { return memory(name, CUDNN_DATA_FLOAT, row_dims(), packed(row_dims())); }
+  Descriptor rows(AttentionTensor name) const {
+    return memory(name, CUDNN_DATA_FLOAT, row_dims(), packed(row_dims()));
+  }
   Descriptor value(AttentionTensor name) const {
     return make(name, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, CUDNN_ATTR_TENSOR_IS_BY_VALUE);
   }
@@ -97,8 +99,7 @@ class Builder {
     return reshaped(x, {a_.batch, a_.heads, a_.key, a_.query}, {a_.heads * n, n, 1, a_.key});
   }
   Descriptor transposed_keys(const Descriptor& x) {
-    return reshaped(x, {a_.batch, a_.kv_heads, a_.key, a_.size},
-                    {a_.key * a_.kv_row, a_.size, a_.kv_row, 1});
+    return reshaped(x, {a_.batch, a_.kv_heads, a_.key, a_.size}, {a_.key * a_.kv_row, a_.size, a_.kv_row, 1});
   }
 
   Descriptor graph(cudnnHandle_t handle) const {
@@ -131,7 +132,8 @@ class Builder {
     t.finish();
     return t;
   }
-  static Descriptor memory(AttentionTensor name, cudnnDataType_t type, const Dims& dims, const Dims& strides) {
+  static Descriptor memory(AttentionTensor name, cudnnDataType_t type, const Dims& dims,
+                           const Dims& strides) {
     return make(name, type, dims, strides);
   }
   Descriptor between(cudnnDataType_t type, const Dims& dims, const Dims& strides) {

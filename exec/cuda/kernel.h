@@ -40,11 +40,13 @@ struct Launch {
   float*
       scratch;  ///< of Prepared::scratch elements at least, 256-byte aligned, free between launches of a lane
   Stream stream;
+  float* kept = nullptr;  ///< of Prepared::kept elements, zero at first, this prepared call's alone
 };
 /// Enqueues and returns; allocates nothing.
 struct Prepared {
   std::function<void(const Launch&)> run;
   int64_t scratch = 0;  ///< floats
+  int64_t kept = 0;     ///< floats that stay as they are between launches
 };
 using Prepare = Prepared (*)(const Call& call);
 

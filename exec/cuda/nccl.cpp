@@ -121,7 +121,8 @@ class Group : public DeviceGroup {
     enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     check(nccl().ncclGroupSimulateEnd(&info), "estimate a group of calls");
-    return info.estimatedTime > 0 ? static_cast<double>(info.estimatedTime) * 1e-6 : 0;  // it counts microseconds
+    return info.estimatedTime > 0 ? static_cast<double>(info.estimatedTime) * 1e-6
+                                  : 0;  // it counts microseconds
 #else
     return DeviceGroup::estimate(rank, session, buffer, elements, lane);
 #endif
@@ -220,7 +221,8 @@ std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup) {
       nccl().library == nullptr)
     return nullptr;
   take_route(setup.route);
-  return std::make_unique<Group>(setup.kind, units.size(), setup.id.empty() ? nccl_id(setup.route) : setup.id);
+  return std::make_unique<Group>(setup.kind, units.size(),
+                                 setup.id.empty() ? nccl_id(setup.route) : setup.id);
 }
 
 }  // namespace tandem::cuda

@@ -88,10 +88,12 @@ bool reaches(int gpu, int other) {
 
 Session::Session(const DeviceOptions& options) {
   libraries_.device = static_cast<int>(options.index % static_cast<uint32_t>(devices()));
-  libraries_.precision = options.precision;
+  libraries_.fp8 = options.precision == Precision::fp8;
+  libraries_.precision = libraries_.fp8 ? Precision::bf16 : options.precision;
   route_ = options.route;
   try {
     use();
+    if (libraries_.fp8) require_fp8();
     for (cudaStream_t& s : streams_)
       check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "make a stream");
     check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "make a stream");
@@ -128,6 +130,19 @@ void Session::close() noexcept {
     if (s != nullptr) cudaStreamDestroy(s);
   }
   if (transfer_ != nullptr) cudaStreamDestroy(transfer_);
+}
+
+void Session::require_fp8() const {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, libraries_.device),
+        "describe a GPU");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, libraries_.device),
+        "describe a GPU");
+  if (10 * major + minor < 89)
+    throw InputError(fmt::format(
+        "precision fp8: GPU {} has compute capability {}.{}, which does not multiply fp8; 8.9 (Ada, "
+        "Hopper) at least does; fp32, tf32, fp16 and bf16 are computed here",
+        libraries_.device, major, minor));
 }
 
 void Session::start_loss_scale(float scale) {
@@ -194,7 +209,8 @@ uint32_t Session::prepare(const Call& call) {
     }
   }
   reserve(made.scratch);
-  made_.push_back({std::move(made), call.function});
+  float* kept = made.kept > 0 ? allocate(made.kept) : nullptr;
+  made_.push_back({std::move(made), call.function, kept});
   return static_cast<uint32_t>(made_.size() - 1);
 }
 
@@ -204,7 +220,7 @@ void Session::launch(uint32_t prepared, std::span<float* const> operands, const 
   const Made& made = made_[prepared];
   TANDEM_CHECK(lane == Lane::compute);  // the library handles and the scratch are the compute lane's
   try {
-    made.prepared.run({operands.data(), states_ + step.slot, scratch_, stream(lane)});
+    made.prepared.run({operands.data(), states_ + step.slot, scratch_, stream(lane), made.kept});
   } catch (const DeviceError& e) {
     throw DeviceError(fmt::format("{}: {}", name(made.function), e.what()));
   }

@@ -26,7 +26,8 @@ struct Libraries {
   cudnnHandle_t cudnn = nullptr;
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  Precision precision = Precision::fp32;
+  Precision precision = Precision::fp32;  ///< bf16 for fp8
+  bool fp8 = false;                       ///< products of fp8 where they can be
   int device = 0;
 };
 
@@ -77,6 +78,7 @@ class Session : public DeviceSession {
  private:
   void close() noexcept;
   void start_loss_scale(float scale);
+  void require_fp8() const;
   void reserve(int64_t scratch);
   bool direct(int other) const;  ///< this GPU's kernels read that one's memory
 
@@ -91,6 +93,7 @@ class Session : public DeviceSession {
   struct Made {
     Prepared prepared;
     Function function;
+    float* kept = nullptr;
   };
   std::vector<Made> made_;
   PeerRoute route_ = PeerRoute::automatic;

@@ -20,9 +20,10 @@ struct Target {
   bool norm = false;
 };
 
-/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8 of all activations: errors up to 2^-11 or 2^-8
-/// of each, some of which cancels in sums. Such rounding takes single elements over a kink (of relu, of a
-/// maximum) and changes their gradient whole: at 2 bytes tensors are judged by the norm of the difference.
+/// TF32 and FP16 keep 11 significant bits of the inputs of products, BF16 keeps 8 of all activations: errors
+/// up to 2^-11 or 2^-8 of each, some of which cancels in sums. Such rounding takes single elements over a
+/// kink (of relu, of a maximum) and changes their gradient whole: at 2 bytes tensors are judged by the norm
+/// of the difference.
 std::vector<Target> targets() {
 #ifdef TANDEM_TEST_EMULATED
   return {{&emulated_backend(), Precision::fp32, 2e-5},
@@ -137,6 +138,26 @@ TEST(ConformanceOfSizes, TilesAndTheirEdges) {
     if (target.norm) target.tolerance *= 5;  // some have scores so large that softmax magnifies errors
     for (const LayerCase& c : cases) compare(graph_of(c), 3, target, c.layers);
   }
+}
+
+/// Sizes that are multiplied in fp8, whose inputs keep 4 significant bits, gradients 3.
+TEST(ConformanceOfFp8, ProductsEqualTheCpus) {
+#ifdef TANDEM_TEST_EMULATED
+  const Target target{&emulated_backend(), Precision::fp8, 0.15, true};
+#else
+  const Target target{&backends_registry().at("cuda"), Precision::fp8, 0.15, true};
+#endif
+  SKIP_WITHOUT(target)
+  try {
+    target.backend->open({0, Precision::fp8, 1, false});
+  } catch (const InputError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (
+      const char* layers :
+      {R"({"type":"linear","features":96},{"type":"linear","features":48,"bias":false})",
+       R"({"type":"linear","features":96},{"type":"gelu"},{"type":"linear","features":48},{"type":"cross-entropy"})"})
+    compare(graph_of({"linear", R"({"s": [8, 64]})", layers}), 6, target, layers);
 }
 
 TEST(ConformanceOfModels, WholeModelsEqualTheCpu) {

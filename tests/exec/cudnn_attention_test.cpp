@@ -13,10 +13,9 @@ namespace {
 
 /// A device as cuDNN describes one to itself; null when this version reads it otherwise.
 cudnnBackendDescriptor_t device(int compute, int shared_memory) {
-  const std::string text =
-      R"({"deviceVer":)" + std::to_string(compute * 10) + R"(,"maxSharedMemoryPerBlockOptin":)" +
-      std::to_string(shared_memory) +
-      R"(,"driverVer":13000,"cudaDeviceId":0,"maxGridSize":[2147483647,65535,65535],
+  const std::string text = R"({"deviceVer":)" + std::to_string(compute * 10) +
+                           R"(,"maxSharedMemoryPerBlockOptin":)" + std::to_string(shared_memory) +
+                           R"(,"driverVer":13000,"cudaDeviceId":0,"maxGridSize":[2147483647,65535,65535],
       "maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":108,"warpSize":32,
       "maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,
       "maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,
@@ -35,7 +34,8 @@ cudnnBackendDescriptor_t device(int compute, int shared_memory) {
 bool usable(const Call& call, cudnnBackendDescriptor_t device) {
   try {
     const cuda::Descriptor graph = cuda::attention_graph(call, CUDNN_DATA_BFLOAT16, nullptr);
-    cuda::Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    cuda::Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR),
+        plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, &mode);
@@ -61,8 +61,9 @@ Call attention(Function function, bool causal, int64_t size, int64_t kv_heads) {
   const int64_t row = (kHeads + 2 * kv_heads) * size;
   Call call;
   call.function = function;
-  call.shape = {8,   kHeads, kv_heads, kTime,         kTime, size, causal ? 1 : 0,
-                row, row,    0,        kHeads * size, (kHeads + kv_heads) * size};
+  call.shape = {8,     kHeads, kv_heads,       kTime,
+                kTime, size,   causal ? 1 : 0, row,
+                row,   0,      kHeads * size,  (kHeads + kv_heads) * size};
   return call;
 }
 
@@ -74,7 +75,8 @@ bool has_driver() {
 
 TEST(CudnnAttention, CudnnKnowsTheGraphs) {
   if (!has_driver()) GTEST_SKIP() << "neither a driver nor the toolkit's stub of one";
-  for (const auto& [compute, shared] : {std::pair{80, 166912}, std::pair{90, 232448}, std::pair{100, 232448}}) {
+  for (const auto& [compute, shared] :
+       {std::pair{80, 166912}, std::pair{90, 232448}, std::pair{100, 232448}}) {
     const cudnnBackendDescriptor_t chip = device(compute, shared);
     if (chip == nullptr) GTEST_SKIP() << "this cuDNN is not told of devices in this way";
     for (const bool causal : {false, true}) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "exec/cuda/fp8.h"
 #include "exec/cuda/half.h"
 
 namespace tandem {
@@ -20,7 +21,9 @@ std::map<uint32_t, std::vector<float>> history;  ///< [instance][iteration]
 class EmulatedDevice : public DeviceSession {
  public:
   explicit EmulatedDevice(const DeviceOptions& options)
-      : precision_(options.precision), loss_{options.loss_scale} {}
+      : precision_(options.precision == Precision::fp8 ? Precision::bf16 : options.precision),
+        fp8_(options.precision == Precision::fp8),
+        loss_{options.loss_scale} {}
   float* allocate(int64_t elements) override {
     // 256-byte aligned, as cudaMalloc gives it.
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 255) / 256 * 256;
@@ -33,19 +36,22 @@ class EmulatedDevice : public DeviceSession {
     const bool multiplies = call.function == Function::gemm || call.function == Function::conv ||
                             call.function == Function::conv_backward_data ||
                             call.function == Function::conv_backward_weights;
-    if (multiplies && cuda::is_half(precision_))
+    if (fp8_ && cuda::multiplies_fp8(call))
+      made_.push_back(cuda::multiply_fp8(call, cuda::plain_fp8));
+    else if (multiplies && cuda::is_half(precision_))
       made_.push_back(cuda::multiply_half(call, precision_,
                                           [this](const Call& c) { return cuda::plain_half(c, precision_); }));
     else
       made_.push_back(cuda::prepare_own(call, precision_));
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
+    kept_.push_back(made_.back().kept > 0 ? allocate(made_.back().kept) : nullptr);
     return static_cast<uint32_t>(made_.size() - 1);
   }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane) override {
     std::fill(scratch_.begin(), scratch_.end(), 1e30F);  // whatever is read before it is written shows
-    made_[prepared].run({operands.data(), states_ + step.slot, scratch_.data(), nullptr});
+    made_[prepared].run({operands.data(), states_ + step.slot, scratch_.data(), nullptr, kept_[prepared]});
   }
   void copy(float* to, const float* from, int64_t n, Lane) override { std::copy_n(from, n, to); }
   void accumulate(float* to, const float* from, int64_t n, Lane) override {
@@ -72,8 +78,10 @@ class EmulatedDevice : public DeviceSession {
 
  private:
   Precision precision_;
+  bool fp8_;
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cuda::Prepared> made_;
+  std::vector<float*> kept_;
   std::vector<float> scratch_;
   cuda::State states_[kStateSlots];
   cuda::LossScale loss_;
@@ -97,7 +105,7 @@ const Backend& emulated_backend() {
     b.summary = "the CUDA plugin's kernels as C++";
     b.missing = [] { return std::string(); };
     b.supports = [](const Call&, Precision precision) {
-      return precision == Precision::fp32 || cuda::is_half(precision);
+      return precision != Precision::tf32;
     };
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
       return std::make_unique<EmulatedDevice>(options);

@@ -31,7 +31,7 @@ class Play {
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
   explicit Play(const Graph& graph, int64_t batch, bool apart = false,
                 const Backend& backend = test_backend(), Precision precision = Precision::fp32)
-      
+
       : network_(graph, batch, true, precision),
         half_(precision),
         far_(backend.asynchronous),

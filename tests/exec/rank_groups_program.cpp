@@ -69,7 +69,8 @@ int train() {
   e.iterations = 12;
   const ExecutionResult r = execute(e, {true, false, true});
   std::vector<double> parameters(r.parameters.begin(), r.parameters.begin() + 100);
-  const nlohmann::ordered_json out = {{"losses", r.losses}, {"parameters", parameters}, {"runs", runs.load()}};
+  const nlohmann::ordered_json out = {
+      {"losses", r.losses}, {"parameters", parameters}, {"runs", runs.load()}};
   if (ranks().rank == 0) fmt::print("{}\n", out.dump());
   return 0;
 }
