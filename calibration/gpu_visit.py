@@ -198,7 +198,8 @@ class Visit:
 
     def sharing(self):
         out = {}
-        for scheme in ["allreduce", "parameter-server:mode=async,overlap=off"]:
+        for scheme in ["allreduce", "parameter-server:mode=async,overlap=off",
+                       "parameter-server:mode=async,server=gpu,overlap=off"]:
             out[scheme] = self.tandem(["run", "--backend", "cuda", "--model", "resnet50", "--batch", 32, "--devices",
                                        "2,4", "--iterations", 30, "--scheme", scheme, "--format", "json"], 60)
         return out

@@ -173,6 +173,7 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   for (uint32_t i = 0; i < run.here; ++i)
     workers.push_back(std::make_unique<Worker>(run, run.first_here + i));
   Threads(run).run(workers);
+  run.fetch_store();
   return summarise(run, workers);
 }
 

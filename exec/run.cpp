@@ -277,73 +277,6 @@ void Run::stop_library() noexcept {
   }
 }
 
-void Run::make_store() {
-  if (program.stores.empty()) return;
-  const Store& rules = program.stores[0];
-  const Role& role = program.roles[rules.role];
-  shards = static_cast<uint32_t>(role.mesh.size());
-  gated = std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
-  for (const Op& op : program.roles[0].ops) {
-    if (op.kind == OpKind::collective) local = member(program.collectives[op.what], 0).ranks;
-  }
-  // A server on an asynchronous device's host merges in host memory.
-  const Backend& host = execution.backend->asynchronous ? backends_registry().at("cpu") : *execution.backend;
-  server = host.open({0, Precision::fp32, 1, false});
-  // One prepared update a length: slices come in few sizes.
-  auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution.optimizer - optimizers().data());
-  for (uint32_t key = 0; key < program.parts.size(); ++key) {
-    for (uint32_t i = 0; i < local; ++i) {
-      for (uint32_t s = 0; s < shards; ++s) {
-        const int64_t n = slice(key, i, s).elements;
-        if (prepared->count(n) != 0) continue;
-        Call update;
-        update.function = Function::update;
-        update.pass = Pass::update;
-        update.shape = {n, execution.integer_gradients ? 0 : rule};
-        prepared->emplace(n, server->prepare(update));
-      }
-    }
-  }
-  const float scale = execution.integer_gradients ? 1.0F : 1 / static_cast<float>(rules.batch);
-  const auto merge = [this, prepared, scale](const Slice& slice, const float* gradient, int64_t version,
-                                             int64_t staleness) {
-    float* base = store->parameters() + slice.first;
-    float* operands[4] = {base, const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution.optimizer->state; ++k)
-      operands[2 + k] = start_state.data() + k * network.parameters() + slice.first;
-    IterationState s = state(0, static_cast<int32_t>(version - 1));
-    s.gradient_scale = scale;
-    s.updates = first_iteration + version;
-    s.learning_rate = stale_rate(execution.rate, s.learning_rate, staleness);
-    server->launch(prepared->at(slice.elements),
-                   {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s, Lane::compute);
-  };
-  store = std::make_unique<ParameterStore>(
-      ParameterStore::Setup{rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(),
-                            network.parameters(), gated, merge},
-      abort, spins);
-  if (wire) make_links();
-}
-
-void Run::make_links() {
-  const Role& role = program.roles[program.stores[0].role];
-  const auto nodes = static_cast<uint32_t>(execution.cluster.nodes),
-             per_node = static_cast<uint32_t>(execution.cluster.per_node);
-  StoreLinks::Setup setup;
-  for (uint32_t w = 0; w < workers; ++w) setup.worker_node.push_back(w / per_node);
-  for (uint32_t s = 0; s < shards; ++s) {
-    setup.shard_node.push_back(role.site == Site::hosts          ? s % nodes
-                               : role.site == Site::accelerators ? s / per_node % nodes
-                                                                 : nodes + s);
-  }
-  setup.keys = static_cast<uint32_t>(program.parts.size());
-  setup.channel = channels;
-  setup.gated = gated;
-  setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
-  links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);
-}
-
 IterationState Run::state(uint32_t instance, int32_t iteration) const {
   IterationState s;
   s.seed = execution.seed;
@@ -363,7 +296,7 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
   const int64_t begin = cut(part.elements, local, rank), end = cut(part.elements, local, rank + 1);
   const int64_t from = begin + cut(end - begin, shards, shard),
                 to = begin + cut(end - begin, shards, shard + 1);
-  return {part.first + from, to - from};
+  return {part.first + from, to - from, shard};
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {

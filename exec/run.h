@@ -1,5 +1,6 @@
 #pragma once
 // What the workers of one execution share. Internal to exec. Floor 3.
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,14 +62,16 @@ struct Run {
   /// [collective][group]: made by the device's library; empty where it does not, null where another process
   /// plays the group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library;
-  bool library_made(uint32_t collective) const {
-    return !library[collective].empty();
-  }
+  bool library_made(uint32_t collective) const { return !library[collective].empty(); }
   /// After a failure: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
   std::unique_ptr<ParameterStore> store;
-  std::unique_ptr<DeviceSession> server;  ///< makes the store's updates
-  std::unique_ptr<StoreLinks> links;      ///< to shards on other nodes; null where there are none
+  /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
+  std::vector<std::unique_ptr<DeviceSession>> servers;
+  std::vector<float*> server_states;  ///< of each server: the optimiser's, one flat vector after the other
+  /// After the run: what servers on devices hold, into the store's and start_state's host memory.
+  void fetch_store();
+  std::unique_ptr<StoreLinks> links;  ///< to shards on other nodes; null where there are none
   uint32_t shards = 1;
   uint32_t channels = 0;  ///< of `wire` in use
   bool gated = false;
@@ -102,6 +105,8 @@ struct Run {
   std::vector<std::unique_ptr<DeviceGroup>> library_groups(
       const Collective& collective, const std::vector<std::vector<uint32_t>>& members) const;
   void make_store();
+  void make_servers(bool on_devices);
+  void for_each_slice(const std::function<void(const Slice&)>& visit) const;
   void make_links();
 };
 

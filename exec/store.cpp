@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "exec/cpu/kernel.h"
 
@@ -25,12 +26,27 @@ struct ParameterStore::Entry {
   std::vector<Asked> asked;  ///< at the gate, in the order they came
 };
 
+/// A shard on a device. Its entries share one lane: one of them at a time.
+struct ParameterStore::Home {
+  DeviceSession* device = nullptr;
+  float *parameters = nullptr, *sums = nullptr;
+  std::mutex mutex;
+};
+
 ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
     : setup_(std::move(setup)),
       abort_(abort),
       spins_(spins),
       parameters_(setup_.start, setup_.start + setup_.elements) {
-  if (setup_.rules.batch > 1) sums_.resize(parameters_.size());
+  if (setup_.rules.batch > 1 && setup_.devices.empty()) sums_.resize(parameters_.size());
+  for (DeviceSession* device : setup_.devices) {
+    homes_.push_back(std::make_unique<Home>());
+    Home& h = *homes_.back();
+    h.device = device;
+    h.parameters = device->allocate(setup_.elements);
+    h.sums = device->allocate(setup_.elements);
+    device->upload(h.parameters, setup_.start, setup_.elements);
+  }
   for (uint32_t i = 0; i < setup_.shards * setup_.keys; ++i) {
     entries_.push_back(std::make_unique<Entry>());
     Entry& e = *entries_.back();
@@ -80,7 +96,40 @@ void ParameterStore::ask(uint32_t shard, uint32_t key, uint32_t worker, const Sl
   unlock(e);
 }
 
+float* ParameterStore::at(const Slice& slice) {
+  return (homes_.empty() ? parameters_.data() : homes_[slice.shard]->parameters) + slice.first;
+}
+float* ParameterStore::sum_at(const Slice& slice) {
+  return (homes_.empty() ? sums_.data() : homes_[slice.shard]->sums) + slice.first;
+}
+
+void ParameterStore::fetch(const Slice& slice) {
+  if (!homes_.empty())
+    homes_[slice.shard]->device->download(parameters_.data() + slice.first, at(slice), slice.elements);
+}
+
+/// To the sums.
+void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) {
+  DeviceSession* device = homes_.empty() ? nullptr : homes_[slice.shard]->device;
+  if (device != nullptr && adds)
+    device->accumulate(sum_at(slice), gradient, slice.elements, Lane::compute);
+  else if (device != nullptr)
+    device->copy(sum_at(slice), gradient, slice.elements, Lane::compute);
+  else if (adds)
+    cpu::accumulate(sum_at(slice), gradient, slice.elements);
+  else
+    std::memcpy(sum_at(slice), gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
+}
+
 void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+  if (homes_.empty()) return settle(e, worker, slice, gradient);
+  Home& h = *homes_[slice.shard];
+  const std::lock_guard guard(h.mutex);
+  settle(e, worker, slice, gradient);
+  h.device->synchronize(Lane::compute);  // then the gradient may be overwritten
+}
+
+void ParameterStore::settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
   const int64_t read = e.read[worker];
   if (setup_.rules.drop_late && read < e.version) {
     ++e.dropped;
@@ -94,21 +143,17 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
   const int64_t batch = setup_.rules.batch;
   if (batch == 1) {
     ++e.version;
-    setup_.merge(slice, gradient, e.version, staleness);
+    if (!homes_.empty()) take(slice, gradient, false);  // next to the parameters
+    setup_.merge(slice, homes_.empty() ? gradient : sum_at(slice), e.version, staleness);
   } else {
     const auto same = std::find_if(e.waiting.begin(), e.waiting.end(),
                                    [&](const Slice& s) { return s.first == slice.first; });
-    float* sum = sums_.data() + slice.first;
-    if (same == e.waiting.end()) {
-      e.waiting.push_back(slice);
-      std::memcpy(sum, gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
-    } else {
-      cpu::accumulate(sum, gradient, slice.elements);
-    }
+    take(slice, gradient, same != e.waiting.end());
+    if (same == e.waiting.end()) e.waiting.push_back(slice);
     if (e.merged == batch) {
       ++e.version;
       e.merged = 0;
-      for (const Slice& s : e.waiting) setup_.merge(s, sums_.data() + s.first, e.version, staleness);
+      for (const Slice& s : e.waiting) setup_.merge(s, sum_at(s), e.version, staleness);
       e.waiting.clear();
     }
   }
@@ -126,6 +171,12 @@ bool ParameterStore::open(const Entry& e, uint32_t worker) const {
 
 void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply) {
   e.read[worker] = e.version;
+  if (!homes_.empty()) {
+    Home& h = *homes_[slice.shard];
+    const std::lock_guard guard(h.mutex);
+    h.device->copy(reply, at(slice), slice.elements, Lane::compute);
+    return h.device->synchronize(Lane::compute);
+  }
   std::memcpy(reply, parameters_.data() + slice.first,
               static_cast<std::size_t>(slice.elements) * sizeof(float));
 }

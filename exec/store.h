@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "exec/backend.h"
 #include "exec/sync.h"
 #include "schemes/program.h"
 
@@ -14,6 +15,7 @@ namespace tandem {
 /// What a message carries: a slice of one part of the flat vector.
 struct Slice {
   int64_t first = 0, elements = 0;  ///< in the flat vector
+  uint32_t shard = 0;               ///< that holds it
 };
 
 /// Merges `gradient` into the parameters of the slice: one optimiser step, the `version`-th. `staleness`: of
@@ -30,12 +32,22 @@ class ParameterStore {
     const float* start = nullptr;  ///< flat parameters at the start
     int64_t elements = 0;
     bool gated = false;
-    Merge merge;  ///< works on parameters()
+    Merge merge;  ///< works on what at() points to
+    /// [shard]: the asynchronous device that keeps it, with lanes that nobody else uses; empty: this
+    /// process's memory. Each holds a flat vector of which it uses its slices. Gradients and replies are then
+    /// in memory that the device's copy() reaches.
+    std::vector<DeviceSession*> devices;
   };
   ParameterStore(Setup setup, Abort& abort, int spins);
   ~ParameterStore();
 
+  /// In this process's memory: what is on devices, as it was when fetched.
   float* parameters() { return parameters_.data(); }
+  bool on_devices() const { return !homes_.empty(); }
+  /// Where the slice's parameters are kept.
+  float* at(const Slice& slice);
+  /// From a device into parameters(), when nobody pushes any more.
+  void fetch(const Slice& slice);
 
   /// One gradient of `key` for `shard`: applied in order of arrival. Without a gate the reply's snapshot is
   /// taken at once into `reply`. `read` is the version it was computed on.
@@ -61,6 +73,10 @@ class ParameterStore {
 
  private:
   struct Entry;
+  struct Home;
+  float* sum_at(const Slice& slice);
+  void take(const Slice& slice, const float* gradient, bool adds);
+  void settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   Entry& entry(uint32_t shard, uint32_t key);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   bool open(const Entry& e, uint32_t worker) const;
@@ -72,6 +88,7 @@ class ParameterStore {
   int spins_;
   std::vector<float> parameters_, sums_;
   std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<std::unique_ptr<Home>> homes_;  ///< [shard]
 };
 
 }  // namespace tandem

@@ -137,8 +137,9 @@ void Worker::open() {
   }
   if (run_.execution.backend->asynchronous) {
     queues_ = std::make_unique<Queues>(*this);
-    if (run_.store) host_gradients_ = device_->allocate_host(n.parameters());
-    if (run_.store) host_parameters_ = device_->allocate_host(n.parameters());
+    const bool staged = run_.store && !run_.store->on_devices();
+    if (staged) host_gradients_ = device_->allocate_host(n.parameters());
+    if (staged) host_parameters_ = device_->allocate_host(n.parameters());
   }
   bind();
 }

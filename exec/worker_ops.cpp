@@ -40,13 +40,14 @@ std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
   }
 }
 
-/// The store works in host memory: what an asynchronous device holds goes through memory of its own there.
+/// Where the store works in host memory, what an asynchronous device holds goes through memory of its own
+/// there.
 std::function<int64_t(int32_t)> Worker::send(const Op& op) {
-  return [this, key = op.key, lane = op.lane](int32_t) {
+  return [this, key = op.key, lane = op.lane, staged = queues_ && !run_.store->on_devices()](int32_t) {
     for (uint32_t s = 0; s < run_.shards; ++s) {
       const Slice slice = run_.slice(key, instance_, s);
       float *gradient = gradients_ + slice.first, *reply = parameters_ + slice.first;
-      if (queues_) {
+      if (staged) {
         device_->save(host_gradients_ + slice.first, gradient, slice.elements, lane);
         device_->synchronize(lane);
         gradient = host_gradients_ + slice.first;
@@ -57,7 +58,7 @@ std::function<int64_t(int32_t)> Worker::send(const Op& op) {
         continue;
       }
       run_.store->push(s, key, instance_, slice, gradient, reply);
-      if (queues_ && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+      if (staged && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
     }
     if (queues_) device_->synchronize(lane);
     arrived_[key].add();
@@ -66,23 +67,24 @@ std::function<int64_t(int32_t)> Worker::send(const Op& op) {
 }
 
 std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
-  return [this, key = op.key, lane = op.lane](int32_t iteration) {
-    arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
-    const int64_t began = now_ns();
-    for (uint32_t s = 0; s < run_.shards; ++s) {
-      const Slice slice = run_.slice(key, instance_, s);
-      float* reply = (queues_ ? host_parameters_ : parameters_) + slice.first;
-      if (run_.links && run_.links->apart(instance_, s)) {
-        run_.links->await(instance_, s, key);
-      } else {
-        if (!run_.gated) continue;
-        run_.store->pull(s, key, instance_, slice, reply);
-      }
-      if (queues_) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
-    }
-    if (queues_) device_->synchronize(lane);
-    return began;
-  };
+  return
+      [this, key = op.key, lane = op.lane, staged = queues_ && !run_.store->on_devices()](int32_t iteration) {
+        arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
+        const int64_t began = now_ns();
+        for (uint32_t s = 0; s < run_.shards; ++s) {
+          const Slice slice = run_.slice(key, instance_, s);
+          float* reply = (staged ? host_parameters_ : parameters_) + slice.first;
+          if (run_.links && run_.links->apart(instance_, s)) {
+            run_.links->await(instance_, s, key);
+          } else {
+            if (!run_.gated) continue;
+            run_.store->pull(s, key, instance_, slice, reply);
+          }
+          if (staged) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+        }
+        if (queues_) device_->synchronize(lane);
+        return began;
+      };
 }
 
 std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {

@@ -104,9 +104,7 @@ const Backend& emulated_backend() {
     b.name = "emulated";
     b.summary = "the CUDA plugin's kernels as C++";
     b.missing = [] { return std::string(); };
-    b.supports = [](const Call&, Precision precision) {
-      return precision != Precision::tf32;
-    };
+    b.supports = [](const Call&, Precision precision) { return precision != Precision::tf32; };
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
       return std::make_unique<EmulatedDevice>(options);
     };

@@ -204,8 +204,8 @@ bool multiplies(Function f) {
          f == Function::conv_backward_weights;
 }
 
-/// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit. Functions that
-/// have a kernel on halves, and ran it, go to `seen`.
+/// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit. Functions
+/// that have a kernel on halves, and ran it, go to `seen`.
 void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>& seen) {
   const Graph graph = graph_of(c);
   const Network network(graph, 3, true, half);
@@ -307,8 +307,8 @@ TEST(EmulatedLossScale, MultipliesTheLossAlone) {
     const Scaled s(p);
     float* dx = s.device->allocate(2);
     const float* const probabilities = s.upload({std::log(0.25F), std::log(0.75F)});
-    s.device->launch(s.device->prepare(c),
-                     std::array{dx, const_cast<float*>(probabilities), s.upload({0})}, s.state, Lane::compute);
+    s.device->launch(s.device->prepare(c), std::array{dx, const_cast<float*>(probabilities), s.upload({0})},
+                     s.state, Lane::compute);
     const float scale = p == Precision::fp16 ? 1024 : 1;
     const auto got = s.download(dx, 2);
     EXPECT_NEAR(got[0], -0.75F * scale, 1e-5 * scale) << name(p);

@@ -2,6 +2,7 @@
 // cross, steps are captured and replayed, and the result is the CPU's.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "exec/execute.h"
@@ -13,11 +14,13 @@ namespace {
 
 /// [instance % 2]: what multiplies the loss in fp16, at first.
 float first_scale[2] = {1024, 1024};
+std::atomic<int> opened;
 
 const Backend& device() {
   static const Backend backend = [] {
     Backend b = emulated_backend();
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+      ++opened;
       DeviceOptions scaled = options;
       scaled.loss_scale = first_scale[options.index % 2];
       return std::make_unique<DeferredDevice>(emulated_backend().open(scaled));
@@ -66,6 +69,26 @@ TEST(EmulatedTraining, ReplaysWhatItCaptured) {
   EXPECT_GT(DeferredDevice::replays, before);
 }
 TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
+TEST(EmulatedTraining, ServersOnDevicesMergeThere) {
+  opened = 0;
+  expect_same("digits-mlp", "parameter-server:server=gpu,shards=1", 2);
+  EXPECT_EQ(opened, 3) << "two workers and a shard";
+  expect_same("digits-cnn", "parameter-server:server=gpu,mode=async", 1);
+  opened = 0;
+  expect_same("digits-mlp", "parameter-server:server=cpu", 2);
+  EXPECT_EQ(opened, 2);
+}
+/// Staleness comes out of arrival there as well.
+TEST(EmulatedTraining, ServersOnDevicesCountVersions) {
+  opened = 0;
+  const ExecutionResult r = train(device(), "digits-mlp", "parameter-server:server=gpu,mode=async", 3, 12);
+  EXPECT_EQ(opened, 6) << "three workers and a shard on the device of each";
+  const int64_t gradients = r.updates;
+  EXPECT_EQ(gradients % (3 * 12), 0) << "each worker's of each iteration, part by part";
+  EXPECT_EQ(r.versions, gradients);
+  EXPECT_EQ(r.report.staleness.count(), gradients);
+  EXPECT_LT(r.losses.back(), r.losses.front());
+}
 TEST(EmulatedTraining, DropsWhatTheCpuDrops) {
   expect_same("transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=40,sequence=6", "allreduce", 1);
 }
@@ -90,7 +113,8 @@ void expect_alike(const char* model, int64_t workers, int32_t iterations) {
   }
 }
 
-/// Scales far too large: whichever worker's gradients overflow, nobody's update is made, and all halve theirs.
+/// Scales far too large: whichever worker's gradients overflow, nobody's update is made, and all halve
+/// theirs.
 void expect_skips(float first, float second, std::size_t least) {
   first_scale[0] = first;
   first_scale[1] = second;
