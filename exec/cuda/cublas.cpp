@@ -29,7 +29,7 @@ std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_
 /// What lies in memory: two inputs, and the result with its bias. Sums are of fp32.
 struct Types {
   cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
-  std::optional<cudaDataType_t> second;  ///< input b, where it is of another format
+  std::optional<cudaDataType_t> second = std::nullopt;  ///< input b, where it is of another format
 };
 
 /// A product settled for operands that begin at multiples of so many bytes.
