@@ -68,6 +68,7 @@ SMALL = 1 << 20  # bytes; errors are told up to and above
 # Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
 GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
                "Blackwell": ("dgx-b200", "gb200-nvl72")}
+SELF_DESCRIBED = "l40s-pcie-8x"  # its host was inferred from these very rows; "...-stock" is the same without them
 # 120 of 128 bytes are payload, and NCCL counts 0.92. Switches reduce at the same share of their ports.
 TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92),
         "switch_efficiency.blackwell": ("switch_efficiency.hopper", 1)}
@@ -275,8 +276,8 @@ def leave_one_out(program, name, lines, comment, profile):
 
 def described_by_stock(lines):
     """The PCIe servers that were described by their own measurements, as they would be without."""
-    own = "l40s-pcie-8x,"
-    return [line.replace(own, "l40s-pcie-8x-stock,") for line in lines if line.startswith(own)]
+    own = SELF_DESCRIBED + ","
+    return [line.replace(own, f"{SELF_DESCRIBED}-stock,") for line in lines if line.startswith(own)]
 
 
 def joined_by(row):
@@ -353,7 +354,7 @@ def main():
         if args.leave_one_out:
             others = [line for _, line in sets if belongs(line, name, profile, fitted=False)] + described_by_stock(lines)
             judged = Runner(args.program, others)(comment, profile)
-            held = [r for r in held if joined_by(r) != "host"]
+            held = [r for r in held if joined_by(r) != "host" or r[0] != SELF_DESCRIBED]
             entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
             print(f"  spread = {entry['spread']}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
