@@ -83,7 +83,7 @@ class Visit:
         self.bin = next((p for p in near if (p / "tandem").is_file()), HERE)
         env = dict(os.environ)
         libraries = [str(HERE / "lib")] if (HERE / "lib").is_dir() else []
-        if (HERE / "data").is_dir():
+        if (HERE / "data" / "models").is_dir():  # packed; in the repository other data lies there
             env["TANDEM_DATA"] = str(HERE / "data")
         found = env.get("TANDEM_NVIDIA_WHEELS") or wheels()
         if found:
