@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tandem {
 namespace {
@@ -55,6 +56,22 @@ TEST_F(Published, OlderPcieBoxes) {
 TEST_F(Published, ServersOnInfiniband) {
   const auto cluster = [](const CollectiveRow& r) { return r.table == "azure_ndv4" && r.devices > 8; };
   EXPECT_LT(error(30, [&](const auto& r) { return cluster(r) && r.bytes > kMiB; }), 0.12);
+}
+
+/// The last two columns of the summary: logs corrected by every second of their sizes, judged on the others.
+TEST_F(Published, EverySecondSizeForetellsTheOthers) {
+  const std::string text = collectives_markdown(all());
+  const auto above = [&](const std::string& group) {
+    const std::size_t at = text.find("| " + group + " |");
+    EXPECT_NE(at, std::string::npos) << group;
+    const auto cells = split(text.substr(at, text.find('\n', at) - at), '|');
+    EXPECT_GE(cells.size(), 6u);
+    return std::stod(cells.at(5));  // percent, above 1 MiB
+  };
+  EXPECT_LT(above("one node, NVLink switch"), 5);
+  EXPECT_LT(above("one node, PCIe or host memory"),
+            6);  // one stall and one log that changes its speed are in it
+  EXPECT_LT(above("several nodes"), 5);
 }
 
 TEST(CollectiveData, GeometricErrorIsThatOfTheMeanLogarithm) {
