@@ -79,6 +79,13 @@ class DeviceSession {
   virtual void replay(DeviceGraph&) {}
 };
 
+/// What a member of a group sends to, or receives from, another one.
+struct DeviceMessage {
+  uint32_t peer = 0;    ///< its rank
+  float* at = nullptr;  ///< memory of the caller's device
+  int64_t elements = 0;
+};
+
 /// One group's collectives, made by the device's own library (NCCL). Members call in the same order.
 class DeviceGroup {
  public:
@@ -88,6 +95,12 @@ class DeviceGroup {
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
   /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
   virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
+  /// Enqueues messages that travel at once, for schedules that are not the library's: all are sent and have
+  /// arrived before the lane goes on. The k-th that a rank sends to a peer is the k-th that this peer
+  /// receives from it, and of the same size. What arrives must lie apart from all else that is sent or
+  /// arrives.
+  virtual void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
+                        std::span<const DeviceMessage> receives, Lane lane) = 0;
   /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members alike,
   /// when the lanes are done with what they were given.
   virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane) {
@@ -111,7 +124,7 @@ PeerRoute parse_peer_route(std::string_view text, const Place& place);
 /// What a group is told before it begins.
 struct GroupSetup {
   CollKind kind = CollKind::all_reduce;
-  std::string algorithm;
+  std::string algorithm;           ///< "auto": run() will be asked; else exchange() alone, for that schedule
   std::vector<std::string> units;  ///< [rank]: Backend::unit of each member
   PeerRoute route = PeerRoute::automatic;
   std::string id;  ///< Backend::group_id of the process of rank 0; "" where this process has all members
@@ -137,8 +150,8 @@ struct Backend {
   std::string (*describe)();
   /// Launches return before completion, memory is not the host's: threads may not reach into it.
   bool asynchronous = false;
-  /// The group, or null where the library does not do it: then the schedules of schemes/collectives are made
-  /// of copy() and accumulate(), or go over links between processes.
+  /// The group, or null where the library cannot: then the schedules of schemes/collectives are made of
+  /// copy() and accumulate(), or go over links between processes.
   std::unique_ptr<DeviceGroup> (*group)(const GroupSetup& setup) = nullptr;
   /// By which members in several processes find each other; "" without the library. Asked with `group`.
   std::string (*group_id)(PeerRoute route) = nullptr;

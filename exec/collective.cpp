@@ -13,12 +13,6 @@ namespace {
 
 constexpr int64_t kPiece = 16'384;  // elements: a sum of several stays in the cache while it grows
 
-/// Begin of chunk `c` of `chunks` in a buffer of `elements`: chunks differ by at most one element.
-int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {
-  const int64_t each = elements / chunks, rest = elements % chunks;
-  return each * c + std::min<int64_t>(rest, c);
-}
-
 const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const GroupShape& group,
                                   bool between_nodes) {
   if (kind == CollKind::all_to_all) throw InputError("all-to-all is only simulated");
@@ -38,10 +32,6 @@ const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const 
     if (a != nullptr && a->supports(kind, group)) return *a;
   }
   throw InputError(fmt::format("no algorithm can {} among {} members", tandem::name(kind), group.ranks));
-}
-
-bool overlap(const Move& a, const Move& b) {
-  return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
 }
 
 /// All that the last step does is to hand around the sums made in the step before, each to places that only
@@ -69,6 +59,20 @@ std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) 
 
 }  // namespace
 
+Schedule collective_schedule(CollKind kind, const std::string& algorithm, const GroupShape& group,
+                             bool between_nodes) {
+  return choose(kind, algorithm, group, between_nodes).schedule(kind, group);
+}
+
+int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {
+  const int64_t each = elements / chunks, rest = elements % chunks;
+  return each * c + std::min<int64_t>(rest, c);
+}
+
+bool overlap(const Move& a, const Move& b) {
+  return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
+}
+
 GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local,
                                  Abort& abort, int spins, const GroupNodes& nodes)
     : abort_(abort), spins_(spins), nodes_(nodes) {
@@ -81,7 +85,7 @@ GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, ui
     between = between || apart(0, r);
   }
   const GroupShape group{ranks, std::max(1U, local), false};
-  plan(choose(kind, algorithm, group, between).schedule(kind, group));
+  plan(collective_schedule(kind, algorithm, group, between));
 }
 
 GroupCollective::~GroupCollective() {

@@ -19,14 +19,21 @@ struct GroupNodes {
   std::vector<uint32_t> of_ranks;  ///< node of each rank
 };
 
+/// The steps of a group's collectives. "auto" is "direct" in shared memory and "ring" between nodes
+/// ("hierarchical" where several ranks share each), or the first other that can. Throws InputError when the
+/// algorithm does not do that kind for that group, and for all-to-all.
+Schedule collective_schedule(CollKind kind, const std::string& algorithm, const GroupShape& group,
+                             bool between_nodes);
+/// Where chunk `c` of `chunks` begins in `elements`: they differ by at most one element, larger first.
+int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c);
+bool overlap(const Move& a, const Move& b);  ///< in the chunks that they move
+
 /// One group's collectives of one kind and algorithm. Every member calls run() from its comm lane, in the
 /// same order; calls of one group must not overlap (lanes are in order, so they do not).
 class GroupCollective {
  public:
-  /// `local`: consecutive ranks that share a node. "auto" is "direct" in shared memory and "ring" between
-  /// nodes
-  /// ("hierarchical" where several ranks share each), or the first other that can. Throws InputError when the
-  /// algorithm does not do that kind for that group, and for all-to-all; connects the nodes that exchange.
+  /// `local`: consecutive ranks that share a node. Throws as collective_schedule(); connects the nodes that
+  /// exchange.
   GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local, Abort& abort,
                   int spins, const GroupNodes& nodes = {});
   ~GroupCollective();  ///< after a failed run also stops the wire, which may still write to posted receives
@@ -34,8 +41,8 @@ class GroupCollective {
   /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
   /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
   /// Stopped; then others may still use the buffer until all members have returned and the wire is stopped.
-  /// With an asynchronous `device` (of all members, without a wire) it is only enqueued on the lane: then lanes
-  /// wait for each other on the devices, and what is returned is the members' arrival at the call.
+  /// With an asynchronous `device` (of all members, without a wire) it is only enqueued on the lane: then
+  /// lanes wait for each other on the devices, and what is returned is the members' arrival at the call.
   int64_t run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device = nullptr,
               Lane lane = Lane::comm);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }

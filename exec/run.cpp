@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "exec/scheduled_group.h"
 
 namespace tandem {
 
@@ -202,13 +203,19 @@ std::vector<std::string> Run::units() const {
   return out;
 }
 
-/// The library does a collective where it does it for every group, in every process.
+/// The library does a collective where it does it for every group, in every process. Named algorithms are
+/// made of its messages; but where the route is named as well, those within one process take our own copies,
+/// whose route it is.
 std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
-    const Collective& collective, const std::vector<std::vector<uint32_t>>& members) const {
+    const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
   const Backend& backend = *execution.backend;
-  const bool several = here < workers;
+  const bool several = here < workers, named = collective.algorithm != "auto";
   // What goes over links that this machine plays leaves the devices.
   if (backend.group == nullptr || (wire && !several)) return {};
+  if (named && !several && execution.route != PeerRoute::automatic) return {};
+  const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
+  const Schedule schedule =
+      named ? collective_schedule(collective.kind, collective.algorithm, shape, several) : Schedule{};
   const std::vector<std::string> all_units = units();
   std::vector<std::unique_ptr<DeviceGroup>> out;
   bool all = true;
@@ -225,6 +232,7 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
     }
     const bool possible = !several || !setup.id.empty();
     out.push_back(mine && possible ? backend.group(setup) : nullptr);
+    if (out.back() && named) out.back() = scheduled_group(std::move(out.back()), schedule);
     all = all && possible && (!mine || out.back() != nullptr);
   }
   if (several) {
@@ -249,7 +257,7 @@ void Run::make_groups() {
       const Member at = member(collective, i);
       members[at.group][at.rank] = i;
     }
-    library[c] = library_groups(collective, members);
+    library[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) {
       GroupNodes nodes;
       if (wire) {

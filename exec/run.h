@@ -59,8 +59,8 @@ struct Run {
   std::unique_ptr<Transport> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
-  /// [collective][group]: made by the device's library; empty where it does not, null where another process
-  /// plays the group
+  /// [collective][group]: made by the device's library, or of its messages where the scheme names an
+  /// algorithm; empty where it does neither, null where another process plays the group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library;
   bool library_made(uint32_t collective) const { return !library[collective].empty(); }
   /// After a failure: nobody waits for a library's collectives any more.
@@ -102,8 +102,9 @@ struct Run {
   void make_wire();
   void make_groups();
   std::vector<std::string> units() const;
-  std::vector<std::unique_ptr<DeviceGroup>> library_groups(
-      const Collective& collective, const std::vector<std::vector<uint32_t>>& members) const;
+  std::vector<std::unique_ptr<DeviceGroup>> library_groups(const Collective& collective,
+                                                           const std::vector<std::vector<uint32_t>>& members,
+                                                           uint32_t local) const;
   void make_store();
   void make_servers(bool on_devices);
   void for_each_slice(const std::function<void(const Slice&)>& visit) const;

@@ -36,6 +36,8 @@ struct Nccl {
   TANDEM_NCCL(ncclBroadcast);
   TANDEM_NCCL(ncclReduceScatter);
   TANDEM_NCCL(ncclAllGather);
+  TANDEM_NCCL(ncclSend);
+  TANDEM_NCCL(ncclRecv);
 #if TANDEM_NCCL_ESTIMATES
   TANDEM_NCCL(ncclGroupSimulateEnd);  // null before 2.22
 #endif
@@ -62,6 +64,8 @@ struct Nccl {
     find(ncclBroadcast, "ncclBroadcast");
     find(ncclReduceScatter, "ncclReduceScatter");
     find(ncclAllGather, "ncclAllGather");
+    find(ncclSend, "ncclSend");
+    find(ncclRecv, "ncclRecv");
     if (!all) library = nullptr;
 #if TANDEM_NCCL_ESTIMATES
     find(ncclGroupSimulateEnd, "ncclGroupSimulateEnd");
@@ -109,6 +113,25 @@ class Group : public DeviceGroup {
     static_cast<Session&>(session).use();
     if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
     enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+  }
+
+  /// One group of calls, so that none waits for another: a ring's would otherwise wait for each other.
+  void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
+                std::span<const DeviceMessage> receives, Lane lane) override {
+    static_cast<Session&>(session).use();
+    if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
+    const ncclComm_t c = communicators_[rank];
+    const cudaStream_t stream = static_cast<Session&>(session).stream(lane);
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    for (const DeviceMessage& m : receives)
+      check(nccl().ncclRecv(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
+                            c, stream),
+            "receive");
+    for (const DeviceMessage& m : sends)
+      check(nccl().ncclSend(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
+                            c, stream),
+            "send");
+    check(nccl().ncclGroupEnd(), "end a group of calls");
   }
 
   /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
@@ -217,8 +240,7 @@ std::string nccl_id(PeerRoute route) {
 std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup) {
   const std::set<std::string> units(setup.units.begin(), setup.units.end());
   const bool apart = units.size() == setup.units.size();  // NCCL wants a GPU for each rank
-  if (setup.algorithm != "auto" || setup.kind == CollKind::all_to_all || units.size() < 2 || !apart ||
-      nccl().library == nullptr)
+  if (setup.kind == CollKind::all_to_all || units.size() < 2 || !apart || nccl().library == nullptr)
     return nullptr;
   take_route(setup.route);
   return std::make_unique<Group>(setup.kind, units.size(),

@@ -5,6 +5,7 @@
 #include "app/child.h"
 #include "base/json.h"
 #include "exec/execute.h"
+#include "schemes/collectives.h"
 #include "tests/app/tool.h"
 
 namespace tandem::test {
@@ -75,6 +76,36 @@ TEST(Mpi, GroupsOfADeviceLibraryReachOverProcesses) {
       EXPECT_NEAR(apart.at("losses").items()[i].as_real(), together.losses[i], 1e-4) << mode;
     for (std::size_t i = 0; i < 100; ++i)
       ASSERT_NEAR(apart.at("parameters").items()[i].as_real(), together.parameters[i], 1e-4) << mode;
+  }
+}
+
+/// As NCCL's send and receive: named algorithms over processes, of one member each and of two.
+TEST(Mpi, SchedulesOfALibrarysMessagesSumExactlyOverProcesses) {
+  const Graph graph = Graph::load("digits-mlp");
+  const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=8KiB", {});
+  Execution e;
+  e.graph = &graph;
+  e.scheme = &scheme;
+  e.backend = &backends_registry().at("cpu");
+  e.batch = 8;
+  e.optimizer = &optimizer("momentum");
+  e.iterations = 12;
+  e.integer_gradients = true;
+  for (const uint32_t workers : {2U, 4U}) {
+    e.cluster = {workers, 1, workers};
+    const ExecutionResult together = execute(e, {false, false, true});
+    for (const CollectiveAlgorithm& a : collectives_registry().all()) {
+      if (!a.supports(CollKind::all_reduce, {workers, workers / 2, false})) continue;
+      const std::string algorithm(a.name);
+      const ChildResult r = mpirun(2, {"exchange", algorithm, std::to_string(workers)}, TANDEM_RANK_GROUPS);
+      if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+      ASSERT_EQ(r.status, 0) << algorithm << " " << r.err;
+      const Json apart = Json::parse(r.out, algorithm);
+      EXPECT_GE(apart.at("runs").as_int(0), 12) << "in every iteration";
+      for (std::size_t i = 0; i < 100; ++i)
+        ASSERT_EQ(apart.at("parameters").items()[i].as_real(), static_cast<double>(together.parameters[i]))
+            << algorithm << " " << workers;
+    }
   }
 }
 
