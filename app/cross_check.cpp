@@ -111,6 +111,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.scheme = &scheme;
   p.devices = c.devices;
   p.batch = c.batch;
+  p.precision = c.precision;
   p.optimizer = &optimizer("momentum");
   p.input = false;
   p.profile = profile;
@@ -135,6 +136,7 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
     e.pace = Pace{parse_bandwidth(c.pace), {}};
   }
   e.batch = c.batch;
+  e.precision = c.precision;
   e.optimizer = &optimizer("momentum");
   e.iterations = c.iterations;
   e.warmup = std::max<int32_t>(3, c.iterations / 10);

@@ -14,11 +14,15 @@ namespace tandem {
 /// Told what is being done, with a share of the whole in 0 .. 1.
 using Tell = std::function<void(const std::string& what, double share)>;
 
-/// Runs the suite (calibration/suite/suite.json) with 1 .. cores workers, each kernel timed where it stands;
-/// once: where other things run too, the fastest_of() several such turns is to be taken. `quick`: fewer
-/// iterations. `stop`: gives up between two graphs.
-Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
-                             const std::atomic<bool>* stop);
+/// "fp32,bf16": one or more, in their order. Throws InputError, at --precision, for one that the backend does
+/// not compute in; DeviceError without the device.
+std::vector<Precision> read_precisions(std::string_view text, const Backend& backend);
+
+/// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
+/// where it stands; once: where other things run too, the fastest_of() several such turns is to be taken.
+/// `quick`: fewer iterations. `stop`: gives up between two graphs.
+Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                             const Tell& tell, const std::atomic<bool>* stop);
 
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
@@ -27,6 +31,7 @@ struct CheckCase {
   std::string scheme = "allreduce";
   int32_t iterations = 30;
   std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
+  Precision precision = Precision::fp32;
 };
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 /// In how many turns the suite is measured, and the cases run, unless the user says otherwise.

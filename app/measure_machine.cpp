@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <numeric>
 #include <thread>
 
+#include "app/cli.h"
 #include "app/version.h"
 #include "base/data.h"
 #include "exec/collective.h"
@@ -183,8 +185,8 @@ void measure_wires(bool quick, const Tell& tell, Measurements& m) {
   }
 }
 
-ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, const char* scheme_name,
-                                int64_t workers, int32_t iterations, Keep keep,
+ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Precision precision,
+                                const char* scheme_name, int64_t workers, int32_t iterations, Keep keep,
                                 const std::atomic<bool>* stop) {
   const Graph graph = Graph::load(suite_model(g.model));
   const ResolvedScheme scheme = resolve_scheme(scheme_name, {});
@@ -194,6 +196,7 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, con
   e.backend = &backend;
   e.cluster = {workers, 1, workers};
   e.batch = g.batch;
+  e.precision = precision;
   e.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.stop = stop;
@@ -221,8 +224,8 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
 /// As many workers as cores: how unlike the cores are, and how often something else takes one.
 void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                      Measurements& m) {
-  const ExecutionResult r =
-      run_suite_graph(backend, g, kUnbound, m.cores, steps_of_a_second(g, quick, m), {}, stop);
+  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, kUnbound, m.cores,
+                                            steps_of_a_second(g, quick, m), {}, stop);
   if (stop != nullptr && stop->load()) return;
   MeasuredWorkers& out = m.workers.emplace_back();
   for (const std::vector<double>& steps : r.worker_seconds) {
@@ -251,41 +254,33 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
 /// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
 void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
                    Measurements& m) {
-  const ExecutionResult r =
-      run_suite_graph(backend, g, kUnbound, 2 * m.cores, steps_of_a_second(g, quick, m) / 2, {}, stop);
+  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, kUnbound, 2 * m.cores,
+                                            steps_of_a_second(g, quick, m) / 2, {}, stop);
   // Steps without a turn of another worker are a heap of their own: the quartiles would miss or double it.
   const double median = quantile(r.iteration_seconds, 0.5);
   const double wide = quantile(r.iteration_seconds, 0.95) - quantile(r.iteration_seconds, 0.05);
   m.graphs.push_back({g.model, g.batch, 2 * m.cores, 0, median, wide / 2 / 1.645 / median});
 }
 
-}  // namespace
-
-Measurements measure_machine(const Backend& backend, bool quick, const Tell& tell,
-                             const std::atomic<bool>* stop) {
-  Measurements m;
-  m.machine = backend.describe();
-  m.date = today();
-  m.versions = "tandem " + version();
-  m.cores = backend.units != nullptr ? backend.units() : std::max(1U, std::thread::hardware_concurrency());
-  const auto graphs = suite(backend);
-  // Workers take turns on a core, but share a GPU in ways that only measuring tells.
-  const int64_t shared = backend.asynchronous ? 4 : 1;
-  const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+/// One after another, each with 1 .. `most` workers.
+void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graphs, Precision precision,
+                    int64_t most, bool quick, const Tell& tell, const std::atomic<bool>* stop,
+                    Measurements& m) {
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
   for (const SuiteGraph& g : graphs) {
     for (int64_t workers = 1; workers <= most; ++workers) {
-      if (stop != nullptr && stop->load()) return m;
-      tell(fmt::format("measuring {} with {} worker{}", g.model, workers, workers == 1 ? "" : "s"),
+      if (stop != nullptr && stop->load()) return;
+      tell(fmt::format("measuring {} in {} with {} worker{}", g.model, name(precision), workers,
+                       workers == 1 ? "" : "s"),
            done++ / steps);
-      const ExecutionResult r = run_suite_graph(backend, g, "allreduce", workers, iterations(backend, quick),
-                                                {true, false, false}, stop);
+      const ExecutionResult r = run_suite_graph(backend, g, precision, "allreduce", workers,
+                                                iterations(backend, quick), {true, false, false}, stop);
       const auto index = static_cast<uint32_t>(m.graphs.size());
       int64_t ops = 0;
       for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;
-      m.graphs.push_back(
-          {g.model, g.batch, workers, ops, quantile(r.iteration_seconds, 0.5), spread(r.iteration_seconds)});
+      m.graphs.push_back({g.model, g.batch, workers, ops, quantile(r.iteration_seconds, 0.5),
+                          spread(r.iteration_seconds), 0, precision});
       // Kernels of several workers belong to the graph as measured with one, to be held against each other.
       const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
       add_kernels(r, alone, workers, m.kernels);
@@ -297,6 +292,51 @@ Measurements measure_machine(const Backend& backend, bool quick, const Tell& tel
         m.graphs.back().all_reduce += seconds;
       }
     }
+  }
+}
+
+}  // namespace
+
+std::vector<Precision> read_precisions(std::string_view text, const Backend& backend) {
+  const Place place = option_place("precision");
+  Call product;
+  product.function = Function::gemm;
+  std::vector<Precision> out;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const Precision p = parse_precision(text.substr(0, comma), place);
+    if (!backend.supports(product, p)) {
+      std::vector<std::string_view> valid;
+      for (int i = 0; i < kPrecisions; ++i) {
+        if (backend.supports(product, static_cast<Precision>(i)))
+          valid.push_back(name(static_cast<Precision>(i)));
+      }
+      throw InputError(place, fmt::format("backend {} does not compute in {}; it does in {}", backend.name,
+                                          name(p), fmt::join(valid, ", ")));
+    }
+    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                             const Tell& tell, const std::atomic<bool>* stop) {
+  Measurements m;
+  m.machine = backend.describe();
+  m.date = today();
+  m.versions = "tandem " + version();
+  m.cores = backend.units != nullptr ? backend.units() : std::max(1U, std::thread::hardware_concurrency());
+  const auto graphs = suite(backend);
+  // Workers take turns on a core, but share a GPU in ways that only measuring tells.
+  const int64_t shared = backend.asynchronous ? 4 : 1;
+  const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+  for (std::size_t i = 0; i < precisions.size(); ++i) {
+    const Tell part = [&](const std::string& what, double share) {
+      tell(what, (static_cast<double>(i) + share) / static_cast<double>(precisions.size()));
+    };
+    measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, m);
+    if (stop != nullptr && stop->load()) return m;
   }
   const bool turns = !backend.asynchronous && m.cores <= kMostTurns;
   for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {

@@ -12,8 +12,8 @@ struct CheckRow {
   std::string model, scheme, metric, pace;
   int64_t devices = 1, batch = 1;
   double predicted = 0, executed = 0, error = 0;
-  double median = 0;  ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
-  double floor = 0;   ///< repeatability: of every other run by itself against the rest, relative
+  double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
+  double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
   bool distance() const { return metric == "staleness_distance"; }
@@ -25,14 +25,13 @@ struct CheckColumn {
   const char* head;
   bool number;
 };
-inline constexpr CheckColumn kCheckColumns[] = {{"model", false},    {"batch", true},
-                                                {"workers", true},   {"scheme", false},
-                                                {"links", false},    {"metric", false},
-                                                {"predicted", true}, {"executed", true},
-                                                {"error", true},     {"repeats within", true}};
+inline constexpr CheckColumn kCheckColumns[] = {
+    {"model", false},  {"batch", true},     {"workers", true},  {"scheme", false}, {"links", false},
+    {"metric", false}, {"predicted", true}, {"executed", true}, {"error", true},   {"repeats within", true}};
 
 struct CheckResult {
   std::string machine, date, versions;  ///< of the profile that was judged
+  std::string precision = "fp32";
   std::vector<CheckRow> rows;
 
   struct Summary {

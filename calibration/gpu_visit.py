@@ -237,15 +237,17 @@ class Visit:
 
     def predict(self):
         measured, profile = self.out / "measured.json", self.out / "profile.json"
-        code, _, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--out", measured],
-                                    180)
+        code, _, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--precision", "fp32,bf16",
+                                     "--out", measured], 240)
         out = {"measure": {"exit": code, "seconds": seconds}}
         code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 20)
         out["fit"] = {"exit": code, "seconds": seconds}
         text = measured.read_text() if measured.exists() else ""
         if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
             out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
-        out["check"] = self.tandem(["check", "--backend", "cuda", "--profile", profile, "--format", "json"], 120)
+        for precision in ["fp32", "bf16"]:
+            out[f"check {precision}"] = self.tandem(["check", "--backend", "cuda", "--profile", profile, "--precision",
+                                                     precision, "--format", "json"], 90)
         return out
 
     def torch(self, script, key, words, limit):

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <tuple>
 
 #include "base/random.h"
@@ -126,11 +127,25 @@ std::vector<KernelSample> samples_of(const Measurements& m) {
   return out;
 }
 
+/// The graphs of one precision with the kernels timed in them; all else, which has none, as it is.
+Measurements of_precision(const Measurements& m, Precision precision) {
+  Measurements out = m;
+  out.graphs.clear();
+  std::vector<std::optional<uint32_t>> where(m.graphs.size());
+  for (std::size_t g = 0; g < m.graphs.size(); ++g) {
+    if (m.graphs[g].precision != precision) continue;
+    where[g] = static_cast<uint32_t>(out.graphs.size());
+    out.graphs.push_back(m.graphs[g]);
+  }
+  std::erase_if(out.kernels, [&](const MeasuredKernel& k) { return !where.at(k.graph); });
+  for (MeasuredKernel& k : out.kernels) k.graph = *where[k.graph];
+  return out;
+}
+
+/// Of what was measured in one precision.
 class Fitter {
  public:
-  explicit Fitter(const Measurements& m) : m_(m), curves_(std::size_t{kKernelKinds} * kPasses) {}
-
-  MachineFit run() {
+  explicit Fitter(Measurements m) : m_(std::move(m)), curves_(std::size_t{kKernelKinds} * kPasses) {
     std::vector<std::vector<const MeasuredKernel*>> rows(curves_.size());
     for (const MeasuredKernel& k : m_.kernels) {
       if (k.workers == 1 && k.median > 0) rows[KernelNeighbours::group(k.kernel)].push_back(&k);
@@ -142,11 +157,57 @@ class Fitter {
         fit_.remarks.push_back(fmt::format("only {} measured {} {} kernels", rows[g].size(), name(kind),
                                            name(static_cast<Pass>(g % kPasses))));
     }
-    const KernelNeighbours all(samples_of(m_), curves_);
-    if (all.samples().empty()) throw InputError("the measurements hold no kernels of one worker");
-    leave_out(all);
-    write(all);
-    return std::move(fit_);
+    samples_ = samples_of(m_);
+    if (samples_.empty()) throw InputError("the measurements hold no kernels of one worker");
+    leave_out(KernelNeighbours(samples_, curves_));
+  }
+
+  /// Errors and remarks; no profile yet.
+  const MachineFit& found() const { return fit_; }
+
+  /// What does not depend on the precision.
+  void add_machine(Writer& d) const {
+    d["turns"] = turns();
+    d["pace"] = pace();
+    d["wander"] = wander();
+    d["lock_step"] = lock_step();
+    d["interruptions"] = interruptions();
+    d["all_reduce"] = Writer::array();
+    for (int64_t ranks = 2;; ++ranks) {
+      Writer row = points(m_.all_reduce, ranks);
+      if (row.empty()) break;
+      d["all_reduce"].push_back(std::move(row));
+    }
+    d["copy"] = points(m_.copy, 1);
+    wires(d);
+  }
+
+  void add_kernels(Writer& d) const {
+    d["error"] = graph_sigma_;
+    d["kernel_error"] = fit_.kernel_error;
+    d["op_overhead_seconds"] = op_overhead();
+    d["wake_seconds"] = wake();
+    d["step_sigma"] = step_sigma();
+    d["slowdown"] = slowdown();
+    d["curves"] = Writer::array();
+    for (std::size_t g = 0; g < curves_.size(); ++g) {
+      const KernelCurve& c = curves_[g];
+      if (c.samples == 0) continue;
+      d["curves"].push_back({{"kind", name(static_cast<KernelKind>(g / kPasses))},
+                             {"pass", name(static_cast<Pass>(g % kPasses))},
+                             {"base_seconds", c.base},
+                             {"seconds_per_flop", c.per_flop},
+                             {"seconds_per_byte", c.per_byte},
+                             {"spread", c.spread},
+                             {"samples", c.samples}});
+    }
+    d["kernels"] = Writer::array();
+    for (const KernelSample& s : samples_) {
+      Writer row = kernel_json(s.kernel);
+      row["seconds"] = s.seconds;
+      row["step_bytes"] = s.step.n;
+      d["kernels"].push_back(row);
+    }
   }
 
  private:
@@ -359,66 +420,56 @@ class Fitter {
     d["wire_cpu"] = points(cpu, 1);
   }
 
-  void write(const KernelNeighbours& all) {
-    uint64_t hash = 0;
-    for (const char c : m_.to_json()) hash = mix64(hash ^ static_cast<unsigned char>(c));
-    Writer d = {{"schema", "tandem-profile-1"},
-                {"summary", fmt::format("{}, {} cores, measured {}", m_.machine, m_.cores, m_.date)},
-                {"machine", m_.machine},
-                {"date", m_.date},
-                {"versions", m_.versions},
-                {"data", fmt::format("{:016x}", hash)},
-                {"cores", m_.cores},
-                {"error", graph_sigma_},
-                {"kernel_error", fit_.kernel_error},
-                {"op_overhead_seconds", op_overhead()},
-                {"wake_seconds", wake()},
-                {"step_sigma", step_sigma()},
-                {"turns", turns()},
-                {"pace", pace()},
-                {"wander", wander()},
-                {"lock_step", lock_step()},
-                {"interruptions", interruptions()},
-                {"slowdown", slowdown()}};
-    Writer reduce = Writer::array();
-    for (int64_t ranks = 2;; ++ranks) {
-      Writer row = points(m_.all_reduce, ranks);
-      if (row.empty()) break;
-      reduce.push_back(std::move(row));
-    }
-    d["all_reduce"] = reduce;
-    d["copy"] = points(m_.copy, 1);
-    wires(d);
-    d["curves"] = Writer::array();
-    for (std::size_t g = 0; g < curves_.size(); ++g) {
-      const KernelCurve& c = curves_[g];
-      if (c.samples == 0) continue;
-      d["curves"].push_back({{"kind", name(static_cast<KernelKind>(g / kPasses))},
-                             {"pass", name(static_cast<Pass>(g % kPasses))},
-                             {"base_seconds", c.base},
-                             {"seconds_per_flop", c.per_flop},
-                             {"seconds_per_byte", c.per_byte},
-                             {"spread", c.spread},
-                             {"samples", c.samples}});
-    }
-    d["kernels"] = Writer::array();
-    for (const KernelSample& s : all.samples()) {
-      Writer row = kernel_json(s.kernel);
-      row["seconds"] = s.seconds;
-      row["step_bytes"] = s.step.n;
-      d["kernels"].push_back(row);
-    }
-    fit_.profile = d.dump(1) + "\n";
-  }
-
-  const Measurements& m_;
+  const Measurements m_;
   std::vector<KernelCurve> curves_;
+  std::vector<KernelSample> samples_;
   double graph_sigma_ = 0;
   MachineFit fit_;
 };
 
+Writer head(const Measurements& m) {
+  uint64_t hash = 0;
+  for (const char c : m.to_json()) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return {{"schema", "tandem-profile-1"},
+          {"summary", fmt::format("{}, {} cores, measured {}", m.machine, m.cores, m.date)},
+          {"machine", m.machine},
+          {"date", m.date},
+          {"versions", m.versions},
+          {"data", fmt::format("{:016x}", hash)},
+          {"cores", m.cores}};
+}
+
 }  // namespace
 
-MachineFit fit_machine(const Measurements& measurements) { return Fitter(measurements).run(); }
+MachineFit fit_machine(const Measurements& measurements) {
+  std::vector<Precision> precisions;
+  for (const MeasuredGraph& g : measurements.graphs) {
+    if (std::find(precisions.begin(), precisions.end(), g.precision) == precisions.end())
+      precisions.push_back(g.precision);
+  }
+  if (precisions.empty()) throw InputError("the measurements hold no graphs");
+  Writer d = head(measurements);
+  MachineFit out;
+  for (const Precision p : precisions) {
+    const Fitter fitter(of_precision(measurements, p));
+    const MachineFit& found = fitter.found();
+    if (p == precisions.front()) {
+      out = found;
+      d["precision"] = name(p);
+      fitter.add_machine(d);
+      fitter.add_kernels(d);
+      continue;
+    }
+    Writer part = {{"precision", name(p)}};
+    fitter.add_kernels(part);
+    d["more_precisions"].push_back(std::move(part));
+    out.remarks.push_back(fmt::format("{}: kernels off by {:.1f} %, whole graphs by {:.1f} %", name(p),
+                                      100 * found.kernel_error, 100 * found.graph_error));
+    for (const std::string& remark : found.remarks)
+      out.remarks.push_back(fmt::format("{}: {}", name(p), remark));
+  }
+  out.profile = d.dump(1) + "\n";
+  return out;
+}
 
 }  // namespace tandem

@@ -23,6 +23,7 @@ struct MeasuredGraph {
   int64_t batch = 1, workers = 1, ops = 0;
   double step_median = 0, step_spread = 0;  ///< seconds; half the distance of the quartiles / 0.6745 / median
   double all_reduce = 0;                    ///< of a step, all collectives together
+  Precision precision = Precision::fp32;    ///< of it and its kernels
 };
 
 /// One graph on workers that have a core each and do not wait for each other: how unlike they are.
@@ -70,13 +71,15 @@ Measurements fastest_of(const Measurements& one, const Measurements& other);
 struct MachineFit {
   std::string profile;      ///< JSON "tandem-profile-1"
   double kernel_error = 0;  ///< mean |log(predicted / measured)| of kernels, their own graph left out
-  double graph_error = 0;   ///< the same of whole graphs' sums
+  double graph_error = 0;   ///< the same of whole graphs' sums; both of the precision measured first
   std::vector<std::string> remarks;  ///< why a curve stopped where it did, what is thin
 };
 
 /// Non-negative least squares of log-scaled residuals per kind and pass, by exhaustion of the active sets
 /// (Lawson and Hanson 1974, chapter 23, for three unknowns); tables of transfers; slow-down per kind with k
-/// workers; errors by leaving each graph out. Throws InputError when there is nothing to fit.
+/// workers; errors by leaving each graph out. Each precision by itself: what was measured first is the
+/// document's own, the others' stand in its "more_precisions". Throws InputError when there is nothing to
+/// fit.
 MachineFit fit_machine(const Measurements& measurements);
 
 }  // namespace tandem

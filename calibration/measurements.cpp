@@ -74,6 +74,7 @@ std::string Measurements::to_json() const {
                            {"step_seconds", g.step_median},
                            {"all_reduce_seconds", g.all_reduce},
                            {"spread", g.step_spread}});
+    if (g.precision != Precision::fp32) d["graphs"].back()["precision"] = name(g.precision);
   }
   for (const MeasuredKernel& k : kernels) {
     Writer row = kernel_json(k.kernel);
@@ -117,7 +118,8 @@ Measurements Measurements::from_json(const Json& d) {
   for (const Json& g : d.at("graphs").items()) {
     m.graphs.push_back({g.at("model").as_text(), g.at("batch").as_int(1), g.at("workers").as_int(1, 65536),
                         g.at("ops").as_int(0), g.at("step_seconds").as_real(0, 1e6),
-                        g.at("spread").as_real(0, 1e3), g.at("all_reduce_seconds").as_real(0, 1e6)});
+                        g.at("spread").as_real(0, 1e3), g.at("all_reduce_seconds").as_real(0, 1e6),
+                        parse_precision(g.text("precision", "fp32"), g.place())});
   }
   for (const Json& k : d.at("kernels").items()) {
     MeasuredKernel row;
@@ -170,7 +172,8 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
   both(
       out.graphs, other.graphs,
       [](const auto& a, const auto& b) {
-        return a.model == b.model && a.batch == b.batch && a.workers == b.workers;
+        return a.model == b.model && a.batch == b.batch && a.workers == b.workers &&
+               a.precision == b.precision;
       },
       [&](auto& a, const auto& b) {
         faster.push_back(b.step_median < a.step_median);

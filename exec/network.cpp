@@ -82,7 +82,7 @@ struct Network::Impl {
         batch(n),
         training(trains),
         halves(element_bytes(precision) == 2),
-        lowered(g.lower(n, Precision::fp32)) {
+        lowered(g.lower(n, precision)) {
     const auto& layers = graph.layers();
     forward.resize(layers.size());
     backward.resize(layers.size());

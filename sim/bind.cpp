@@ -33,7 +33,7 @@ class Binder {
   explicit Binder(const BindInput& input)
       : in_(input),
         program_(*input.program),
-        machine_(MachineProfile::find(input.profile)),
+        machine_(MachineProfile::find(input.profile, input.precision)),
         links_(std::make_shared<LinkCost>(*input.system, input.overheads)),
         where_(place(program_, *input.system, input.cluster)) {
     const Overheads& o = in_.overheads;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/bind.h"
+#include "sim/cost/machine.h"
 #include "sim/evaluate.h"
 #include "sim/memory.h"
 #include "sim/side_by_side.h"
@@ -196,7 +197,7 @@ void check_arguments(const Prediction& p) {
                     kMostUnlike, p.devices));
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.precision != Precision::fp32 && device.peak_at(p.precision).flops_per_second == 0 &&
-      p.precision == Precision::fp8) {
+      p.precision == Precision::fp8 && MachineProfile::find(p.profile, p.precision) == nullptr) {
     std::string valid;
     for (int i = 0; i < kPrecisions; ++i) {
       const auto q = static_cast<Precision>(i);
@@ -234,8 +235,8 @@ void check_memory(const Prediction& p, const MemoryUse& memory, const Device& de
   const std::string advice = batch > 0
                                  ? fmt::format("the largest batch that fits is {}", batch)
                                  : fmt::format("not even one sample fits; what may help: more memory{}{}",
-                              program.spread.parameters > 1 ? "" : ", --scheme zero:stage=3",
-                              p.recompute ? "" : ", --recompute blocks");
+                                               program.spread.parameters > 1 ? "" : ", --scheme zero:stage=3",
+                                               p.recompute ? "" : ", --recompute blocks");
   throw InputError(
       fmt::format("{} with batch {} needs {} on {} ({}): parameters, gradients and optimiser {}, activations "
                   "{}, workspace and "
@@ -477,7 +478,7 @@ Report simulate(const Prediction& p) {
   r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
   r.extrapolates = run.bound.extrapolates;
-  if (device.peak_at(p.precision).flops_per_second == 0) {
+  if (device.peak_at(p.precision).flops_per_second == 0 && !run.bound.measured) {
     r.extrapolates.push_back(
         fmt::format("{} has no {} arithmetic: computed at its fp32 rate", device.name, name(p.precision)));
   }

@@ -53,7 +53,7 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
 }
 
 /// In turns, for the speed of a machine that is shared with others drifts within minutes.
-CheckResult measure_and_run(const Arguments& a, const Backend& backend, Runs& runs) {
+CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precision precision, Runs& runs) {
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
   const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
@@ -64,15 +64,18 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Runs& ru
     };
   };
   CheckResult result;
+  result.precision = name(precision);
   std::string profile =
       given ? a.text("profile", "")
             : a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
-  const auto cases = check_cases(backend, quick);
+  auto cases = check_cases(backend, quick);
+  for (CheckCase& c : cases) c.precision = precision;
   std::optional<Measurements> measured;
   for (int64_t turn = 0; turn < turns && !interrupted && !runs.failed; ++turn) {
     const double first = given ? 0 : 0.4;  // of the turn's time
     if (!given) {
-      const Measurements next = measure_machine(backend, quick, part(turn, 0, first), &interrupted);
+      const Measurements next =
+          measure_machine(backend, {precision}, quick, part(turn, 0, first), &interrupted);
       if (interrupted) break;
       measured = measured ? fastest_of(*measured, next) : next;
     }
@@ -96,10 +99,14 @@ int check(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
   const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
+  const auto precisions = read_precisions(a.text("precision", "fp32"), backend);
+  if (precisions.size() > 1)
+    throw InputError(option_place("precision"), "is one here: each is a check of its own");
+  if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precisions[0]);  // refused before it runs
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   std::signal(SIGINT, [](int) { interrupted = true; });
   Runs runs;
-  const CheckResult result = measure_and_run(a, backend, runs);
+  const CheckResult result = measure_and_run(a, backend, precisions[0], runs);
   if (!result.rows.empty()) put_result(a, format == "json" ? result.to_json() : text(result, format));
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
@@ -115,6 +122,7 @@ void register_check(Registry<Verb>& registry) {
        .summary = "measure, fit, predict, run and compare on this machine, on models the fit never saw",
        .usage = "[options]",
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
+                 {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
                  {"quick", "", "two models, fewer iterations and turns"},
                  {"turns", "N", "measure and run so often, the fastest counts; default 5, or 2"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},

@@ -80,7 +80,7 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
 std::string proof(const std::filesystem::path& folder, std::vector<std::string>& files, Progress& progress) {
   const Backend& backend = backends_registry().at("cpu");
   const Measurements m = measure_machine(
-      backend, true,
+      backend, {Precision::fp32}, true,
       [&](const std::string& what, double share) {
         progress.show(fmt::format("{:3.0f} %  {} ...", 100 * share, what));
       },

@@ -17,6 +17,8 @@ int measure(const Arguments& a) {
   check_out(a);
   const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
   const bool quick = a.has("quick");
+  const auto precisions =
+      read_precisions(a.text("precision", backend.asynchronous ? "fp32,tf32,bf16" : "fp32"), backend);
   const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
   std::signal(SIGINT, [](int) { interrupted = true; });
   Measurements m;
@@ -24,7 +26,7 @@ int measure(const Arguments& a) {
     Progress progress(a);
     for (int64_t turn = 0; turn < turns && !interrupted; ++turn) {
       const Measurements next = measure_machine(
-          backend, quick,
+          backend, precisions, quick,
           [&](const std::string& what, double share) {
             const double done = (static_cast<double>(turn) + share) / static_cast<double>(turns);
             progress.show(fmt::format("{:3.0f} %  {}", 100 * done, what));
@@ -49,6 +51,8 @@ void register_measure(Registry<Verb>& registry) {
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
+                 {"precision", "LIST",
+                  "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
                  {"quick", "", "fewer iterations and turns"},
                  {"turns", "N", "measure so often, the fastest turn of each graph counts; default 5, or 2"},
                  out_flag(),

@@ -1,6 +1,7 @@
 #include "sim/cost/machine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
@@ -103,21 +104,49 @@ double KernelNeighbours::seconds(const Kernel& k, Bytes step, double* distance,
   return curves_[group(k)].seconds(k) * std::exp(sum / (weights + kCurve)) * real(k.repeat);
 }
 
-std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& name) {
+std::shared_ptr<const MachineProfile> MachineProfile::find(const std::string& name, Precision precision) {
   if (name == "stock") return nullptr;
   static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<const MachineProfile>> known;
+  static std::map<std::pair<std::string, Precision>, std::shared_ptr<const MachineProfile>> known;
   const std::lock_guard lock(mutex);
-  const auto found = known.find(name);
+  const auto found = known.find({name, precision});
   if (found != known.end()) return found->second;
   const Json document = Json::load(find_data("calibration/profiles", "profile", name));
   std::shared_ptr<const MachineProfile> profile;
-  if (document.text("schema", "") == "tandem-profile-1") profile = std::make_shared<MachineProfile>(document);
-  return known.emplace(name, profile).first->second;
+  if (document.text("schema", "") == "tandem-profile-1")
+    profile = std::make_shared<MachineProfile>(document, precision);
+  return known.emplace(std::pair(name, precision), profile).first->second;
 }
 
-MachineProfile::MachineProfile(const Json& d) {
+namespace {
+
+/// What was measured in `precision`: the document itself, or one of those beside it.
+const Json& measured_in(const Json& d, Precision precision) {
+  std::vector<std::string> others;
+  const auto holds = [&](const Json& part) {
+    others.push_back(part.text("precision", name(Precision::fp32)));
+    return others.back() == name(precision);
+  };
+  if (holds(d)) return d;
+  if (const Json* more = d.find("more_precisions")) {
+    for (const Json& part : more->items()) {
+      if (holds(part)) return part;
+    }
+  }
+  d.fail(fmt::format("kernels were measured in {} alone, not in {}: tandem measure --precision {}",
+                     fmt::join(others, ", "), name(precision), name(precision)));
+}
+
+}  // namespace
+
+MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
+  read_kernels(measured_in(d, precision));
+  read_transfers(d);
+  read_disturbances(d);
+}
+
+void MachineProfile::read_kernels(const Json& d) {
   op_overhead_ = d.at("op_overhead_seconds").as_real(0, 1);
   wake_ = d.at("wake_seconds").as_real(0, 1);
   step_sigma_ = d.at("step_sigma").as_real(0, 10);
@@ -157,6 +186,9 @@ MachineProfile::MachineProfile(const Json& d) {
     }
     slowdown_.push_back(kinds);
   }
+}
+
+void MachineProfile::read_transfers(const Json& d) {
   const auto table = [](const Json& list) {
     std::vector<Point> out;
     for (const Json& p : list.items())
@@ -165,6 +197,15 @@ MachineProfile::MachineProfile(const Json& d) {
   };
   for (const Json& list : d.at("all_reduce").items()) all_reduce_.push_back(table(list));
   copy_ = table(d.at("copy"));
+  if (d.find("wire") == nullptr) return;
+  for (const Json& row : d.at("wire").items()) {
+    const double rate = row.at("bytes_per_second").as_real(0, 1e15);
+    wire_[rate > 0 ? rate : INFINITY] = table(row.at("steps"));
+  }
+  wire_cpu_ = table(d.at("wire_cpu"));
+}
+
+void MachineProfile::read_disturbances(const Json& d) {
   if (const Json* turns = d.find("turns")) {
     for (const Json& t : turns->items())
       turns_.push_back({t.at("step_seconds").as_real(1e-12, 1e6), t.at("sigma").as_real(1e-6, 10)});
@@ -176,12 +217,6 @@ MachineProfile::MachineProfile(const Json& d) {
     interruptions_ = d.at("interruptions").at("per_second").as_real(0, 1e6);
     interruption_ = d.at("interruptions").at("seconds").as_real(0, 1e3);
   }
-  if (d.find("wire") == nullptr) return;
-  for (const Json& row : d.at("wire").items()) {
-    const double rate = row.at("bytes_per_second").as_real(0, 1e15);
-    wire_[rate > 0 ? rate : INFINITY] = table(row.at("steps"));
-  }
-  wire_cpu_ = table(d.at("wire_cpu"));
 }
 
 double MachineProfile::wire_all_reduce(double bytes, int64_t ranks, double rate) const {

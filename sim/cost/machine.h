@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/precision.h"
 #include "base/units.h"
 #include "models/kernel.h"
 #include "sim/plan.h"
@@ -66,9 +67,10 @@ class KernelNeighbours {
 class MachineProfile {
  public:
   /// Null when the profile is none of a machine (a name in calibration/profiles, or a file of another
-  /// schema). Read once per process and name. Throws InputError.
-  static std::shared_ptr<const MachineProfile> find(const std::string& name_or_file);
-  explicit MachineProfile(const Json& document);
+  /// schema). Read once per process, name and precision. Throws InputError, also where no kernels were
+  /// measured in that precision: those of another say little.
+  static std::shared_ptr<const MachineProfile> find(const std::string& name_or_file, Precision precision);
+  explicit MachineProfile(const Json& document, Precision precision = Precision::fp32);
 
   int64_t cores() const { return cores_; }
   /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. More workers than
@@ -96,6 +98,9 @@ class MachineProfile {
   struct Point {
     double at, value;
   };
+  void read_kernels(const Json& d);
+  void read_transfers(const Json& d);
+  void read_disturbances(const Json& d);
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
   std::unique_ptr<KernelNeighbours> kernels_;

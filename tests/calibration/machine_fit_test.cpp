@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <numbers>
@@ -89,7 +90,7 @@ struct Case {
   std::optional<Disturbance> disturbance = Disturbance{};  ///< none: as the profile has it
 };
 
-Report predict(const Case& c, const std::string& profile) {
+Report predict(const Case& c, const std::string& profile, Precision precision = Precision::fp32) {
   const Graph graph = Graph::load(c.model);
   const System system = c.pace == nullptr ? System::load("local")
                                           : System::load("local-nodes", {{"network.bandwidth", c.pace}});
@@ -100,6 +101,7 @@ Report predict(const Case& c, const std::string& profile) {
   p.scheme = &scheme;
   p.devices = c.devices;
   p.batch = c.batch;
+  p.precision = precision;
   p.optimizer = &optimizer("momentum");
   p.input = false;
   p.profile = profile;
@@ -133,6 +135,70 @@ TEST(MachineFit, PricesKernelsItNeverSaw) {
       << "four workers take turns on two cores";
   EXPECT_NEAR(profile.copy(3e6), 3e-4, 1e-6);
   EXPECT_GT(profile.all_reduce(1e9, 2), profile.all_reduce(1e6, 2));
+}
+
+/// As made(), and behind it all graphs once more in bf16, where kernels take a quarter of the time.
+Measurements made_in_two() {
+  Measurements m = made();
+  const auto graphs = static_cast<uint32_t>(m.graphs.size());
+  for (uint32_t g = 0; g < graphs; ++g) {
+    m.graphs.push_back(m.graphs[g]);
+    m.graphs.back().precision = Precision::bf16;
+  }
+  std::vector<MeasuredKernel> halves = m.kernels;
+  for (MeasuredKernel& k : halves) {
+    k.graph += graphs;
+    k.median /= 4;
+    const double waits = k.workers == 2 ? std::exp(kSigma * normal_score(2, 2)) : 1;
+    m.graphs[k.graph + static_cast<std::size_t>(k.workers) - 1].step_median -=
+        3 * k.median * static_cast<double>(k.kernel.repeat) * waits;
+  }
+  m.kernels.insert(m.kernels.end(), halves.begin(), halves.end());
+  return m;
+}
+
+TEST(MachineFit, PricesKernelsByThoseOfTheirPrecision) {
+  const Json document = Json::parse(fit_machine(made_in_two()).profile, "profile");
+  const MachineProfile alone(Json::parse(fit_machine(made()).profile, "profile"));
+  const MachineProfile fp32(document), bf16(document, Precision::bf16);
+  for (const Kernel& k : {gemm(Pass::forward, 1, 48, 700, 300, 4), gemm(Pass::forward, 1, 8, 64, 64, 2)}) {
+    EXPECT_EQ(fp32.seconds(k, 1, {}), alone.seconds(k, 1, {})) << "the other precision does not count";
+    EXPECT_NEAR(bf16.seconds(k, 1, {}) / alone.seconds(k, 1, {}), 0.25, 1e-4);
+    EXPECT_NEAR(bf16.seconds(k, 2, {}) / bf16.seconds(k, 1, {}), 1.1, 1e-4);
+  }
+  EXPECT_EQ(bf16.copy(3e6), fp32.copy(3e6));
+  try {
+    MachineProfile(document, Precision::fp16);
+    ADD_FAILURE() << "fp16 was not measured";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("measured in fp32, bf16 alone, not in fp16"), std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(MachineFit, JoinsAndKeepsPrecisions) {
+  const Measurements calm = made_in_two();
+  const std::string text = calm.to_json();
+  EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
+  EXPECT_EQ(made().to_json().find("precision"), std::string::npos) << "fp32 is what documents without say";
+  Measurements busy = calm;
+  for (MeasuredGraph& g : busy.graphs) g.step_median *= g.precision == Precision::bf16 ? 0.5 : 2;
+  for (MeasuredKernel& k : busy.kernels) k.median *= 3;
+  const Measurements joined = fastest_of(calm, busy);
+  EXPECT_EQ(joined.kernels.front().median, calm.kernels.front().median);
+  EXPECT_EQ(joined.kernels.back().median, busy.kernels.back().median) << "its graph was faster";
+  std::reverse(busy.graphs.begin(), busy.graphs.end());
+  EXPECT_THROW(fastest_of(calm, busy), InputError);
+}
+
+TEST(MachineFit, PredictsInAMeasuredPrecisionAlone) {
+  const std::string both = profile_of(made_in_two(), "precisions"), one = profile_of(made(), "fp32");
+  const auto step = [&](const std::string& profile, Precision precision) {
+    return predict({"mlp:hidden=512,layers=6", "allreduce"}, profile, precision).iteration_median;
+  };
+  EXPECT_EQ(step(both, Precision::fp32), step(one, Precision::fp32));
+  EXPECT_LT(step(both, Precision::bf16), 0.4 * step(both, Precision::fp32));
+  EXPECT_THROW(step(one, Precision::bf16), InputError);
 }
 
 TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {

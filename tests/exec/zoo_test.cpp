@@ -20,6 +20,29 @@ void count(const std::vector<Kernel>& kernels, Launches& to) {
   for (const Kernel& k : kernels) to[{k.kind, k.pass, k.shape}] += k.repeat;
 }
 
+/// What is timed in bf16 is priced in bf16: by as many bytes.
+TEST(Zoo, CallsCarryTheKernelsOfTheirPrecision) {
+  for (const char* name : {"resnet18", "bert-base:layers=2", "lstm-ptb-small", "densenet121"}) {
+    const Graph graph = Graph::load(name);
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      const Network network(graph, 2, true, precision);
+      int64_t wanted = 0, realised = 0;
+      const auto add = [](const std::vector<Kernel>& kernels, int64_t& bytes) {
+        for (const Kernel& k : kernels) bytes += (k.read.n + k.written.n) * k.repeat;
+      };
+      for (const Lowered& l : graph.lower(2, precision)) {
+        for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) add(*list, wanted);
+      }
+      for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+        for (const auto* list : {&network.forward(i), &network.backward(i)}) {
+          for (const Call& c : *list) add(c.kernels, realised);
+        }
+      }
+      EXPECT_EQ(realised, wanted) << name << " " << tandem::name(precision);
+    }
+  }
+}
+
 TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
   const Backend& cpu = backends_registry().at("cpu");
   for (const ModelEntry& model : list_models()) {
