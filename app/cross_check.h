@@ -24,6 +24,12 @@ std::vector<Precision> read_precisions(std::string_view text, const Backend& bac
 Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                              const Tell& tell, const std::atomic<bool>* stop);
 
+/// All-reduces of 1 KiB to `bytes`, by fours, among 2 .. `most` workers, appended to `m.all_reduce`: by the
+/// way that training takes (the device's library, or its own copies where workers share a device), of models
+/// that are one bucket each. `stop`: gives up between two.
+void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
+                         const std::atomic<bool>* stop, Measurements& m);
+
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
   std::string model;

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "app/cli.h"
+#include "app/measure_device.h"
 #include "app/version.h"
 #include "base/data.h"
 #include "exec/collective.h"
@@ -110,30 +111,6 @@ void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
       }
       carried = 0;
     }
-  }
-}
-
-/// Of gradients on their way to a store and back: in host memory, or between it and the device's.
-void measure_copies(const Backend& backend, Measurements& m) {
-  const auto device = backend.open({0, Precision::fp32, 1, false});
-  constexpr int64_t kMost = int64_t{16} << 20;
-  float* a = device->allocate(kMost);
-  float* b = backend.asynchronous ? device->allocate_host(kMost) : device->allocate(kMost);
-  for (int64_t n = 256; n <= kMost; n *= 4) {
-    std::vector<double> seconds;
-    const int64_t repeats = std::clamp<int64_t>((int64_t{1} << 25) / n, 5, 200);
-    for (int64_t i = 0; i < repeats; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      if (!backend.asynchronous)
-        device->copy(a, b, n, Lane::comm);
-      else if (i % 2 == 0)
-        device->load(a, b, n, Lane::comm);
-      else
-        device->save(b, a, n, Lane::comm);
-      device->synchronize(Lane::comm);
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
-    m.copy.push_back({1, 4.0 * static_cast<double>(n), quantile(seconds, 0.5), 0});
   }
 }
 
@@ -262,6 +239,18 @@ void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, cons
   m.graphs.push_back({g.model, g.batch, 2 * m.cores, 0, median, wide / 2 / 1.645 / median});
 }
 
+/// Seconds of all of a step's together.
+double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& m) {
+  double sum = 0;
+  for (const OpTime& op : r.ops) {
+    if (op.collective_bytes == 0 || op.seconds.empty()) continue;
+    const double seconds = quantile(op.seconds, 0.5);
+    m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate});
+    sum += seconds;
+  }
+  return sum;
+}
+
 /// One after another, each with 1 .. `most` workers.
 void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graphs, Precision precision,
                     int64_t most, bool quick, const Tell& tell, const std::atomic<bool>* stop,
@@ -285,12 +274,7 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
       add_kernels(r, alone, workers, m.kernels);
       if (workers == 1) continue;
-      for (const OpTime& op : r.ops) {
-        if (op.collective_bytes == 0 || op.seconds.empty()) continue;
-        const double seconds = quantile(op.seconds, 0.5);
-        m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate});
-        m.graphs.back().all_reduce += seconds;
-      }
+      m.graphs.back().all_reduce = add_collectives(r, workers, m);
     }
   }
 }
@@ -320,6 +304,22 @@ std::vector<Precision> read_precisions(std::string_view text, const Backend& bac
   }
 }
 
+void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
+                         const std::atomic<bool>* stop, Measurements& m) {
+  for (int64_t workers = 2; workers <= most; ++workers) {
+    tell(fmt::format("measuring all-reduces among {} workers", workers), 1);
+    // Hidden layers of n neurons have n x n parameters.
+    for (int64_t hidden = 8; 4 * hidden * hidden <= bytes; hidden *= 2) {
+      if (stop != nullptr && stop->load()) return;
+      const SuiteGraph g{fmt::format("mlp:inputs=8,hidden={},layers=2", hidden), 1};
+      const char* one_bucket = "allreduce:overlap=off,bucket=1GiB,first-bucket=1GiB";
+      add_collectives(
+          run_suite_graph(backend, g, Precision::fp32, one_bucket, workers, 20, {true, false, false}, stop),
+          workers, m);
+    }
+  }
+}
+
 Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                              const Tell& tell, const std::atomic<bool>* stop) {
   Measurements m;
@@ -345,7 +345,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     measure_workers(backend, graphs[i], quick, stop, m);
     measure_turns(backend, graphs[i], quick, stop, m);
   }
-  measure_copies(backend, m);
+  measure_device(backend, m);
+  if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
   if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_wires(quick, tell, m);
   return m;
 }

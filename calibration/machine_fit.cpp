@@ -179,6 +179,12 @@ class Fitter {
       d["all_reduce"].push_back(std::move(row));
     }
     d["copy"] = points(m_.copy, 1);
+    for (int way = 1; way < kCopyWays; ++way) {
+      Writer of_way = points(m_.copy, 1, static_cast<CopyWay>(way));
+      if (!of_way.empty()) d["copies"][std::string(name(static_cast<CopyWay>(way)))] = std::move(of_way);
+    }
+    if (m_.launch.issue > 0)
+      d["launch"] = {{"issue_seconds", m_.launch.issue}, {"round_trip_seconds", m_.launch.round_trip}};
     wires(d);
   }
 
@@ -394,10 +400,11 @@ class Fitter {
             {"seconds", all.lost / real(all.interruptions)}};
   }
 
-  static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks) {
+  static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks,
+                       CopyWay way = CopyWay::memory) {
     std::map<double, std::vector<double>> by;
     for (const MeasuredTransfer& t : list) {
-      if (t.ranks == ranks && t.bytes > 0) by[t.bytes].push_back(t.seconds);
+      if (t.ranks == ranks && t.bytes > 0 && t.way == way) by[t.bytes].push_back(t.seconds);
     }
     Writer out = Writer::array();
     for (const auto& [bytes, seconds] : by) out.push_back({{"bytes", bytes}, {"seconds", median(seconds)}});

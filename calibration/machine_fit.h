@@ -39,7 +39,14 @@ struct MeasuredWorkers {
 struct MeasuredTransfer {
   int64_t ranks = 1;  ///< 1: a copy
   double bytes = 0, seconds = 0;
-  double estimate = 0;  ///< seconds that the device's library (NCCL) expected; 0: it did not say
+  double estimate = 0;            ///< seconds that the device's library (NCCL) expected; 0: it did not say
+  CopyWay way = CopyWay::memory;  ///< of a copy
+};
+
+/// Of a kernel that does next to nothing, on a device that its host runs ahead of; 0: not measured.
+struct MeasuredLaunch {
+  double issue = 0;       ///< seconds of each, one after another
+  double round_trip = 0;  ///< until the host knows that one has ended
 };
 
 /// An all-reduce between nodes that one machine plays.
@@ -58,6 +65,7 @@ struct Measurements {
   std::vector<MeasuredWorkers> workers;
   std::vector<MeasuredTransfer> all_reduce, copy;
   std::vector<MeasuredWire> wire;
+  MeasuredLaunch launch;
   std::string to_json() const;  ///< "tandem-measurements-1"
   static Measurements from_json(const Json& document);
 };

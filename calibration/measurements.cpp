@@ -42,6 +42,7 @@ Writer transfers_json(const std::vector<MeasuredTransfer>& list) {
   for (const MeasuredTransfer& t : list) {
     out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
     if (t.estimate > 0) out.back()["library_seconds"] = t.estimate;
+    if (t.way != CopyWay::memory) out.back()["way"] = name(t.way);
   }
   return out;
 }
@@ -52,6 +53,7 @@ std::vector<MeasuredTransfer> read_transfers(const Json& list) {
     const Json* estimate = t.find("library_seconds");
     out.push_back({t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15),
                    t.at("seconds").as_real(0, 1e6), estimate == nullptr ? 0 : estimate->as_real(0, 1e6)});
+    if (const Json* way = t.find("way")) out.back().way = named<CopyWay>(*way, kCopyWays);
   }
   return out;
 }
@@ -98,6 +100,8 @@ std::string Measurements::to_json() const {
                             {"slowest_seconds", w.slowest}});
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
+  if (launch.issue > 0)
+    d["launch"] = {{"issue_seconds", launch.issue}, {"round_trip_seconds", launch.round_trip}};
   d["wire"] = Writer::array();
   for (const MeasuredWire& w : wire)
     d["wire"].push_back({{"ranks", w.ranks},
@@ -148,6 +152,8 @@ Measurements Measurements::from_json(const Json& d) {
   }
   m.all_reduce = read_transfers(d.at("all_reduce"));
   m.copy = read_transfers(d.at("copy"));
+  if (const Json* launch = d.find("launch"))
+    m.launch = {launch->at("issue_seconds").as_real(0, 1), launch->at("round_trip_seconds").as_real(0, 1)};
   if (d.find("wire") == nullptr) return m;  // measured before there was any
   for (const Json& w : d.at("wire").items())
     m.wire.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
@@ -193,15 +199,20 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
       });
   out.workers.insert(out.workers.end(), other.workers.begin(), other.workers.end());
   const auto same_transfer = [](const auto& a, const auto& b) {
-    return a.ranks == b.ranks && a.bytes == b.bytes;
+    return a.ranks == b.ranks && a.bytes == b.bytes && a.way == b.way;
   };
   const auto shorter_seconds = [&](auto& a, const auto& b) { shorter(a.seconds, b.seconds); };
   both(out.all_reduce, other.all_reduce, same_transfer, shorter_seconds);
   both(out.copy, other.copy, same_transfer, shorter_seconds);
-  both(out.wire, other.wire, same_transfer, [&](auto& a, const auto& b) {
+  const auto same_wire = [](const auto& a, const auto& b) {
+    return a.ranks == b.ranks && a.bytes == b.bytes && a.rate == b.rate;
+  };
+  both(out.wire, other.wire, same_wire, [&](auto& a, const auto& b) {
     shorter(a.seconds, b.seconds);
     shorter(a.cpu_seconds, b.cpu_seconds);
   });
+  shorter(out.launch.issue, other.launch.issue);
+  shorter(out.launch.round_trip, other.launch.round_trip);
   return out;
 }
 

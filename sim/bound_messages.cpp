@@ -44,7 +44,7 @@ class BoundMessages : public Plan::Messages {
     const Channel& c = program_->channels[channel];
     const Bytes bytes = payload(c, key);
     const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
-    if (machine_ && system_.node_of(from) == system_.node_of(to)) return in_memory(c, bytes);
+    if (machine_ && system_.node_of(from) == system_.node_of(to)) return in_memory(c, bytes, from == to);
     if (from == to || bytes.n <= 0) return free_;
     auto& [t, rate] = ways_[uint64_t{from} << 32 | to];
     if (t.bytes == 0) {
@@ -85,13 +85,23 @@ class BoundMessages : public Plan::Messages {
 
   /// Threads that share memory: a push is applied where it lies, a reply is copied; without a gate by the one
   /// who applies, before the next one may (exec/store.h).
-  const Transfer& in_memory(const Channel& c, Bytes bytes) {
+  const Transfer& in_memory(const Channel& c, Bytes bytes, bool same) {
     memory_ = {};
     // The push wakes its lane; the reply wakes the lane that waits for it, and that one the forward pass.
-    const bool reply = c.address == Address::reply;
-    memory_.latency =
-        Time::from_seconds((reply ? 2 : 1) * machine_->wake() + (reply && gated_ ? copy_seconds(bytes) : 0));
+    const bool reply = c.address == Address::reply, from = on_device(c.from_role), to = on_device(c.to_role);
+    double seconds = (reply ? 2 : 1) * machine_->wake();
+    if (reply && gated_) seconds += copy_seconds(bytes, from);
+    const auto size = static_cast<double>(bytes.n);
+    if (from != to)
+      seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
+    else if (from && !same)
+      seconds += machine_->copy(size, CopyWay::peer);
+    memory_.latency = Time::from_seconds(seconds);
     return memory_;
+  }
+  /// Not where its memory is the host's.
+  bool on_device(uint32_t role) const {
+    return machine_->apart() && program_->roles[role].site == Site::accelerators;
   }
   /// Between nodes that one machine plays: what a message over loopback takes beyond its bytes at the link's
   /// pace comes as latency, and the reply wakes as in_memory().
@@ -102,12 +112,20 @@ class BoundMessages : public Plan::Messages {
         Time::from_seconds(std::max(0.0, beyond) + (c.address == Address::reply ? 2 : 1) * machine_->wake());
     return memory_;
   }
-  double copy_seconds(Bytes bytes) const { return machine_->copy(static_cast<double>(bytes.n)); }
+  /// Within the memory of a store.
+  double copy_seconds(Bytes bytes, bool on_device) const {
+    return machine_->copy(static_cast<double>(bytes.n), on_device ? CopyWay::device : CopyWay::memory);
+  }
 
   Time merge(const Store& s, Bytes bytes) const {
-    const double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_, step_);
-    double seconds = s.batch == 1 ? update : copy_seconds(bytes) * 1.5 + update / s.batch;
-    if (!gated_) seconds += copy_seconds(bytes);
+    const bool device = on_device(s.role);
+    const double copied = copy_seconds(bytes, device);
+    double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_, step_);
+    // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
+    // and writes, of which a copy is two passes.
+    if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer_.state)) / 2;
+    double seconds = s.batch == 1 ? update : copied * 1.5 + update / s.batch;
+    if (!gated_) seconds += copied;
     return Time::from_seconds(seconds);
   }
 

@@ -31,6 +31,17 @@ E named(const Json& json, int count) {
 
 }  // namespace
 
+std::string_view name(CopyWay way) {
+  constexpr std::array<std::string_view, kCopyWays> names = {"memory",
+                                                             "pinned-to-device",
+                                                             "pinned-from-device",
+                                                             "pageable-to-device",
+                                                             "pageable-from-device",
+                                                             "device",
+                                                             "peer"};
+  return names.at(static_cast<std::size_t>(way));
+}
+
 double KernelCurve::seconds(const Kernel& k) const {
   return std::max(1e-8, base + per_flop * real(k.flops.n) + per_byte * moved(k));
 }
@@ -196,7 +207,13 @@ void MachineProfile::read_transfers(const Json& d) {
     return out;
   };
   for (const Json& list : d.at("all_reduce").items()) all_reduce_.push_back(table(list));
-  copy_ = table(d.at("copy"));
+  copy_[0] = table(d.at("copy"));
+  if (const Json* copies = d.find("copies")) {
+    for (int way = 1; way < kCopyWays; ++way) {
+      const Json* list = copies->find(name(static_cast<CopyWay>(way)));
+      if (list != nullptr) copy_[static_cast<std::size_t>(way)] = table(*list);
+    }
+  }
   if (d.find("wire") == nullptr) return;
   for (const Json& row : d.at("wire").items()) {
     const double rate = row.at("bytes_per_second").as_real(0, 1e15);
@@ -306,6 +323,12 @@ double MachineProfile::all_reduce(double bytes, int64_t ranks) const {
   return interpolate(all_reduce_[row], bytes) * scale;
 }
 
-double MachineProfile::copy(double bytes) const { return interpolate(copy_, bytes); }
+double MachineProfile::copy(double bytes, CopyWay way) const {
+  const auto measured = [&] { return !copy_[static_cast<std::size_t>(way)].empty(); };
+  // One GPU has no peer: whoever computes on it finds all in its memory.
+  if (way == CopyWay::peer && !measured()) way = CopyWay::device;
+  if (!measured()) way = CopyWay::memory;
+  return interpolate(copy_[static_cast<std::size_t>(way)], bytes);
+}
 
 }  // namespace tandem

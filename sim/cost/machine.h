@@ -1,10 +1,12 @@
 #pragma once
 // Costs measured on one machine by `tandem measure` and fitted by `tandem fit`: kernels in situ, what other
 // active workers cost, all-reduce in shared memory, copies. Floor 3.
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -14,6 +16,20 @@
 #include "sim/plan.h"
 
 namespace tandem {
+
+/// From where to where a copy goes. Devices with memory of their own (GPUs) have all but the last two, those
+/// that compute in the host's memory `memory` alone.
+enum class CopyWay : uint8_t {
+  memory,  ///< within the host's
+  to_device,
+  from_device,  ///< to and from page-locked memory of the host
+  pageable_to_device,
+  pageable_from_device,  ///< ordinary memory, which the driver copies first
+  device,                ///< within one device's memory
+  peer,                  ///< from one device's memory to another's
+};
+inline constexpr int kCopyWays = 7;
+std::string_view name(CopyWay way);  ///< "memory", "pinned-to-device", ...
 
 /// One kernel as measured: the median over its launches.
 struct KernelSample {
@@ -79,7 +95,10 @@ class MachineProfile {
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.
   double all_reduce(double bytes, int64_t ranks) const;
-  double copy(double bytes) const;
+  /// Seconds; where no such way was measured, there is none: devices are one, or compute in the host's
+  /// memory.
+  double copy(double bytes, CopyWay way = CopyWay::memory) const;
+  bool apart() const { return !copy_[static_cast<std::size_t>(CopyWay::to_device)].empty(); }  ///< as GPUs
   /// Ring all-reduce over loopback between nodes that this machine plays, each node's port paced to `rate`
   /// bytes per second (0: not paced); 0 when nothing was measured. Between measured rates by their logarithm,
   /// below the least in proportion.
@@ -106,7 +125,7 @@ class MachineProfile {
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
-  std::vector<Point> copy_;
+  std::array<std::vector<Point>, kCopyWays> copy_;
   std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
   std::vector<Point> turns_;                   ///< step's seconds, sigma, with two workers on each core
   std::vector<double> pace_;                   ///< [worker]: factor on its steps

@@ -201,6 +201,73 @@ TEST(MachineFit, PredictsInAMeasuredPrecisionAlone) {
   EXPECT_THROW(step(one, Precision::bf16), InputError);
 }
 
+/// Bytes per second of each way that a GPU has.
+constexpr double kWays[kCopyWays] = {1e10, 5e9, 4e9, 2e9, 1e9, 1e12, 2e10};
+
+/// The machine's workers are GPUs, `peers` of which reach each other.
+Measurements made_apart(bool peers) {
+  Measurements m = made();
+  m.copy.clear();
+  for (int way = 0; way < kCopyWays; ++way) {
+    if (static_cast<CopyWay>(way) == CopyWay::peer && !peers) continue;
+    for (double bytes = 1024; bytes < 1e8; bytes *= 8)
+      m.copy.push_back({1, bytes, bytes / kWays[way], 0, static_cast<CopyWay>(way)});
+  }
+  m.launch = {3e-6, 9e-6};
+  return m;
+}
+
+TEST(MachineFit, KeepsEveryWayOfCopies) {
+  const Measurements m = made_apart(true);
+  const std::string text = m.to_json();
+  EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
+  const Json document = Json::parse(fit_machine(m).profile, "profile");
+  EXPECT_EQ(document.at("launch").at("issue_seconds").as_real(0, 1), 3e-6);
+  const MachineProfile profile(document), alone(Json::parse(fit_machine(made_apart(false)).profile, "p")),
+      processor(Json::parse(fit_machine(made()).profile, "p"));
+  for (int way = 0; way < kCopyWays; ++way) {
+    const auto w = static_cast<CopyWay>(way);
+    EXPECT_NEAR(profile.copy(3e6, w) * kWays[way] / 3e6, 1, 1e-3) << name(w);
+    EXPECT_EQ(processor.copy(3e6, w), processor.copy(3e6)) << "all is in one memory";
+  }
+  EXPECT_EQ(alone.copy(3e6, CopyWay::peer), alone.copy(3e6, CopyWay::device)) << "one GPU, shared";
+  EXPECT_TRUE(profile.apart());
+  EXPECT_FALSE(processor.apart());
+  Measurements faster = m;
+  for (MeasuredTransfer& t : faster.copy) t.seconds /= t.way == CopyWay::peer ? 2 : 0.5;
+  faster.launch.issue = 2e-6;
+  const Measurements joined = fastest_of(m, faster);
+  for (std::size_t i = 0; i < m.copy.size(); ++i)
+    EXPECT_EQ(joined.copy[i].seconds, std::min(m.copy[i].seconds, faster.copy[i].seconds));
+  EXPECT_EQ(joined.launch.issue, 2e-6);
+  EXPECT_EQ(joined.launch.round_trip, 9e-6);
+  EXPECT_THROW(fastest_of(m, made_apart(false)), InputError);
+}
+
+/// Gradients of a GPU go to a store in host memory through page-locked memory, and parameters back.
+TEST(MachineFit, PricesTheWayToAStoreInHostMemory) {
+  const char* model = "mlp:hidden=512,layers=6";
+  const char *scheme = "parameter-server:overlap=off,shards=1",
+             *on_gpu = "parameter-server:mode=async,server=gpu,overlap=off,shards=1";
+  const auto step = [&](double slower, CopyWay of, bool gpu = false) {
+    Measurements m = made_apart(true);
+    for (MeasuredTransfer& t : m.copy) t.seconds *= t.way == of ? slower : 1;
+    const std::string file = "apart_" + std::string(name(of)) + (slower > 1 ? "_slow" : "");
+    return predict({model, gpu ? on_gpu : scheme, 2}, profile_of(m, file.c_str())).iteration_median;
+  };
+  const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
+  const double usual = step(1, CopyWay::memory);
+  for (const CopyWay way : {CopyWay::to_device, CopyWay::from_device})
+    EXPECT_NEAR((step(2, way) - usual) * kWays[static_cast<std::size_t>(way)] / bytes, 1, 0.02) << name(way);
+  for (const CopyWay way : {CopyWay::pageable_to_device, CopyWay::device, CopyWay::peer})
+    EXPECT_EQ(step(2, way), usual) << name(way) << " is not on the way";
+  const double there = step(1, CopyWay::memory, true);
+  for (const CopyWay way : {CopyWay::to_device, CopyWay::from_device})
+    EXPECT_EQ(step(2, way, true), there) << name(way) << " is not on the way";
+  for (const CopyWay way : {CopyWay::device, CopyWay::peer})
+    EXPECT_GT(step(2, way, true), there) << name(way);
+}
+
 TEST(MachineFit, PredictsAStepAsTheSumOfItsParts) {
   const char* model = "mlp:hidden=320,layers=2";
   double step = 0;

@@ -1,0 +1,13 @@
+#pragma once
+// What one device takes beside kernels: copies by each way that its backend has, launches. Floor 5.
+#include "calibration/machine_fit.h"
+#include "exec/backend.h"
+
+namespace tandem {
+
+/// Appends copies of 1 KiB to 64 MiB to `m.copy` and sets `m.launch`. Between two devices where the backend
+/// has two units; a backend that is not asynchronous computes in the host's memory: one way, and no launches.
+/// Seconds. Throws DeviceError.
+void measure_device(const Backend& backend, Measurements& m);
+
+}  // namespace tandem
