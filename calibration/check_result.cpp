@@ -135,6 +135,7 @@ CheckResult CheckResult::from_json(const Json& d) {
   out.machine = d.text("machine", "");
   out.date = d.text("date", "");
   out.versions = d.text("versions", "");
+  out.note = d.text("note", "");
   out.precision = d.text("precision", "fp32");
   for (const Json& j : d.at("cases").items()) {
     CheckRow r;
@@ -170,10 +171,11 @@ std::string executed_markdown() {
     const CheckResult r = CheckResult::from_json(Json::load(find_data(kFolder, "check", name)));
     const CheckResult::Summary s = r.summary();
     out += fmt::format(
-        "\n### {}\n\n{}; {}; {}{}. Mean error {:.1f} %, largest {:.1f} %; {:.0f} % of {} executions lie in "
+        "\n### {}\n\n{}; {}; {}{}.{} Mean error {:.1f} %, largest {:.1f} %; {:.0f} % of {} executions lie in "
         "their {:.0f} % interval.\n\n{}\n{}",
-        name, r.machine, r.date, r.versions, r.precision == "fp32" ? "" : "; " + r.precision, 100 * s.mean,
-        100 * s.most, 100 * s.covered, s.intervals, 100 * kLevel, group_table(r.rows), row_table(r.rows));
+        name, r.machine, r.date, r.versions, r.precision == "fp32" ? "" : "; " + r.precision,
+        r.note.empty() ? "" : " " + r.note, 100 * s.mean, 100 * s.most, 100 * s.covered, s.intervals,
+        100 * kLevel, group_table(r.rows), row_table(r.rows));
   }
   return out;
 }

@@ -31,6 +31,7 @@ inline constexpr CheckColumn kCheckColumns[] = {
 
 struct CheckResult {
   std::string machine, date, versions;  ///< of the profile that was judged
+  std::string note;                     ///< what a reader of a kept result must know
   std::string precision = "fp32";
   std::vector<CheckRow> rows;
 
