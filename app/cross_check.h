@@ -14,8 +14,10 @@ namespace tandem {
 /// Told what is being done, with a share of the whole in 0 .. 1.
 using Tell = std::function<void(const std::string& what, double share)>;
 
-/// "fp32,bf16": one or more, in their order. Throws InputError, at --precision, for one that the backend does
-/// not compute in; DeviceError without the device.
+/// Throws InputError, at --precision, for one that the backend does not compute in; DeviceError without the
+/// device.
+Precision read_precision(std::string_view text, const Backend& backend);
+/// "fp32,bf16": one or more, in their order.
 std::vector<Precision> read_precisions(std::string_view text, const Backend& backend);
 
 /// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed

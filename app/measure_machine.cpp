@@ -281,23 +281,26 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
 
 }  // namespace
 
-std::vector<Precision> read_precisions(std::string_view text, const Backend& backend) {
+Precision read_precision(std::string_view text, const Backend& backend) {
   const Place place = option_place("precision");
   Call product;
   product.function = Function::gemm;
+  const Precision p = parse_precision(text, place);
+  if (backend.supports(product, p)) return p;
+  std::vector<std::string_view> valid;
+  for (int i = 0; i < kPrecisions; ++i) {
+    if (backend.supports(product, static_cast<Precision>(i)))
+      valid.push_back(name(static_cast<Precision>(i)));
+  }
+  throw InputError(place, fmt::format("backend {} does not compute in {}; it does in {}", backend.name,
+                                      name(p), fmt::join(valid, ", ")));
+}
+
+std::vector<Precision> read_precisions(std::string_view text, const Backend& backend) {
   std::vector<Precision> out;
   while (true) {
     const std::size_t comma = text.find(',');
-    const Precision p = parse_precision(text.substr(0, comma), place);
-    if (!backend.supports(product, p)) {
-      std::vector<std::string_view> valid;
-      for (int i = 0; i < kPrecisions; ++i) {
-        if (backend.supports(product, static_cast<Precision>(i)))
-          valid.push_back(name(static_cast<Precision>(i)));
-      }
-      throw InputError(place, fmt::format("backend {} does not compute in {}; it does in {}", backend.name,
-                                          name(p), fmt::join(valid, ", ")));
-    }
+    const Precision p = read_precision(text.substr(0, comma), backend);
     if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
     if (comma == std::string_view::npos) return out;
     text.remove_prefix(comma + 1);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/cross_check.h"
 #include "app/output.h"
 #include "app/report_text.h"
 #include "app/verb.h"
@@ -101,7 +102,7 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
     throw InputError(option_place("nodes"),
                      fmt::format("mpirun started {} processes: each plays a node", processes));
   e.batch = a.integer("batch", 32, 1, 1'000'000);
-  e.precision = parse_precision(a.text("precision", "fp32"), option_place("precision"));
+  e.precision = read_precision(a.text("precision", "fp32"), *e.backend);
   e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
