@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/statistics.h"
 #include "sim/simulate.h"
 #include "topologies/system.h"
 
@@ -92,10 +93,8 @@ struct Runs {
       samples_per_second.push_back(all[i].samples_per_second);
       staleness.merge(all[i].staleness);
     }
-    std::sort(samples_per_second.begin(), samples_per_second.end());
   }
-  double fastest() const { return samples_per_second.back(); }
-  double median() const { return samples_per_second[samples_per_second.size() / 2]; }
+  double fastest() const { return *std::max_element(samples_per_second.begin(), samples_per_second.end()); }
 };
 
 }  // namespace
@@ -166,7 +165,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     rows.push_back(std::move(r));
   };
   add("samples_per_second", predicted.samples_per_second, [](const Runs& r) { return r.fastest(); });
-  rows[0].median = all.median();
+  rows[0].median = median(all.samples_per_second);
   rows[0].interval = true;
   rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
   if (all.staleness.max() == 0) return rows;

@@ -1,4 +1,5 @@
 #include "app/measure_device.h"
+#include "base/statistics.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,12 +11,6 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kMost = int64_t{16} << 20;  ///< elements
-
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();

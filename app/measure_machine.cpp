@@ -17,21 +17,13 @@
 #include "app/measure_device.h"
 #include "app/version.h"
 #include "base/data.h"
+#include "base/statistics.h"
 #include "exec/collective.h"
 #include "exec/wire.h"
 
 namespace tandem {
 
 namespace {
-
-double quantile(std::vector<double> v, double q) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  const double at = q * static_cast<double>(v.size() - 1);
-  const auto i = static_cast<std::size_t>(at);
-  const double next = i + 1 < v.size() ? v[i + 1] : v[i];
-  return v[i] + (next - v[i]) * (at - static_cast<double>(i));
-}
 
 double spread(const std::vector<double>& v) {
   const double m = quantile(v, 0.5);
@@ -352,6 +344,26 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
   if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_wires(quick, tell, m);
   return m;
+}
+
+Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                              int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
+                              const std::function<bool(int64_t turn)>& between) {
+  Measurements out;
+  const auto stopped = [stop] { return stop != nullptr && stop->load(); };
+  for (int64_t turn = 0; turn < turns && !stopped(); ++turn) {
+    const double part = between ? 0.4 : 1;  // of the turn's time
+    const Tell of_all = [&](const std::string& what, double share) {
+      tell(what, (static_cast<double>(turn) + part * share) / static_cast<double>(turns));
+    };
+    const Measurements m = measure_machine(backend, precisions, quick, of_all, stop);
+    if (turn == 0)
+      out = m;
+    else if (!stopped())
+      out = fastest_of(out, m);
+    if (between && (stopped() || !between(turn))) break;
+  }
+  return out;
 }
 
 }  // namespace tandem

@@ -159,12 +159,7 @@ std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
       "of two of a "
       "log corrects the prediction (`tandem collective --log FILE --calibrate`), the errors are those of its "
       "other "
-      "sizes. How well a log repeats itself bounds that: in-place and out-of-place columns differ by 0.6 to "
-      "1 % "
-      "above 1 MiB and by 2 to 3 % below (nccl-tests on Azure ND A100 v4), the same all-gather in two data "
-      "types by less than 1 % and by 1 to 3 % on NVSwitch machines but by up to 7 and 4 to 9 % on the L40S "
-      "server, whose 8 devices also change between two speeds; DGX-1 over RoCE stalls at random (0.1 to 2 "
-      "ms).\n\n";
+      "sizes; how well a log repeats itself bounds that.\n\n";
   out += summary(rows) + held_out() + beside_astra_sim(rows);
   out +=
       "\n| machine | devices | all-reduce up to 1 MiB | above 1 MiB | worst | other kinds up to 1 MiB | "

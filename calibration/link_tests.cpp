@@ -1,4 +1,5 @@
 #include "calibration/link_tests.h"
+#include "base/statistics.h"
 
 #include <fmt/format.h>
 
@@ -364,12 +365,6 @@ std::string link_tests_json(const LinkTests& tests) {
 }
 
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double at(const PairMatrix& m, std::size_t i, std::size_t j) {
   return i < m.size() && j < m[i].size() ? m[i][j] : 0;

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/random.h"
+#include "base/statistics.h"
 
 namespace tandem {
 
@@ -21,12 +22,6 @@ namespace {
 using Writer = nlohmann::ordered_json;
 
 double real(int64_t n) { return static_cast<double>(n); }
-
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  return v.size() % 2 == 1 ? v[v.size() / 2] : (v[v.size() / 2 - 1] + v[v.size() / 2]) / 2;
-}
 
 Writer kernel_json(const Kernel& k) {
   return {{"kind", name(k.kind)}, {"pass", name(k.pass)}, {"shape", k.shape},

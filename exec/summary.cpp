@@ -1,4 +1,5 @@
 #include "exec/summary.h"
+#include "base/statistics.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,14 +12,6 @@ namespace tandem {
 namespace {
 
 constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
-
-double quantile(const std::vector<double>& sorted, double q) {
-  if (sorted.empty()) return 0;
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto i = static_cast<std::size_t>(at);
-  const double next = i + 1 < sorted.size() ? sorted[i + 1] : sorted[i];
-  return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
-}
 
 std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
   std::vector<Slice> out;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "base/statistics.h"
 #include "sim/bind.h"
 #include "sim/cost/machine.h"
 #include "sim/evaluate.h"
@@ -176,13 +177,6 @@ class Simulation {
   const Prediction& p_;
   Workload work_;
 };
-
-double quantile(const std::vector<double>& sorted, double q) {
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto i = static_cast<std::size_t>(at);
-  const double next = i + 1 < sorted.size() ? sorted[i + 1] : sorted[i];
-  return sorted[i] + (next - sorted[i]) * (at - static_cast<double>(i));
-}
 
 /// Groups above this size are priced by a few of their members, which a fault would make unlike the rest.
 constexpr int64_t kMostUnlike = 256;

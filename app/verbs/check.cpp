@@ -6,7 +6,6 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 
 #include "app/cross_check.h"
 #include "app/output.h"
@@ -57,11 +56,8 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
   const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
-  const auto part = [&](int64_t turn, double from, double to) -> Tell {
-    return [&progress, turn, turns, from, to](const std::string& what, double share) {
-      const double done = static_cast<double>(turn) + from + (to - from) * share;
-      progress.show(fmt::format("{:3.0f} %  {}", 100 * done / static_cast<double>(turns), what));
-    };
+  const Tell tell = [&](const std::string& what, double share) {
+    progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
   };
   CheckResult result;
   result.precision = name(precision);
@@ -70,19 +66,22 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
             : a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
   auto cases = check_cases(backend, quick);
   for (CheckCase& c : cases) c.precision = precision;
-  std::optional<Measurements> measured;
-  for (int64_t turn = 0; turn < turns && !interrupted && !runs.failed; ++turn) {
-    const double first = given ? 0 : 0.4;  // of the turn's time
-    if (!given) {
-      const Measurements next =
-          measure_machine(backend, {precision}, quick, part(turn, 0, first), &interrupted);
-      if (interrupted) break;
-      measured = measured ? fastest_of(*measured, next) : next;
+  const auto run_turn = [&](int64_t turn) {
+    const double first = given ? 0 : 0.4;  // of the turn's time: measuring
+    const Tell of_all = [&](const std::string& what, double share) {
+      tell(what, (static_cast<double>(turn) + first + (1 - first) * share) / static_cast<double>(turns));
+    };
+    run_cases(cases, backend, of_all, runs);
+    return !interrupted && !runs.failed;
+  };
+  if (given) {
+    for (int64_t turn = 0; turn < turns && run_turn(turn); ++turn) {
     }
-    run_cases(cases, backend, part(turn, first, 1), runs);
+  } else {
+    const Measurements m = measure_in_turns(backend, {precision}, quick, turns, tell, &interrupted, run_turn);
+    if (!runs.executed.empty()) write_file(profile, fit_machine(m).profile);
   }
   if (runs.executed.empty()) return result;
-  if (measured) write_file(profile, fit_machine(*measured).profile);
   const Json origin = Json::load(find_data("calibration/profiles", "profile", profile));
   result.machine = origin.text("machine", "");
   result.date = origin.text("date", "");
@@ -99,14 +98,12 @@ int check(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
   const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
-  const auto precisions = read_precisions(a.text("precision", "fp32"), backend);
-  if (precisions.size() > 1)
-    throw InputError(option_place("precision"), "is one here: each is a check of its own");
-  if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precisions[0]);  // refused before it runs
+  const Precision precision = read_precision(a.text("precision", "fp32"), backend);
+  if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precision);  // refused before it runs
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   std::signal(SIGINT, [](int) { interrupted = true; });
   Runs runs;
-  const CheckResult result = measure_and_run(a, backend, precisions[0], runs);
+  const CheckResult result = measure_and_run(a, backend, precision, runs);
   if (!result.rows.empty()) put_result(a, format == "json" ? result.to_json() : text(result, format));
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
@@ -124,7 +121,8 @@ void register_check(Registry<Verb>& registry) {
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
                  {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
                  {"quick", "", "two models, fewer iterations and turns"},
-                 {"turns", "N", "measure and run so often, the fastest counts; default 5, or 2"},
+                 {"turns", "N",
+                  "measure and run so often, the fastest counts; default 5, with --quick or cuda 2"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
                  {"keep", "FILE", "where to keep the profile that was measured"},
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},

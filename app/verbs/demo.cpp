@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <thread>
 
 #include "app/cross_check.h"
 #include "app/draw.h"
@@ -83,24 +83,22 @@ std::string proof(const std::filesystem::path& folder, std::vector<std::string>&
   const std::vector<CheckCase> cases = {{"lenet5", 64, 1, "allreduce", 150},
                                         {"lenet5", 64, 2, "allreduce", 150},
                                         {"lenet5", 64, 2, "parameter-server:mode=async,overlap=off", 300}};
-  std::optional<Measurements> measured;
   std::vector<std::vector<Report>> executed(cases.size());
-  const int64_t turns = usual_turns(backend, true);
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    const Measurements m = measure_machine(
-        backend, {Precision::fp32}, true,
-        [&](const std::string& what, double share) {
-          const double done = (static_cast<double>(turn) + share) / static_cast<double>(turns);
-          progress.show(fmt::format("{:3.0f} %  {} ...", 100 * done, what));
-        },
-        nullptr);
-    measured = measured ? fastest_of(*measured, m) : m;
+  const auto run_turn = [&](int64_t) {
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      if (cases[i].devices <= m.cores) executed[i].push_back(execute_case(cases[i], backend, nullptr));
+      if (cases[i].devices <= std::max(1U, std::thread::hardware_concurrency()))
+        executed[i].push_back(execute_case(cases[i], backend, nullptr));
     }
-  }
+    return true;
+  };
+  const Measurements measured = measure_in_turns(
+      backend, {Precision::fp32}, true, usual_turns(backend, true),
+      [&](const std::string& what, double share) {
+        progress.show(fmt::format("{:3.0f} %  {} ...", 100 * share, what));
+      },
+      nullptr, run_turn);
   files.push_back((folder / "this-machine.json").string());
-  write_file(files.back(), fit_machine(*measured).profile);
+  write_file(files.back(), fit_machine(measured).profile);
   const std::string profile = files.back();
   Table table({{"LeNet-5 here", false},
                {"samples/s predicted", true},

@@ -24,19 +24,12 @@ int measure(const Arguments& a) {
   Measurements m;
   {
     Progress progress(a);
-    for (int64_t turn = 0; turn < turns && !interrupted; ++turn) {
-      const Measurements next = measure_machine(
-          backend, precisions, quick,
-          [&](const std::string& what, double share) {
-            const double done = (static_cast<double>(turn) + share) / static_cast<double>(turns);
-            progress.show(fmt::format("{:3.0f} %  {}", 100 * done, what));
-          },
-          &interrupted);
-      if (turn == 0)
-        m = next;
-      else if (!interrupted)
-        m = fastest_of(m, next);
-    }
+    m = measure_in_turns(
+        backend, precisions, quick, turns,
+        [&](const std::string& what, double share) {
+          progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
+        },
+        &interrupted);
   }
   put_result(a, m.to_json());
   if (interrupted) note(a, "interrupted: the graphs measured so far are written");
@@ -50,13 +43,15 @@ void register_measure(Registry<Verb>& registry) {
       {.name = "measure",
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
-       .flags = {{"backend", "NAME", "cpu (default), cuda"},
-                 {"precision", "LIST",
-                  "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
-                 {"quick", "", "fewer iterations and turns"},
-                 {"turns", "N", "measure so often, the fastest turn of each graph counts; default 5, or 2"},
-                 out_flag(),
-                 quiet_flag()},
+       .flags =
+           {{"backend", "NAME", "cpu (default), cuda"},
+            {"precision", "LIST",
+             "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
+            {"quick", "", "fewer iterations and turns"},
+            {"turns", "N",
+             "measure so often, the fastest turn of each graph counts; default 5, with --quick or cuda 2"},
+            out_flag(),
+            quiet_flag()},
        .run = measure,
        .details = "Leave the machine alone meanwhile: launches during which another program took the core "
                   "are left out, but caches and clocks are shared. Where others use them too, more turns "

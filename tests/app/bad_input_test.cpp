@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadWords{"check_in_two_precisions",
                  {"check", "--backend", "null", "--precision", "fp32,bf16"},
                  kInput,
-                 "--precision: is one here"},
+                 "--precision: no precision \"fp32,bf16\""},
         BadWords{"verb_of_later", {"advise", "--model", "x"}, kUsage, "not in this version"},
         BadWords{"option", small_predict({"--bach", "3"}), kUsage, "Did you mean --batch?"},
         BadWords{"option_twice", small_predict({"--batch", "3", "--batch", "4"}), kUsage, "twice"},

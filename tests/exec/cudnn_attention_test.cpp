@@ -67,14 +67,15 @@ Call attention(Function function, bool causal, int64_t size, int64_t kv_heads) {
   return call;
 }
 
-/// Plans ask for a driver's functions before they can be made; the toolkit's stub has their names.
+/// Plans ask for a driver's functions before they can be made; the toolkit's library to link with has their
+/// names.
 bool has_driver() {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr ||
          dlopen(TANDEM_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL) != nullptr;
 }
 
 TEST(CudnnAttention, CudnnKnowsTheGraphs) {
-  if (!has_driver()) GTEST_SKIP() << "neither a driver nor the toolkit's stub of one";
+  if (!has_driver()) GTEST_SKIP() << "neither a driver nor the toolkit's library to link with";
   for (const auto& [compute, shared] :
        {std::pair{80, 166912}, std::pair{90, 232448}, std::pair{100, 232448}}) {
     const cudnnBackendDescriptor_t chip = device(compute, shared);
