@@ -179,7 +179,7 @@ void GroupCollective::reached(Member& me, uint32_t value, uint32_t turn, uint32_
 
 void GroupCollective::wait_for(Member& me, uint32_t other, uint32_t value, uint32_t turn, uint32_t step) {
   Member& from = *members_[other];
-  from.done.wait(value, abort_, spins_);
+  from.done.wait_awake(value, abort_, spins_);
   if (me.device != nullptr && other != me.rank)
     me.device->wait(me.lane, *from.events[turn * (me.steps.size() + 2) + step]);
 }
@@ -222,7 +222,7 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, Dev
     // What is sent between nodes is not looked for in memory, so nothing else holds it back until the last
     // member has arrived (semantics.md 2.3).
     for (uint32_t r = 0; s == 0 && nodes_.wire != nullptr && r < members_.size(); ++r) {
-      if (here(r)) members_[r]->done.wait(base + 1, abort_, spins_);
+      if (here(r)) members_[r]->done.wait_awake(base + 1, abort_, spins_);
     }
     push(me, step, elements);
     pull(me, step, elements);

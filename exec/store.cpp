@@ -190,7 +190,7 @@ void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const S
     if (ready) snapshot(e, worker, slice, reply);
     e.lock.unlock();
     if (ready) return;
-    e.changes.wait(seen + 1, abort_, spins_);
+    e.changes.wait_awake(seen + 1, abort_, spins_);
   }
 }
 

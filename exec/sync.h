@@ -1,11 +1,12 @@
 #pragma once
-// How the threads of a run wait for each other: short spin, then sleep; any wait ends when the run fails.
-// Floor 3.
+// How the threads of a run wait for each other: short spin, then sleep or, for another core, yield; any wait
+// ends when the run fails. Floor 3.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace tandem {
@@ -54,16 +55,12 @@ class alignas(64) Counter {
     value_.notify_all();
   }
   /// Until value >= target; throws Stopped. `spins` tries before it sleeps.
-  void wait(uint32_t target, const Abort& abort, int spins) const {
-    for (int i = 0;; ++i) {
-      const uint32_t seen = value();
-      abort.check();  // first: wake() changes the value
-      if (static_cast<int32_t>(seen - target) >= 0) return;
-      if (i < spins)
-        pause();
-      else
-        value_.wait(seen, std::memory_order_acquire);
-    }
+  void wait(uint32_t target, const Abort& abort, int spins) const { wait(target, abort, spins, 0); }
+  /// For what a thread on another core will do: yields before it sleeps, so that the core does not idle. A
+  /// virtual machine's idle core is lent to others and comes back after milliseconds. (Intel's OpenMP stays
+  /// awake for 200 ms, KMP_BLOCKTIME.) Sleeps at once where another thread wants the core.
+  void wait_awake(uint32_t target, const Abort& abort, int spins) const {
+    wait(target, abort, spins, now_ns() + 50'000'000);
   }
   /// Wakes sleepers without progress: they look at the Abort again.
   void wake() {
@@ -72,6 +69,25 @@ class alignas(64) Counter {
   }
 
  private:
+  static constexpr int64_t kShared = 100'000;  ///< ns; a yield that takes longer let another thread run
+  void wait(uint32_t target, const Abort& abort, int spins, int64_t awake_until) const {
+    for (int i = 0;; ++i) {
+      const uint32_t seen = value();
+      abort.check();  // first: wake() changes the value
+      if (static_cast<int32_t>(seen - target) >= 0) return;
+      if (i < spins) {
+        pause();
+        continue;
+      }
+      const int64_t now = awake_until == 0 ? 0 : now_ns();
+      if (now >= awake_until) {
+        value_.wait(seen, std::memory_order_acquire);
+        continue;
+      }
+      std::this_thread::yield();
+      if (now_ns() - now > kShared) awake_until = 0;
+    }
+  }
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -84,7 +100,7 @@ class alignas(64) Counter {
 class TicketLock {
  public:
   void lock(const Abort& abort, int spins) {
-    serving_.wait(next_.fetch_add(1, std::memory_order_acq_rel), abort, spins);
+    serving_.wait_awake(next_.fetch_add(1, std::memory_order_acq_rel), abort, spins);
   }
   void unlock() { serving_.add(); }
   Counter& counter() { return serving_; }
