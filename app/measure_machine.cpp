@@ -10,7 +10,6 @@
 #include <cmath>
 #include <ctime>
 #include <map>
-#include <numeric>
 #include <thread>
 
 #include "app/cli.h"
@@ -178,7 +177,7 @@ int32_t iterations(const Backend& backend, bool quick) {
   return backend.asynchronous ? 36 : 15;
 }
 
-constexpr char kUnbound[] = "parameter-server:mode=async,overlap=off";  ///< nobody waits for another
+constexpr char kUnbound[] = "local-sgd:every=65535";  ///< nobody waits for another
 
 /// How far cores drift apart depends on how long one looks: as long at every graph.
 int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m) {
@@ -190,45 +189,15 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
   return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
 }
 
-/// As many workers as cores: how unlike the cores are, and how often something else takes one.
-void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
-                     Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, kUnbound, m.cores,
-                                            steps_of_a_second(g, quick, m), {}, stop);
+/// How steps differ among so many workers of whom none waits for another.
+void measure_workers(const Backend& backend, const SuiteGraph& g, int64_t workers, bool quick,
+                     const std::atomic<bool>* stop, Measurements& m) {
+  const int64_t on_a_core = workers / m.cores;
+  const ExecutionResult r =
+      run_suite_graph(backend, g, Precision::fp32, kUnbound, workers,
+                      static_cast<int32_t>(steps_of_a_second(g, quick, m) / on_a_core), {}, stop);
   if (stop != nullptr && stop->load()) return;
-  MeasuredWorkers& out = m.workers.emplace_back();
-  for (const std::vector<double>& steps : r.worker_seconds) {
-    const double median = quantile(steps, 0.5);
-    // Steps differ by a fraction of a percent at least; of a normal distribution 3 in 100,000 lie beyond.
-    const double usual = median * (1 + 4 * std::max(0.005, spread(steps)));
-    out.step_medians.push_back(median);
-    out.step_means.push_back(std::accumulate(steps.begin(), steps.end(), 0.0) /
-                             static_cast<double>(steps.size()));
-    for (const double s : steps) {
-      out.observed += s;
-      if (s <= usual) continue;
-      ++out.interruptions;
-      out.lost += s - median;
-    }
-  }
-  out.model = g.model;
-  const std::size_t steps = r.worker_seconds.front().size();
-  for (std::size_t i = 0; i < steps; ++i) {
-    double slowest = 0;
-    for (const std::vector<double>& of_worker : r.worker_seconds) slowest = std::max(slowest, of_worker[i]);
-    out.slowest += slowest / static_cast<double>(steps);
-  }
-}
-
-/// Twice as many workers as cores, none waiting for another: how unequal their turns make the steps.
-void measure_turns(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
-                   Measurements& m) {
-  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, kUnbound, 2 * m.cores,
-                                            steps_of_a_second(g, quick, m) / 2, {}, stop);
-  // Steps without a turn of another worker are a heap of their own: the quartiles would miss or double it.
-  const double median = quantile(r.iteration_seconds, 0.5);
-  const double wide = quantile(r.iteration_seconds, 0.95) - quantile(r.iteration_seconds, 0.05);
-  m.graphs.push_back({g.model, g.batch, 2 * m.cores, 0, median, wide / 2 / 1.645 / median});
+  m.workers.push_back({g.model, r.worker_seconds});
 }
 
 /// Seconds of all of a step's together.
@@ -337,8 +306,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {
     if (stop != nullptr && stop->load()) return m;
     tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
-    measure_workers(backend, graphs[i], quick, stop, m);
-    measure_turns(backend, graphs[i], quick, stop, m);
+    measure_workers(backend, graphs[i], m.cores, quick, stop, m);
+    measure_workers(backend, graphs[i], 2 * m.cores, quick, stop, m);
   }
   measure_device(backend, m);
   if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);

@@ -5,9 +5,9 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -162,11 +162,9 @@ class Fitter {
 
   /// What does not depend on the precision.
   void add_machine(Writer& d) const {
-    d["turns"] = turns();
-    d["pace"] = pace();
-    d["wander"] = wander();
+    d["interrupted"] = interrupted();
     d["lock_step"] = lock_step();
-    d["interruptions"] = interruptions();
+    d["noise"] = noise();
     d["all_reduce"] = Writer::array();
     for (int64_t ranks = 2;; ++ranks) {
       Writer row = points(m_.all_reduce, ranks);
@@ -307,21 +305,46 @@ class Fitter {
     return std::max(0.0, median(each));
   }
 
-  /// Where all wait for all, what a step takes beyond its usual time because of the slowest of them, whatever
-  /// slowed it: the calmest turn of each graph, for its kernels' times are of such a one too.
-  double lock_step() const {
+  /// Of the calmest turn of each graph, for its kernels' times are of such a one too.
+  double calmest(const std::function<double(const std::vector<std::vector<double>>& steps)>& of_run) const {
     std::map<std::string, double> by;
     for (const MeasuredWorkers& w : m_.workers) {
-      if (w.slowest <= 0) continue;
-      const double usual = std::accumulate(w.step_medians.begin(), w.step_medians.end(), 0.0) /
-                           real(static_cast<int64_t>(w.step_medians.size()));
+      if (static_cast<int64_t>(w.steps.size()) > m_.cores) continue;
       const auto at = by.emplace(w.model, INFINITY).first;
-      at->second = std::min(at->second, w.slowest / usual);
+      at->second = std::min(at->second, of_run(w.steps));
     }
     std::vector<double> each;
     for (const auto& [model, factor] : by) each.push_back(factor);
+    return std::max(1.0, median(each));
+  }
+
+  static double mean(const std::vector<double>& v) {
+    return std::accumulate(v.begin(), v.end(), 0.0) / real(static_cast<int64_t>(v.size()));
+  }
+
+  /// What else runs takes a core away now and then: the mean step over the usual one.
+  double interrupted() const {
+    return calmest([](const auto& steps) {
+      std::vector<double> ratios;
+      for (const auto& of_worker : steps) ratios.push_back(mean(of_worker) / median(of_worker));
+      return mean(ratios);
+    });
+  }
+
+  /// Where all wait for all, what a step takes beyond its usual time because of the slowest of them, whatever
+  /// slowed it.
+  double lock_step() const {
+    const double factor = calmest([](const auto& steps) {
+      std::vector<double> usual, slowest;
+      for (const auto& of_worker : steps) usual.push_back(median(of_worker));
+      for (std::size_t i = 0; i < steps[0].size(); ++i) {
+        slowest.push_back(0);
+        for (const auto& of_worker : steps) slowest.back() = std::max(slowest.back(), of_worker[i]);
+      }
+      return mean(slowest) / mean(usual);
+    });
     // What an all-reduce waits for is noise that its Disturbance draws: not twice.
-    return each.empty() ? 1 : std::max(1.0, median(each) / slowest_of(m_.cores, step_sigma()));
+    return std::max(1.0, factor / slowest_of(m_.cores, step_sigma()));
   }
 
   double step_sigma() const {
@@ -332,67 +355,22 @@ class Fitter {
     return median(all);
   }
 
-  /// Workers that share a core: how unequal their turns make steps, by the step's length.
-  Writer turns() const {
-    std::map<double, double> by;
-    for (const MeasuredGraph& g : m_.graphs) {
-      // Those measured for this hold no ops; several workers also share a GPU while its kernels are timed.
-      if (g.workers > m_.cores && g.ops == 0 && g.step_median > 0)
-        by[g.step_median] = std::max(1e-6, g.step_spread);
-    }
+  /// Each step over the mean of all workers' steps in that run.
+  Writer noise() const {
     Writer out = Writer::array();
-    for (const auto& [seconds, sigma] : by) out.push_back({{"step_seconds", seconds}, {"sigma", sigma}});
+    for (const MeasuredWorkers& w : m_.workers) {
+      std::vector<double> means;
+      for (const auto& of_worker : w.steps) means.push_back(mean(of_worker));
+      const double step = mean(means);
+      Writer factors = Writer::array();
+      for (const auto& of_worker : w.steps) {
+        Writer row = Writer::array();
+        for (const double s : of_worker) row.push_back(std::round(s / step * 1e4) / 1e4);
+        factors.push_back(std::move(row));
+      }
+      out.push_back({{"step_seconds", step}, {"factors", std::move(factors)}});
+    }
     return out;
-  }
-
-  /// Logarithms of each worker's step over the mean of all of them.
-  static std::vector<double> unlike(const std::vector<double>& steps) {
-    const auto n = real(static_cast<int64_t>(steps.size()));
-    const double mean = std::accumulate(steps.begin(), steps.end(), 0.0) / n;
-    std::vector<double> out;
-    for (const double s : steps) out.push_back(std::log(s / mean));
-    return out;
-  }
-
-  /// Cores of unlike speed: each worker's usual step, by all graphs.
-  std::vector<double> pace() const {
-    std::vector<double> logs;
-    for (const MeasuredWorkers& w : m_.workers) {
-      const std::vector<double> of_graph = unlike(w.step_medians);
-      logs.resize(std::max(logs.size(), of_graph.size()));
-      for (std::size_t i = 0; i < of_graph.size(); ++i)
-        logs[i] += of_graph[i] / real(static_cast<int64_t>(m_.workers.size()));
-    }
-    for (double& l : logs) l = std::exp(l);
-    return logs;
-  }
-
-  /// What one run's mean steps are unlike beyond that, now this worker's and now that one's: the standard
-  /// deviation of a normal distribution with that mean distance, so that one odd run counts once.
-  double wander() const {
-    const std::vector<double> usual = pace();
-    double sum = 0, count = 0, free = 0;
-    for (const MeasuredWorkers& w : m_.workers) {
-      const std::vector<double> of_run = unlike(w.step_means);
-      for (std::size_t i = 0; i < of_run.size(); ++i) sum += std::abs(of_run[i] - std::log(usual[i]));
-      count += real(static_cast<int64_t>(of_run.size()));
-      free += real(static_cast<int64_t>(of_run.size()) - 1);  // their mean is taken out
-    }
-    return free > 0 ? sum / count * std::sqrt(std::numbers::pi / 2 * count / free) : 0;
-  }
-
-  /// What else runs takes a core away now and then: how often in a second of a worker's steps, for how long.
-  Writer interruptions() const {
-    MeasuredWorkers all;
-    for (const MeasuredWorkers& w : m_.workers) {
-      all.observed += w.observed;
-      all.interruptions += w.interruptions;
-      all.lost += w.lost;
-    }
-    if (all.interruptions == 0) return {{"per_second", 0.0}, {"seconds", 0.0}};
-    // Counted in the time that they did not take: there they begin.
-    return {{"per_second", real(all.interruptions) / std::max(1e-9, all.observed - all.lost)},
-            {"seconds", all.lost / real(all.interruptions)}};
   }
 
   static Writer points(const std::vector<MeasuredTransfer>& list, int64_t ranks,

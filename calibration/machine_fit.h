@@ -26,14 +26,11 @@ struct MeasuredGraph {
   Precision precision = Precision::fp32;    ///< of it and its kernels
 };
 
-/// One graph on workers that have a core each and do not wait for each other: how unlike they are.
+/// One graph on workers that have nothing to do with each other, as many as cores or more: what else makes
+/// steps differ (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
 struct MeasuredWorkers {
-  std::vector<double> step_medians, step_means;  ///< [worker], seconds
-  double observed = 0;                           ///< seconds of all steps, all workers together
-  int64_t interruptions = 0;                     ///< steps that took longer than chance alone would make them
-  double lost = 0;                               ///< seconds that these took beyond their worker's median
-  std::string model = {};                        ///< which graph
-  double slowest = 0;                            ///< mean over steps of the slowest worker's, seconds
+  std::string model;
+  std::vector<std::vector<double>> steps;  ///< [worker][step], seconds; as many of each
 };
 
 struct MeasuredTransfer {

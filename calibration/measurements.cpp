@@ -91,13 +91,7 @@ std::string Measurements::to_json() const {
   }
   d["workers"] = Writer::array();
   for (const MeasuredWorkers& w : workers)
-    d["workers"].push_back({{"step_medians", w.step_medians},
-                            {"step_means", w.step_means},
-                            {"observed_seconds", w.observed},
-                            {"interruptions", w.interruptions},
-                            {"lost_seconds", w.lost},
-                            {"model", w.model},
-                            {"slowest_seconds", w.slowest}});
+    d["workers"].push_back({{"model", w.model}, {"step_seconds", w.steps}});
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
   if (launch.issue > 0)
@@ -140,14 +134,14 @@ Measurements Measurements::from_json(const Json& d) {
   if (const Json* list = d.find("workers")) {  // else measured before there were any
     for (const Json& w : list->items()) {
       MeasuredWorkers& row = m.workers.emplace_back();
-      for (const Json& t : w.at("step_medians").items()) row.step_medians.push_back(t.as_real(1e-12, 1e6));
-      for (const Json& t : w.at("step_means").items()) row.step_means.push_back(t.as_real(1e-12, 1e6));
-      if (row.step_means.size() != row.step_medians.size()) w.fail("has not one mean for each median");
-      row.observed = w.at("observed_seconds").as_real(0, 1e9);
-      row.interruptions = w.at("interruptions").as_int(0);
-      row.lost = w.at("lost_seconds").as_real(0, 1e9);
-      row.model = w.text("model", "");
-      row.slowest = w.real("slowest_seconds", 0, 0, 1e6);
+      row.model = w.at("model").as_text();
+      for (const Json& steps : w.at("step_seconds").items()) {
+        row.steps.emplace_back();
+        for (const Json& t : steps.items()) row.steps.back().push_back(t.as_real(1e-12, 1e6));
+        if (row.steps.back().empty() || row.steps.back().size() != row.steps.front().size())
+          steps.fail("has not as many steps as the others, or none");
+      }
+      if (row.steps.empty()) w.fail("has no worker's steps");
     }
   }
   m.all_reduce = read_transfers(d.at("all_reduce"));

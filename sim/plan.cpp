@@ -15,6 +15,7 @@ enum Stream : uint64_t {
   kCompute = 0x636f6d70,
   kIteration = 0x69746572,
   kNetwork = 0x6e657477,
+  kRecorded = 0x7265636f,
   kStraggle = 0x73747261
 };
 
@@ -57,6 +58,10 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
   if (role == 0) {
     for (const auto& [slow, by] : d.slow) {
       if (slow == instance) factor *= by;
+    }
+    if (!d.recorded.empty()) {
+      const std::vector<double>& series = d.recorded[instance % d.recorded.size()];
+      factor *= series[(draw_bits(seed ^ kRecorded, role) + iteration) % series.size()];
     }
   }
   return factor;

@@ -53,9 +53,13 @@ struct Disturbance {
   double straggle_factor = 1;
   /// (instance of role 0, factor): permanently slow devices.
   std::vector<std::pair<uint32_t, double>> slow;
+  /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
+  /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
+  /// first.
+  std::vector<std::vector<double>> recorded;
   bool none() const {
     return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
-           slow.empty();
+           slow.empty() && recorded.empty();
   }
 };
 

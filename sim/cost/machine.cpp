@@ -8,13 +8,14 @@
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <numeric>
 
 #include "base/data.h"
 
 namespace tandem {
 
 namespace {
+
+constexpr std::size_t kMostRecorded = 65536;  ///< steps of a few microseconds would be millions
 
 double log2_of(double value) { return std::log2(std::max(value, 0.0) + 1); }
 double real(int64_t n) { return static_cast<double>(n); }
@@ -223,16 +224,20 @@ void MachineProfile::read_transfers(const Json& d) {
 }
 
 void MachineProfile::read_disturbances(const Json& d) {
-  if (const Json* turns = d.find("turns")) {
-    for (const Json& t : turns->items())
-      turns_.push_back({t.at("step_seconds").as_real(1e-12, 1e6), t.at("sigma").as_real(1e-6, 10)});
-  }
-  if (const Json* pace = d.find("pace")) {
-    for (const Json& factor : pace->items()) pace_.push_back(factor.as_real(0.01, 100));
-    wander_ = d.at("wander").as_real(0, 10);
-    lock_step_ = d.real("lock_step", 1, 1, 100);
-    interruptions_ = d.at("interruptions").at("per_second").as_real(0, 1e6);
-    interruption_ = d.at("interruptions").at("seconds").as_real(0, 1e3);
+  lock_step_ = d.real("lock_step", 1, 1, 100);
+  interrupted_ = d.real("interrupted", 1, 1, 100);
+  const Json* noise = d.find("noise");
+  if (noise == nullptr) return;
+  for (const Json& row : noise->items()) {
+    Recording& r = noise_.emplace_back();
+    r.step = row.at("step_seconds").as_real(1e-12, 1e6);
+    for (const Json& series : row.at("factors").items()) {
+      r.factors.emplace_back();
+      for (const Json& f : series.items()) r.factors.back().push_back(f.as_real(1e-4, 1e6));
+      if (r.factors.back().empty() || r.factors.back().size() != r.factors.front().size())
+        series.fail("has not as many steps as the others, or none");
+    }
+    if (r.factors.empty()) row.fail("has no worker's factors");
   }
 }
 
@@ -273,35 +278,44 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   Disturbance d;
   d.iteration_sigma = step_sigma_;
   if (seconds <= 0 || (lock_step && active > cores_)) return d;
-  const double expected = interruptions_ * seconds;
   if (lock_step) {  // the mean, not draws: few iterations are simulated where all are alike
     const double share = cores_ > 1 ? normal_score(active, active) / normal_score(cores_, cores_) : 0;
-    const double factor = std::max(1 + interruptions_ * interruption_, std::pow(lock_step_, share));
+    const double factor = std::max(interrupted_, std::pow(lock_step_, share));
     for (uint32_t i = 0; factor > 1 && i < active; ++i) d.slow.emplace_back(i, factor);
     return d;
   }
-  // Which core has the slower run is chance: their expected distances (Blom 1958), not one draw.
-  const auto used = static_cast<std::size_t>(std::min(active, cores_));
-  std::vector<double> pace = pace_;
-  pace.resize(used, 1);
-  std::vector<uint32_t> order(used);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return pace[a] < pace[b]; });
-  for (std::size_t rank = 0; rank < used && !pace_.empty(); ++rank) {
-    const double score = normal_score(static_cast<int64_t>(rank) + 1, static_cast<int64_t>(used));
-    const double factor = pace[order[rank]] * std::exp(wander_ * score);
-    for (int64_t i = order[rank]; i < active; i += cores_)
-      d.slow.emplace_back(static_cast<uint32_t>(i), factor);
-  }
-  if (active > cores_) {  // interruptions are turns of others: those were measured with them
-    if (!turns_.empty())
-      d.iteration_sigma = std::max(step_sigma_, interpolate(turns_, std::max(seconds, turns_.front().at)));
-    return d;
-  }
-  if (expected <= 0) return d;
-  d.straggle_probability = std::min(1.0, expected);
-  d.straggle_factor = 1 + expected / d.straggle_probability * interruption_ / seconds;
+  d.recorded = recorded(active > cores_, seconds);
+  if (!d.recorded.empty()) d.iteration_sigma = 0;  // they hold it
   return d;
+}
+
+/// The recordings one after another as if they were of one graph, read in steps of `seconds` on average.
+std::vector<std::vector<double>> MachineProfile::recorded(bool shared, double seconds) const {
+  std::vector<std::vector<double>> out;
+  for (const Recording& r : noise_) {
+    if ((static_cast<int64_t>(r.factors.size()) > cores_) != shared) continue;
+    out.resize(r.factors.size());
+  }
+  for (std::size_t worker = 0; worker < out.size(); ++worker) {
+    double done = 0, took = 0;  // of the step being read
+    for (const Recording& r : noise_) {
+      if (r.factors.size() != out.size()) continue;
+      for (const double factor : r.factors[worker]) {
+        double left = r.step;
+        while (left > 0) {
+          const double part = std::min(left, seconds - done);
+          took += part * factor;
+          done += part;
+          left -= part;
+          if (done < seconds * (1 - 1e-9)) continue;
+          if (out[worker].size() < kMostRecorded) out[worker].push_back(took / seconds * interrupted_);
+          done = took = 0;
+        }
+      }
+    }
+    if (out[worker].empty()) out[worker].push_back(interrupted_);  // longer than all of them
+  }
+  return out;
 }
 
 double MachineProfile::interpolate(const std::vector<Point>& table, double at) {

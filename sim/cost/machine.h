@@ -106,10 +106,10 @@ class MachineProfile {
   double wire_message(double bytes, double rate) const;  ///< one message there
   double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
-  /// What makes steps with `seconds` of compute differ, while `active` workers compute. Each has the speed of
-  /// its core. Those with a core each are interrupted now and then; more workers than cores get their share
-  /// in turns, as measured with two workers on each. `lock_step`: all wait for each other, so that the
-  /// slowest sets the pace, and what one loses in turns another has gained.
+  /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
+  /// that had nothing to do with each other, as many as cores, or more where `active` are more, read in steps
+  /// of this length. `lock_step`: all wait for each other, so that the slowest sets the pace, and what one
+  /// loses in turns on a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   double error() const { return error_; }  ///< of a graph's step left out of the fit
 
@@ -127,12 +127,15 @@ class MachineProfile {
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
   std::array<std::vector<Point>, kCopyWays> copy_;
   std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
-  std::vector<Point> turns_;                   ///< step's seconds, sigma, with two workers on each core
-  std::vector<double> pace_;                   ///< [worker]: factor on its steps
-  double lock_step_ = 1;                       ///< factor on steps where all cores wait for each other
-  double wander_ = 0;                          ///< sigma of what else a run makes its workers unlike
-  double interruptions_ = 0, interruption_ = 0;  ///< of a worker, per second; seconds of each
-  std::vector<Point> wire_cpu_;                  ///< of a step
+  struct Recording {
+    double step;                               ///< mean, seconds
+    std::vector<std::vector<double>> factors;  ///< [worker][step]
+  };
+  std::vector<std::vector<double>> recorded(bool shared, double seconds) const;
+  std::vector<Recording> noise_;
+  double lock_step_ = 1;         ///< factor on steps where all cores wait for each other
+  double interrupted_ = 1;       ///< mean step over the usual one
+  std::vector<Point> wire_cpu_;  ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };
 

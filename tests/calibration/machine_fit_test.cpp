@@ -1,12 +1,12 @@
 // The fit on measurements made from known parameters, and what a profile then predicts.
 #include "calibration/machine_fit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <numbers>
 #include <optional>
 
 #include "models/graph.h"
@@ -63,9 +63,13 @@ Measurements made() {
         m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
     }
   }
-  m.workers.push_back({{0.01, 0.01}, {0.01, 0.01}, 10, 0, 0});
-  for (const auto& [seconds, sigma] : {std::pair{0.004, 0.4}, {0.016, 0.2}})
-    m.graphs.push_back({"two on each core", 32, 4, 0, seconds, sigma, 0});
+  // Two on each core: one's long turn is the other's short one. Cores of their own: nothing to tell.
+  MeasuredWorkers shared{"mlp", {{}, {}, {}, {}}};
+  for (int i = 0; i < 200; ++i) {
+    for (std::size_t w = 0; w < 4; ++w)
+      shared.steps[w].push_back(0.004 * (((i / 2) % 2 == 0) == (w < 2) ? 1.4 : 0.6));
+  }
+  m.workers.push_back(shared);
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
   for (const double rate : {0.0, 125e6, 1.25e9}) {
     for (double bytes = 4096; bytes < 1e8; bytes *= 2)
@@ -334,46 +338,48 @@ TEST(MachineFit, PricesUpdatesByWhatAStepMovesInBetween) {
 /// Workers that share a core get unequal turns; those with a core each do not.
 TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
   const MachineProfile profile(Json::parse(fit_machine(made()).profile, "profile"));
-  const auto sigma = [&](int64_t active, double seconds) {
-    return profile.disturbance(active, seconds, false).iteration_sigma;
+  const auto first = [&](double seconds) {
+    const auto series = profile.disturbance(4, seconds, false).recorded;
+    EXPECT_EQ(series.size(), 4U);
+    return std::vector<double>(series[0].begin(), series[0].begin() + 4);
   };
-  EXPECT_NEAR(sigma(2, 0.008), 0.01, 1e-9);
-  EXPECT_NEAR(sigma(4, 0.008), 0.4 / std::sqrt(2), 1e-6) << "between two measured steps";
-  EXPECT_NEAR(sigma(4, 0.001), 0.4, 1e-6) << "shorter than any";
-  EXPECT_NEAR(sigma(4, 100), 0.01, 1e-3) << "many turns in a step even out";
-  EXPECT_NEAR(profile.disturbance(4, 0.008, true).iteration_sigma, 0.01, 1e-9);
+  const auto near = [](double factor) { return testing::DoubleNear(factor, 1e-6); };
+  EXPECT_THAT(first(0.004), testing::ElementsAre(near(1.4), near(1.4), near(0.6), near(0.6)));
+  EXPECT_THAT(first(0.008), testing::ElementsAre(near(1.4), near(0.6), near(1.4), near(0.6)));
+  EXPECT_THAT(first(0.006), testing::ElementsAre(near(1.4), near(2.6 / 3), near(2.6 / 3), near(1.4)));
+  EXPECT_THAT(first(0.002), testing::Each(near(1.4))) << "no shorter turns were seen";
+  EXPECT_THAT(first(0.016), testing::Each(near(1))) << "many turns in a step even out";
+  EXPECT_EQ(profile.disturbance(4, 100, false).recorded[0].size(), 1U) << "longer than the recording";
+  const Disturbance apart = profile.disturbance(2, 0.008, false),
+                    waiting = profile.disturbance(4, 0.008, true);
+  EXPECT_TRUE(apart.recorded.empty() && waiting.recorded.empty());
+  EXPECT_NEAR(apart.iteration_sigma, 0.01, 1e-9);
+  EXPECT_NEAR(waiting.iteration_sigma, 0.01, 1e-9);
 }
 
-/// Worker 0 a twentieth slower than worker 1; beyond that one of them now and then by a fiftieth.
-std::vector<MeasuredWorkers> unlike_workers() {
-  std::vector<MeasuredWorkers> out;
-  for (const double more : {1.02, 1.0, 1.02, 1.0})
-    out.push_back({{0.0105, 0.01}, {0.0105 * more, 0.01 * (2.02 - more)}, 4, 0, 0});
-  return out;
+/// Worker 0 is a fifth slower than worker 1.
+MeasuredWorkers unlike_workers() {
+  return {"mlp", {std::vector<double>(100, 0.012), std::vector<double>(100, 0.01)}};
 }
 
 TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {
   Measurements m = made();
-  m.workers = unlike_workers();
+  m.workers.push_back(unlike_workers());
   const MachineProfile profile(Json::parse(fit_machine(m).profile, "profile"));
   const Disturbance d = profile.disturbance(2, 0.008, false);
-  ASSERT_EQ(d.slow.size(), 2U);
-  EXPECT_EQ(d.slow[0].first, 1U) << "the faster first";
-  // A hundredth each way is a mean distance of 0.01 of two values with one degree of freedom.
-  const double wander = 0.01 * std::sqrt(std::numbers::pi), score = 0.5895;  // of 0.625 / 2.25
-  EXPECT_NEAR(d.slow[1].second / d.slow[0].second, 1.05 * std::exp(2 * score * wander), 0.002);
-  EXPECT_TRUE(profile.disturbance(2, 0.008, true).slow.empty()) << "the slowest of a step was not measured";
-  const Disturbance shared = profile.disturbance(4, 0.008, false);
-  ASSERT_EQ(shared.slow.size(), 4U);
-  for (const auto& [worker, factor] : shared.slow)
-    EXPECT_EQ(factor, d.slow[worker % 2 == 1 ? 0 : 1].second) << "two on each core";
+  ASSERT_EQ(d.recorded.size(), 2U);
+  EXPECT_NEAR(d.recorded[0][7] / d.recorded[1][7], 1.2, 1e-3);
+  EXPECT_NEAR(d.recorded[0][7] + d.recorded[1][7], 2, 1e-3) << "who is slow and who fast, not how fast";
+  const Disturbance waiting = profile.disturbance(2, 0.008, true);
+  ASSERT_EQ(waiting.slow.size(), 2U) << "all wait for the slower";
+  EXPECT_NEAR(waiting.slow[0].second, 1.2 / 1.1 / std::exp(kSigma * normal_score(2, 2)), 1e-3);
 }
 
 /// The faster one is two iterations ahead before long, and waits from then on.
 TEST(MachineFit, WorkersOfUnlikeSpeedMeetTheGate) {
   Measurements m = made();
   const std::string alike = profile_of(m, "alike");
-  m.workers = unlike_workers();
+  m.workers.push_back(unlike_workers());
   const std::string unlike = profile_of(m, "unlike");
   const auto staleness = [&](const char* scheme, const std::string& profile) {
     return predict({"mlp:hidden=128,layers=2", scheme, 2, 512, nullptr, 300, std::nullopt}, profile)
@@ -386,11 +392,12 @@ TEST(MachineFit, WorkersOfUnlikeSpeedMeetTheGate) {
   EXPECT_GT(staleness(loose, unlike), 0.9);
 }
 
-/// 5 in a second of work, each of 4 ms.
+/// Each worker loses half a step every 25.
 TEST(MachineFit, InterruptionsCostWhatTheyTake) {
   Measurements m = made();
   const std::string calm = profile_of(m, "calm");
-  m.workers = {{{0.01, 0.01}, {0.01, 0.01}, 10.2, 50, 0.2, "mlp", 0.01 * 1.04}};
+  MeasuredWorkers& own = m.workers.emplace_back("mlp", std::vector(2, std::vector(500, 0.01)));
+  for (std::size_t i = 5; i < 500; i += 25) own.steps[0][i] = own.steps[1][i + 12 < 500 ? i + 12 : 2] = 0.015;
   const std::string disturbed = profile_of(m, "disturbed");
   const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
     const Case c{"mlp:hidden=512,layers=6", scheme, devices, 32, nullptr, iterations, std::nullopt};
@@ -408,7 +415,7 @@ TEST(MachineFit, InterruptionsCostWhatTheyTake) {
 TEST(MachineFit, TurnsSpreadStaleness) {
   Measurements measured = made();
   const std::string turns = profile_of(measured, "turns");
-  std::erase_if(measured.graphs, [](const MeasuredGraph& g) { return g.workers > 2; });
+  measured.workers.clear();
   const std::string even = profile_of(measured, "even");
   const auto report = [&](const char* scheme, const std::string& profile) {
     return predict({"mlp:hidden=128,layers=2", scheme, 4, 32, nullptr, 300, std::nullopt}, profile);
