@@ -177,8 +177,6 @@ int32_t iterations(const Backend& backend, bool quick) {
   return backend.asynchronous ? 36 : 15;
 }
 
-constexpr char kUnbound[] = "local-sgd:every=65535";  ///< nobody waits for another
-
 /// How far cores drift apart depends on how long one looks: as long at every graph.
 int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m) {
   double step = 0;  // of as many workers as were measured
@@ -189,13 +187,14 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
   return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
 }
 
-/// How steps differ among so many workers of whom none waits for another.
-void measure_workers(const Backend& backend, const SuiteGraph& g, int64_t workers, bool quick,
+/// How steps differ on cores of their own, and how turns on a shared core make them differ: those depend on
+/// who sleeps and wakes when, as workers of a server do.
+void measure_workers(const Backend& backend, const SuiteGraph& g, bool shared, bool quick,
                      const std::atomic<bool>* stop, Measurements& m) {
-  const int64_t on_a_core = workers / m.cores;
-  const ExecutionResult r =
-      run_suite_graph(backend, g, Precision::fp32, kUnbound, workers,
-                      static_cast<int32_t>(steps_of_a_second(g, quick, m) / on_a_core), {}, stop);
+  const int32_t on_a_core = shared ? 2 : 1;
+  const char* scheme = shared ? "parameter-server:mode=async,overlap=off" : "local-sgd:every=65535";
+  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, scheme, on_a_core * m.cores,
+                                            steps_of_a_second(g, quick, m) / on_a_core, {}, stop);
   if (stop != nullptr && stop->load()) return;
   m.workers.push_back({g.model, r.worker_seconds});
 }
@@ -306,8 +305,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {
     if (stop != nullptr && stop->load()) return m;
     tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
-    measure_workers(backend, graphs[i], m.cores, quick, stop, m);
-    measure_workers(backend, graphs[i], 2 * m.cores, quick, stop, m);
+    measure_workers(backend, graphs[i], false, quick, stop, m);
+    measure_workers(backend, graphs[i], true, quick, stop, m);
   }
   measure_device(backend, m);
   if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);

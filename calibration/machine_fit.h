@@ -26,8 +26,8 @@ struct MeasuredGraph {
   Precision precision = Precision::fp32;    ///< of it and its kernels
 };
 
-/// One graph on workers that have nothing to do with each other, as many as cores or more: what else makes
-/// steps differ (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
+/// One graph on workers that do not wait for each other, as many as cores or two on each: what else makes
+/// steps differ, to be replayed (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
 struct MeasuredWorkers {
   std::string model;
   std::vector<std::vector<double>> steps;  ///< [worker][step], seconds; as many of each

@@ -56,7 +56,7 @@ struct Disturbance {
   /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
   /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
   /// first.
-  std::vector<std::vector<double>> recorded;
+  std::vector<std::vector<double>> recorded = {};
   bool none() const {
     return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
            slow.empty() && recorded.empty();

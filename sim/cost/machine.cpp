@@ -237,7 +237,9 @@ void MachineProfile::read_disturbances(const Json& d) {
       if (r.factors.back().empty() || r.factors.back().size() != r.factors.front().size())
         series.fail("has not as many steps as the others, or none");
     }
-    if (r.factors.empty()) row.fail("has no worker's factors");
+    const auto workers = static_cast<int64_t>(r.factors.size());
+    if (workers != cores_ && workers != 2 * cores_)
+      row.fail(fmt::format("has {} workers on {} cores, not one or two on each", workers, cores_));
   }
 }
 
@@ -289,19 +291,24 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   return d;
 }
 
-/// The recordings one after another as if they were of one graph, read in steps of `seconds` on average.
+/// Of the recordings the third with steps nearest in length to `seconds`, one after another as if they were
+/// of one graph with steps of that length.
 std::vector<std::vector<double>> MachineProfile::recorded(bool shared, double seconds) const {
-  std::vector<std::vector<double>> out;
+  std::vector<const Recording*> near;
   for (const Recording& r : noise_) {
-    if ((static_cast<int64_t>(r.factors.size()) > cores_) != shared) continue;
-    out.resize(r.factors.size());
+    if ((static_cast<int64_t>(r.factors.size()) > cores_) == shared) near.push_back(&r);
   }
+  if (near.empty()) return {};
+  std::stable_sort(near.begin(), near.end(), [seconds](const Recording* a, const Recording* b) {
+    return std::abs(std::log(a->step / seconds)) < std::abs(std::log(b->step / seconds));
+  });
+  near.resize((near.size() + 2) / 3);
+  std::vector<std::vector<double>> out(near[0]->factors.size());
   for (std::size_t worker = 0; worker < out.size(); ++worker) {
     double done = 0, took = 0;  // of the step being read
-    for (const Recording& r : noise_) {
-      if (r.factors.size() != out.size()) continue;
-      for (const double factor : r.factors[worker]) {
-        double left = r.step;
+    for (const Recording* r : near) {
+      for (const double factor : r->factors[worker]) {
+        double left = r->step;
         while (left > 0) {
           const double part = std::min(left, seconds - done);
           took += part * factor;

@@ -107,9 +107,9 @@ class MachineProfile {
   double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
-  /// that had nothing to do with each other, as many as cores, or more where `active` are more, read in steps
-  /// of this length. `lock_step`: all wait for each other, so that the slowest sets the pace, and what one
-  /// loses in turns on a core another has gained.
+  /// that did not wait for each other, with a core each or, where `active` are more than cores, two on each.
+  /// `lock_step`: all wait for each other, so that the slowest sets the pace, and what one loses in turns on
+  /// a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   double error() const { return error_; }  ///< of a graph's step left out of the fit
 
@@ -132,10 +132,10 @@ class MachineProfile {
     std::vector<std::vector<double>> factors;  ///< [worker][step]
   };
   std::vector<std::vector<double>> recorded(bool shared, double seconds) const;
-  std::vector<Recording> noise_;
-  double lock_step_ = 1;         ///< factor on steps where all cores wait for each other
-  double interrupted_ = 1;       ///< mean step over the usual one
-  std::vector<Point> wire_cpu_;  ///< of a step
+  std::vector<Recording> noise_;  ///< of all turns
+  double lock_step_ = 1;          ///< factor on steps where all cores wait for each other
+  double interrupted_ = 1;        ///< mean step over the usual one
+  std::vector<Point> wire_cpu_;   ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
 };
 

@@ -25,7 +25,7 @@ class RandomPlan {
     check(*program);
     for (const Role& role : program->roles) add_costs(role);
     if (options_.noisy) {
-      plan_.disturbance = {0.2, 0.1, 0.3, 0.2, 2.5, {{0, 1.5}}};
+      plan_.disturbance = {0.2, 0.1, 0.3, 0.2, 2.5, {{0, 1.5}}, {{1.1, 0.8, 1}, {0.9, 1.4, 0.7}}};
       plan_.seed = random_.next();
     }
     plan_.program = std::move(program);
