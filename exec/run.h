@@ -74,7 +74,6 @@ struct Run {
   std::unique_ptr<StoreLinks> links;  ///< to shards on other nodes; null where there are none
   uint32_t shards = 1;
   uint32_t channels = 0;  ///< of `wire` in use
-  bool gated = false;
 
   /// DeviceOptions::index of an instance that this process plays.
   uint32_t device_index(uint32_t instance) const {

@@ -11,7 +11,8 @@ void Run::make_store() {
   const Store& rules = program.stores[0];
   const Role& role = program.roles[rules.role];
   shards = static_cast<uint32_t>(role.mesh.size());
-  gated = std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
+  const bool gated =
+      std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::collective) local = member(program.collectives[op.what], 0).ranks;
   }
@@ -110,7 +111,6 @@ void Run::make_links() {
   }
   setup.keys = static_cast<uint32_t>(program.parts.size());
   setup.channel = channels;
-  setup.gated = gated;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
   links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);
 }

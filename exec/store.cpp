@@ -11,7 +11,6 @@ namespace tandem {
 /// One version counter: a (shard, key).
 struct ParameterStore::Entry {
   TicketLock lock;
-  Counter changes;  ///< clocks moved: those at the gate look again
   int64_t version = 0, merged = 0, dropped = 0, kept = 0;
   std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
   std::vector<int64_t> clock;        ///< [worker]
@@ -54,7 +53,6 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
     e.read.resize(workers);
     e.clock.resize(workers);
     e.staleness.resize(workers);
-    abort_.watch(&e.changes);
     abort_.watch(&e.lock.counter());
   }
 }
@@ -65,18 +63,18 @@ ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key) {
 }
 
 void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice,
-                          const float* gradient, float* reply) {
+                          const float* gradient, float* reply, std::function<void()> ready) {
   Entry& e = entry(shard, key);
   e.lock.lock(abort_, spins_);
   apply(e, worker, slice, gradient);
-  if (!setup_.gated) snapshot(e, worker, slice, reply);
+  e.asked.push_back({worker, slice, reply, std::move(ready)});
   unlock(e);
 }
 
 /// After a clock may have moved: those at the gate look again.
 void ParameterStore::unlock(Entry& e) {
   for (auto at = e.asked.begin(); at != e.asked.end();) {
-    if (!open(e, at->worker)) {
+    if (setup_.gated && !open(e, at->worker)) {
       ++at;
       continue;
     }
@@ -85,15 +83,6 @@ void ParameterStore::unlock(Entry& e) {
     at = e.asked.erase(at);
   }
   e.lock.unlock();
-  if (setup_.gated) e.changes.add();
-}
-
-void ParameterStore::ask(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply,
-                         std::function<void()> ready) {
-  Entry& e = entry(shard, key);
-  e.lock.lock(abort_, spins_);
-  e.asked.push_back({worker, slice, reply, std::move(ready)});
-  unlock(e);
 }
 
 float* ParameterStore::at(const Slice& slice) {
@@ -179,19 +168,6 @@ void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, flo
   }
   std::memcpy(reply, parameters_.data() + slice.first,
               static_cast<std::size_t>(slice.elements) * sizeof(float));
-}
-
-void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply) {
-  Entry& e = entry(shard, key);
-  for (;;) {
-    const uint32_t seen = e.changes.value();
-    e.lock.lock(abort_, spins_);
-    const bool ready = open(e, worker);
-    if (ready) snapshot(e, worker, slice, reply);
-    e.lock.unlock();
-    if (ready) return;
-    e.changes.wait_awake(seen + 1, abort_, spins_);
-  }
 }
 
 void ParameterStore::leave(uint32_t worker, uint32_t shard) {

@@ -49,17 +49,11 @@ class ParameterStore {
   /// From a device into parameters(), when nobody pushes any more.
   void fetch(const Slice& slice);
 
-  /// One gradient of `key` for `shard`: applied in order of arrival. Without a gate the reply's snapshot is
-  /// taken at once into `reply`. `read` is the version it was computed on.
+  /// One gradient of `key` for `shard`, applied in order of arrival; `gradient` may change afterwards. The
+  /// reply's snapshot is taken as soon as the gate lets the worker pass, at once where there is none:
+  /// `ready` is called then, by whoever opened the gate, which may be this call. It must not call the store.
   void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
-            float* reply);
-  /// Waits for the gate, then takes the reply's snapshot. Requires a gated store.
-  void pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply);
-
-  /// As pull(), but does not wait: `ready` is called once the snapshot is in `reply`, by whoever opened the
-  /// gate, which may be this call. `ready` must not call the store.
-  void ask(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply,
-           std::function<void()> ready);
+            float* reply, std::function<void()> ready);
 
   /// The worker has sent its last gradient to the shard: it holds nobody back there any more
   /// (semantics.md 4.4).

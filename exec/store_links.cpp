@@ -100,9 +100,7 @@ void StoreLinks::take(const MessageHead& head, const float* gradient) {
     box.replies.push_back(std::move(*held));
     box.posted.add();
   };
-  store_.push(shard, key, worker, slice, gradient, values);
-  if (!setup_.gated) return post();
-  store_.ask(shard, key, worker, slice, values, post);
+  store_.push(shard, key, worker, slice, gradient, values, post);
 }
 
 void StoreLinks::serve(Outbox& box) {

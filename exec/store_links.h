@@ -22,7 +22,6 @@ class StoreLinks {
     std::vector<uint32_t> worker_node, shard_node;
     uint32_t keys = 1;
     uint32_t channel = 0;  ///< first of 1 + keys that are free on the wire
-    bool gated = false;
     /// What a worker sends to a shard under a key.
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
   };

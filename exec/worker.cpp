@@ -9,9 +9,10 @@
 namespace tandem {
 
 Worker::Worker(Run& run, uint32_t instance)
-    : run_(run), instance_(instance), arrived_(run.program.parts.size()) {
+    : run_(run), instance_(instance), pushed_(run.program.parts.size()), replied_(pushed_.size()) {
   for (LaneState& lane : lanes_) run_.abort.watch(&lane.passed);
-  for (Counter& p : arrived_) run_.abort.watch(&p);
+  for (Counter& p : pushed_) run_.abort.watch(&p);
+  for (Counter& r : replied_) run_.abort.watch(&r);
   const auto& ops = role().ops;
   std::vector<uint32_t> position(ops.size());
   for (uint32_t i = 0; i < ops.size(); ++i) {

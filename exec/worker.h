@@ -114,7 +114,8 @@ class Worker {
       1;  ///< copies of the input's buffer: micro-batches, of several iterations when loaded ahead
   std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
   std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector
-  std::vector<Counter> arrived_;                         ///< [key]: replies
+  std::vector<Counter> pushed_;                          ///< [key]: iterations
+  std::vector<Counter> replied_;  ///< [key]: slices, of shards that are not behind links
   std::vector<double> losses_;
   std::vector<CallTime> calls_;
   std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does

@@ -57,34 +57,32 @@ std::function<int64_t(int32_t)> Worker::send(const Op& op) {
         run_.links->push(instance_, s, key, gradient, reply);
         continue;
       }
-      run_.store->push(s, key, instance_, slice, gradient, reply);
-      if (staged && !run_.gated) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
+      run_.store->push(s, key, instance_, slice, gradient, reply, [this, key] { replied_[key].add(); });
     }
     if (queues_) device_->synchronize(lane);
-    arrived_[key].add();
+    pushed_[key].add();
     return int64_t{0};
   };
 }
 
 std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
-  return
-      [this, key = op.key, lane = op.lane, staged = queues_ && !run_.store->on_devices()](int32_t iteration) {
-        arrived_[key].wait(static_cast<uint32_t>(iteration) + 1, run_.abort, run_.spins);
-        const int64_t began = now_ns();
-        for (uint32_t s = 0; s < run_.shards; ++s) {
-          const Slice slice = run_.slice(key, instance_, s);
-          float* reply = (staged ? host_parameters_ : parameters_) + slice.first;
-          if (run_.links && run_.links->apart(instance_, s)) {
-            run_.links->await(instance_, s, key);
-          } else {
-            if (!run_.gated) continue;
-            run_.store->pull(s, key, instance_, slice, reply);
-          }
-          if (staged) device_->load(parameters_ + slice.first, reply, slice.elements, lane);
-        }
-        if (queues_) device_->synchronize(lane);
-        return began;
-      };
+  uint32_t near = 0;  // shards
+  for (uint32_t s = 0; s < run_.shards; ++s) near += run_.links && run_.links->apart(instance_, s) ? 0 : 1;
+  return [this, key = op.key, lane = op.lane, near,
+          staged = queues_ && !run_.store->on_devices()](int32_t iteration) {
+    const auto rounds = static_cast<uint32_t>(iteration) + 1;
+    pushed_[key].wait(rounds, run_.abort, run_.spins);
+    const int64_t began = now_ns();
+    replied_[key].wait_awake(rounds * near, run_.abort, run_.spins);
+    for (uint32_t s = 0; s < run_.shards; ++s) {
+      if (run_.links && run_.links->apart(instance_, s)) run_.links->await(instance_, s, key);
+      if (!staged) continue;
+      const Slice slice = run_.slice(key, instance_, s);
+      device_->load(parameters_ + slice.first, host_parameters_ + slice.first, slice.elements, lane);
+    }
+    if (queues_) device_->synchronize(lane);
+    return began;
+  };
 }
 
 std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {

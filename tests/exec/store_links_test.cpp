@@ -29,7 +29,7 @@ struct Bench {
       for (int64_t i = 0; i < s.elements; ++i) store->parameters()[s.first + i] -= gradient[i];
     };
     store = std::make_unique<ParameterStore>(setup, abort, 20);
-    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, gated, slice}, wire, *store,
+    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, slice}, wire, *store,
                                          abort);
   }
   static Slice slice(uint32_t key, uint32_t, uint32_t shard) {

@@ -33,12 +33,13 @@ struct Bench {
   void push(uint32_t worker, float value) {
     const std::vector<float> gradient(kElements, value);
     reply.assign(kElements, 99);
-    store->push(0, 0, worker, {0, kElements}, gradient.data(), reply.data());
+    store->push(0, 0, worker, {0, kElements}, gradient.data(), reply.data(),
+                [this, worker] { replied.push_back(worker); });
   }
-  void pull(uint32_t worker) { store->pull(0, 0, worker, {0, kElements}, reply.data()); }
 
   Abort abort;
   std::vector<float> start = std::vector<float>(kElements, 0), reply;
+  std::vector<uint32_t> replied;  ///< workers, in the order of their replies
   int64_t last_version = 0, last_staleness = 0;
   std::unique_ptr<ParameterStore> store;
 };
@@ -95,7 +96,7 @@ TEST(ParameterStore, MergesSharesOfOneKeyTogether) {
   for (const uint32_t worker : {0U, 3U, 1U, 2U}) {
     EXPECT_EQ(b.store->versions(), 0);
     const Slice half{worker % 2 * 3, 3};
-    b.store->push(0, 0, worker, half, gradient.data(), reply.data());
+    b.store->push(0, 0, worker, half, gradient.data(), reply.data(), [] {});
   }
   EXPECT_EQ(b.store->versions(), 1);
   const float* p = b.store->parameters();
@@ -110,9 +111,9 @@ TEST(ParameterStore, DropsLateGradients) {
   EXPECT_EQ(b.store->dropped(), 1);
   EXPECT_EQ(b.store->merged(), 2);
   EXPECT_EQ(b.store->versions(), 1);
-  b.pull(2);  // its clock joins the round that it is answered in
+  // Its clock joins the round that it is answered in.
+  EXPECT_EQ(b.replied, (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ(b.reply, std::vector<float>(kElements, -1 - 1));
-  b.pull(0);
   b.push(2, 1);
   b.push(0, 1);
   EXPECT_EQ(b.store->versions(), 2);
@@ -127,10 +128,11 @@ void race(int32_t slack, int64_t workers, int64_t rounds) {
   const auto work = [&](uint32_t me) {
     SplitMix64 random(me);
     std::vector<float> gradient(kElements, 1), reply(kElements);
+    Counter replies;
     for (int64_t i = 0; i < rounds; ++i) {
       for (uint64_t k = random.next() % 4; k > 0; --k) std::this_thread::yield();
-      b.store->push(0, 0, me, {0, kElements}, gradient.data(), reply.data());
-      b.store->pull(0, 0, me, {0, kElements}, reply.data());
+      b.store->push(0, 0, me, {0, kElements}, gradient.data(), reply.data(), [&replies] { replies.add(); });
+      replies.wait(static_cast<uint32_t>(i) + 1, b.abort, 20);
       clocks[me] = i + 1;
       int64_t least = rounds;
       for (const auto& c : clocks) least = std::min(least, c.load());
@@ -156,20 +158,17 @@ TEST(ParameterStore, GateKeepsClocksWithinTheSlack) {
   for (const int32_t slack : {0, 1, 3}) race(slack, 4, 200);
 }
 
-TEST(ParameterStore, ThoseAtTheGateLeaveWhenTheRunFails) {
-  Bench b(rules(2, 2, 0), 2, true);
+/// No other push comes between a worker's own and its reply: who queues meanwhile is not in it.
+TEST(ParameterStore, AnswersAPushBeforeTheNext) {
+  Bench b(rules(1, 2, 1), 2, true);
   b.push(0, 1);
-  std::atomic<bool> stopped{false};
-  std::thread waits([&] {
-    try {
-      b.pull(0);
-    } catch (const Stopped&) {
-      stopped = true;
-    }
-  });
-  b.abort.fail(std::make_exception_ptr(DeviceError("gone")));
-  waits.join();
-  EXPECT_TRUE(stopped.load());
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -1));
+  b.push(0, 1);
+  EXPECT_EQ(b.replied, (std::vector<uint32_t>{0})) << "two ahead of a worker that has not pushed";
+  b.push(1, 1);
+  EXPECT_EQ(b.replied, (std::vector<uint32_t>{0, 0, 1})) << "parked ones first";
+  EXPECT_EQ(b.reply, std::vector<float>(kElements, -3));
+  EXPECT_EQ(b.last_staleness, 2);
 }
 
 }  // namespace
