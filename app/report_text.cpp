@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -134,8 +135,8 @@ std::string report_csv(const std::vector<Report>& reports) {
                real(r.time_share.idle),
                r.bottleneck.resource,
                r.calibrated ? "true" : "false",
-               r.training.real ? real(r.training.first_loss) : "",
-               r.training.real ? real(r.training.last_loss) : "",
+               r.training.real && std::isfinite(r.training.first_loss) ? real(r.training.first_loss) : "",
+               r.training.real && std::isfinite(r.training.last_loss) ? real(r.training.last_loss) : "",
                r.training.real && r.training.accuracy >= 0 ? real(r.training.accuracy) : ""});
   }
   return table.csv();

@@ -17,6 +17,15 @@ double finite(double value) {
   return value;
 }
 
+/// Null after training that diverged.
+Writer loss_json(double value) { return std::isfinite(value) ? Writer(value) : Writer(nullptr); }
+
+double read_loss(const Json& training, const char* key) {
+  const Json* loss = training.find(key);
+  if (loss == nullptr) return 0;
+  return loss->kind() == Json::Kind::null ? std::nan("") : loss->as_real();
+}
+
 /// Text may hold any bytes (file names); what is not UTF-8 is replaced rather than thrown at.
 std::string dump(const Writer& document) {
   return document.dump(2, ' ', false, Writer::error_handler_t::replace) + "\n";
@@ -96,8 +105,8 @@ Writer report_json(const Report& r, bool reproducible) {
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
   if (r.training.real) {
-    out["training"] = {{"first_loss", finite(r.training.first_loss)},
-                       {"last_loss", finite(r.training.last_loss)}};
+    out["training"] = {{"first_loss", loss_json(r.training.first_loss)},
+                       {"last_loss", loss_json(r.training.last_loss)}};
     if (r.training.accuracy >= 0) out["training"]["accuracy"] = finite(r.training.accuracy);
   }
   out["simulated_events"] = r.simulated_events;
@@ -200,7 +209,7 @@ Report Report::from_json(const Json& document) {
   r.notes = texts(document, "notes");
   r.simulated_events = document.integer("simulated_events", 0, 0);
   if (const Json* training = document.find("training")) {
-    r.training = {true, training->real("first_loss", 0), training->real("last_loss", 0),
+    r.training = {true, read_loss(*training, "first_loss"), read_loss(*training, "last_loss"),
                   training->real("accuracy", -1)};
   }
   r.wall_seconds = part(document, "run").real("wall_seconds", 0);

@@ -69,7 +69,8 @@ struct Report {
   /// Of a real run on real data or numbers; JSON key "training", left out when there was none.
   struct Training {
     bool real = false;
-    double first_loss = 0, last_loss = 0;  ///< mean over workers, of the first and the last iteration
+    double first_loss = 0, last_loss = 0;  ///< mean over workers, of the first and the last iteration;
+                                           ///< not a number after training that diverged
     double accuracy = -1;  ///< share of held-out samples classified rightly; < 0: not measured
   } training;
   std::vector<TimelineEntry> timeline;  ///< a few instances, a few iterations

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <thread>
@@ -143,6 +144,9 @@ void finish(const Arguments& a, const Job& job, ExecutionResult& r) {
   if (r.losses.empty()) return;
   r.report.training = {job.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
   if (job.execution.backend->name == "null") r.report.training.real = false;
+  if (r.report.training.real && !std::isfinite(r.report.training.last_loss))
+    r.report.notes.push_back(fmt::format(
+        "training diverged: the loss is no number any more (learning rate {:g})", job.execution.rate.base));
   if (job.test && r.report.training.real)
     r.report.training.accuracy =
         accuracy(job.graph, *job.execution.backend, *job.test, r.parameters, r.buffers);
@@ -159,10 +163,12 @@ std::string text(const Job& job, const std::vector<Report>& reports, const std::
                   job.graph.sample().unit, report_table(reports).as(format));
   for (const Report& r : reports) {
     if (!r.training.real) continue;
-    out += fmt::format("\n{} device{}: loss {:.4g} -> {:.4g}", r.devices, r.devices == 1 ? "" : "s",
-                       r.training.first_loss, r.training.last_loss);
+    const double last = r.training.last_loss;
+    out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.devices, r.devices == 1 ? "" : "s",
+                       r.training.first_loss, std::isfinite(last) ? fmt::format("{:.4g}", last) : "none");
     if (r.training.accuracy >= 0)
       out += fmt::format(", {:.1f} % of held-out samples right", 100 * r.training.accuracy);
+    for (const std::string& n : r.notes) out += "\n" + n;
   }
   return out + "\n";
 }

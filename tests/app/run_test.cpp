@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/json.h"
+#include "schemes/report.h"
 #include "tests/app/tool.h"
 
 namespace tandem::test {
@@ -41,6 +44,21 @@ TEST(Run, ReportsInEveryFormat) {
     const double right = r.at("training").at("accuracy").as_real();
     EXPECT_TRUE(right >= 0 && right <= 1) << right;
   }
+}
+
+TEST(Run, SaysThatTrainingDiverged) {
+  const std::vector<std::string> fast = {"--learning-rate", "1e6"};
+  const ChildResult text = run(fast);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("training diverged: the loss is no number any more (learning rate 1e+06)"));
+  std::vector<std::string> words = fast;
+  words.insert(words.end(), {"--format", "json"});
+  const Json report = Json::parse(run(words).out, "run");
+  EXPECT_EQ(report.at("training").at("last_loss").kind(), Json::Kind::null);
+  EXPECT_GT(report.at("training").at("first_loss").as_real(), 0);
+  EXPECT_TRUE(std::isnan(Report::from_json(report).training.last_loss));
+  words.back() = "csv";
+  EXPECT_EQ(run(words).out.find("nan"), std::string::npos);
 }
 
 TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
