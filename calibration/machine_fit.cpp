@@ -67,6 +67,10 @@ KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
   return best;
 }
 
+/// Standard deviation of a normal distribution over the median of its absolute values: one graph unlike all
+/// others does not widen every interval.
+constexpr double kSigmaOfMedian = 1.4826;
+
 /// Of n workers whose steps vary by `sigma`, the slowest one's mean over the usual step.
 double slowest_of(int64_t n, double sigma) { return std::exp(sigma * normal_score(n, n)); }
 
@@ -182,12 +186,13 @@ class Fitter {
   }
 
   void add_kernels(Writer& d) const {
-    d["error"] = graph_sigma_;
+    d["error_per_distance"] = error_per_distance_;
+    d["error_of_several"] = error_of_several();
     d["kernel_error"] = fit_.kernel_error;
     d["op_overhead_seconds"] = op_overhead();
     d["wake_seconds"] = wake();
     d["step_sigma"] = step_sigma();
-    d["slowdown"] = slowdown();
+    d["slowdown"] = slowdowns();
     d["curves"] = Writer::array();
     for (std::size_t g = 0; g < curves_.size(); ++g) {
       const KernelCurve& c = curves_[g];
@@ -213,55 +218,88 @@ class Fitter {
   void leave_out(const KernelNeighbours& all) {
     double sum = 0;
     int64_t count = 0;
-    std::map<uint32_t, std::pair<double, double>> graphs;  // predicted, measured
+    struct Sum {
+      double predicted = 0, measured = 0, distance = 0;
+    };
+    std::map<uint32_t, Sum> graphs;
     const auto step = moved_by_step(m_);
     for (const MeasuredKernel& k : m_.kernels) {
       if (k.workers != 1 || k.median <= 0) continue;
-      Kernel one = k.kernel;
-      one.repeat = 1;
-      const double predicted = all.seconds(one, step.at(k.graph), nullptr, k.graph);
-      sum += std::abs(std::log(predicted / k.median));
+      double distance = 0;
+      const double measured = k.median * real(k.kernel.repeat);
+      const double predicted = all.seconds(k.kernel, step.at(k.graph), &distance, k.graph);
+      sum += std::abs(std::log(predicted / measured));
       ++count;
-      graphs[k.graph].first += predicted;
-      graphs[k.graph].second += k.median;
+      Sum& g = graphs[k.graph];
+      g.predicted += predicted;
+      g.measured += measured;
+      g.distance += measured * std::min(distance, KernelNeighbours::kFar);
     }
     fit_.kernel_error = sum / real(count);
-    std::vector<double> errors;
-    for (const auto& [graph, pair] : graphs) {
-      errors.push_back(std::abs(std::log(pair.first / pair.second)));
-      fit_.graph_error += errors.back() / real(static_cast<int64_t>(graphs.size()));
+    std::vector<double> by_distance;
+    for (const auto& [graph, g] : graphs) {
+      const double error = std::abs(std::log(g.predicted / g.measured));
+      fit_.graph_error += error / real(static_cast<int64_t>(graphs.size()));
+      if (g.distance > 0) by_distance.push_back(error * g.measured / g.distance);
     }
-    // Of a normal distribution with that median: one graph unlike all others does not widen every interval.
-    graph_sigma_ = 1.4826 * median(errors);
+    error_per_distance_ = kSigmaOfMedian * median(by_distance);
   }
 
-  /// Median over kernels, weighted by nothing: each kernel with k active workers against itself alone.
-  Writer slowdown() const {
-    std::map<Key, double> alone;
-    for (const MeasuredKernel& k : m_.kernels) {
-      if (k.workers == 1)
-        alone[{key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second}] = k.median;
+  /// What the slow-downs, the all-reduce and the wait for the slowest leave unexplained of a step of several.
+  double error_of_several() const {
+    std::vector<double> errors;
+    for (uint32_t g = 0; g < m_.graphs.size(); ++g) {
+      const MeasuredGraph& graph = m_.graphs[g];
+      if (graph.workers < 2 || graph.workers > m_.cores || graph.ops == 0) continue;
+      const auto alone = g + 1 - static_cast<uint32_t>(graph.workers);
+      const std::vector<double> slow = slowdown(graph.workers);
+      double kernels = 0;
+      for (const MeasuredKernel& k : m_.kernels) {
+        if (k.graph == alone && k.workers == 1)
+          kernels += k.median * real(k.kernel.repeat) * slow[static_cast<std::size_t>(k.kernel.kind)];
+      }
+      const double step =
+          kernels * lock_step() + op_overhead() * real(graph.ops) + graph.all_reduce + 2 * wake();
+      if (kernels > 0 && graph.step_median > 0)
+        errors.push_back(std::abs(std::log(step / graph.step_median)));
     }
+    return kSigmaOfMedian * median(errors);
+  }
+
+  /// [kind]: all kernels with so many active workers against the same alone; long ones count for what they
+  /// weigh.
+  std::vector<double> slowdown(int64_t active) const {
+    std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0), out(kKernelKinds, 1);
+    std::map<Key, double> alone;
+    const auto key = [](const MeasuredKernel& k) {
+      const Key of_kernel = key_of(k.kernel);
+      return Key{of_kernel.first + std::size_t{1000} * k.graph, of_kernel.second};
+    };
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers == 1) alone[key(k)] = k.median;
+    }
+    for (const MeasuredKernel& k : m_.kernels) {
+      if (k.workers != active || k.median <= 0) continue;  // 0: every launch was disturbed
+      const auto found = alone.find(key(k));
+      if (found == alone.end() || found->second <= 0) continue;
+      together[static_cast<std::size_t>(k.kernel.kind)] += k.median;
+      single[static_cast<std::size_t>(k.kernel.kind)] += found->second;
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (active > 1 && single[i] > 0) out[i] = std::max(0.5, together[i] / single[i]);
+    }
+    return out;
+  }
+
+  Writer slowdowns() const {
     Writer out = Writer::array();
     int64_t most = 1;
     for (const MeasuredKernel& k : m_.kernels) most = std::max(most, k.workers);
     for (int64_t active = 1; active <= most; ++active) {
-      std::vector<double> together(kKernelKinds, 0), single(kKernelKinds, 0);
-      for (const MeasuredKernel& k : m_.kernels) {
-        if (k.workers != active || k.median <= 0) continue;  // 0: every launch was disturbed
-        const auto found =
-            alone.find({key_of(k.kernel).first + std::size_t{1000} * k.graph, key_of(k.kernel).second});
-        if (found == alone.end() || found->second <= 0) continue;
-        together[static_cast<std::size_t>(k.kernel.kind)] +=
-            k.median;  // long kernels count for what they weigh
-        single[static_cast<std::size_t>(k.kernel.kind)] += found->second;
-      }
+      const std::vector<double> factors = slowdown(active);
       Writer row = Writer::object();
-      for (int kind = 0; kind < kKernelKinds; ++kind) {
-        const auto i = static_cast<std::size_t>(kind);
-        row[std::string(name(static_cast<KernelKind>(kind)))] =
-            active > 1 && single[i] > 0 ? std::max(0.5, together[i] / single[i]) : 1.0;
-      }
+      for (int kind = 0; kind < kKernelKinds; ++kind)
+        row[std::string(name(static_cast<KernelKind>(kind)))] = factors[static_cast<std::size_t>(kind)];
       out.push_back(row);
     }
     return out;
@@ -403,7 +441,7 @@ class Fitter {
   const Measurements m_;
   std::vector<KernelCurve> curves_;
   std::vector<KernelSample> samples_;
-  double graph_sigma_ = 0;
+  double error_per_distance_ = 0;
   MachineFit fit_;
 };
 

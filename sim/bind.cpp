@@ -20,8 +20,6 @@ namespace {
 /// what symmetric instances share is then divided between them in advance, which is exact for transfers that
 /// they make in lock step. Ops of unlike lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
-/// Distance to the nearest measured kernel (in factors of two) from which a report says that it extrapolates.
-constexpr double kFar = 4;
 /// Of a settled transfer so many of the busiest links are accounted for.
 constexpr std::size_t kSettledLinks = 64;
 
@@ -196,7 +194,7 @@ class Binder {
     for (const Kernel& k : task.kernels) {
       double distance = 0;
       seconds += machine_->seconds(k, in_.cluster.devices, step_, &distance) * in_.compute_scale;
-      if (distance < kFar) continue;
+      if (distance < KernelNeighbours::kFar) continue;
       const std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
                                            name(k.kind), name(k.pass));
       auto& list = bound_.extrapolates;
@@ -377,18 +375,21 @@ class Binder {
   void account(const Role& role) {
     const VertexId v = where_[0][0];
     const KernelCost* cost = machine_ ? nullptr : &kernel_cost(v);
-    bound_.compute_error = machine_ ? machine_->error() : cost->relative_error();
-    double step = 0;
+    double step = 0, far = 0;
     for (const Op& op : role.ops) {
       if (op.kind != OpKind::compute) continue;
       for (const Kernel& k : program_.tasks[op.what].kernels) {
+        double distance = 0;
         const double seconds =
-            (machine_ ? machine_->seconds(k, in_.cluster.devices, step_) : cost->seconds(k)) *
+            (machine_ ? machine_->seconds(k, in_.cluster.devices, step_, &distance) : cost->seconds(k)) *
             in_.compute_scale;
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
         step += seconds;
+        far += seconds * std::min(distance, KernelNeighbours::kFar);
       }
     }
+    bound_.compute_error = machine_ ? machine_->error(step > 0 ? far / step : 0) : cost->relative_error();
+    if (machine_) bound_.several_error = machine_->error_of_several();
     if (machine_) bound_.measured = machine_->disturbance(in_.cluster.devices, step, in_lock_step(program_));
   }
 

@@ -26,6 +26,7 @@ struct Bound {
   Plan plan;
   std::optional<Disturbance> measured;  ///< what makes steps differ on a machine that was measured
   double compute_error = 0;             ///< relative standard error of the kernel costs used
+  std::optional<double> several_error;  ///< what several devices add to it, where that was measured
   std::vector<std::string> extrapolates;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};

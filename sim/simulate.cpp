@@ -375,10 +375,10 @@ void add_timeline(Report& r, const Run& run) {
   }
 }
 
-Report::Interval interval(const Report& r, double compute_error) {
+Report::Interval interval(const Report& r, double compute_error, double several_error) {
   const TimeShare& t = r.time_share;
   const double rate = r.samples_per_second;
-  const double several = r.devices > 1 ? kSeveralDevices : 0;
+  const double several = r.devices > 1 ? several_error : 0;
   const double compute = (t.compute + t.idle) * compute_error;
   const double rest = (t.exposed_communication + t.input) * kLinkError;
   const double sigma = std::sqrt(compute * compute + rest * rest + several * several + kRunToRun * kRunToRun);
@@ -470,7 +470,8 @@ Report simulate(const Prediction& p) {
   r.links = link_uses(run);
   r.bottleneck = bottleneck(r, run, p);
   r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
-  r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error);
+  r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error,
+                        run.bound.several_error.value_or(kSeveralDevices));
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0 && !run.bound.measured) {
     r.extrapolates.push_back(

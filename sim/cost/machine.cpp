@@ -162,7 +162,8 @@ void MachineProfile::read_kernels(const Json& d) {
   op_overhead_ = d.at("op_overhead_seconds").as_real(0, 1);
   wake_ = d.at("wake_seconds").as_real(0, 1);
   step_sigma_ = d.at("step_sigma").as_real(0, 10);
-  error_ = d.at("error").as_real(0, 10);
+  error_per_distance_ = d.at("error_per_distance").as_real(0, 10);
+  error_of_several_ = d.at("error_of_several").as_real(0, 10);
   std::vector<KernelCurve> curves(std::size_t{kKernelKinds} * kPasses);
   for (const Json& c : d.at("curves").items()) {
     Kernel k;

@@ -2,6 +2,7 @@
 // Costs measured on one machine by `tandem measure` and fitted by `tandem fit`: kernels in situ, what other
 // active workers cost, all-reduce in shared memory, copies. Floor 3.
 #include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,6 +62,8 @@ std::vector<double> position(const Kernel& kernel, Bytes step);
 /// samples do not count (leave-one-out).
 class KernelNeighbours {
  public:
+  /// Distance to the nearest measured kernel (in factors of two) from which it tells no more than the curve.
+  static constexpr double kFar = 4;
   KernelNeighbours(std::vector<KernelSample> samples, std::vector<KernelCurve> curves);
   /// All `repeat` launches in a step that moves `step`. `distance`, when given, receives that of the nearest
   /// sample.
@@ -111,7 +114,10 @@ class MachineProfile {
   /// `lock_step`: all wait for each other, so that the slowest sets the pace, and what one loses in turns on
   /// a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
-  double error() const { return error_; }  ///< of a graph's step left out of the fit
+  /// Relative standard error of a step's compute whose kernels are so far from measured ones, in the mean by
+  /// time: as graphs left out of the fit show, and as a graph's own steps differ.
+  double error(double distance) const { return std::hypot(error_per_distance_ * distance, step_sigma_); }
+  double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
 
  private:
   struct Point {
@@ -136,7 +142,8 @@ class MachineProfile {
   double lock_step_ = 1;          ///< factor on steps where all cores wait for each other
   double interrupted_ = 1;        ///< mean step over the usual one
   std::vector<Point> wire_cpu_;   ///< of a step
-  double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0, error_ = 0;
+  double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
+  double error_per_distance_ = 0, error_of_several_ = 0;
 };
 
 }  // namespace tandem
