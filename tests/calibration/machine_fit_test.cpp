@@ -311,6 +311,27 @@ TEST(MachineFit, OfTwoMeasurementsTheFasterTurnOfEachGraphCounts) {
   EXPECT_THROW(fastest_of(calm, busy), InputError);
 }
 
+/// As wide as the model is far from what was measured, and wider for several workers by what the suite's own
+/// steps of several are off.
+TEST(MachineFit, IntervalsWidenWithTheDistanceFromMeasuredKernels) {
+  Measurements m = made();
+  for (MeasuredKernel& k : m.kernels) k.median *= k.graph % 4 == 0 ? 1.1 : 0.95;  // so that fits are off
+  const auto width = [](const Report& r) { return std::log(r.interval.high / r.samples_per_second); };
+  const auto wide = [&](const Measurements& of, const char* name, const char* model, int64_t devices) {
+    return width(predict({model, "allreduce", devices}, profile_of(of, name)));
+  };
+  const double near = wide(m, "near", "mlp:hidden=384,layers=3", 1);
+  EXPECT_GT(near, 0.016) << "runs and steps differ";
+  EXPECT_GT(wide(m, "far", "mlp:hidden=4096,layers=3", 1), 2 * near);
+  Measurements worse = m;
+  for (std::size_t g = 0; g < m.graphs.size(); ++g) {
+    if (m.graphs[g].workers == 2) worse.graphs[g].step_median *= g % 4 == 1 ? 1.5 : 0.7;
+  }
+  EXPECT_NEAR(wide(worse, "worse", "mlp:hidden=384,layers=3", 1), near, 1e-9);
+  EXPECT_GT(wide(worse, "worse_of_two", "mlp:hidden=384,layers=3", 2),
+            wide(m, "two", "mlp:hidden=384,layers=3", 2) + 0.1);
+}
+
 /// Steps that move little find parameters in a cache, and update them twice as fast, whatever a tensor's
 /// size.
 TEST(MachineFit, PricesUpdatesByWhatAStepMovesInBetween) {
