@@ -24,11 +24,6 @@ class BoundMessages : public Plan::Messages {
       : program_(in.program),
         machine_(std::move(costs.machine)),
         step_(costs.step),
-        gated_(std::any_of(program_->roles.begin(), program_->roles.end(),
-                           [](const Role& r) {
-                             return std::any_of(r.ops.begin(), r.ops.end(),
-                                                [](const Op& op) { return op.kind == OpKind::gate; });
-                           })),
         workers_(in.cluster.devices),
         system_(*in.system),
         optimizer_(*in.optimizer),
@@ -83,14 +78,13 @@ class BoundMessages : public Plan::Messages {
     return {};
   }
 
-  /// Threads that share memory: a push is applied where it lies, a reply is copied; without a gate by the one
-  /// who applies, before the next one may (exec/store.h).
+  /// Threads that share memory: a push is applied where it lies, a reply is copied by the one who applies
+  /// what opens the gate, before the next one may (exec/store.h): merge() holds one for each push.
   const Transfer& in_memory(const Channel& c, Bytes bytes, bool same) {
     memory_ = {};
     // The push wakes its lane; the reply wakes the lane that waits for it, and that one the forward pass.
     const bool reply = c.address == Address::reply, from = on_device(c.from_role), to = on_device(c.to_role);
     double seconds = (reply ? 2 : 1) * machine_->wake();
-    if (reply && gated_) seconds += copy_seconds(bytes, from);
     const auto size = static_cast<double>(bytes.n);
     if (from != to)
       seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
@@ -124,15 +118,12 @@ class BoundMessages : public Plan::Messages {
     // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
     // and writes, of which a copy is two passes.
     if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer_.state)) / 2;
-    double seconds = s.batch == 1 ? update : copied * 1.5 + update / s.batch;
-    if (!gated_) seconds += copied;
-    return Time::from_seconds(seconds);
+    return Time::from_seconds((s.batch == 1 ? update : copied * 1.5 + update / s.batch) + copied);
   }
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const MachineProfile> machine_;
   Bytes step_;
-  bool gated_;
   int64_t workers_;
   Transfer memory_;
   const System& system_;
