@@ -83,15 +83,30 @@ double total_variation(const Histogram& a, const Histogram& b) {
   return sum / 2;
 }
 
+/// Worker by worker: each of one run with the same of the other.
+void merge(std::vector<Histogram>& into, const std::vector<Histogram>& other) {
+  into.resize(std::max(into.size(), other.size()));
+  for (std::size_t i = 0; i < other.size(); ++i) into[i].merge(other[i]);
+}
+
+double largest_difference(const std::vector<Histogram>& a, const std::vector<Histogram>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, std::abs(a[i].mean() - b[i].mean()));
+  return most;
+}
+
 /// Several executions of the same.
 struct Runs {
   std::vector<double> samples_per_second;
   Histogram staleness;
+  std::vector<Histogram> by_worker;
 
   explicit Runs(const std::vector<Report>& all, std::size_t first = 0, std::size_t step = 1) {
     for (std::size_t i = first; i < all.size(); i += step) {
       samples_per_second.push_back(all[i].samples_per_second);
       staleness.merge(all[i].staleness);
+      merge(by_worker, all[i].staleness_by_worker);
     }
   }
   double fastest() const { return *std::max_element(samples_per_second.begin(), samples_per_second.end()); }
@@ -118,7 +133,11 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   if (c.scheme.find("mode=") == std::string::npos) return simulate(p);
   p.iterations = c.iterations;
   Report out = simulate(p);
-  for (p.seed = 2; p.seed <= runs; ++p.seed) out.staleness.merge(simulate(p).staleness);
+  for (p.seed = 2; p.seed <= runs; ++p.seed) {
+    const Report other = simulate(p);
+    out.staleness.merge(other.staleness);
+    merge(out.staleness_by_worker, other.staleness_by_worker);
+  }
   return out;
 }
 
@@ -170,11 +189,16 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
   rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
   if (all.staleness.max() == 0) return rows;
   add("staleness_mean", predicted.staleness.mean(), [](const Runs& r) { return r.staleness.mean(); });
-  if (all.staleness.count() < kUpdatesForShape) return rows;
-  add("staleness_distance", 0,
-      [&](const Runs& r) { return total_variation(predicted.staleness, r.staleness); });
-  rows.back().error = rows.back().executed;
-  rows.back().floor = total_variation(even.staleness, odd.staleness);
+  const auto distance = [&](const char* metric, double value, double floor) {
+    add(metric, 0, [value](const Runs&) { return value; });
+    rows.back().error = value;
+    rows.back().floor = floor;
+  };
+  distance("staleness_by_worker", largest_difference(predicted.staleness_by_worker, all.by_worker),
+           largest_difference(even.by_worker, odd.by_worker));
+  if (all.staleness.count() >= kUpdatesForShape)
+    distance("staleness_distance", total_variation(predicted.staleness, all.staleness),
+             total_variation(even.staleness, odd.staleness));
   return rows;
 }
 

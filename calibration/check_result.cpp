@@ -163,10 +163,10 @@ std::string executed_markdown() {
       "What `tandem check --format json` found, kept in `calibration/data/executed`: the machine is measured "
       "on the models\nof `calibration/suite/suite.json`, a profile fitted, and *other* models predicted and "
       "run. Errors of throughput and mean\nstaleness are relative; the distance between predicted and "
-      "measured histograms of staleness is their total variation.\nThe machine is measured and everything "
-      "run in several turns; the fastest counts, for whatever else a machine does\nonly slows. The last "
-      "column is the machine's own repeatability: the fastest of every other run against the fastest\nof the "
-      "rest.\n";
+      "measured histograms of staleness is their total variation,\nand what it is by worker is the largest "
+      "difference of one worker's mean, in versions. The machine is measured and\neverything run in several "
+      "turns; the fastest counts, for whatever else a machine does only slows. The last column is the\n"
+      "machine's own repeatability: the fastest of every other run against the fastest of the rest.\n";
   for (const std::string& name : list_data(kFolder)) {
     const CheckResult r = CheckResult::from_json(Json::load(find_data(kFolder, "check", name)));
     const CheckResult::Summary s = r.summary();

@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance.
+/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance, of the
+/// workers' mean staleness the largest difference of any, in versions.
 struct CheckRow {
   std::string model, scheme, metric, pace;
   int64_t devices = 1, batch = 1;
@@ -16,7 +17,7 @@ struct CheckRow {
   double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
-  bool distance() const { return metric == "staleness_distance"; }
+  bool distance() const { return metric == "staleness_distance" || metric == "staleness_by_worker"; }
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
 };
@@ -36,7 +37,7 @@ struct CheckResult {
   std::vector<CheckRow> rows;
 
   struct Summary {
-    double mean = 0, most = 0;  ///< absolute errors, distances of distributions left out
+    double mean = 0, most = 0;  ///< absolute errors, distances left out
     double covered = 0;         ///< share of the intervals that hold the executed value
     int64_t intervals = 0;
   };

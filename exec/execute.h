@@ -75,7 +75,6 @@ struct ExecutionResult {
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
   int64_t versions = 0, dropped = 0, updates = 0;
-  std::vector<Histogram> staleness_by_worker;
 };
 
 struct Keep {

@@ -177,8 +177,8 @@ class Summary {
   void stores(ExecutionResult& out) const {
     if (run_.store) {
       out.report.staleness = run_.store->staleness();
-      for (uint32_t w = 0; w < workers_.size(); ++w)
-        out.staleness_by_worker.push_back(run_.store->staleness_of(w));
+      for (uint32_t w = 0; w < std::min<std::size_t>(workers_.size(), 64); ++w)
+        out.report.staleness_by_worker.push_back(run_.store->staleness_of(w));
       out.versions = run_.store->versions();
       out.dropped = run_.store->dropped();
       out.updates = run_.store->merged();
@@ -347,6 +347,7 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   r.interval.high = rates[2];
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
+  r.staleness_by_worker.clear();  // each process knows those of its own shards
   r.devices = run.workers;
 }
 

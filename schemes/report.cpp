@@ -39,10 +39,25 @@ Writer inputs_json(const Report& r) {
   return out;
 }
 
-Writer staleness_json(const Histogram& h) {
+Writer bins_json(const Histogram& h) {
   Writer bins = Writer::array();
   for (const Histogram::Bin& b : h.bins()) bins.push_back({{"versions", b.value}, {"count", b.count}});
-  return {{"mean", finite(h.mean())}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins}};
+  return bins;
+}
+
+void read_bins(const Json& parent, Histogram& h) {
+  const Json* bins = parent.find("histogram");
+  if (bins == nullptr) return;
+  for (const Json& bin : bins->items()) h.add(bin.at("versions").as_int(0), bin.at("count").as_int(0));
+}
+
+Writer staleness_json(const Report& report) {
+  const Histogram& h = report.staleness;
+  Writer out = {
+      {"mean", finite(h.mean())}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
+  for (const Histogram& worker : report.staleness_by_worker)
+    out["by_worker"].push_back({{"mean", finite(worker.mean())}, {"histogram", bins_json(worker)}});
+  return out;
 }
 
 Writer memory_json(const MemoryUse& m) {
@@ -91,7 +106,7 @@ Writer report_json(const Report& r, bool reproducible) {
                               {"p95", finite(r.iteration_p95)}};
   out["speedup"] = finite(r.speedup);
   out["scaling_efficiency"] = finite(r.scaling_efficiency);
-  out["staleness"] = staleness_json(r.staleness);
+  out["staleness"] = staleness_json(r);
   out["time_share"] = {{"compute", finite(r.time_share.compute)},
                        {"exposed_communication", finite(r.time_share.exposed_communication)},
                        {"input", finite(r.time_share.input)},
@@ -154,9 +169,10 @@ void read_head(Report& r, const Json& d) {
 }
 
 void read_shares(Report& r, const Json& d) {
-  if (const Json* bins = part(d, "staleness").find("histogram")) {
-    for (const Json& bin : bins->items())
-      r.staleness.add(bin.at("versions").as_int(0), bin.at("count").as_int(0));
+  const Json& staleness = part(d, "staleness");
+  read_bins(staleness, r.staleness);
+  if (const Json* workers = staleness.find("by_worker")) {
+    for (const Json& w : workers->items()) read_bins(w, r.staleness_by_worker.emplace_back());
   }
   const Json& share = part(d, "time_share");
   r.time_share = {share.real("compute", 0), share.real("exposed_communication", 0), share.real("input", 0),

@@ -55,6 +55,7 @@ struct Report {
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
   double speedup = 1, scaling_efficiency = 1;  ///< against one device, same batch per device
   Histogram staleness;                         ///< versions; empty without stores
+  std::vector<Histogram> staleness_by_worker;  ///< of the first 64, where known
   TimeShare time_share;
   MemoryUse memory;
   struct Bottleneck {

@@ -465,6 +465,7 @@ Report simulate(const Prediction& p) {
   r.speedup = run.rate / one;
   r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
   r.staleness = run.trace.staleness;
+  r.staleness_by_worker = run.trace.staleness_by_worker;
   r.time_share = time_share(run.trace);
   r.memory = device_memory(simulation.work(), device, *run.program);
   r.links = link_uses(run);

@@ -26,6 +26,9 @@ Report sample() {
   r.scaling_efficiency = 0.963;
   r.staleness.add(0, 10);
   r.staleness.add(3, 30);
+  r.staleness_by_worker.resize(2);
+  r.staleness_by_worker[0].add(0, 10);
+  r.staleness_by_worker[1].add(3, 30);
   r.time_share = {0.9, 0.06, 0.01, 0.03};
   r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}};
   r.bottleneck = {"link pcie0", "94 % busy", 0.31};
@@ -69,6 +72,7 @@ TEST(Report, HasTheContractsSchema) {
   EXPECT_DOUBLE_EQ(j.at("iteration_seconds").at("p95").as_real(), 0.372);
   EXPECT_DOUBLE_EQ(j.at("staleness").at("mean").as_real(), 2.25);
   EXPECT_EQ(j.at("staleness").at("max").as_int(), 3);
+  EXPECT_EQ(j.at("staleness").at("by_worker").items()[1].at("mean").as_real(), 3);
   EXPECT_EQ(j.at("staleness").at("histogram").items()[1].at("versions").as_int(), 3);
   EXPECT_EQ(j.at("staleness").at("histogram").items()[1].at("count").as_int(), 30);
   EXPECT_DOUBLE_EQ(j.at("time_share").at("exposed_communication").as_real(), 0.06);
