@@ -7,6 +7,7 @@
 #include <map>
 
 #include "app/gnuplot.h"
+#include "calibration/check_result.h"
 
 namespace tandem {
 
@@ -19,11 +20,12 @@ struct Case {
   double predicted = 0, executed = 0;
 };
 
-/// Cases of each metric, in the order of the file.
+/// Cases of each metric that has two values to hold against each other, in the order of the file.
 std::vector<std::pair<std::string, std::vector<Case>>> cases_of(const Json& document) {
   std::vector<std::pair<std::string, std::vector<Case>>> out;
   for (const Json& item : document.at("cases").items()) {
     const std::string& metric = item.at("metric").as_text();
+    if (is_distance(metric)) continue;
     auto at = std::find_if(out.begin(), out.end(), [&](const auto& m) { return m.first == metric; });
     if (at == out.end()) at = out.insert(out.end(), {metric, {}});
     at->second.push_back({item.at("model").as_text(), item.at("predicted").as_real(0, 1e300),

@@ -1,11 +1,17 @@
 #pragma once
 // What `tandem check` found on one machine: predicted beside executed, and what it says in sum. Floor 4.
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
 
 namespace tandem {
+
+/// Tells how far apart two are, rather than what each is.
+inline bool is_distance(std::string_view metric) {
+  return metric == "staleness_distance" || metric == "staleness_by_worker";
+}
 
 /// One comparison. error = predicted / executed - 1; of a distribution the total variation distance, of the
 /// workers' mean staleness the largest difference of any, in versions.
@@ -17,7 +23,7 @@ struct CheckRow {
   double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
-  bool distance() const { return metric == "staleness_distance" || metric == "staleness_by_worker"; }
+  bool distance() const { return is_distance(metric); }
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
 };

@@ -12,6 +12,7 @@ namespace tandem::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 ChildResult run(std::vector<std::string> more, const std::string& model = "digits-mlp") {
   std::vector<std::string> words = {"run",     "--model", model,          "--devices", "1",
@@ -162,13 +163,16 @@ TEST(Plot, DrawsAScatterOfACrossCheck) {
     {"model": "mlp", "scheme": "allreduce", "devices": 1, "metric": "samples_per_second",
      "predicted": 5000.0, "executed": 5000.0, "error": 0.0},
     {"model": "mlp", "scheme": "async", "devices": 2, "metric": "staleness_mean",
-     "predicted": 1.0, "executed": 0, "error": 1.0}], "mean_abs_error": 0.05, "max_abs_error": 0.1})");
+     "predicted": 1.0, "executed": 0, "error": 1.0},
+    {"model": "mlp", "scheme": "async", "devices": 2, "metric": "staleness_distance",
+     "predicted": 0, "executed": 0.2, "error": 0.2}], "mean_abs_error": 0.05, "max_abs_error": 0.1})");
   const ChildResult r = tool({"plot", check, "--out", scratch.file("")});
   ASSERT_EQ(r.status, 0) << r.err;
   const std::string picture = slurp(scratch.file("c-scatter-samples_per_second.svg"));
   EXPECT_THAT(picture, HasSubstr("mean error 5.0 %, largest 10.0 %"));
   EXPECT_THAT(picture, HasSubstr("lenet5"));
   EXPECT_THAT(slurp(scratch.file("c-scatter-staleness_mean.svg")), HasSubstr("<svg"));
+  EXPECT_THAT(r.out, Not(HasSubstr("staleness_distance"))) << "one value, not two";
   const std::string broken =
       scratch.write("b.json", R"({"schema": "tandem-check-1", "cases": [{"metric": "x", "model": "m"}]})");
   EXPECT_EQ(tool({"plot", broken, "--out", scratch.file("")}).status, 3);
