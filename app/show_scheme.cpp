@@ -86,12 +86,10 @@ Cluster cluster_of(const ShowRequest& request) {
 std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved) {
   const Arguments& a = request.arguments;
   const Graph graph = Graph::load(a.text("model", ""));
-  Workload work;
-  work.graph = &graph;
-  work.batch = a.integer("batch", 32, 1, 1 << 24);
-  work.precision = parse_precision(a.text("precision", "fp32"), option_place("precision"));
-  work.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
-  work.layers = graph.lower(work.batch, work.precision);
+  const Workload work =
+      make_workload(graph, a.integer("batch", 32, 1, 1 << 24),
+                    parse_precision(a.text("precision", "fp32"), option_place("precision")),
+                    optimizer(a.text("optimizer", "momentum"), option_place("optimizer")), true);
   return print(resolved.scheme->compile(work, cluster_of(request), resolved.options));
 }
 

@@ -29,7 +29,7 @@ constexpr std::array<const char*, 4> kCauses = {"computes for", "waits for commu
 constexpr std::size_t kCommunication = 1;
 
 double step_seconds(const Report& r) {
-  return static_cast<double>(r.batch_per_device * r.devices) / r.samples_per_second;
+  return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
 }
 
 Parts parts_of(const Report& r) {

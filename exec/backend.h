@@ -43,6 +43,14 @@ class DeviceSession {
   /// to += from. `from` may be another session's, of the same backend, as in copy().
   virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;
   virtual void scale(float* values, float factor, int64_t elements, Lane lane) = 0;
+  /// To numbers of 2 bytes in the format that the session stores activations in, two a word, and back; only
+  /// asked of sessions that have one (element_bytes(precision) = 2). Enqueue, as copy().
+  virtual void narrow(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
+    throw DeviceError("this backend has no numbers of 2 bytes");
+  }
+  virtual void widen(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
+    throw DeviceError("this backend has no numbers of 2 bytes");
+  }
   /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes
   /// whether all are finite: if not, iterations from the next one on have half the scale. What is not finite
   /// becomes 0 when `alone`: no update on this device will see it, and leave it out. After slot 0 was given

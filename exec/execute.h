@@ -56,7 +56,8 @@ struct CallTime {
 /// In-situ times of one op of the program.
 struct OpTime {
   uint32_t role = 0, op = 0;
-  int64_t collective_bytes = 0;  ///< payload of a collective on gradients or parameters, else 0
+  int64_t collective_bytes = 0;  ///< that a worker hands to a collective, else 0
+  int64_t sent_bytes = 0;        ///< that it sends to servers, else 0
   std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
                                  ///< member's arrival
   double estimate =
@@ -87,6 +88,10 @@ struct Keep {
 /// ExecutionResult).
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const std::vector<float>& parameters, const std::vector<float>& buffers);
+
+/// What execute() runs: the simulator's Program of the same question (with input where there is data). Throws
+/// InputError.
+Program make_program(const Execution& execution);
 
 /// Throws InputError (what cannot be executed), DeviceError (a worker, link or rank failed).
 ExecutionResult execute(const Execution& execution, const Keep& keep = {});

@@ -16,16 +16,6 @@ namespace tandem {
 
 namespace {
 
-Program compile(const Execution& e) {
-  Workload work;
-  work.graph = e.graph;
-  work.layers = e.graph->lower(e.batch, e.precision);
-  work.batch = e.batch;
-  work.optimizer = e.optimizer;
-  work.input = e.data != nullptr;
-  return e.scheme->scheme->compile(work, e.cluster, e.scheme->options);
-}
-
 /// Begin of the c-th of n even cuts; the same as a collective's chunks.
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
@@ -45,10 +35,15 @@ std::vector<float> start_values(const Network& network, const Execution& e) {
 
 }  // namespace
 
+Program make_program(const Execution& e) {
+  const Workload work = make_workload(*e.graph, e.batch, e.precision, *e.optimizer, e.data != nullptr);
+  return e.scheme->scheme->compile(work, e.cluster, e.scheme->options);
+}
+
 Run::Run(const Execution& e, const Keep& k)
     : execution(e),
       keep(k),
-      program(compile(e)),
+      program(make_program(e)),
       network(*e.graph, e.batch, true, e.precision),
       iterations(e.iterations) {
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
@@ -90,9 +85,15 @@ void Run::check_executable() const {
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients)
       refuse("gradients are not cast for the way (compression=none is executed)");
-    const bool whole = op.kind == OpKind::collective && op.payload == Payload::gradients;
-    if (whole && op.bytes.n != 4 * program.parts[op.key].elements)
+    if (op.kind != OpKind::collective) continue;
+    const int64_t elements = op.key < program.parts.size() ? program.parts[op.key].elements : 0;
+    if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
+    const Collective& c = program.collectives[op.what];
+    const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers &&
+                        element_bytes(execution.precision) == 2 && op.bytes.n == 2 * elements;
+    if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
+      refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
   for (const Channel& c : program.channels) {
     if (c.address != Address::shards && c.address != Address::reply)

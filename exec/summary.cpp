@@ -116,6 +116,7 @@ class Summary {
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
+    r.samples_per_iteration = run_.program.samples_per_iteration * static_cast<int64_t>(run_.workers);
     const auto samples = static_cast<double>(run_.program.samples_per_iteration);
     const auto counted = static_cast<double>(out.iteration_seconds.size());
     if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
@@ -250,7 +251,7 @@ class Summary {
     for (uint32_t i = 0; i < all.size(); ++i) {
       const Op& op = run_.program.roles[0].ops[i];
       all[i].op = i;
-      if (op.kind == OpKind::collective) all[i].collective_bytes = op.bytes.n;
+      (op.kind == OpKind::send ? all[i].sent_bytes : all[i].collective_bytes) = workers_.front()->bytes(i);
       all[i].estimate = workers_.front()->estimate(i);
     }
     for (const auto& w : workers_) {

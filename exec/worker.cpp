@@ -26,6 +26,7 @@ Worker::Worker(Run& run, uint32_t instance)
                       !run_.library_made(ops[i].what));
   }
   estimates_.resize(ops.size());
+  bytes_.resize(ops.size());
   for (uint32_t i = 0; i < ops.size(); ++i) {
     Bound& bound = lanes_[static_cast<std::size_t>(ops[i].lane)].ops[position[i]];
     for (const Dep& d : ops[i].deps) {

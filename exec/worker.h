@@ -42,6 +42,8 @@ class Worker {
   const std::vector<CallTime>& calls() const { return calls_; }
   /// Seconds that the device's library expected of a collective, asked with Keep::calls; 0: it did not say.
   double estimate(uint32_t op) const { return estimates_[op]; }
+  /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
+  int64_t bytes(uint32_t op) const { return bytes_[op]; }
   /// Nanoseconds that the compute lane waited for ops of each lane.
   const int64_t* waited() const { return waited_; }
   /// From the device's memory, after the run.
@@ -93,8 +95,10 @@ class Worker {
   std::function<int64_t(int32_t)> compute(uint32_t index);
   std::function<int64_t(int32_t)> layers(uint32_t index);
   std::function<int64_t(int32_t)> collective(uint32_t index);
+  void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
+  void widen_shares(uint32_t key, const float* words, int64_t each, Lane lane);
   int64_t over_links(GroupCollective& group, uint32_t rank, float* buffer, int64_t elements, Lane on);
-  std::function<int64_t(int32_t)> send(const Op& op);
+  std::function<int64_t(int32_t)> send(uint32_t index);
   std::function<int64_t(int32_t)> receive(const Op& op);
   std::function<int64_t(int32_t)> input(const Op& op);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
@@ -120,6 +124,7 @@ class Worker {
   std::vector<CallTime> calls_;
   std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
   std::vector<double> estimates_;            ///< [op]
+  std::vector<int64_t> bytes_;               ///< [op]
   int64_t waited_[kLanes] = {};
   std::unique_ptr<Queues> queues_;                                ///< of an asynchronous device
   float* losses_now_ = nullptr;                                   ///< there: of the iteration under way

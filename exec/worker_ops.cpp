@@ -32,7 +32,7 @@ std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
     case OpKind::collective:
       return collective(index);
     case OpKind::send:
-      return send(op);
+      return send(index);
     case OpKind::recv:
       return receive(op);
     default:
@@ -42,7 +42,9 @@ std::function<int64_t(int32_t)> Worker::action(uint32_t index) {
 
 /// Where the store works in host memory, what an asynchronous device holds goes through memory of its own
 /// there.
-std::function<int64_t(int32_t)> Worker::send(const Op& op) {
+std::function<int64_t(int32_t)> Worker::send(uint32_t index) {
+  const Op& op = role().ops[index];
+  for (uint32_t s = 0; s < run_.shards; ++s) bytes_[index] += 4 * run_.slice(op.key, instance_, s).elements;
   return [this, key = op.key, lane = op.lane, staged = queues_ && !run_.store->on_devices()](int32_t) {
     for (uint32_t s = 0; s < run_.shards; ++s) {
       const Slice slice = run_.slice(key, instance_, s);
@@ -237,6 +239,15 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
     buffer = parameters_;
     elements = run_.network.parameters() * (1 + run_.execution.optimizer->state);
   }
+  // Words that a worker's share takes, where parameters travel in 2 bytes; 0 where they do not.
+  const int64_t each = op.payload == Payload::parameters && op.bytes.n == 2 * elements
+                           ? (elements + 2 * m.ranks - 1) / (2 * m.ranks)
+                           : 0;
+  if (each > 0) {
+    elements = each * m.ranks;
+    buffer = device_->allocate(elements);
+  }
+  bytes_[index] = 4 * elements;
   const bool averages =
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
@@ -250,8 +261,9 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
     l.staged = device_->allocate_host(elements);
     l.staged_elements = elements;
   }
-  return [=, this, lane = op.lane](int64_t) {
+  return [=, this, lane = op.lane, key = op.key](int64_t) {
     int64_t began = 0;
+    if (each > 0) narrow_share(key, buffer, each, lane);
     if (library != nullptr)
       library->run(m.rank, *device_, buffer, elements, lane);
     else if (staged)
@@ -259,9 +271,26 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
     else
       began = group->run(m.rank, buffer, elements, queues_ ? device_.get() : nullptr, lane);
     if (averages) device_->scale(buffer, share, elements, lane);
+    if (each > 0) widen_shares(key, buffer, each, lane);
     if (staged) device_->synchronize(lane);
     return began;
   };
+}
+
+/// This worker's share of the parameters, at its place among all shares.
+void Worker::narrow_share(uint32_t key, float* words, int64_t each, Lane lane) {
+  const Slice own = run_.share(key, instance_);
+  if (own.elements > 0)
+    device_->narrow(words + instance_ * each, parameters_ + own.first, own.elements, lane);
+}
+
+/// Those of the others; its own it keeps in 4 bytes, as the optimiser left it.
+void Worker::widen_shares(uint32_t key, const float* words, int64_t each, Lane lane) {
+  for (uint32_t i = 0; i < run_.workers; ++i) {
+    const Slice other = run_.share(key, i);
+    if (i != instance_ && other.elements > 0)
+      device_->widen(parameters_ + other.first, words + i * each, other.elements, lane);
+  }
 }
 
 /// Links begin and end in host memory: what an asynchronous device holds is staged there.

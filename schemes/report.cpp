@@ -97,6 +97,7 @@ Writer report_json(const Report& r, bool reproducible) {
   out["seed"] = r.seed;
   out["inputs"] = inputs_json(r);
   out["devices"] = r.devices;
+  out["samples_per_iteration"] = r.samples_per_iteration;
   out["samples_per_second"] = finite(r.samples_per_second);
   out["samples_per_second_interval"] = {{"low", finite(r.interval.low)},
                                         {"high", finite(r.interval.high)},
@@ -158,6 +159,7 @@ void read_head(Report& r, const Json& d) {
   r.devices = d.at("devices").as_int(1);
   r.batch_per_device = part(d, "inputs").integer("batch_per_device", 1, 1);
   r.samples_per_second = d.at("samples_per_second").as_real(0);
+  r.samples_per_iteration = d.integer("samples_per_iteration", r.batch_per_device * r.devices, 1);
   const Json& interval = part(d, "samples_per_second_interval");
   r.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
   const Json& iteration = part(d, "iteration_seconds");

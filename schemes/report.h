@@ -48,6 +48,7 @@ struct Report {
   uint64_t seed = 0;
   std::vector<std::pair<std::string, std::string>> inputs;  ///< resolved, in order; values are text
   int64_t devices = 1, batch_per_device = 1;
+  int64_t samples_per_iteration = 1;  ///< of all devices together, all micro-batches of a step
   double samples_per_second = 0;
   struct Interval {
     double low = 0, high = 0, level = 0.9;

@@ -74,6 +74,11 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
 
 }  // namespace
 
+Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
+                       bool input, bool recompute) {
+  return {&graph, graph.lower(batch, precision), batch, precision, &optimizer, input, recompute};
+}
+
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   const Selection selection = parse_selection(text, place);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {

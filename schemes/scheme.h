@@ -12,11 +12,11 @@
 
 namespace tandem {
 
-/// One device's share of the work, lowered.
+/// One device's share of the work, lowered: made by make_workload().
 struct Workload {
   const Graph* graph = nullptr;
   std::vector<Lowered> layers;  ///< graph->lower(batch, precision), same indices as graph->layers()
-  int64_t batch = 1;            ///< samples per device and iteration
+  int64_t batch = 1;            ///< samples per device in one pass: an iteration's, or a micro-batch's
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool input = true;  ///< model the input pipeline (false = synthetic data on the device)
@@ -24,6 +24,11 @@ struct Workload {
   /// al. 2016, Training Deep Nets with Sublinear Memory Cost); also called activation checkpointing.
   bool recompute = false;
 };
+
+/// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
+/// `graph` and `optimizer` must outlive it. Throws InputError as Graph::lower does. O(layers).
+Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
+                       bool input, bool recompute = false);
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give
 /// per_node = 0 and nodes = what they touch; schemes that need a grid refuse them).

@@ -39,17 +39,15 @@ struct Run {
   double rate = 0;              ///< samples/s of all devices
 };
 
+/// Of all workers in one iteration.
+double samples(const Program& program) {
+  return static_cast<double>(program.samples_per_iteration * program.roles[0].mesh.size());
+}
+
 class Simulation {
  public:
-  explicit Simulation(const Prediction& p) : p_(p) {
-    work_.graph = p.graph;
-    work_.layers = p.graph->lower(p.batch, p.precision);
-    work_.batch = p.batch;
-    work_.precision = p.precision;
-    work_.optimizer = p.optimizer;
-    work_.input = p.input;
-    work_.recompute = p.recompute;
-  }
+  explicit Simulation(const Prediction& p)
+      : p_(p), work_(make_workload(*p.graph, p.batch, p.precision, *p.optimizer, p.input, p.recompute)) {}
 
   const Workload& work() const { return work_; }
 
@@ -63,7 +61,7 @@ class Simulation {
     if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
     options.kept_iterations = 2;
     out.trace = evaluate(out.bound.plan, options);
-    steady(out, devices);
+    steady(out);
     return out;
   }
 
@@ -123,8 +121,8 @@ class Simulation {
     double scale = 1;
     for (int round = 0; round < 8; ++round) {
       const Run r = run(anchor.devices, scale);
-      const double want = samples(anchor.devices) / anchor.rate;
-      const double got = samples(anchor.devices) / r.rate;
+      const double want = samples(*r.program) / anchor.rate;
+      const double got = samples(*r.program) / r.rate;
       if (std::abs(got / want - 1) < 1e-4) return scale;
       const double compute = r.trace.busy[static_cast<int>(Lane::compute)].seconds() /
                              static_cast<double>(r.trace.iteration_end.size());
@@ -142,8 +140,6 @@ class Simulation {
     return scale;
   }
 
-  double samples(int64_t devices) const { return static_cast<double>(p_.batch * devices); }
-
  private:
   int32_t iterations(const Program& program) const {
     if (p_.iterations > 0) return p_.iterations;
@@ -155,7 +151,8 @@ class Simulation {
     return static_cast<int32_t>(std::clamp<int64_t>(4000 / workers, 60, 1000));
   }
 
-  void steady(Run& r, int64_t devices) const {
+  void steady(Run& r) const {
+    const Program& program = *r.program;
     const auto& end = r.trace.iteration_end;
     const std::size_t warm = std::min<std::size_t>(end.size() - 1, std::max<std::size_t>(2, end.size() / 6));
     for (std::size_t i = warm; i < end.size(); ++i) {
@@ -165,11 +162,10 @@ class Simulation {
     double total = 0;
     for (const double s : r.lengths) total += s;
     if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
-    r.rate = samples(devices) * static_cast<double>(r.lengths.size()) / total;
+    r.rate = samples(program) * static_cast<double>(r.lengths.size()) / total;
     // Where workers drift apart the last one's ends say little: count everyone's iterations instead.
-    const Program& program = *r.program;
     if (!is_static(program) && !in_lock_step(program) && r.trace.steady_rate > 0) {
-      r.rate = static_cast<double>(p_.batch) * r.trace.steady_rate;
+      r.rate = static_cast<double>(program.samples_per_iteration) * r.trace.steady_rate;
     }
     std::sort(r.lengths.begin(), r.lengths.end());
   }
@@ -205,13 +201,7 @@ void check_arguments(const Prediction& p) {
 /// The largest batch that fits, by doubling and bisection; 0 when not even one sample does.
 int64_t largest_batch(const Prediction& p, const Device& device, const Program& program) {
   const auto fits = [&](int64_t batch) {
-    Workload w;
-    w.graph = p.graph;
-    w.layers = p.graph->lower(batch, p.precision);
-    w.batch = batch;
-    w.precision = p.precision;
-    w.optimizer = p.optimizer;
-    w.recompute = p.recompute;
+    const Workload w = make_workload(*p.graph, batch, p.precision, *p.optimizer, p.input, p.recompute);
     return device_memory(w, device, program).fits();
   };
   int64_t low = 0, high = p.batch;
@@ -458,6 +448,7 @@ Report simulate(const Prediction& p) {
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
   r.samples_per_second = run.rate;
+  r.samples_per_iteration = std::llround(samples(*run.program));
   r.iteration_median = quantile(run.lengths, 0.5);
   r.iteration_p05 = quantile(run.lengths, 0.05);
   r.iteration_p95 = quantile(run.lengths, 0.95);

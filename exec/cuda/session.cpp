@@ -253,6 +253,16 @@ void Session::scale(float* values, float factor, int64_t elements, Lane lane) {
   cuda::scale(values, factor, elements, stream(lane));
 }
 
+void Session::narrow(float* to, const float* from, int64_t elements, Lane lane) {
+  use();
+  cuda::narrow(to, from, libraries_.precision, elements, stream(lane));
+}
+
+void Session::widen(float* to, const float* from, int64_t elements, Lane lane) {
+  use();
+  cuda::widen(to, from, libraries_.precision, elements, stream(lane));
+}
+
 void Session::unscale(float* gradients, int64_t elements, bool alone, Lane lane) {
   if (loss_ == nullptr || elements == 0) return;
   use();

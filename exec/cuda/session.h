@@ -53,6 +53,8 @@ class Session : public DeviceSession {
   void copy(float* to, const float* from, int64_t elements, Lane lane) override;
   void accumulate(float* to, const float* from, int64_t elements, Lane lane) override;
   void scale(float* values, float factor, int64_t elements, Lane lane) override;
+  void narrow(float* to, const float* from, int64_t elements, Lane lane) override;
+  void widen(float* to, const float* from, int64_t elements, Lane lane) override;
   void unscale(float* gradients, int64_t elements, bool alone, Lane lane) override;
   void upload(float* to, const float* host, int64_t elements) override;
   void download(float* host, const float* from, int64_t elements) override;
@@ -108,6 +110,6 @@ bool reaches(int gpu, int other);
 /// DeviceError.
 std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup);
 std::string nccl_id(PeerRoute route);  ///< ncclUniqueId of a new group; "" without NCCL
-std::string nccl_version();  ///< "" without it
+std::string nccl_version();            ///< "" without it
 
 }  // namespace tandem::cuda

@@ -60,6 +60,12 @@ class EmulatedDevice : public DeviceSession {
   void scale(float* values, float factor, int64_t n, Lane) override {
     cuda::scale(values, factor, n, nullptr);
   }
+  void narrow(float* to, const float* from, int64_t n, Lane) override {
+    cuda::narrow(to, from, precision_, n, nullptr);
+  }
+  void widen(float* to, const float* from, int64_t n, Lane) override {
+    cuda::widen(to, from, precision_, n, nullptr);
+  }
   void upload(float* to, const float* host, int64_t n) override { std::copy_n(host, n, to); }
   void download(float* host, const float* from, int64_t n) override { std::copy_n(from, n, host); }
   void set_state(const IterationState& state, Lane) override {

@@ -24,7 +24,7 @@ inline const Graph& small_mlp() {
 }
 
 inline Workload workload(const Graph& graph, int64_t batch = 32) {
-  return {&graph, graph.lower(batch, Precision::fp32), batch, Precision::fp32, &optimizer("momentum"), true};
+  return make_workload(graph, batch, Precision::fp32, optimizer("momentum"), true);
 }
 
 inline Program compile(std::string_view text, const Graph& graph, const Cluster& cluster) {

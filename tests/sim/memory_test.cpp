@@ -13,7 +13,7 @@ constexpr int64_t kDevices = 8;
 MemoryUse memory(const char* scheme_text, Precision precision, int64_t devices = kDevices,
                  const char* model = "gpt2", bool recompute = false) {
   const Graph graph = Graph::load(model);
-  const Workload work{&graph, graph.lower(1, precision), 1, precision, &optimizer("adamw"), false, recompute};
+  const Workload work = make_workload(graph, 1, precision, optimizer("adamw"), false, recompute);
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
   const System system = System::load("dgx-h100");
   return device_memory(work, system.device(system.accelerator(0)),
@@ -79,7 +79,7 @@ TEST(Memory, RecomputationKeepsOneTensorABlock) {
 /// Every layer of a block runs forward twice.
 TEST(Memory, RecomputationCostsAForwardPass) {
   const Graph graph = Graph::load("gpt2");
-  Workload work{&graph, graph.lower(2, Precision::bf16), 2, Precision::bf16, &optimizer("adamw"), false};
+  Workload work = make_workload(graph, 2, Precision::bf16, optimizer("adamw"), false);
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   int64_t flops[2] = {}, again = 0;
   for (const bool recompute : {false, true}) {
