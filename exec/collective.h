@@ -14,7 +14,7 @@ namespace tandem {
 
 /// Where a group's ranks sit, when that is more than one node.
 struct GroupNodes {
-  Transport* wire = nullptr;
+  exec::Transport* wire = nullptr;
   uint32_t channel = 0;            ///< of the wire; this group's alone
   std::vector<uint32_t> of_ranks;  ///< node of each rank
 };
@@ -53,7 +53,7 @@ class GroupCollective {
     uint32_t offset, count;  ///< in chunks
     bool reduce;
     bool direct = false;                   ///< over the wire into place, or added in place, as it arrives
-    Transport::Receive* remote = nullptr;  ///< null: from shared memory
+    exec::Transport::Receive* remote = nullptr;  ///< null: from shared memory
     std::size_t scratch = 0;               ///< remote and not direct: index into Member::scratch
   };
   struct Push {  ///< what it sends to another node
@@ -82,7 +82,7 @@ class GroupCollective {
     int64_t stage_elements = 0;
     std::vector<float> stage_memory;          ///< where `stage` lies without a device
     std::vector<std::vector<float>> scratch;  ///< sums wait here for their turn
-    std::vector<std::unique_ptr<Transport::Receive>> receives;
+    std::vector<std::unique_ptr<exec::Transport::Receive>> receives;
   };
   struct Range {
     int64_t begin, count;  ///< elements

@@ -96,7 +96,7 @@ int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
 
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const std::vector<float>& parameters, const std::vector<float>& buffers) {
-  const Network n(graph, data.samples(), false);
+  const exec::Network n(graph, data.samples(), false);
   const auto device = backend.open({0, Precision::fp32, 1, false});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
@@ -140,7 +140,7 @@ double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
 namespace {
 
 /// A data set must fit the model: one input of its size, one loss over at least its classes.
-void check_data(const Network& n, const Dataset& data) {
+void check_data(const exec::Network& n, const Dataset& data) {
   const int64_t size = elements(data.shape);
   const auto fail = [&](const std::string& why) {
     throw InputError(fmt::format("data set {} ({} values a sample, {} classes) does not fit {}: {}",

@@ -52,7 +52,7 @@ int64_t place(std::vector<Tensor>& tensors, const std::vector<TensorId>& which,
 
 }  // namespace
 
-struct Network::Impl {
+struct exec::Network::Impl {
   const Graph& graph;
   int64_t batch;
   bool training, halves;
@@ -281,7 +281,7 @@ struct Network::Impl {
 /// One layer's view of the network under construction.
 class NetworkLayer : public LayerCalls {
  public:
-  NetworkLayer(Network::Impl& n, uint32_t index) : n_(n), index_(index), node_(n.nodes[index]) {}
+  NetworkLayer(exec::Network::Impl& n, uint32_t index) : n_(n), index_(index), node_(n.nodes[index]) {}
 
   const Layer& layer() const override { return n_.graph.layers()[index_]; }
   const Lowered& lowered() const override { return n_.lowered[index_]; }
@@ -423,13 +423,13 @@ class NetworkLayer : public LayerCalls {
                                  layer().name, rows, width));
   }
 
-  Network::Impl& n_;
+  exec::Network::Impl& n_;
   uint32_t index_;
-  Network::Impl::Node& node_;
+  exec::Network::Impl::Node& node_;
   TensorId tied_gradient_ = kNone;
 };
 
-void Network::Impl::build(uint32_t i) {
+void exec::Network::Impl::build(uint32_t i) {
   const Layer& layer = graph.layers()[i];
   if (layer.type == nullptr) {
     nodes[i].out = add(TensorKind::input, whole(i), i);
@@ -451,6 +451,8 @@ void Network::Impl::build(uint32_t i) {
   execution->build(calls);
   if (nodes[i].out == kNone && !layer.output.empty()) calls.out();
 }
+
+namespace exec {
 
 Network::Network(const Graph& graph, int64_t batch, bool training, Precision precision) {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
@@ -482,5 +484,7 @@ int64_t Network::values(TensorId input) const {
 }
 TensorId Network::output() const { return impl_->output; }
 TensorId Network::logits() const { return impl_->logits; }
+
+}  // namespace exec
 
 }  // namespace tandem

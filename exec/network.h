@@ -46,6 +46,10 @@ struct LearnedTensor {
   float bound = 0, constant = 0;
 };
 
+class NetworkLayer;
+
+namespace exec {
+
 class Network {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
@@ -78,10 +82,12 @@ class Network {
   TensorId logits() const;
 
  private:
-  friend class NetworkLayer;  // builds it, a layer at a time (network.cpp)
+  friend class tandem::NetworkLayer;  // builds it, a layer at a time (network.cpp)
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+}  // namespace exec
 
 /// What a layer's builder is handed: its tensors and the lists to fill. exec/passes/*.cpp. Tensors asked for
 /// and never written by a call are an error of the builder.

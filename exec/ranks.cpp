@@ -45,7 +45,7 @@ void sum_over_ranks(std::span<double>) {}
 std::vector<std::string> gather_over_ranks(const std::string& own) { return {own}; }
 void meet_ranks() {}
 void abort_ranks(int) {}
-std::unique_ptr<Transport> mpi_transport(Abort&) { return nullptr; }
+std::unique_ptr<exec::Transport> mpi_transport(Abort&) { return nullptr; }
 
 #else
 
@@ -58,7 +58,7 @@ void sure(int result, const char* what) {
 /// Waiting threads look again after this long: the cores are the computation's.
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-class MpiTransport : public Transport {
+class MpiTransport : public exec::Transport {
  public:
   explicit MpiTransport(Abort& abort) : abort_(abort) {}
   ~MpiTransport() override { MpiTransport::stop(); }
@@ -222,7 +222,7 @@ void abort_ranks(int exit_code) {
   if (ranks().several()) MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
-std::unique_ptr<Transport> mpi_transport(Abort& abort) { return std::make_unique<MpiTransport>(abort); }
+std::unique_ptr<exec::Transport> mpi_transport(Abort& abort) { return std::make_unique<MpiTransport>(abort); }
 
 #endif
 

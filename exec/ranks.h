@@ -31,6 +31,6 @@ void meet_ranks();
 /// Ends all processes when one fails; does not return when there are several.
 void abort_ranks(int exit_code);
 /// Messages between the nodes; node = rank.
-std::unique_ptr<Transport> mpi_transport(Abort& abort);
+std::unique_ptr<exec::Transport> mpi_transport(Abort& abort);
 
 }  // namespace tandem

@@ -20,7 +20,7 @@ namespace {
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
 /// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
-std::vector<float> start_values(const Network& network, const Execution& e) {
+std::vector<float> start_values(const exec::Network& network, const Execution& e) {
   std::vector<float> out(static_cast<std::size_t>(network.parameters()));
   for (const LearnedTensor& l : network.learned()) {
     const Tensor& t = network.tensors()[l.parameter];

@@ -46,7 +46,7 @@ struct Run {
   const Keep& keep;
   Abort abort;  ///< first: everything else may watch or wait through it
   Program program;
-  Network network;
+  exec::Network network;
   Iterations iterations;
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
   int64_t micro_batches = 1;
@@ -56,7 +56,7 @@ struct Run {
   int spins = 0;
   std::vector<float> start;  ///< flat parameters that every worker begins with
   std::vector<float> start_state;
-  std::unique_ptr<Transport> wire;  ///< between nodes
+  std::unique_ptr<exec::Transport> wire;  ///< between nodes
   /// [collective of the program][group]
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
   /// [collective][group]: made by the device's library, or of its messages where the scheme names an

@@ -8,7 +8,7 @@ constexpr int kSpins = 20;
 
 }  // namespace
 
-StoreLinks::StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abort& abort)
+StoreLinks::StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store, Abort& abort)
     : setup_(std::move(setup)), wire_(wire), store_(store), abort_(abort) {
   const auto workers = static_cast<uint32_t>(setup_.worker_node.size()),
              shards = static_cast<uint32_t>(setup_.shard_node.size());
@@ -51,14 +51,14 @@ void StoreLinks::stop() {
   }
 }
 
-Transport::Receive& StoreLinks::receive(uint32_t worker, uint32_t shard, uint32_t key) {
+exec::Transport::Receive& StoreLinks::receive(uint32_t worker, uint32_t shard, uint32_t key) {
   return *receives_[(std::size_t{worker} * setup_.shard_node.size() + shard) * setup_.keys + key];
 }
 
 void StoreLinks::push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply) {
   const uint32_t here = setup_.worker_node[worker], there = setup_.shard_node[shard];
   const int64_t elements = setup_.slice(key, worker, shard).elements;
-  Transport::Receive& back = receive(worker, shard, key);
+  exec::Transport::Receive& back = receive(worker, shard, key);
   back.to = reply;
   back.elements = elements;
   // Replies under different keys overtake each other at a gate: each key has a stream of its own.

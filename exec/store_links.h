@@ -26,7 +26,7 @@ class StoreLinks {
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
   };
   /// `wire` and `store` outlive it; before any message.
-  StoreLinks(Setup setup, Transport& wire, ParameterStore& store, Abort& abort);
+  StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store, Abort& abort);
   ~StoreLinks();  ///< as stop()
   /// Ends all taking in, on the wire as well: from here nothing is written to workers' memory.
   void stop();
@@ -56,16 +56,17 @@ class StoreLinks {
     Counter posted;
     std::thread sender;
   };
-  Transport::Receive& receive(uint32_t worker, uint32_t shard, uint32_t key);
+  exec::Transport::Receive& receive(uint32_t worker, uint32_t shard, uint32_t key);
   void take(const MessageHead& head, const float* gradient);
   void serve(Outbox& box);
 
   Setup setup_;
-  Transport& wire_;
+  exec::Transport& wire_;
   ParameterStore& store_;
   Abort& abort_;
   std::atomic<bool> closing_{false};
-  std::vector<std::unique_ptr<Transport::Receive>> receives_;  ///< [(worker, shard, key)], null on one node
+  std::vector<std::unique_ptr<exec::Transport::Receive>>
+      receives_;  ///< [(worker, shard, key)], null on one node
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<Outbox>> boxes_;  ///< [server's node, worker's]
 };
 

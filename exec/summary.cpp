@@ -202,7 +202,7 @@ class Summary {
   }
 
   void memory(Report& r) const {
-    const Network& n = run_.network;
+    const exec::Network& n = run_.network;
     const int64_t p = n.parameters();
     r.memory.parameters = Bytes{4} * p;
     r.memory.gradients = Bytes{4} * p;

@@ -14,6 +14,8 @@ struct MessageHead {
   int64_t version = 0;
 };
 
+namespace exec {
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -47,5 +49,7 @@ class Transport {
   /// Ends all taking in. After a failed run, before the memory of posted receives goes.
   virtual void stop() = 0;
 };
+
+}  // namespace exec
 
 }  // namespace tandem

@@ -348,13 +348,13 @@ bool Wire::put(Receive& receive, const Early& frame) {
   return receive.done == receive.elements;
 }
 
-std::unique_ptr<Transport::Receive> Wire::make_receive() {
+std::unique_ptr<exec::Transport::Receive> Wire::make_receive() {
   auto out = std::make_unique<Receive>();
   watch(*out);
   return out;
 }
 
-void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, Transport::Receive& given) {
+void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   End& e = end(to_node, from_node);
   receive.done = 0;
@@ -372,7 +372,7 @@ void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, T
     stream.posted.push_back(&receive);
 }
 
-void Wire::wait(Transport::Receive& given) {
+void Wire::wait(exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   receive.finished.wait(receive.posted, abort_, 20);
   sleep_until(receive.due);

@@ -22,9 +22,9 @@ namespace tandem {
 ///
 /// Pacing is the kernel's (SO_MAX_PACING_RATE): an idle connection passes its first 64-128 KB faster. With
 /// more than two nodes, connections of one port also take turns, so that together they keep to its rate.
-class Wire : public Transport {
+class Wire : public exec::Transport {
  public:
-  struct Receive : Transport::Receive {
+  struct Receive : exec::Transport::Receive {
    private:
     friend class Wire;
     int64_t done = 0, due = 0;
@@ -40,11 +40,11 @@ class Wire : public Transport {
   void handle(uint32_t channel, Handler handler) override;
   void send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
             int64_t elements, bool until_left) override;
-  std::unique_ptr<Transport::Receive> make_receive() override;
+  std::unique_ptr<exec::Transport::Receive> make_receive() override;
   void watch(Receive& receive) { abort_.watch(&receive.finished); }
   void post(uint32_t from_node, uint32_t to_node, const MessageHead& stream,
-            Transport::Receive& receive) override;
-  void wait(Transport::Receive& receive) override;
+            exec::Transport::Receive& receive) override;
+  void wait(exec::Transport::Receive& receive) override;
 
   /// Breaks the connection, as a pulled cable would.
   void cut(uint32_t a, uint32_t b);

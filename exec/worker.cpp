@@ -94,7 +94,7 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
 }
 
 void Worker::open() {
-  const Network& n = run_.network;
+  const exec::Network& n = run_.network;
   device_ = run_.execution.backend->open({run_.device_index(instance_), run_.execution.precision,
                                           run_.execution.threads, true, run_.execution.route});
   const bool loads = run_.execution.data != nullptr;

@@ -322,7 +322,7 @@ std::function<int64_t(int32_t)> Worker::input(const Op& op) {
 
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
-  const Network& n = run_.network;
+  const exec::Network& n = run_.network;
   const Dataset* data = run_.execution.data;
   if (data != nullptr) {
     const auto samples = batch_samples(*data, run_.execution.seed, run_.workers, instance_, n.batch(), batch);

@@ -69,7 +69,7 @@ class Free : public Plan::Messages {
 
 /// The plan with the slept durations for computing, and everything else free.
 void take_durations(Plan& plan, uint32_t workers) {
-  const Network network(model(), kBatch);
+  const exec::Network network(model(), kBatch);
   const Program& p = *plan.program;
   for (std::size_t r = 0; r < plan.roles.size(); ++r) {
     const auto& ops = p.roles[r].ops;

@@ -153,7 +153,8 @@ TEST(EmulatedHalf, WhatIsNotFiniteShows) {
 
 TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
   const Graph graph = Graph::load("digits-cnn");
-  const Network whole(graph, 8), half(graph, 8, true, Precision::bf16), fp16(graph, 8, true, Precision::fp16);
+  const exec::Network whole(graph, 8), half(graph, 8, true, Precision::bf16),
+      fp16(graph, 8, true, Precision::fp16);
   EXPECT_EQ(half.arena(), fp16.arena());
   for (TensorId t = 0; t < whole.tensors().size(); ++t) {
     const Tensor &a = whole.tensors()[t], &b = half.tensors()[t];  // random draws go by these ids
@@ -168,7 +169,7 @@ TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
 }
 
 /// Memory of a call's tensors: positive numbers, as statistics need; 0 for labels and tokens.
-std::vector<std::vector<float>> operands_of(const Network& network, const Call& call, Precision half) {
+std::vector<std::vector<float>> operands_of(const exec::Network& network, const Call& call, Precision half) {
   SplitMix64 random(31);
   std::vector<std::vector<float>> out;
   for (const TensorId id : call.operands) {
@@ -185,7 +186,7 @@ std::vector<std::vector<float>> operands_of(const Network& network, const Call& 
 }
 
 /// Operands that are one tensor share the first one's memory.
-std::vector<std::vector<float>> run_call(const Network& network, const Call& call, Precision half,
+std::vector<std::vector<float>> run_call(const exec::Network& network, const Call& call, Precision half,
                                          const cuda::Prepared& made) {
   auto memory = operands_of(network, call, half);
   std::vector<float*> operands;
@@ -208,7 +209,7 @@ bool multiplies(Function f) {
 /// that have a kernel on halves, and ran it, go to `seen`.
 void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>& seen) {
   const Graph graph = graph_of(c);
-  const Network network(graph, 3, true, half);
+  const exec::Network network(graph, 3, true, half);
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
     for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
       for (const Call& call : *calls) {
@@ -244,7 +245,7 @@ std::pair<bool, bool> fused(int features, const std::string& attention, Precisio
   const Graph graph = graph_of({"attention", R"({"s": [32, 64]})",
                                 R"({"type":"linear","features":)" + std::to_string(features) +
                                     R"(},{"type":"attention",)" + attention + "}"});
-  const Network network(graph, 2, true, p);
+  const exec::Network network(graph, 2, true, p);
   std::pair<bool, bool> out;
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
     for (const Call& c : network.forward(layer)) out.first = out.first || cuda::fuses(c, p);

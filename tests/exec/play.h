@@ -55,7 +55,7 @@ class Play {
     }
   }
 
-  const Network& network() const { return network_; }
+  const exec::Network& network() const { return network_; }
 
   void randomise(uint64_t seed) {
     SplitMix64 random(seed);
@@ -198,7 +198,7 @@ class Play {
   }
   void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
 
-  Network network_;
+  exec::Network network_;
   Precision half_;  ///< of what is stored in 2 bytes
   bool far_;
   std::unique_ptr<DeviceSession> device_;

@@ -34,7 +34,7 @@ class Exchanging : public DeviceGroup {
                 std::span<const DeviceMessage> receives, Lane lane) override {
     session.synchronize(lane);
     std::vector<std::vector<float>> arrived;
-    std::vector<std::unique_ptr<Transport::Receive>> posted;
+    std::vector<std::unique_ptr<exec::Transport::Receive>> posted;
     for (const DeviceMessage& m : receives) {
       arrived.emplace_back(static_cast<std::size_t>(m.elements));
       posted.push_back(wire_->make_receive());
@@ -60,7 +60,7 @@ class Exchanging : public DeviceGroup {
   GroupSetup setup_;
   std::size_t each_;  ///< members in a process
   Abort abort_;
-  std::unique_ptr<Transport> wire_ = mpi_transport(abort_);
+  std::unique_ptr<exec::Transport> wire_ = mpi_transport(abort_);
 };
 
 /// One member in each process.

@@ -25,7 +25,7 @@ TEST(Zoo, CallsCarryTheKernelsOfTheirPrecision) {
   for (const char* name : {"resnet18", "bert-base:layers=2", "lstm-ptb-small", "densenet121"}) {
     const Graph graph = Graph::load(name);
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      const Network network(graph, 2, true, precision);
+      const exec::Network network(graph, 2, true, precision);
       int64_t wanted = 0, realised = 0;
       const auto add = [](const std::vector<Kernel>& kernels, int64_t& bytes) {
         for (const Kernel& k : kernels) bytes += (k.read.n + k.written.n) * k.repeat;
@@ -48,7 +48,7 @@ TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
   for (const ModelEntry& model : list_models()) {
     const std::string& name = model.name;
     const Graph graph = Graph::load(name);
-    const Network network(graph, 2);
+    const exec::Network network(graph, 2);
     EXPECT_EQ(network.parameters(), graph.parameter_elements()) << name;
     EXPECT_FALSE(network.losses().empty()) << name;
     Launches wanted, realised;

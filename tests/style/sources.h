@@ -1,0 +1,45 @@
+#pragma once
+// The source files that the tests of style read, and the floors they lie on.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+namespace fs = std::filesystem;
+
+inline const std::map<std::string, int> kFloors = {{"base", 0},        {"models", 1}, {"topologies", 1},
+                                                   {"schemes", 2},     {"sim", 3},    {"exec", 3},
+                                                   {"calibration", 4}, {"app", 5},    {"tests", 6}};
+
+struct Source {
+  std::string path;    ///< from the root, "sim/cost/kernel_cost.h"
+  std::string folder;  ///< "sim"
+  std::vector<std::string> lines;
+  bool header() const { return path.ends_with(".h"); }
+};
+
+/// Every source file of the house. Read once.
+inline const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> out;
+    for (const auto& [folder, floor] : kFloors) {
+      const fs::path root = fs::path(TANDEM_ROOT) / folder;
+      if (!fs::exists(root)) continue;
+      for (const auto& entry : fs::recursive_directory_iterator(root)) {
+        const std::string extension = entry.path().extension().string();
+        if (extension != ".h" && extension != ".cpp" && extension != ".cu") continue;
+        Source source{fs::relative(entry.path(), TANDEM_ROOT).string(), folder, {}};
+        std::ifstream file(entry.path());
+        for (std::string line; std::getline(file, line);) source.lines.push_back(line);
+        out.push_back(std::move(source));
+      }
+    }
+    return out;
+  }();
+  return all;
+}
+
+}  // namespace tandem

@@ -1,0 +1,106 @@
+// Two types of one name in one namespace may meet in one program, where the linker takes functions of either
+// for both (the one-definition rule): no compiler says so. Names in unnamed namespaces are their file's own.
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/style/sources.h"
+
+namespace tandem {
+namespace {
+
+/// Where the literal or comment that begins at `at` ends; `at` where none begins there.
+std::size_t end_of_text(const std::string& s, std::size_t at) {
+  const auto find = [&](const std::string& what, std::size_t from) {
+    const std::size_t found = s.find(what, from);
+    return found == std::string::npos ? s.size() : found + what.size();
+  };
+  if (s.compare(at, 2, "//") == 0) return find("\n", at) - 1;
+  if (s.compare(at, 2, "/*") == 0) return find("*/", at + 2);
+  if (s.compare(at, 2, "R\"") == 0) {
+    const std::size_t open = s.find('(', at);
+    return find(")" + s.substr(at + 2, open - at - 2) + "\"", open);
+  }
+  const bool separates = at > 0 && std::isxdigit(static_cast<unsigned char>(s[at - 1])) != 0;  // 10'000
+  if (s[at] != '"' && (s[at] != '\'' || separates)) return at;
+  std::size_t end = at + 1;
+  while (end < s.size() && s[end] != s[at]) end += s[end] == '\\' ? 2 : 1;
+  return end + 1;
+}
+
+/// Without comments, literals and lines of the preprocessor.
+std::string code_of(const Source& source) {
+  std::string all, out;
+  for (std::string line : source.lines) {
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first != std::string::npos && line[first] == '#') line.clear();
+    all += line + "\n";
+  }
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = end_of_text(all, at);
+    if (end == at) out += all[at++];
+    at = std::max(at, end);
+  }
+  return out;
+}
+
+/// "tandem::cuda::Session" for every type defined in a named namespace.
+std::set<std::string> types_of(const std::string& code) {
+  static const std::regex space("(?:inline\\s+)?namespace\\s*([\\w:]*)\\s*$"),
+      type(
+          "(?:^|[\\s>])(?:class|struct|union|enum|enum\\s+class)\\s+(?:alignas\\([^)]*\\)\\s*)?([\\w:]+)\\s*"
+          "(?:final\\s*)?(?::[^:][^;{}]*)?$");
+  std::set<std::string> out;
+  std::vector<std::string> open;  // of each brace: its namespace, or "" inside anything else
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < code.size(); ++at) {
+    if (code[at] != '{' && code[at] != '}' && code[at] != ';') continue;
+    const std::string head = code.substr(begin, at - begin);
+    begin = at + 1;
+    if (code[at] == '}' && !open.empty()) open.pop_back();
+    if (code[at] != '{') continue;
+    std::smatch match;
+    const bool inside = !open.empty() && open.back().empty();
+    if (!inside && std::regex_search(head, match, space)) {
+      const std::string outer = open.empty() ? "" : open.back() + "::", own = match[1];
+      open.push_back(outer + (own.empty() ? "?" : own));
+      continue;
+    }
+    if (!inside && !open.empty() && open.back().find('?') == std::string::npos &&
+        std::regex_search(head, match, type) && head.find('(') == std::string::npos)
+      out.insert(open.back() + "::" + match.str(1));
+    open.emplace_back();
+  }
+  return out;
+}
+
+TEST(Types, ReaderSeesNamespacesAndSkipsText) {
+  const std::string code = code_of(
+      {"x.cpp",
+       "x",
+       {"#define struct Never {", "namespace a {", "struct A : B<int> {", "  struct Inner { int x; };", "};",
+        "// struct Comment {};", "const char* t = \"struct Text {\"; char c = '{'; int n = 10'000;",
+        "namespace b { enum class E : int { one }; }", "namespace { struct Own {}; }", "struct Later;",
+        "struct Result f() { return {}; }", "template <class T> class C final {};", "}"}});
+  EXPECT_EQ(types_of(code), (std::set<std::string>{"a::A", "a::b::E", "a::C"}));
+}
+
+TEST(Types, NoTwoShareANameInANamespace) {
+  std::map<std::string, std::string> defined;  // where
+  for (const Source& source : sources()) {
+    for (const std::string& type : types_of(code_of(source))) {
+      const auto [at, fresh] = defined.emplace(type, source.path);
+      EXPECT_TRUE(fresh) << type << " is defined in " << at->second << " and in " << source.path
+                         << ": rename one, or give it a namespace";
+    }
+  }
+  EXPECT_GT(defined.size(), 200U);
+}
+
+}  // namespace
+}  // namespace tandem
