@@ -59,7 +59,7 @@ std::vector<Flag> question_flags() {
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
-      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop, or none: no update"},
       {"recompute", "off|blocks",
        "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
       {"input", "real|synthetic",

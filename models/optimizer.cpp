@@ -12,6 +12,7 @@ const std::vector<Optimizer>& optimizers() {
       {"adam", "Adam: two moments per parameter", 2, 12},
       {"adamw", "Adam with decoupled weight decay: two moments per parameter", 2, 14},
       {"rmsprop", "RMSProp: one mean square per parameter", 1, 7},
+      {"none", "forward and backward alone: gradients are made and communicated, nothing is updated", 0, 0},
   };
   return all;
 }
@@ -29,6 +30,7 @@ const Optimizer& optimizer(std::string_view name, const Place& place) {
 }
 
 Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
+  TANDEM_CHECK(optimizer.updates());
   // Gradient, parameter and state are FP32 whatever the compute precision (see base/precision.h).
   const Bytes tensor = Bytes{4} * parameters;
   return {KernelKind::optimizer,          Pass::update,

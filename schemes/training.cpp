@@ -19,6 +19,13 @@ std::vector<bool> trainable(const std::vector<Layer>& layers) {
   return out;
 }
 
+/// `count` updates of `elements` each, where the optimiser makes any.
+void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count) {
+  if (!optimizer.updates()) return;
+  to.push_back(update_kernel(optimizer, elements));
+  to.back().repeat = count;
+}
+
 void append(std::vector<Kernel>& to, const std::vector<Kernel>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
@@ -112,10 +119,7 @@ void Training::fill_buckets(const BucketRule& rule) {
     b.layers = highest - b.layer + 1;
     b.key = role_.builder().part(b.elements);
     b.name = layers[b.layer].name + (b.layers > 1 ? ".." + layers[highest].name : "");
-    for (const auto& [elements, count] : sizes) {
-      b.update.push_back(update_kernel(*work_.optimizer, elements));
-      b.update.back().repeat = count;
-    }
+    for (const auto& [elements, count] : sizes) append_update(b.update, *work_.optimizer, elements, count);
     sizes.clear();
     open = false;
   };
@@ -191,14 +195,17 @@ void Training::backward(const Ready& ready, OpId start, const Before& before) {
 }
 
 OpHandle Training::update(const Bucket& bucket) {
-  return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, "update " + bucket.name)
+  const char* label = work_.optimizer->updates() ? "update " : "await ";
+  return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, label + bucket.name)
       .of(Payload::parameters, bucket.key);
 }
 
 OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::string_view label) {
+  std::vector<Kernel> kernels;
+  append_update(kernels, *work_.optimizer, elements, 1);
   return role_
-      .compute({bucket.layer, bucket.layers, Pass::update, {update_kernel(*work_.optimizer, elements)}},
-               fmt::format("{} {}", label, bucket.name))
+      .compute({bucket.layer, bucket.layers, Pass::update, std::move(kernels)},
+               fmt::format("{} {}", work_.optimizer->updates() ? label : "await", bucket.name))
       .of(Payload::parameters, bucket.key);
 }
 

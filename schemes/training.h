@@ -60,6 +60,7 @@ class Training {
   void backward(
       const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {},
       const Before& before = [](uint32_t) { return OpId{}; });
+  /// With the optimiser "none" an op of no kernels: the next forward still waits for what the update would.
   OpHandle update(const Bucket& bucket);
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
   OpHandle update_share(const Bucket& bucket, int64_t elements, std::string_view label);

@@ -58,6 +58,7 @@ class BoundMessages : public Plan::Messages {
     const Device& device = system_.device(where_[s.role][shard]);
     const double bytes = static_cast<double>(push_bytes(s, key).n);
     const double rate = reduce_rate(device, overheads_).bytes_per_second;
+    if (!optimizer_.updates()) return Time::from_seconds(bytes / rate);
     // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
     const double passes = (3.0 + 2.0 * static_cast<double>(optimizer_.state)) / 3.0 / s.batch;
     return Time::from_seconds(bytes / rate * (1 + passes));
@@ -114,6 +115,7 @@ class BoundMessages : public Plan::Messages {
   Time merge(const Store& s, Bytes bytes) const {
     const bool device = on_device(s.role);
     const double copied = copy_seconds(bytes, device);
+    if (!optimizer_.updates()) return Time::from_seconds((s.batch == 1 ? 1 : 2.5) * copied);
     double update = machine_->seconds(update_kernel(optimizer_, bytes.n / 4), workers_, step_);
     // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
     // and writes, of which a copy is two passes.

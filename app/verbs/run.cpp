@@ -105,6 +105,9 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   e.batch = a.integer("batch", 32, 1, 1'000'000);
   e.precision = read_precision(a.text("precision", "fp32"), *e.backend);
   e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
+  if (!e.optimizer->updates())
+    throw InputError(option_place("optimizer"),
+                     "a run updates parameters; \"none\" is for predictions alone");
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));

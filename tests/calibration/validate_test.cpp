@@ -5,14 +5,18 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/data.h"
+
 namespace tandem {
 namespace {
 
 /// Runs a table of one series of lenet5 and alexnet on one and four GPUs.
 std::vector<ValidationRow> table(const std::string& name, const std::string& model) {
   const auto path = std::filesystem::temp_directory_path() / ("tandem_validate_" + name + ".json");
-  std::ofstream(path) << R"({"title": "t", "source": "s", "series": [{"system": "2080ti-pcie-4x", "scheme": "allreduce",
-    "relative": true, "batch": 8, "values": {"1": 1, "4": 2}, "model": )" << model << "}]}";
+  std::ofstream(path)
+      << R"({"title": "t", "source": "s", "series": [{"system": "2080ti-pcie-4x", "scheme": "allreduce",
+    "relative": true, "batch": 8, "values": {"1": 1, "4": 2}, "model": )"
+      << model << "}]}";
   auto rows = validate({path.string()}, 1, {});
   std::filesystem::remove(path);
   return rows;
@@ -34,6 +38,19 @@ TEST(Validate, AddsTheTimesOfTheParts) {
 TEST(Validate, GivesAPartItsOwnBatch) {
   const auto own = table("own", R"([{"model": "alexnet", "batch": 64}])"), row = table("row", R"("alexnet")");
   EXPECT_GT(own[1].unanchored, 1.5 * row[1].unanchored) << "the gradients are summed an eighth as often";
+}
+
+TEST(Validate, RowsMeasuredWithoutAnUpdateArePredictedWithoutOne) {
+  int marked = 0;
+  for (const std::string& name : list_data("calibration/data/published")) {
+    const Json document = Json::load(find_data("calibration/data/published", "published table", name));
+    for (const Json& s : document.at("series").items()) {
+      const bool none = s.text("optimizer", "momentum") == "none";
+      EXPECT_EQ(s.text("note", "").find("no optimiser") != std::string::npos, none) << name;
+      marked += none ? static_cast<int>(s.at("values").members().size()) : 0;
+    }
+  }
+  EXPECT_GE(marked, 402);
 }
 
 TEST(Validate, RefusesPartsWithoutAnything) {

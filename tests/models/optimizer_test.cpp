@@ -15,6 +15,7 @@ TEST(Optimizer, StateIsWhatEachRuleKeeps) {
 
 TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
   for (const Optimizer& o : optimizers()) {
+    if (!o.updates()) continue;
     const Kernel k = update_kernel(o, 1000);
     EXPECT_EQ(k.kind, KernelKind::optimizer);
     EXPECT_EQ(k.pass, Pass::update);
@@ -23,6 +24,11 @@ TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
     EXPECT_EQ(k.written.n, 4000 * (1 + o.state)) << o.name;
     EXPECT_FALSE(o.summary.empty());
   }
+}
+
+TEST(Optimizer, NoneKeepsNothingAndAloneUpdatesNothing) {
+  EXPECT_EQ(optimizer("none").state, 0);
+  for (const Optimizer& o : optimizers()) EXPECT_EQ(o.updates(), o.name != "none");
 }
 
 TEST(Optimizer, UnknownNameGetsTheNearest) {

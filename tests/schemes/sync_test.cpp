@@ -80,6 +80,21 @@ TEST(Sync, EveryParameterIsSummedOnceAndUpdatedOnce) {
   EXPECT_EQ(count(compile("allreduce:bucket=1TiB", g, {4, 1, 4}), OpKind::collective), 1);
 }
 
+TEST(Sync, WithoutAnOptimizerNoKernelUpdates) {
+  for (const char* text : {"allreduce", "data-parallel-master", "local-sgd", "zero", "one-weird-trick",
+                           "parameter-server:server=gpu"}) {
+    const ResolvedScheme s = resolve_scheme(text, {});
+    Workload none = workload(small_mlp());
+    none.optimizer = &optimizer("none");
+    const Program p = s.scheme->compile(none, {4, 1, 4}, s.options);
+    EXPECT_EQ(count(p, OpKind::collective), count(compile(text, small_mlp(), {4, 1, 4}), OpKind::collective))
+        << text;
+    for (const Task& task : p.tasks) {
+      for (const Kernel& k : task.kernels) EXPECT_NE(k.kind, KernelKind::optimizer) << text;
+    }
+  }
+}
+
 TEST(Sync, ReducesOverlapBackwardAndUpdatesFollowAllOfIt) {
   const Program on = compile("allreduce:bucket=1KiB", small_mlp(), {4, 1, 4});
   const uint32_t reduce = find(on, "all-reduce fc2"), backward1 = find(on, "backward fc1");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "sim/simulate.h"
 
@@ -54,10 +55,46 @@ TEST(Overheads, CopyingTheModuleCountsFromWhereItOutlastsTheBroadcast) {
   EXPECT_NEAR(with(4, Time::from_seconds(1e-9)) / with(4, {}), 1, 1e-3);
 }
 
+TEST(Overheads, WithoutAnOptimizerAStepIsForwardBackwardAndCommunication) {
+  const Graph graph = Graph::load("vgg16");
+  const System system = System::load("2080ti-pcie-8x");
+  const auto report = [&](const char* scheme, int64_t devices, const char* rule) {
+    const ResolvedScheme resolved = resolve_scheme(scheme, {});
+    Prediction p;
+    p.graph = &graph;
+    p.system = &system;
+    p.scheme = &resolved;
+    p.devices = devices;
+    p.batch = 8;
+    p.optimizer = &optimizer(rule);
+    p.input = false;
+    p.check_memory = false;
+    return simulate(p);
+  };
+  const auto seconds = [](const Report& r) {
+    return 8.0 * static_cast<double>(r.devices) / r.samples_per_second;
+  };
+  const auto carried = [](const Report& r) {
+    std::map<std::string, int64_t> out;
+    for (const LinkUse& link : r.links) out[link.name] = link.bytes.n;
+    return out;
+  };
+  // Alone, what is missing is at least the reading and writing of all parameters and their gradients.
+  const double bytes = 3.0 * 4 * static_cast<double>(graph.parameter_elements());
+  EXPECT_GT(seconds(report("allreduce", 1, "sgd")) - seconds(report("allreduce", 1, "none")),
+            bytes / system.device(system.accelerators()[0]).memory_bandwidth.bytes_per_second);
+  for (const char* scheme : {"allreduce", "data-parallel-master", "parameter-server", "zero", "local-sgd"}) {
+    const Report none = report(scheme, 4, "none"), sgd = report(scheme, 4, "sgd");
+    EXPECT_LT(seconds(none), seconds(sgd)) << scheme;
+    EXPECT_EQ(carried(none), carried(sgd)) << scheme;
+  }
+}
+
 /// Gradients that layers with several inputs add to those of other readers.
 double sums(const Graph& graph) {
   double out = 0;
-  for (const Layer& l : graph.layers()) out += l.inputs.empty() ? 0 : static_cast<double>(l.inputs.size() - 1);
+  for (const Layer& l : graph.layers())
+    out += l.inputs.empty() ? 0 : static_cast<double>(l.inputs.size() - 1);
   return out;
 }
 
