@@ -1,7 +1,6 @@
 #include "calibration/check_result.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,17 +51,6 @@ std::string group_table(const std::vector<CheckRow>& rows) {
     out += fmt::format("| {} | {} | {} | {} | {} |\n", name, s.count, cell(s.error / n), cell(s.most),
                        cell(s.floor / n));
   }
-  return out;
-}
-
-std::string row_table(const std::vector<CheckRow>& rows) {
-  std::string out, under;
-  for (const CheckColumn& c : kCheckColumns) {
-    out += fmt::format("| {} ", c.head);
-    under += c.number ? "| ---: " : "| --- ";
-  }
-  out += "|\n" + under + "|\n";
-  for (const CheckRow& r : rows) out += fmt::format("| {} |\n", fmt::join(r.cells(), " | "));
   return out;
 }
 
@@ -159,23 +147,21 @@ CheckResult CheckResult::from_json(const Json& d) {
 
 std::string executed_markdown() {
   std::string out =
-      "\n## Executed\n\n"
-      "What `tandem check --format json` found, kept in `calibration/data/executed`: the machine is measured "
-      "on the models\nof `calibration/suite/suite.json`, a profile fitted, and *other* models predicted and "
-      "run. Errors of throughput and mean\nstaleness are relative; the distance between predicted and "
-      "measured histograms of staleness is their total variation,\nand what it is by worker is the largest "
-      "difference of one worker's mean, in versions. The machine is measured and\neverything run in several "
-      "turns; the fastest counts, for whatever else a machine does only slows. The last column is the\n"
-      "machine's own repeatability: the fastest of every other run against the fastest of the rest.\n";
+      "\n## Executed\n\nWhat `tandem check --format json` found, row by row in "
+      "[calibration/data/executed](calibration/data/executed): the machine is measured on the\nmodels of "
+      "`calibration/suite/suite.json`, and *other* models are predicted and run. Distances are total "
+      "variations of histograms\nof staleness, or of workers' means in versions. The last column is the "
+      "machine's "
+      "own repeatability: the fastest of every other\nrun against the fastest of the rest.\n";
   for (const std::string& name : list_data(kFolder)) {
     const CheckResult r = CheckResult::from_json(Json::load(find_data(kFolder, "check", name)));
     const CheckResult::Summary s = r.summary();
     out += fmt::format(
         "\n### {}\n\n{}; {}; {}{}.{} Mean error {:.1f} %, largest {:.1f} %; {:.0f} % of {} executions lie in "
-        "their {:.0f} % interval.\n\n{}\n{}",
+        "their {:.0f} % interval.\n\n{}",
         name, r.machine, r.date, r.versions, r.precision == "fp32" ? "" : "; " + r.precision,
         r.note.empty() ? "" : " " + r.note, 100 * s.mean, 100 * s.most, 100 * s.covered, s.intervals,
-        100 * kLevel, group_table(r.rows), row_table(r.rows));
+        100 * kLevel, group_table(r.rows));
   }
   return out;
 }

@@ -55,8 +55,8 @@ struct CheckResult {
   static CheckResult from_json(const Json& document);
 };
 
-/// The committed results (calibration/data/executed), as a section of VALIDATION.md: by group of cases and
-/// row by row. Throws InputError.
+/// The committed results (calibration/data/executed), as a section of VALIDATION.md: by group of cases.
+/// Throws InputError.
 std::string executed_markdown();
 
 }  // namespace tandem

@@ -34,7 +34,9 @@ std::vector<CollectiveRow> validate_collectives();
 
 /// exp(mean |ln ratio|) - 1; 0 of nothing.
 double geometric_error(const std::vector<double>& log_ratios);
-/// The section "Collectives": one line per machine.
+/// Every row, with one header line.
+std::string collectives_csv(const std::vector<CollectiveRow>& rows);
+/// The section "Collectives": by kind of machine.
 std::string collectives_markdown(const std::vector<CollectiveRow>& rows);
 
 }  // namespace tandem

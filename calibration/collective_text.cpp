@@ -127,47 +127,27 @@ std::string beside_astra_sim(const std::vector<CollectiveRow>& rows) {
          "in sample; without the machine in the fit see dgx-h100 above.\n";
 }
 
-struct Line {
-  Errors all_reduce, others;
-  double worst = 0;
-};
-
 }  // namespace
 
 std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
-  std::map<std::string, Line> machines;
+  return "\n## Collectives\n\n"
+         "Time of a collective from the machine's topology and stock link figures alone, against published "
+         "nccl-tests logs and\ntables (`calibration/data/collectives`). Errors are geometric means, "
+         "exp(mean |ln(predicted / measured)|) - 1, with the number\nof rows. In sample: "
+         "`calibration/profiles/links.json` was fitted to most of these rows; what it is worth on a machine, "
+         "or a\n"
+         "generation of GPUs, that the fit has not seen is the second table (`calibration/fit_collectives.py "
+         "--leave-one-out`).\n\"Calibrated\": every second size of a log corrects the prediction "
+         "(`tandem collective --log FILE --calibrate`), the errors\nare those of its other sizes.\n\n" +
+         summary(rows) + held_out() + beside_astra_sim(rows);
+}
+
+std::string collectives_csv(const std::vector<CollectiveRow>& rows) {
+  std::string out = "table,system,sets,kind,devices,bytes,measured_us,predicted_us,error_percent\n";
   for (const CollectiveRow& r : rows) {
-    const std::string name = fmt::format("{} | {}", r.system.substr(0, r.system.find(".json")), r.devices);
-    Line& line = machines[name];
-    const bool main = r.kind == CollKind::all_reduce;
-    (main ? line.all_reduce : line.others).add(r.bytes, r.log_ratio());
-    if (main) line.worst = std::max(line.worst, std::exp(std::abs(r.log_ratio())) - 1);
-  }
-  std::string out =
-      "\n## Collectives\n\n"
-      "Time of a collective as NCCL would run it, from the machine's topology and stock link figures alone, "
-      "against "
-      "published nccl-tests logs and tables (`calibration/data/collectives`, sources in each file). Errors "
-      "are "
-      "geometric means, exp(mean |ln(predicted / measured)|) - 1, with the number of rows; \"worst\" is the "
-      "largest of "
-      "an all-reduce row. In sample: the constants of `calibration/profiles/links.json` were fitted to most "
-      "of these "
-      "rows. What they are worth on a machine, or a whole generation of GPUs, that the fit has not seen is "
-      "the second "
-      "table (made by `calibration/fit_collectives.py --leave-one-out`). \"Calibrated\": every second power "
-      "of two of a "
-      "log corrects the prediction (`tandem collective --log FILE --calibrate`), the errors are those of its "
-      "other "
-      "sizes; how well a log repeats itself bounds that.\n\n";
-  out += summary(rows) + held_out() + beside_astra_sim(rows);
-  out +=
-      "\n| machine | devices | all-reduce up to 1 MiB | above 1 MiB | worst | other kinds up to 1 MiB | "
-      "above 1 MiB |\n"
-      "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
-  for (const auto& [name, line] : machines) {
-    out += fmt::format("| {} | {} | {} | {} |\n", name, line.all_reduce.cells(),
-                       line.worst > 0 ? fmt::format("{:.0f} %", 100 * line.worst) : "–", line.others.cells());
+    out += fmt::format("{},{},{},{},{},{},{:.6g},{:.6g},{:.1f}\n", r.table, r.system, r.sets, name(r.kind),
+                       r.devices, r.bytes, 1e6 * r.measured, 1e6 * r.predicted,
+                       100 * (r.predicted / r.measured - 1));
   }
   return out;
 }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "base/data.h"
@@ -21,7 +23,7 @@ constexpr std::string_view kFolder = "calibration/data/published";
 
 /// One line of a published table: the same run on several device counts.
 struct Series {
-  std::string file, source;
+  std::string file, source, left_out;
   const Json* json = nullptr;
   std::vector<std::pair<int64_t, double>> values;  ///< devices -> value, in file order
 };
@@ -36,10 +38,21 @@ int64_t device_count(const std::string& key, const Json& value) {
 }
 
 /// A number, or an object of device count -> number.
-int64_t batch_at(const Json& series, int64_t devices) {
-  const Json& batch = series.at("batch");
-  if (!batch.is_object()) return batch.as_int(1, 1'000'000);
-  return batch.at(std::to_string(devices)).as_int(1, 1'000'000);
+int64_t count_at(const Json& value, int64_t devices) {
+  if (!value.is_object()) return value.as_int(1, 1'000'000);
+  return value.at(std::to_string(devices)).as_int(1, 1'000'000);
+}
+int64_t batch_at(const Json& series, int64_t devices) { return count_at(series.at("batch"), devices); }
+
+/// With "accumulate" the scheme sums that many micro-batches of "batch" before it updates.
+ResolvedScheme scheme_at(const Json& series, int64_t devices) {
+  const Json& scheme = series.at("scheme");
+  std::string text = scheme.as_text();
+  if (const Json* accumulate = series.find("accumulate")) {
+    const char* joint = text.find(':') == std::string::npos ? ":" : ",";
+    text += fmt::format("{}accumulate={}", joint, count_at(*accumulate, devices));
+  }
+  return resolve_scheme(text, scheme.place());
 }
 
 std::string family_of(const Graph& graph) {
@@ -54,12 +67,14 @@ std::string family_of(const Graph& graph) {
 }
 
 std::vector<Series> read_series(const Json& document) {
-  document.only({"title", "source", "note", "series"});
+  document.only({"title", "source", "note", "left_out", "series"});
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
-    s.only({"system", "set", "model", "scheme", "precision", "input", "batch", "optimizer", "recompute",
-            "unit", "values", "relative", "rate_assumed", "note", "doubtful", "anchor"});
-    Series series{*document.place().file, document.at("source").as_text(), &s, {}};
+    s.only({"system",       "set",   "model",     "scheme",    "accumulate", "precision", "recipe",
+            "input",        "batch", "optimizer", "recompute", "unit",       "values",    "relative",
+            "rate_assumed", "note",  "doubtful",  "reason",    "fitted",     "gives",     "anchor"});
+    Series series{
+        *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
       series.values.emplace_back(device_count(key, value), value.as_real(1e-12));
     }
@@ -67,6 +82,14 @@ std::vector<Series> read_series(const Json& document) {
     out.push_back(std::move(series));
   }
   return out;
+}
+
+/// Memory layout of images, or "tuned": NHWC with fused kernels. Empty where the source says nothing.
+std::string recipe_of(const Json& series) {
+  std::string recipe = series.text("recipe", "");
+  if (!recipe.empty() && recipe != "nchw" && recipe != "nhwc" && recipe != "tuned")
+    series.at("recipe").fail(fmt::format("no recipe \"{}\". Valid: nchw, nhwc, tuned", printable(recipe)));
+  return recipe;
 }
 
 /// What a sample passes through `count` times: the whole model, or one of several trained in turn.
@@ -82,7 +105,6 @@ struct Part {
 struct Setting {
   System system;
   std::vector<Part> parts;
-  ResolvedScheme scheme;
   Prediction prediction;
 };
 
@@ -130,10 +152,7 @@ Setting make_setting(const Json& s) {
   }
   System system = System::load(s.at("system").as_text(), sets, s.at("system").place());
   std::vector<Part> parts = parts_of(s, system);
-  Setting out{std::move(system),
-              std::move(parts),
-              resolve_scheme(s.at("scheme").as_text(), s.at("scheme").place()),
-              {}};
+  Setting out{std::move(system), std::move(parts), {}};
   Prediction& p = out.prediction;
   p.precision = parse_precision(s.text("precision", "fp32"), s.place());
   p.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
@@ -147,6 +166,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   ValidationRow row;
   row.file = series.file.substr(series.file.rfind('/') + 1);
   row.source = series.source;
+  row.left_out = series.left_out;
   row.system = setting.system.name();
   if (const Json* set = s.find("set")) {
     for (const auto& [path, value] : set->members())
@@ -155,9 +175,16 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.model = s.at("model").kind() == Json::Kind::array ? name_of(setting.parts) : s.at("model").as_text();
   row.scheme = s.at("scheme").as_text();
   row.precision = s.text("precision", "fp32");
+  row.recipe = recipe_of(s);
   row.input = s.text("input", "synthetic");
   row.note = s.text("note", "");
   row.doubtful = s.text("doubtful", "");
+  row.reason = s.text("reason", "");
+  row.fitted = s.text("fitted", "");
+  if (const Json* gives = s.find("gives")) row.gives = gives->text(std::to_string(devices), "");
+  const System& system = setting.system;
+  row.generation = system.device(system.accelerators()[0]).architecture;
+  row.held_out = row.file.starts_with("held_out_") && row.fitted.empty() && row.gives.empty();
   row.family = family_of(setting.parts.front().graph);
   row.unit = s.text("unit", setting.parts.front().graph.sample().unit + "/s");
   row.relative = s.boolean("relative", false);
@@ -168,27 +195,36 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   return row;
 }
 
-/// Samples/s where each sample passes through every part.
-double rate_of(Prediction p, const Setting& setting) {
+/// Samples/s where each sample passes through every part; of one part with its interval.
+Report rate_of(Prediction p, const Setting& setting) {
   double seconds = 0;
+  Report out;
   const int64_t batch = p.batch;
   for (const Part& part : setting.parts) {
     p.graph = &part.graph;
     p.input = part.input;
     p.batch = part.batch > 0 ? part.batch : batch;
-    seconds += part.count * (1 / simulate(p).samples_per_second + part.unread);
+    out = simulate(p);
+    seconds += part.count * (1 / out.samples_per_second + part.unread);
   }
-  return 1 / seconds;
+  if (setting.parts.size() > 1) out.interval = {};
+  out.samples_per_second = 1 / seconds;
+  return out;
 }
 
-void predict_row(ValidationRow& row, Setting& setting, const Anchor& anchor, double unanchored_at_anchor) {
+void predict_row(ValidationRow& row, const Json& series, Setting& setting, const Anchor& anchor,
+                 double unanchored_at_anchor) {
   Prediction p = setting.prediction;
+  const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system;
-  p.scheme = &setting.scheme;
+  p.scheme = &scheme;
   p.devices = row.devices;
   p.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
-  row.unanchored = rate_of(p, setting);
+  const Report alone = rate_of(p, setting);
+  row.unanchored = alone.samples_per_second;
+  row.rate_low = alone.interval.low;
+  row.rate_high = alone.interval.high;
   if (row.relative) {
     row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / unanchored_at_anchor;
     return;
@@ -203,6 +239,43 @@ void predict_row(ValidationRow& row, Setting& setting, const Anchor& anchor, dou
   if (!row.is_anchor) row.predicted_speedup = row.anchored / anchor.rate;
 }
 
+/// The cells of a line of CSV, of which some are quoted.
+std::vector<std::string> csv_cells(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
+
+/// Whether the one-device rate of these rows is one of calibration/data/kernels/steps.csv (device, precision,
+/// model, batch, what, seconds, framework, source), from which the stock curves come. Rates there have five
+/// digits.
+bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
+  static const std::vector<std::vector<std::string>> steps = [] {
+    std::vector<std::vector<std::string>> all;
+    std::istringstream lines(read_file(data_root() + "/calibration/data/kernels/steps.csv"));
+    for (std::string line; std::getline(lines, line);) all.push_back(csv_cells(line));
+    return all;
+  }();
+  return std::any_of(rows.begin(), rows.end(), [](const ValidationRow& row) {
+    return row.devices == 1 && std::any_of(steps.begin() + 1, steps.end(), [&](const auto& step) {
+             const bool whole = step.at(4) == "train" || step.at(4) == "forward+backward";
+             if (!whole || step.at(1) != row.precision || step.at(2) != row.model ||
+                 step.at(3) != std::to_string(row.batch))
+               return false;
+             return std::abs(std::stod(step.at(5)) * row.published / static_cast<double>(row.batch) - 1) <
+                    2e-4;
+           });
+  });
+}
+
 std::vector<ValidationRow> run_series(const Series& series) {
   Setting setting = make_setting(*series.json);
   const Json* wanted = series.json->find("anchor");
@@ -211,7 +284,10 @@ std::vector<ValidationRow> run_series(const Series& series) {
                                             [&](const auto& v) { return v.first == wanted->as_int(1); })
                              : std::min_element(series.values.begin(), series.values.end());
   if (anchor_at == series.values.end()) wanted->fail("no value for the anchor's device count");
-  const Anchor anchor{anchor_at->second, anchor_at->first, batch_at(*series.json, anchor_at->first)};
+  const ResolvedScheme anchor_scheme = scheme_at(*series.json, anchor_at->first);
+  Anchor anchor{anchor_at->second, anchor_at->first, batch_at(*series.json, anchor_at->first)};
+  if (const Json* a = series.json->find("accumulate"); a != nullptr && a->is_object())
+    anchor.scheme = &anchor_scheme;  // else that of every row
 
   std::vector<ValidationRow> rows;
   auto ordered = series.values;  // the anchor first: relative series need its prediction
@@ -223,12 +299,15 @@ std::vector<ValidationRow> run_series(const Series& series) {
     row.anchor_devices = static_cast<double>(anchor.devices);
     if (!row.is_anchor) row.published_speedup = value / anchor.rate;
     try {
-      predict_row(row, setting, anchor, unanchored_at_anchor);
+      predict_row(row, *series.json, setting, anchor, unanchored_at_anchor);
     } catch (const InputError& e) {
       row.error = e.what();
     }
     if (row.is_anchor) unanchored_at_anchor = row.unanchored;
     rows.push_back(std::move(row));
+  }
+  if (in_stock_kernels(rows)) {
+    for (ValidationRow& row : rows) row.in_kernels = true;
   }
   return rows;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -70,14 +71,27 @@ std::vector<StalenessRow> validate_staleness() {
 std::string staleness_markdown(const std::vector<StalenessRow>& rows) {
   std::string out =
       "\n## Staleness\n\nMean gradient staleness in versions, and the total variation distance between the "
-      "predicted and the "
-      "published histogram\n(0 = equal, 1 = disjoint). Settings and sources: "
-      "`calibration/data/staleness.json`.\n\n"
-      "| case | workers | published mean | predicted mean | distance | source |\n| --- | ---: | ---: | ---: "
-      "| ---: | --- |\n";
+      "predicted and the published histogram\n(0 = equal, 1 = disjoint), each the largest of the source's "
+      "cases "
+      "([staleness.json](calibration/data/staleness.json)).\n\n"
+      "| source | cases | largest error of the mean | largest distance |\n| --- | ---: | ---: | ---: |\n";
+  struct Sum {
+    int64_t cases = 0;
+    double error = 0, distance = -1;
+  };
+  std::vector<std::pair<std::string, Sum>> sources;  // in their order
   for (const StalenessRow& r : rows) {
-    out += fmt::format("| {} | {} | {:.3f} | {:.3f} | {} | {} |\n", r.name, r.workers, r.published_mean,
-                       r.predicted_mean, r.distance < 0 ? "–" : fmt::format("{:.2f}", r.distance), r.source);
+    auto at =
+        std::find_if(sources.begin(), sources.end(), [&](const auto& s) { return s.first == r.source; });
+    if (at == sources.end()) at = sources.insert(sources.end(), {r.source, {}});
+    ++at->second.cases;
+    const double error = r.predicted_mean / r.published_mean - 1;
+    if (std::abs(error) > std::abs(at->second.error)) at->second.error = error;
+    at->second.distance = std::max(at->second.distance, r.distance);
+  }
+  for (const auto& [source, s] : sources) {
+    out += fmt::format("| {} | {} | {:+.1f} % | {} |\n", source, s.cases, 100 * s.error,
+                       s.distance < 0 ? "–" : fmt::format("{:.2f}", s.distance));
   }
   return out;
 }

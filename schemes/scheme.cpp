@@ -55,7 +55,7 @@ std::string setting(const Json& value) {
 
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
   const Json json = Json::load(path);
-  json.only({"name", "summary", "scheme", "options", "overheads", "source"});
+  json.only({"name", "summary", "scheme", "options", "overheads", "fitted", "source"});
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;

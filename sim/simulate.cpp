@@ -410,11 +410,13 @@ std::string meaning_here(const Prediction& p, const Device& device) {
 /// The anchor may have been measured with another batch or on another system than the prediction's.
 double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
   const bool own = p.anchor->system == nullptr || p.anchor->system == p.system;
-  if (own && (p.anchor->batch == 0 || p.anchor->batch == p.batch))
+  const bool same = p.anchor->scheme == nullptr || p.anchor->scheme == p.scheme;
+  if (own && same && (p.anchor->batch == 0 || p.anchor->batch == p.batch))
     return simulation.anchor_scale(*p.anchor, notes);
   Prediction measured = p;
   if (p.anchor->batch != 0) measured.batch = p.anchor->batch;
   if (!own) measured.system = p.anchor->system;
+  if (!same) measured.scheme = p.anchor->scheme;
   return Simulation(measured).anchor_scale(*p.anchor, notes);
 }
 

@@ -17,8 +17,9 @@ namespace tandem {
 struct Anchor {
   double rate = 0;
   int64_t devices = 1;
-  int64_t batch = 0;               ///< per device when it was measured; 0 = the prediction's own
-  const System* system = nullptr;  ///< on which it was measured; null = the prediction's own
+  int64_t batch = 0;                       ///< per device when it was measured; 0 = the prediction's own
+  const System* system = nullptr;          ///< on which it was measured; null = the prediction's own
+  const ResolvedScheme* scheme = nullptr;  ///< under which it was measured; null = the prediction's own
 };
 
 /// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.

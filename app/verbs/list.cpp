@@ -4,6 +4,7 @@
 #include "app/table.h"
 #include "app/verb.h"
 #include "base/data.h"
+#include "calibration/fitted.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
@@ -39,6 +40,13 @@ Table profiles() {
   return table;
 }
 
+/// What was set on published rates, and on which.
+Table constants() {
+  Table table({{"file"}, {"constant"}, {"set on"}});
+  for (const FittedConstant& c : fitted_constants()) table.add({c.file, c.name, c.rows});
+  return table;
+}
+
 struct ListKind {
   std::string_view name;
   Table (*table)();
@@ -55,6 +63,7 @@ const std::vector<ListKind>& kinds() {
       {"layers", [] { return named(layers_registry().all()); }},
       {"optimizers", [] { return named(optimizers()); }},
       {"profiles", profiles},
+      {"constants", constants},
       {"verbs", [] { return named(verbs_registry().all()); }},
   };
   return all;
@@ -83,14 +92,14 @@ int list(const Arguments& arguments) {
 void register_list(Registry<Verb>& registry) {
   registry.add({.name = "list",
                 .summary = "what there is: models, systems, devices, schemes, collectives, kernels, layers, "
-                           "optimizers, profiles",
+                           "optimizers, profiles, constants",
                 .usage = "KIND [options]",
                 .flags = {format_flag(), out_flag(), quiet_flag()},
                 .least_words = 1,
                 .most_words = 1,
                 .run = list,
                 .details = "KIND is models, systems, devices, schemes, collectives, kernels, layers, "
-                           "optimizers, profiles or verbs."});
+                           "optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
 }  // namespace tandem

@@ -1,18 +1,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 #include <thread>
 
 #include "app/output.h"
+#include "app/rates_picture.h"
 #include "app/verb.h"
+#include "base/json.h"
 #include "calibration/check_result.h"
 #include "calibration/collective_data.h"
+#include "calibration/fitted.h"
 #include "calibration/validate.h"
 #include "calibration/validate_staleness.h"
 
 namespace tandem {
 
 namespace {
+
+/// The folder of the tables, beside the document.
+constexpr const char* kTables = "calibration/validation";
+
+/// Writes a table for each source and the picture of all rates into the folder that the document links.
+void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
+                  const std::vector<CollectiveRow>& collectives) {
+  const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure)
+    throw InputError(fmt::format("cannot make the folder {}: {}", folder.string(), failure.message()));
+  std::set<std::string> files;
+  for (const ValidationRow& r : rows) files.insert(r.file);
+  for (const std::string& file : files) {
+    write_file((folder / std::filesystem::path(file).replace_extension(".csv")).string(),
+               validation_csv(rows, file));
+  }
+  if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
+  try {
+    draw_rates(rows, (folder / "rates").string());
+  } catch (const InputError& e) {
+    note(arguments, fmt::format("no picture of the rates: {}", e.what()));
+  }
+}
 
 int run_validate(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "md", {"md", "json"});
@@ -25,16 +55,21 @@ int run_validate(const Arguments& arguments) {
     rows = validate(arguments.words(), threads,
                     [&](int done, int total) { progress.show(fmt::format("series {} of {}", done, total)); });
   }
-  const auto staleness = arguments.words().empty() ? validate_staleness() : std::vector<StalenessRow>{};
+  const bool all = arguments.words().empty();
+  const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
   if (format == "json") {
     put_result(arguments, validation_json(rows, staleness));
-  } else {
-    put_result(
-        arguments,
-        validation_markdown(rows) + (staleness.empty() ? "" : staleness_markdown(staleness)) +
-            (arguments.words().empty() ? collectives_markdown(validate_collectives()) + executed_markdown()
-                                       : ""));
+    return 0;
   }
+  std::string document = validation_markdown(rows, kTables);
+  std::vector<CollectiveRow> collectives;
+  if (all) {
+    collectives = validate_collectives();
+    document += staleness_markdown(staleness) + collectives_markdown(collectives) + executed_markdown() +
+                fitted_markdown();
+  }
+  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives);
+  put_result(arguments, std::move(document));
   return 0;
 }
 
@@ -43,7 +78,7 @@ int run_validate(const Arguments& arguments) {
 void register_validate(Registry<Verb>& registry) {
   registry.add(
       {.name = "validate",
-       .summary = "predictions against the published measurements in calibration/data, row by row",
+       .summary = "predictions against the published measurements in calibration/data",
        .usage = "[FILE...] [options]",
        .flags = {{"format", "FORMAT", "md (default) or json"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
@@ -51,7 +86,10 @@ void register_validate(Registry<Verb>& registry) {
                  quiet_flag()},
        .most_words = 1000,
        .run = run_validate,
-       .details = "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md"});
+       .details =
+           "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md\nWith --out and "
+           "md, every row is written to calibration/validation/SOURCE.csv beside the document, and\nthe "
+           "picture of all rates to rates.png and rates.svg there."});
 }
 
 }  // namespace tandem

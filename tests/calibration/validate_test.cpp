@@ -53,6 +53,48 @@ TEST(Validate, RowsMeasuredWithoutAnUpdateArePredictedWithoutOne) {
   EXPECT_GE(marked, 402);
 }
 
+/// Rows of one series in a file of this name.
+std::vector<ValidationRow> series(const std::string& file, const std::string& rest) {
+  const auto path = std::filesystem::temp_directory_path() / (file + ".json");
+  std::ofstream(path)
+      << R"({"title": "t", "source": "s", "series": [{"system": "2080ti-pcie-4x", "model": "alexnet", )"
+      << rest << "}]}";
+  auto rows = validate({path.string()}, 1, {});
+  std::filesystem::remove(path);
+  return rows;
+}
+
+TEST(Validate, AccumulatesMicroBatchesByDeviceCount) {
+  const auto speedup = [](const std::string& accumulate) {
+    return series("tandem_accumulate",
+                  R"("scheme": "allreduce", "batch": 8, "values": {"1": 500, "4": 900})" + accumulate)
+        .at(1)
+        .predicted_speedup;
+  };
+  EXPECT_GT(speedup(R"(, "accumulate": 16)"), 1.2 * speedup("")) << "summed once in 16 micro-batches";
+  const double mixed = speedup(R"(, "accumulate": {"1": 16, "4": 1})");
+  EXPECT_LT(mixed, speedup(R"(, "accumulate": 16)"));
+  // The anchor is met under its own scheme: with an update in every 16th micro-batch alone, its kernels are
+  // slower.
+  EXPECT_LT(mixed, speedup(""));
+}
+
+TEST(Validate, OnAHeldOutRowNothingWasSet) {
+  const std::string values = R"("scheme": "allreduce", "batch": 8, "values": {"1": 500, "4": 900})";
+  EXPECT_TRUE(series("held_out_x", values).at(1).held_out);
+  EXPECT_FALSE(series("x", values).at(1).held_out);
+  EXPECT_FALSE(series("held_out_x", values + R"(, "fitted": "a constant")").at(1).held_out);
+  const auto gave = series("held_out_x", values + R"(, "gives": {"4": "a figure"})");
+  EXPECT_TRUE(gave.at(0).held_out);
+  EXPECT_FALSE(gave.at(1).held_out);
+  EXPECT_EQ(gave.at(1).gives, "a figure");
+}
+
+TEST(Validate, RefusesAnUnknownRecipe) {
+  EXPECT_THROW(series("x", R"("scheme": "allreduce", "recipe": "nwhc", "batch": 8, "values": {"1": 1})"),
+               InputError);
+}
+
 TEST(Validate, RefusesPartsWithoutAnything) {
   EXPECT_THROW(table("none", "[]"), InputError);
   EXPECT_THROW(table("unknown", R"([{"model": "alexnet", "weight": 2}])"), InputError);

@@ -1,0 +1,116 @@
+// What the rows say in sum, on rows made by hand.
+#include "calibration/validation_statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tandem {
+namespace {
+
+/// A row of a held-out series: published and predicted rate, both with the interval 90..110 of the
+/// prediction.
+ValidationRow row(int64_t devices, double published, double predicted) {
+  ValidationRow r;
+  r.file = "held_out_a.json";
+  r.system = "s";
+  r.family = "cnn";
+  r.generation = "volta";
+  r.precision = "fp32";
+  r.devices = devices;
+  r.anchor_devices = 1;
+  r.is_anchor = devices == 1;
+  r.published = published;
+  r.unanchored = r.anchored = predicted;
+  r.low = r.rate_low = 0.9 * predicted;
+  r.high = r.rate_high = 1.1 * predicted;
+  r.held_out = true;
+  if (devices > 1) {
+    r.published_speedup = published / 100;
+    r.predicted_speedup = predicted / 100;
+  }
+  return r;
+}
+
+bool any(const ValidationRow&) { return true; }
+
+TEST(ValidationStatistics, ErrorsAreSignedAndIntervalsCounted) {
+  const Errors e = rate_errors({row(1, 100, 110), row(2, 200, 100), row(4, 400, 400)}, any);
+  ASSERT_EQ(e.all.size(), 3u);
+  EXPECT_NEAR(e.bias(), (0.1 - 0.5) / 3, 1e-12);
+  EXPECT_NEAR(e.mean(), 0.2, 1e-12);
+  EXPECT_NEAR(e.quantile(0.5), 0.1, 1e-12);
+  EXPECT_NEAR(e.coverage(), 2.0 / 3, 1e-12) << "200 lies outside 90..110";
+}
+
+TEST(ValidationStatistics, ARowThatGaveAFigureCountsNowhere) {
+  ValidationRow gave = row(64, 7080, 9000);
+  gave.gives = "host.shared_storage";
+  const std::vector<ValidationRow> rows{row(1, 100, 100), gave};
+  EXPECT_EQ(rate_errors(rows, any).all.size(), 1u);
+  EXPECT_EQ(speedup_errors(rows, any).all.size(), 0u);
+  EXPECT_EQ(worst_ratio(gave), 1);
+  EXPECT_NE(validation_csv(rows, "held_out_a.json").find("7080"), std::string::npos) << "it is shown";
+}
+
+TEST(ValidationStatistics, GroupsPartRowsByWhatWasSetOnThem) {
+  ValidationRow seen = row(1, 100, 90), fitted = row(2, 200, 180);
+  seen.in_kernels = true;
+  fitted.held_out = false;
+  const std::vector<ValidationRow> rows{seen, fitted, row(4, 400, 300)};
+  const auto apart = row_groups(rows, true), others = row_groups(rows, false);
+  ASSERT_EQ(apart.size(), 1u);
+  EXPECT_EQ(apart[0].rates.all.size(), 1u);
+  EXPECT_EQ(apart[0].speedups.all.size(), 1u);
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].rates.all.size(), 2u) << "a rate that the stock curves rest on is not held out";
+  EXPECT_EQ(others[0].speedups.all.size(), 1u);
+}
+
+TEST(ValidationStatistics, KendallsTau) {
+  EXPECT_EQ(kendall_tau({1, 2, 3, 4}, {10, 20, 30, 40}), 1);
+  EXPECT_EQ(kendall_tau({1, 2, 3, 4}, {4, 3, 2, 1}), -1);
+  EXPECT_NEAR(kendall_tau({1, 2, 3, 4}, {1, 2, 4, 3}), 4.0 / 6, 1e-12);
+  EXPECT_NEAR(kendall_tau({1, 1, 2}, {1, 2, 3}), 2 / std::sqrt(6.0), 1e-12) << "tau-b";
+  EXPECT_EQ(kendall_tau({1, 1}, {1, 2}), 0);
+}
+
+TEST(ValidationStatistics, OrderOfSchemesIsJudgedByModelAndDeviceCount) {
+  std::vector<ValidationRow> rows;
+  for (const double rate : {1.0, 2.0, 3.0}) {
+    ValidationRow r = row(8, 800 * rate, 800 * rate);
+    r.file = "held_out_hkbu_ipoib.json";
+    r.system = "hkbu-ipoib";
+    r.nodes = 2;
+    rows.push_back(r);
+    r.devices = 16;  // in the wrong order
+    r.published = 10'000 - r.published;
+    rows.push_back(r);
+  }
+  const std::vector<Aim> all = aims(rows);
+  EXPECT_EQ(all.back().rows, 6);
+  EXPECT_EQ(all.back().value, 0);
+  EXPECT_FALSE(all.back().met());
+}
+
+TEST(ValidationStatistics, TheWorstRowOfEachSeries) {
+  const std::vector<ValidationRow> rows{row(1, 100, 100), row(2, 200, 210), row(4, 400, 200),
+                                        row(1, 100, 130), row(2, 200, 210)};
+  const auto worst = worst_rows(rows, 5);
+  ASSERT_EQ(worst.size(), 2u);
+  EXPECT_EQ(worst[0]->devices, 4);
+  EXPECT_EQ(worst_ratio(*worst[0]), 2);
+  EXPECT_EQ(worst[1]->published, 100);
+}
+
+TEST(ValidationStatistics, CellsOfCsvAreQuotedWhereTheyMustBe) {
+  ValidationRow r = row(1, 100, 100);
+  r.model = "bert-large:sequence=512,predictions=80";
+  r.note = "called \"100GbE\"";
+  const std::string text = validation_csv({r}, r.file);
+  EXPECT_NE(text.find(",\"bert-large:sequence=512,predictions=80\","), std::string::npos);
+  EXPECT_NE(text.find("\"called \"\"100GbE\"\"\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem
