@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/data.h"
 #include "base/json.h"
 
@@ -72,11 +74,18 @@ std::vector<FittedConstant> fitted_constants() {
 }
 
 std::string fitted_markdown() {
-  std::string out =
-      "\n## Fitted constants\n\nAll figures of the data files that were set on published rates (`tandem list "
-      "constants`). Whatever is not here has a source\nof its own, or is called recalled or assumed in its "
-      "file.\n\n| file | constant | set on |\n| --- | --- | --- |\n";
   const std::vector<FittedConstant> all = fitted_constants();
+  const auto count = [&](std::string_view folder) {
+    return std::count_if(all.begin(), all.end(),
+                         [&](const FittedConstant& c) { return c.file.starts_with(folder); });
+  };
+  std::string out = fmt::format(
+      "\n## Fitted constants\n\nAll figures of the data files that were set on published rates (`tandem list "
+      "constants`): {} of presets, {} of systems, and\nthe curves of kernels and libraries. Whatever is not "
+      "here has a "
+      "source of its own, or is called recalled or assumed in its\nfile.\n\n| file | constant | set on |\n"
+      "| --- | --- | --- |\n",
+      count(kPresets), count(kSystems));
   for (std::size_t i = 0; i < all.size();) {  // one line for the neighbours that were set on the same rows
     const FittedConstant& c = all[i];
     std::string names = c.name;

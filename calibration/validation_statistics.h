@@ -45,11 +45,13 @@ std::vector<RowGroup> row_groups(const std::vector<ValidationRow>& rows, bool he
 /// What the predictions are meant to reach, and where they stand.
 struct Aim {
   std::string what;
-  double aim = 0, value = 0;
-  int64_t rows = 0;       ///< 0: nothing to judge by
-  bool at_least = false;  ///< the value is to be no less than the aim; else its magnitude no more
+  double low = 0, high = 0;  ///< where the value is meant to lie
+  double value = 0;
+  int64_t rows = 0;  ///< 0: nothing to judge by
   bool percent = true;
-  bool met() const;
+  bool met() const { return rows > 0 && value >= low && value <= high; }
+  std::string range() const;  ///< "at most 5.0 %", "0.80 and more", "85.0 % to 95.0 %"
+  std::string figure() const;
 };
 std::vector<Aim> aims(const std::vector<ValidationRow>& rows);
 

@@ -53,12 +53,7 @@ void aims_table(std::string& out, const std::vector<ValidationRow>& rows) {
       "## Aims\n\nOver rows that nothing was set on.\n\n| what | rows | aim | value | |\n"
       "| --- | ---: | ---: | ---: | --- |\n";
   for (const Aim& a : aims(rows)) {
-    const auto figure = [&](double x) { return a.percent ? percent(x) : fmt::format("{:.2f}", x); };
-    const std::string value = a.rows == 0                             ? "–"
-                              : a.percent && a.what.ends_with("bias") ? signed_percent(a.value)
-                                                                      : figure(a.value);
-    out += fmt::format("| {} | {} | {} {} | {} | {} |\n", a.what, a.rows, a.at_least ? "≥" : "≤",
-                       figure(a.aim), value,
+    out += fmt::format("| {} | {} | {} | {} | {} |\n", a.what, a.rows, a.range(), a.figure(),
                        a.rows == 0 ? "no rows"
                        : a.met()   ? "met"
                                    : "not met");
@@ -244,9 +239,9 @@ std::string validation_json(const std::vector<ValidationRow>& rows,
   for (const Aim& a : aims(rows)) {
     doc["aims"].push_back({{"what", a.what},
                            {"rows", a.rows},
-                           {"aim", a.aim},
+                           {"low", a.low},
+                           {"high", a.high},
                            {"value", a.value},
-                           {"at_least", a.at_least},
                            {"met", a.met()}});
   }
   const auto summary = [&](const std::string& name, const RowFilter& filter) {

@@ -93,6 +93,21 @@ TEST(ValidationStatistics, OrderOfSchemesIsJudgedByModelAndDeviceCount) {
   EXPECT_FALSE(all.back().met());
 }
 
+TEST(ValidationStatistics, AnAimIsARange) {
+  const Aim most{"error", 0, 0.05, 0.051, 3}, bias{"bias", -0.08, 0.08, -0.07, 3},
+      order{"tau", 0.8, 1, 0.9, 3, false}, share{"inside", 0.85, 0.95, 0.99, 3};
+  EXPECT_EQ(most.range(), "at most 5.0 %");
+  EXPECT_FALSE(most.met());
+  EXPECT_EQ(bias.range(), "within 8.0 %");
+  EXPECT_EQ(bias.figure(), "-7.0 %");
+  EXPECT_TRUE(bias.met());
+  EXPECT_EQ(order.range(), "0.80 and more");
+  EXPECT_TRUE(order.met());
+  EXPECT_EQ(share.range(), "85.0 % to 95.0 %");
+  EXPECT_FALSE(share.met()) << "too wide is wrong as well";
+  EXPECT_FALSE((Aim{"nothing", 0, 1, 0, 0}.met())) << "nothing to judge by";
+}
+
 TEST(ValidationStatistics, TheWorstRowOfEachSeries) {
   const std::vector<ValidationRow> rows{row(1, 100, 100), row(2, 200, 210), row(4, 400, 200),
                                         row(1, 100, 130), row(2, 200, 210)};

@@ -1,0 +1,52 @@
+// tandem validate: the document, the tables beside it and the machine-readable form.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/data.h"
+#include "base/json.h"
+#include "tests/app/tool.h"
+
+namespace tandem {
+namespace {
+
+using test::Scratch;
+using test::tool;
+using testing::HasSubstr;
+
+const std::string kPublished = "calibration/data/published/";
+
+TEST(Validate, WritesATableForEachSourceBesideTheDocument) {
+  const Scratch folder;
+  const std::string source = data_root() + "/" + kPublished + "pytorch_ddp_dgx1v.json";
+  const auto result = tool({"validate", source, "--out", folder.file("V.md"), "--threads", "2"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string document = test::slurp(folder.file("V.md"));
+  EXPECT_THAT(document, HasSubstr("## Aims"));
+  EXPECT_THAT(document, HasSubstr("(calibration/validation/pytorch_ddp_dgx1v.csv)"));
+  EXPECT_EQ(document.find("## Collectives"), std::string::npos) << "of one file the rates alone";
+  const std::string table = test::slurp(folder.file("calibration/validation/pytorch_ddp_dgx1v.csv"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 11) << "a header and ten rows";
+}
+
+TEST(Validate, SaysInJsonWhereItStands) {
+  const std::string source = data_root() + "/" + kPublished + "held_out_zenith.json";
+  const auto result = tool({"validate", source, "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "out");
+  EXPECT_EQ(document.at("schema").as_text(), "tandem-validation-1");
+  EXPECT_FALSE(document.at("aims").items().empty());
+  ASSERT_EQ(document.at("rows").items().size(), 1u);
+  EXPECT_TRUE(document.at("rows").items()[0].at("held_out").as_bool());
+}
+
+TEST(Validate, ListsWhatWasSetOnPublishedRates) {
+  const auto result = tool({"list", "constants", "--format", "csv"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("schemes/presets/"));
+  EXPECT_THAT(result.out, HasSubstr("calibration/profiles/stock.json"));
+}
+
+}  // namespace
+}  // namespace tandem
