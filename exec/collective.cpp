@@ -1,7 +1,5 @@
 #include "exec/collective.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -13,64 +11,19 @@ namespace {
 
 constexpr int64_t kPiece = 16'384;  // elements: a sum of several stays in the cache while it grows
 
-const CollectiveAlgorithm& choose(CollKind kind, const std::string& name, const GroupShape& group,
-                                  bool between_nodes) {
-  if (kind == CollKind::all_to_all) throw InputError("all-to-all is only simulated");
-  if (name != "auto") {
-    const CollectiveAlgorithm& a = collectives_registry().at(name);
-    if (a.supports(kind, group)) return a;
-    throw InputError(fmt::format("{} cannot {} among {} members, {} on a node", name, tandem::name(kind),
-                                 group.ranks, group.local));
-  }
-  std::vector<const char*> candidates = {"direct", "tree", "ring", "central"};
-  if (between_nodes) {
-    candidates = {"ring", "tree", "central"};
-    if (group.local > 1) candidates.insert(candidates.begin(), "hierarchical");
-  }
-  for (const char* candidate : candidates) {
-    const CollectiveAlgorithm* a = collectives_registry().find(candidate);
-    if (a != nullptr && a->supports(kind, group)) return *a;
-  }
-  throw InputError(fmt::format("no algorithm can {} among {} members", tandem::name(kind), group.ranks));
-}
-
-/// All that the last step does is to hand around the sums made in the step before, each to places that only
-/// its maker has read meanwhile. Then the maker may put it there at once, from its cache, unless it is
-/// staged.
-bool last_hands_out(const Schedule& schedule) {
-  const std::size_t n = schedule.steps.size();
-  if (n < 2 || schedule.steps[n - 1].repeat != 1) return false;
-  const std::vector<Move>& made = schedule.steps[n - 2].moves;
-  for (const Move& out : schedule.steps[n - 1].moves) {
-    bool sum = false;
-    for (const Move& m : made) {
-      if (m.to == out.from) {
-        if (!m.reduce || m.offset != out.offset || m.count != out.count) return false;
-        sum = true;
-      }
-      if (overlap(m, out) && (m.to == out.to || (m.from == out.to && m.to != out.from))) return false;
-    }
-    if (out.reduce || !sum) return false;
-  }
-  return true;
-}
-
 std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(float); }
 
 }  // namespace
 
 Schedule collective_schedule(CollKind kind, const std::string& algorithm, const GroupShape& group,
                              bool between_nodes) {
-  return choose(kind, algorithm, group, between_nodes).schedule(kind, group);
+  if (kind == CollKind::all_to_all) throw InputError("all-to-all is only simulated");
+  return executed_algorithm(kind, algorithm, group, between_nodes).schedule(kind, group);
 }
 
 int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {
   const int64_t each = elements / chunks, rest = elements % chunks;
   return each * c + std::min<int64_t>(rest, c);
-}
-
-bool overlap(const Move& a, const Move& b) {
-  return a.offset < b.offset + b.count && b.offset < a.offset + a.count;
 }
 
 GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local,

@@ -19,14 +19,12 @@ struct GroupNodes {
   std::vector<uint32_t> of_ranks;  ///< node of each rank
 };
 
-/// The steps of a group's collectives. "auto" is "direct" in shared memory and "ring" between nodes
-/// ("hierarchical" where several ranks share each), or the first other that can. Throws InputError when the
-/// algorithm does not do that kind for that group, and for all-to-all.
+/// The steps of a group's collectives, by executed_algorithm(). Throws InputError as that does, and for
+/// all-to-all.
 Schedule collective_schedule(CollKind kind, const std::string& algorithm, const GroupShape& group,
                              bool between_nodes);
 /// Where chunk `c` of `chunks` begins in `elements`: they differ by at most one element, larger first.
 int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c);
-bool overlap(const Move& a, const Move& b);  ///< in the chunks that they move
 
 /// One group's collectives of one kind and algorithm. Every member calls run() from its comm lane, in the
 /// same order; calls of one group must not overlap (lanes are in order, so they do not).
@@ -52,9 +50,9 @@ class GroupCollective {
     uint32_t from;
     uint32_t offset, count;  ///< in chunks
     bool reduce;
-    bool direct = false;                   ///< over the wire into place, or added in place, as it arrives
+    bool direct = false;  ///< over the wire into place, or added in place, as it arrives
     exec::Transport::Receive* remote = nullptr;  ///< null: from shared memory
-    std::size_t scratch = 0;               ///< remote and not direct: index into Member::scratch
+    std::size_t scratch = 0;                     ///< remote and not direct: index into Member::scratch
   };
   struct Push {  ///< what it sends to another node
     uint32_t to;

@@ -2,6 +2,7 @@
 // Collective algorithms as step generators: the one description that gives cost, wire bytes and an
 // executable schedule. A new algorithm is one file in schemes/collectives and one word in the list. Floor 2.
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -53,7 +54,25 @@ struct CollectiveAlgorithm {
 /// Payload a rank sends in all steps, the largest over the ranks, as a share of the buffer.
 double sent_share(const Schedule& schedule);
 
+bool overlap(const Move& a, const Move& b);  ///< in the chunks that they move
+/// All that the last step does is to hand around the sums made in the step before, each to places that only
+/// its maker has read meanwhile. Threads in one memory then let the maker put it there at once, from its
+/// cache.
+bool last_hands_out(const Schedule& schedule);
+/// What ranks in one memory read and write in a step, the busiest one's, as a share of the buffer: a sum of
+/// several reads each and what it adds to once and writes once. `handed_out`: by their makers, from the
+/// cache.
+double memory_passes(const Schedule& schedule, const Step& step, bool handed_out = false);
+/// Of all steps, as threads run them (exec/collective.h).
+double memory_passes(const Schedule& schedule);
+
 /// Generated from the list in schemes/CMakeLists.txt.
 const Registry<CollectiveAlgorithm>& collectives_registry();
+
+/// What the executor's own threads run: as named; for "auto" "direct" in one memory and "ring" between nodes
+/// ("hierarchical" where several ranks share each), or the first other that can. Throws InputError when the
+/// algorithm does not do that kind for that group.
+const CollectiveAlgorithm& executed_algorithm(CollKind kind, const std::string& algorithm,
+                                              const GroupShape& group, bool between_nodes);
 
 }  // namespace tandem

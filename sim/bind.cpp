@@ -11,6 +11,7 @@
 #include "sim/cost/kernel_cost.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/machine.h"
+#include "sim/cost/machine_collective.h"
 
 namespace tandem {
 
@@ -333,14 +334,7 @@ class Binder {
     at.reserve(members.size());
     for (const uint32_t m : members) at.push_back(where_[r][m]);
     std::rotate(at.begin(), at.begin() + c.root, at.end());
-    if (machine_ && in_.cluster.nodes == 1) {
-      Transfer in_memory;
-      in_memory.latency = Time::from_seconds(
-          machine_->all_reduce(static_cast<double>(op.bytes.n), static_cast<int64_t>(members.size())) +
-          2 * machine_->wake());
-      return in_memory;
-    }
-    if (machine_ && machine_->wire_all_reduce(1, 2, 0) > 0) return over_wire(at, op);
+    if (machine_ && (in_.cluster.nodes == 1 || machine_->wired())) return on_machine(at, op);
     Transfer t = links_->collective(c.kind, c.algorithm, op.bytes, at);
     t.latency += extra_;
     const double membw = in_.system->device(at[0]).memory_bandwidth.bytes_per_second;
@@ -348,15 +342,20 @@ class Binder {
     return t;
   }
 
-  /// Nodes that one machine plays: a ring at the pace of the network's link.
-  Transfer over_wire(const std::vector<VertexId>& at, const Op& op) {
-    const Transfer link = links_->message(at[0], at[1], op.bytes);
-    const double rate = link.rate_alone(links_->capacity());
-    const auto ranks = static_cast<int64_t>(at.size());
+  /// On a machine that was measured, whose nodes it may play itself.
+  Transfer on_machine(const std::vector<VertexId>& at, const Op& op) {
+    std::vector<int64_t> nodes;
+    for (const VertexId v : at) nodes.push_back(in_.system->node_of(v));
+    const auto other = std::find_if(at.begin(), at.end(),
+                                    [&](VertexId v) { return in_.system->node_of(v) != nodes.front(); });
+    Transfer link;
+    if (other != at.end()) link = links_->message(at.front(), *other, op.bytes);
+    const MachineCollective cost =
+        machine_collective(*machine_, program_.collectives[op.what], op.bytes, nodes,
+                           other == at.end() ? 0 : link.rate_alone(links_->capacity()));
+    wire_cpu_[{op.what, op.bytes.n}] = cost.cpu;
     Transfer t;
-    t.latency = Time::from_seconds(machine_->wire_all_reduce(static_cast<double>(op.bytes.n), ranks, rate) +
-                                   2 * machine_->wake()) +
-                link.latency * (2 * (ranks - 1));
+    t.latency = Time::from_seconds(cost.seconds + 2 * machine_->wake()) + link.latency * cost.messages;
     return t;
   }
 
@@ -368,8 +367,8 @@ class Binder {
     const auto workers = static_cast<double>(in_.cluster.devices),
                cores = static_cast<double>(machine_->cores());
     const double shared = std::clamp((2 * workers - cores) / workers, 0.0, 1.0);
-    const double cpu = machine_->wire_cpu(static_cast<double>(op.bytes.n), in_.cluster.nodes);
-    return std::min(1.0, shared * cpu / seconds);
+    const auto cpu = wire_cpu_.find({op.what, op.bytes.n});
+    return cpu == wire_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
   }
 
   void account(const Role& role) {
@@ -405,6 +404,8 @@ class Binder {
   std::vector<int64_t> pieces_;  ///< per layer: how many gradients its backward makes
   std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, collectives_;
+  /// Over played nodes: processor seconds of a rank, by collective and bytes.
+  std::map<std::pair<uint32_t, int64_t>, double> wire_cpu_;
 };
 
 }  // namespace

@@ -244,10 +244,6 @@ void MachineProfile::read_disturbances(const Json& d) {
   }
 }
 
-double MachineProfile::wire_all_reduce(double bytes, int64_t ranks, double rate) const {
-  return 2 * real(ranks - 1) * wire_message(bytes / real(ranks), rate);
-}
-
 double MachineProfile::wire_message(double bytes, double rate) const {
   if (wire_.empty()) return 0;
   const auto above = wire_.lower_bound(rate > 0 ? rate : INFINITY);
@@ -264,9 +260,7 @@ double MachineProfile::wire_message(double bytes, double rate) const {
   return slow * std::pow(fast / slow, part);
 }
 
-double MachineProfile::wire_cpu(double bytes, int64_t ranks) const {
-  return 2 * real(ranks - 1) * interpolate(wire_cpu_, bytes / real(ranks));
-}
+double MachineProfile::wire_cpu(double bytes) const { return interpolate(wire_cpu_, bytes); }
 
 double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
   double t = kernels_->seconds(k, step, distance);

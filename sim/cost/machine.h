@@ -102,12 +102,12 @@ class MachineProfile {
   /// memory.
   double copy(double bytes, CopyWay way = CopyWay::memory) const;
   bool apart() const { return !copy_[static_cast<std::size_t>(CopyWay::to_device)].empty(); }  ///< as GPUs
-  /// Ring all-reduce over loopback between nodes that this machine plays, each node's port paced to `rate`
-  /// bytes per second (0: not paced); 0 when nothing was measured. Between measured rates by their logarithm,
-  /// below the least in proportion.
-  double wire_all_reduce(double bytes, int64_t ranks, double rate) const;
-  double wire_message(double bytes, double rate) const;  ///< one message there
-  double wire_cpu(double bytes, int64_t ranks) const;    ///< processor time that it takes, of one rank
+  /// One message over loopback between nodes that this machine plays, as a step of a ring all-reduce sends
+  /// and receives it, each node's port paced to `rate` bytes per second (0: not paced); 0 when nothing was
+  /// measured. Between measured rates by their logarithm, below the least in proportion.
+  double wire_message(double bytes, double rate) const;
+  double wire_cpu(double bytes) const;  ///< processor time that it takes, of one rank
+  bool wired() const { return !wire_.empty(); }
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
   /// that did not wait for each other, with a core each or, where `active` are more than cores, two on each.

@@ -459,14 +459,55 @@ TEST(MachineFit, PricesRingsOverPacedLinks) {
   const MachineFit fit = fit_machine(made());
   const MachineProfile profile(Json::parse(fit.profile, "profile"));
   for (const double rate : {0.0, 125e6, 1.25e9}) {
-    EXPECT_NEAR(profile.wire_all_reduce(3e6, 2, rate) / (2 * wire_step(1.5e6, rate)), 1, 0.01) << rate;
-    EXPECT_NEAR(profile.wire_all_reduce(6e6, 4, rate) / (6 * wire_step(1.5e6, rate)), 1, 0.01) << rate;
+    EXPECT_NEAR(profile.wire_message(1.5e6, rate) / wire_step(1.5e6, rate), 1, 0.01) << rate;
   }
-  EXPECT_NEAR(profile.wire_all_reduce(3e7, 2, 4e8) / (2 * wire_step(1.5e7, 4e8)), 1, 0.02)
-      << "between two paces";
-  EXPECT_NEAR(profile.wire_all_reduce(3e7, 2, 1e7) / (2 * wire_step(1.5e7, 1e7)), 1, 0.02)
-      << "slower than any";
-  EXPECT_NEAR(profile.wire_cpu(3e6, 2) / (3e6 * kWireCpu), 1, 0.01);
+  EXPECT_NEAR(profile.wire_message(1.5e7, 4e8) / wire_step(1.5e7, 4e8), 1, 0.02) << "between two paces";
+  EXPECT_NEAR(profile.wire_message(1.5e7, 1e7) / wire_step(1.5e7, 1e7), 1, 0.02) << "slower than any";
+  EXPECT_NEAR(profile.wire_cpu(1.5e6) / (1.5e6 * kWireCpu), 1, 0.01);
+}
+
+/// Seconds of the one collective of this kind in a step of two workers, without what waking costs; its bytes.
+std::pair<double, double> collective(CollKind kind, const char* scheme, const char* pace,
+                                     const std::string& profile) {
+  const Graph graph = Graph::load("mlp");
+  const System system =
+      pace == nullptr ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", pace}});
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &resolved;
+  p.devices = 2;
+  p.optimizer = &optimizer("momentum");
+  p.input = false;
+  p.profile = profile;
+  const Plan plan = make_plan(p);
+  const auto& ops = plan.program->roles[0].ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != OpKind::collective || plan.program->collectives[ops[i].what].kind != kind) continue;
+    const auto t = static_cast<std::size_t>(plan.roles[0].transfer[0][i]);
+    return {plan.transfers[t].alone(plan.capacity).seconds() - 2 * kWake,
+            static_cast<double>(ops[i].bytes.n)};
+  }
+  return {0, 0};
+}
+
+/// Of two workers in one memory each reads both halves and writes one to scatter the sums (1.5 of the
+/// buffer), and copies one to gather them (1); an all-reduce hands the sums out as it makes them (2). Over
+/// links an all-reduce is both, one after the other.
+TEST(MachineFit, PricesCollectivesByWhatTheyMove) {
+  const std::string profile = profile_of(made(), "kinds");
+  const MachineProfile costs(Json::load(profile));
+  for (const char* pace : {static_cast<const char*>(nullptr), "1Gbit/s"}) {
+    const auto [all, bytes] = collective(CollKind::all_reduce, "allreduce:bucket=1TiB", pace, profile);
+    const auto [scatter, same] = collective(CollKind::reduce_scatter, "zero:bucket=1TiB", pace, profile);
+    const auto [gather, too] = collective(CollKind::all_gather, "zero:bucket=1TiB", pace, profile);
+    ASSERT_TRUE(bytes > 0 && same == bytes && too == bytes);
+    EXPECT_NEAR(scatter, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
+    EXPECT_NEAR(gather, pace == nullptr ? costs.all_reduce(0.5 * bytes, 2) : all / 2, 1e-9);
+  }
+  const auto [sent, bytes] = collective(CollKind::broadcast, "data-parallel-master", nullptr, profile);
+  EXPECT_NEAR(sent, costs.all_reduce(bytes, 2), 1e-9) << "one reads it all and writes it: 2 of the buffer";
 }
 
 /// A parameter server on another node: a step brings gradient and parameters over the link, one after the
