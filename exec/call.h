@@ -105,7 +105,8 @@ struct Call {
   uint32_t layer = 0;
   /// Per operand: its elements where they lie in 2 bytes, 0 where they are of 4 bytes. Empty: all of 4 bytes.
   std::vector<int64_t> halves;
-  uint32_t gradients = 0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
+  uint32_t gradients =
+      0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
   bool half(std::size_t operand) const { return operand < halves.size() && halves[operand] > 0; }
 };
 

@@ -24,7 +24,7 @@ struct Execution {
   int64_t batch = 32;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  int32_t iterations = 30, warmup = 3;
+  int32_t iterations = 30, warmup = 3;  ///< steps of the optimiser
   uint64_t seed = 1;
   int threads = 1;  ///< per worker
   std::optional<Pace> pace;
@@ -71,7 +71,7 @@ struct ExecutionResult {
   std::vector<Span> spans;                ///< all of them when kept
   std::vector<double> iteration_seconds;  ///< of steady iterations, from the last worker's end to the next
   std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
-  std::vector<double> losses;                       ///< per iteration, mean over workers
+  std::vector<double> losses;                       ///< per step, mean over workers and micro-batches
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;

@@ -63,9 +63,9 @@ Queues::Queues(Worker& worker) : w_(worker), run_(worker.run_), device_(*worker.
   }
   fork_ = device_.make_event(false);
   for (auto& j : joins_) j = device_.make_event(false);
-  const int32_t iterations = run_.execution.iterations;
+  const int32_t iterations = run_.iterations.limit();
   const bool all = run_.keep.calls || run_.keep.spans;
-  stride_ = all ? 1 : std::max(1, (iterations - run_.execution.warmup) / kSamples);
+  stride_ = all ? 1 : std::max(1, (iterations - run_.warmup) / kSamples);
   const auto losses = static_cast<int64_t>(run_.network.losses().size());
   history_ = device_.allocate(losses * iterations);
   w_.losses_now_ = device_.allocate(losses);
@@ -92,8 +92,8 @@ float* Queues::staging(Staging kind, int32_t iteration, int64_t elements) {
 }
 
 bool Queues::sampled(int32_t iteration) const {
-  const int32_t steady = iteration - run_.execution.warmup;
-  const bool last = iteration >= run_.execution.iterations - kTimeline;
+  const int32_t steady = iteration - run_.warmup;
+  const bool last = iteration >= run_.iterations.limit() - kTimeline;
   return run_.keep.spans || (steady >= 0 && (steady % stride_ == 0 || last));
 }
 
@@ -274,13 +274,14 @@ void Queues::harvest(int32_t iteration) {
   }
   if (s.sampled) collect(s, iteration);
   if (w_.instance_ != 0) return;
-  if (run_.execution.progress) run_.execution.progress(iteration);
+  if (run_.execution.progress && (iteration + 1) % run_.micro_batches == 0)
+    run_.execution.progress(iteration / run_.micro_batches);
   if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations.stop();
 }
 
 void Queues::collect(Slot& slot, int32_t iteration) {
   int64_t before[kLanes] = {};
-  const bool steady = iteration >= run_.execution.warmup;
+  const bool steady = iteration >= run_.warmup;
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
     const auto l = static_cast<std::size_t>(s.lane);

@@ -16,6 +16,15 @@ namespace tandem {
 
 namespace {
 
+/// Of the program, so that so many steps are made.
+int32_t all_iterations(const Execution& e, const Program& program) {
+  const int64_t all = checked_mul(e.iterations, program.micro_batches, "the iterations to run");
+  if (all > INT32_MAX)
+    throw InputError(fmt::format("{} iterations of {} micro-batches: at most {} micro-batches are run",
+                                 e.iterations, program.micro_batches, INT32_MAX));
+  return static_cast<int32_t>(all);
+}
+
 /// Begin of the c-th of n even cuts; the same as a collective's chunks.
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
@@ -45,9 +54,10 @@ Run::Run(const Execution& e, const Keep& k)
       keep(k),
       program(make_program(e)),
       network(*e.graph, e.batch, true, e.precision),
-      iterations(e.iterations) {
+      iterations(all_iterations(e, program), program.micro_batches),
+      micro_batches(program.micro_batches),
+      warmup(e.warmup * program.micro_batches) {
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
-  micro_batches = std::max<int64_t>(1, program.samples_per_iteration / e.batch);
   check_executable();
   here = workers / static_cast<uint32_t>(ranks().size);
   first_here = here * static_cast<uint32_t>(ranks().rank);
@@ -60,7 +70,7 @@ Run::Run(const Execution& e, const Keep& k)
   if (e.start != nullptr) {
     start = e.start->parameters;
     start_state = e.start->state;
-    first_iteration = e.start->iteration;
+    first_iteration = e.start->iteration * micro_batches;
     std::size_t buffers = 0;
     for (const Tensor& t : network.tensors())
       buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
@@ -271,8 +281,10 @@ void Run::make_groups() {
     const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce ||
                       (collective.kind == CollKind::reduce_scatter && program.stores.empty());
     for (const Op& op : program.roles[0].ops) {
-      if (op.kind == OpKind::collective && op.what == c && op.payload == Payload::gradients && sums)
-        gradient_scale = 1 / static_cast<float>(m.ranks);
+      if (op.kind != OpKind::collective || op.what != c || op.payload != Payload::gradients || !sums)
+        continue;
+      gradient_scale = 1 / static_cast<float>(m.ranks);
+      sums_shares = micro_batches > 1 && op.every == 1;
     }
   }
   gradient_scale /= static_cast<float>(micro_batches);
@@ -287,15 +299,14 @@ void Run::stop_library() noexcept {
 }
 
 IterationState Run::state(uint32_t instance, int32_t iteration) const {
+  const int64_t step = (first_iteration + iteration) / micro_batches;
   IterationState s;
   s.seed = execution.seed;
   s.instance = instance;
   s.iteration = static_cast<uint32_t>(first_iteration + iteration);
-  s.learning_rate = execution.integer_gradients
-                        ? 1.0F
-                        : learning_rate(execution.rate, first_iteration + iteration, workers);
+  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(execution.rate, step, workers);
   s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
-  s.updates = first_iteration + iteration + 1;
+  s.updates = step + 1;
   return s;
 }
 

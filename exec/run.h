@@ -20,7 +20,8 @@ namespace tandem {
 /// Lets all lanes of all workers agree on the last iteration, also when a run is asked to stop early.
 class Iterations {
  public:
-  explicit Iterations(int32_t count) : limit_(count) {}
+  /// `step`: so many belong together.
+  Iterations(int32_t count, int32_t step) : step_(step), limit_(count) {}
   /// May this lane begin iteration `i`? Then everybody will run it.
   bool enter(int32_t i) {
     const std::lock_guard guard(mutex_);
@@ -30,13 +31,13 @@ class Iterations {
   }
   void stop() {
     const std::lock_guard guard(mutex_);
-    limit_ = std::min(limit_, highest_ + 1);
+    limit_ = std::min(limit_, (highest_ / step_ + 1) * step_);
   }
   int32_t limit() const { return limit_; }
 
  private:
   std::mutex mutex_;
-  int32_t limit_, highest_ = -1;
+  int32_t step_, limit_, highest_ = -1;
 };
 
 struct Run {
@@ -47,10 +48,12 @@ struct Run {
   Abort abort;  ///< first: everything else may watch or wait through it
   Program program;
   exec::Network network;
-  Iterations iterations;
+  Iterations iterations;            ///< of the program, of which a step of the optimiser takes micro_batches
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
-  int64_t micro_batches = 1;
-  int64_t first_iteration = 0;        ///< those done before a checkpoint
+  int32_t micro_batches = 1;
+  bool sums_shares = false;           ///< every micro-batch's gradients are reduced; else summed before that
+  int32_t warmup = 0;                 ///< iterations of the program
+  int64_t first_iteration = 0;        ///< of the program: those done before a checkpoint
   uint32_t first_here = 0, here = 1;  ///< instances of role 0 that this process plays
   float gradient_scale = 1;           ///< of the sum that reaches an update on the workers
   int spins = 0;

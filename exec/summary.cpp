@@ -74,7 +74,8 @@ class Summary {
 
  private:
   std::size_t warm() const {
-    return static_cast<std::size_t>(std::clamp(run_.execution.warmup, 0, std::max(0, iterations_ - 1)));
+    return static_cast<std::size_t>(
+        std::clamp(run_.warmup, 0, std::max(0, iterations_ - run_.micro_batches)));
   }
 
   std::vector<std::pair<std::string, std::string>> inputs() const {
@@ -105,19 +106,20 @@ class Summary {
     for (const auto& ends : ends_) {
       for (std::size_t i = 0; i < n; ++i) last[i] = std::max(last[i], ends[i]);
     }
-    for (std::size_t i = first; i < n; ++i) {
+    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    for (std::size_t i = first; i + each <= n; i += each) {
       const int64_t before = i == 0 ? begin_ : last[i - 1];
-      out.iteration_seconds.push_back(static_cast<double>(last[i] - before) * 1e-9);
+      out.iteration_seconds.push_back(static_cast<double>(last[i + each - 1] - before) * 1e-9);
     }
     for (const auto& ends : ends_) {
       auto& seconds = out.worker_seconds.emplace_back();
-      for (std::size_t i = std::max<std::size_t>(first, 1); i < n; ++i)
-        seconds.push_back(static_cast<double>(ends[i] - ends[i - 1]) * 1e-9);
+      for (std::size_t i = std::max(first, each); i + each <= n; i += each)
+        seconds.push_back(static_cast<double>(ends[i + each - 1] - ends[i - 1]) * 1e-9);
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
-    r.samples_per_iteration = run_.program.samples_per_iteration * static_cast<int64_t>(run_.workers);
-    const auto samples = static_cast<double>(run_.program.samples_per_iteration);
+    r.samples_per_iteration = samples_per_step(run_.program) * static_cast<int64_t>(run_.workers);
+    const auto samples = static_cast<double>(samples_per_step(run_.program));
     const auto counted = static_cast<double>(out.iteration_seconds.size());
     if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
     if (drifting()) {
@@ -125,8 +127,7 @@ class Summary {
       for (const auto& ends : ends_) {
         const int64_t start = first == 0 ? begin_ : ends[first - 1];
         if (ends[n - 1] > start)
-          r.samples_per_second +=
-              samples * static_cast<double>(n - first) / (static_cast<double>(ends[n - 1] - start) * 1e-9);
+          r.samples_per_second += samples * counted / (static_cast<double>(ends[n - 1] - start) * 1e-9);
       }
     }
     auto sorted = out.iteration_seconds;
@@ -280,10 +281,13 @@ class Summary {
   }
 
   void losses(ExecutionResult& out) const {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(iterations_); ++i) {
+    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    for (std::size_t i = 0; i + each <= static_cast<std::size_t>(iterations_); i += each) {
       double sum = 0;
-      for (const auto& w : workers_) sum += i < w->losses().size() ? w->losses()[i] : 0;
-      out.losses.push_back(sum / static_cast<double>(workers_.size()));
+      for (const auto& w : workers_) {
+        for (std::size_t k = i; k < i + each; ++k) sum += k < w->losses().size() ? w->losses()[k] : 0;
+      }
+      out.losses.push_back(sum / static_cast<double>(workers_.size() * each));
     }
   }
 

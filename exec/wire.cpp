@@ -354,7 +354,8 @@ std::unique_ptr<exec::Transport::Receive> Wire::make_receive() {
   return out;
 }
 
-void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head, exec::Transport::Receive& given) {
+void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head,
+                exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   End& e = end(to_node, from_node);
   receive.done = 0;

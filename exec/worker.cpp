@@ -98,7 +98,7 @@ void Worker::open() {
   device_ = run_.execution.backend->open({run_.device_index(instance_), run_.execution.precision,
                                           run_.execution.threads, true, run_.execution.route});
   const bool loads = run_.execution.data != nullptr;
-  variants_ = run_.micro_batches * (loads ? kBatches : 1);
+  variants_ = loads ? kBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(n.arena());
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution.optimizer->state));
@@ -131,7 +131,7 @@ void Worker::open() {
     prepare(n.forward(i), forward_);
     prepare(n.backward(i), backward_);
   }
-  losses_.reserve(static_cast<std::size_t>(run_.execution.iterations));
+  losses_.reserve(static_cast<std::size_t>(run_.iterations.limit()));
   std::vector<float> batch(static_cast<std::size_t>(n.input_elements()));
   for (int64_t v = 0; v < variants_; ++v) {
     fill_batch(v, batch.data());
@@ -169,7 +169,7 @@ void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Lau
     if (run_.keep.calls) {
       l.time = calls_.size();
       calls_.push_back({c, {}, 0});
-      calls_.back().seconds.reserve(static_cast<std::size_t>(run_.execution.iterations * run_.micro_batches));
+      calls_.back().seconds.reserve(static_cast<std::size_t>(run_.iterations.limit()));
     }
     to.back().push_back(std::move(l));
   }
@@ -177,7 +177,7 @@ void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Lau
 
 void Worker::bind() {
   for (LaneState& lane : lanes_) {
-    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run_.execution.iterations));
+    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run_.iterations.limit()));
     for (Bound& b : lane.ops) b.act = action(b.op);
   }
 }
@@ -192,8 +192,7 @@ void Worker::wait(const Bound& b, int32_t iteration, bool compute) {
     const int64_t start = compute ? now_ns() : 0;
     passed.wait(target, run_.abort, run_.spins);
     if (queues_) queues_->wait(d.op, of);
-    if (compute && iteration >= run_.execution.warmup)
-      waited_[static_cast<std::size_t>(d.lane)] += now_ns() - start;
+    if (compute && iteration >= run_.warmup) waited_[static_cast<std::size_t>(d.lane)] += now_ns() - start;
   }
 }
 
@@ -223,7 +222,8 @@ void Worker::run_lane(Lane which) {
       lane.passed.set(++passed);
     }
     if (!compute || instance_ != 0) continue;
-    if (run_.execution.progress) run_.execution.progress(i);
+    if (run_.execution.progress && (i + 1) % run_.micro_batches == 0)
+      run_.execution.progress(i / run_.micro_batches);
     if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations.stop();
   }
   for (uint32_t s = 0; lane.pushes && s < run_.shards; ++s) {

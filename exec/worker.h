@@ -103,7 +103,8 @@ class Worker {
   std::function<int64_t(int32_t)> input(const Op& op);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
-  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration, bool first);
+  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
+  void add_up(int64_t begin, int64_t end, int32_t iteration, Lane lane);
   void fill_batch(int64_t batch, float* host) const;
   int64_t act(const Bound& op, int32_t iteration);
   void wait(const Bound& op, int32_t iteration, bool compute);
@@ -114,8 +115,7 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *outputs_ = nullptr;
-  int64_t variants_ =
-      1;  ///< copies of the input's buffer: micro-batches, of several iterations when loaded ahead
+  int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
   std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector
   std::vector<Counter> pushed_;                          ///< [key]: iterations

@@ -109,7 +109,7 @@ std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   if (run_.keep.calls) {
     l.time = calls_.size();
     calls_.push_back({update, {}, 0});
-    calls_.back().seconds.reserve(static_cast<std::size_t>(run_.execution.iterations));
+    calls_.back().seconds.reserve(static_cast<std::size_t>(run_.iterations.limit()));
   }
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
@@ -128,18 +128,10 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
   const auto& ops = role().ops;
   const Task& task = run_.program.tasks[ops[index].what];
   const bool forward = task.pass == Pass::forward;
-  // The how-many-eth pass over these layers in the iteration is it, and is it the last?
-  int64_t before = 0, after = 0;
-  for (uint32_t i = 0; i < ops.size(); ++i) {
-    const Task& other = run_.program.tasks[ops[i].kind == OpKind::compute ? ops[i].what : ops[index].what];
-    if (i == index || ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
-    if (other.pass != task.pass || task.layer < other.layer || task.layer >= other.layer + other.layers)
-      continue;
-    (i < index ? before : after) += 1;
-  }
-  const bool loads = run_.execution.data != nullptr, last = after == 0;
+  const bool loads = run_.execution.data != nullptr;
+  const bool adds_up = run_.micro_batches > 1 && !run_.sums_shares;
   const uint32_t first = task.layer, count = task.layers;
-  const bool ends = forward && first + count == forward_.size() && last;
+  const bool ends = forward && first + count == forward_.size();
   int64_t lowest = run_.network.parameters(), highest = 0;  // of the flat vector
   for (uint32_t layer = first; layer < first + count; ++layer) {
     lowest = std::min(lowest, flat_[layer].first);
@@ -147,9 +139,7 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
   }
   return [=, this](int32_t iteration) {
     const IterationState s = run_.state(instance_, iteration);
-    const auto micro = static_cast<std::size_t>(std::min(before, run_.micro_batches - 1));
-    const auto variant =
-        static_cast<std::size_t>(loads ? iteration % kBatches * run_.micro_batches : 0) + micro;
+    const auto variant = static_cast<std::size_t>(loads ? iteration % kBatches : 0);
     for (uint32_t k = 0; k < count; ++k) {
       const uint32_t layer = forward ? first + k : first + count - 1 - k;
       launch(forward ? forward_[layer] : backward_[layer], variant, s);
@@ -169,18 +159,24 @@ std::function<int64_t(int32_t)> Worker::layers(uint32_t index) {
     if (forward) return int64_t{0};
     if (lowest < highest)
       device_->unscale(gradients_ + lowest, highest - lowest, run_.store != nullptr, Lane::compute);
-    if (run_.execution.integer_gradients) integers(first, count, iteration, before == 0);
-    if (run_.micro_batches == 1) return int64_t{0};
-    for (uint32_t layer = first; layer < first + count; ++layer) {
-      const auto [begin, end] = flat_[layer];
-      if (begin >= end) continue;
-      if (!last && before == 0) device_->copy(sums_ + begin, gradients_ + begin, end - begin, Lane::compute);
-      if (!last && before > 0)
-        device_->accumulate(sums_ + begin, gradients_ + begin, end - begin, Lane::compute);
-      if (last) device_->accumulate(gradients_ + begin, sums_ + begin, end - begin, Lane::compute);
-    }
+    if (run_.execution.integer_gradients) integers(first, count, iteration);
+    for (uint32_t layer = first; adds_up && layer < first + count; ++layer)
+      add_up(flat_[layer].first, flat_[layer].second, iteration, Lane::compute);
     return int64_t{0};
   };
+}
+
+/// Gradients [begin, end) of a micro-batch, to those before it in the step; the last one finds the sum in
+/// their place.
+void Worker::add_up(int64_t begin, int64_t end, int32_t iteration, Lane lane) {
+  if (begin >= end) return;
+  const int32_t micro = iteration % run_.micro_batches;
+  if (micro == 0)
+    device_->copy(sums_ + begin, gradients_ + begin, end - begin, lane);
+  else if (micro + 1 < run_.micro_batches)
+    device_->accumulate(sums_ + begin, gradients_ + begin, end - begin, lane);
+  else
+    device_->accumulate(gradients_ + begin, sums_ + begin, end - begin, lane);
 }
 
 void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
@@ -199,7 +195,7 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
     const auto& operands = l.operands[l.operands.size() > 1 ? variant : 0];
     const int64_t start = now_ns();
     device_->launch(l.prepared, operands, state, Lane::compute);
-    if (state.iteration - run_.first_iteration >= run_.execution.warmup)
+    if (state.iteration - run_.first_iteration >= run_.warmup)
       calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
   }
   if (switches() == before) return;
@@ -211,14 +207,13 @@ void Worker::launch(const std::vector<Launch>& list, std::size_t variant, const 
 }
 
 /// -8 .. 7, so that sums of many stay exact in single precision.
-void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration, bool first) {
+void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration) {
   for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
     const auto [begin, end] = flat_[layer];
     if (begin >= end) continue;
     float* to = gradients_;
     if (queues_) to = queues_->staging(Queues::Staging::integers, iteration, run_.network.parameters());
-    // Micro-batches have the same ones: what a device may still be reading is not written again.
-    for (int64_t i = begin; (first || !queues_) && i < end; ++i)
+    for (int64_t i = begin; i < end; ++i)
       to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
     if (queues_) device_->load(gradients_ + begin, to + begin, end - begin, Lane::compute);
   }
@@ -261,7 +256,9 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
     l.staged = device_->allocate_host(elements);
     l.staged_elements = elements;
   }
-  return [=, this, lane = op.lane, key = op.key](int64_t) {
+  const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
+  const Slice sum = scatters && run_.sums_shares ? run_.share(op.key, instance_) : Slice{};
+  return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
     if (each > 0) narrow_share(key, buffer, each, lane);
     if (library != nullptr)
@@ -272,6 +269,7 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
       began = group->run(m.rank, buffer, elements, queues_ ? device_.get() : nullptr, lane);
     if (averages) device_->scale(buffer, share, elements, lane);
     if (each > 0) widen_shares(key, buffer, each, lane);
+    add_up(sum.first, sum.first + sum.elements, iteration, lane);
     if (staged) device_->synchronize(lane);
     return began;
   };
@@ -308,14 +306,10 @@ std::function<int64_t(int32_t)> Worker::input(const Op& op) {
     return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
   return [this, lane = op.lane](int32_t iteration) {
     const int64_t n = run_.network.input_elements();
-    for (int64_t k = 0; k < run_.micro_batches; ++k) {
-      const int64_t batch = (run_.first_iteration + iteration) * run_.micro_batches + k;
-      float* to = inputs_ + (iteration % kBatches * run_.micro_batches + k) * n;
-      float* host = to;
-      if (queues_) host = k * n + queues_->staging(Queues::Staging::input, iteration, n * run_.micro_batches);
-      fill_batch(batch, host);
-      if (queues_) device_->load(to, host, n, lane);
-    }
+    float* to = inputs_ + iteration % kBatches * n;
+    float* host = queues_ ? queues_->staging(Queues::Staging::input, iteration, n) : to;
+    fill_batch(run_.first_iteration + iteration, host);
+    if (queues_) device_->load(to, host, n, lane);
     return int64_t{0};
   };
 }

@@ -170,13 +170,6 @@ OpHandle RoleBuilder::reply(uint32_t channel, std::string_view label) {
   return add(std::move(op), label);
 }
 
-OpHandle RoleBuilder::again(OpId id) {
-  auto& ops = builder_->program_.roles[index_].ops;
-  Op op = ops[id.index];
-  op.deps.clear();
-  return OpHandle(*builder_, index_, {append(ops, std::move(op))});
-}
-
 void RoleBuilder::on(uint32_t channel) {
   builder_->program_.roles[index_].on_channel = static_cast<int32_t>(channel);
 }

@@ -52,6 +52,7 @@ class Builder {
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
+  void micro_batches(int64_t count) { program_.micro_batches = static_cast<int32_t>(count); }
   void spread(Spread spread) { program_.spread = spread; }
   Program& program() { return program_; }
   /// Runs check() and gives the Program away.
@@ -79,8 +80,6 @@ class RoleBuilder {
   OpHandle gate(uint32_t store, std::string_view label = "gate");                      // lane host
   OpHandle reply(uint32_t channel,
                  std::string_view label = "reply");  // lane comm; bytes of the message's key
-  /// The same work as an earlier op, without its deps: shares the task, so repeating costs no memory.
-  OpHandle again(OpId op);
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }

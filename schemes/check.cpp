@@ -62,6 +62,7 @@ class Checker {
             "runs on a channel that does not exist");
     }
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
+    table(p_.micro_batches >= 1, "program", 0, "a step takes at least one iteration");
     int64_t end = 0;
     for (std::size_t i = 0; i < p_.parts.size(); ++i) {
       table(p_.parts[i].first == end && p_.parts[i].elements >= 0 && p_.parts[i].elements <= INT64_MAX - end,

@@ -109,6 +109,8 @@ class Parser {
     const std::string_view what = word();
     if (what == "samples")
       p_.samples_per_iteration = number(word());
+    else if (what == "micro-batches")
+      p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "spread")
       spread();
     else if (what == "part")
@@ -122,9 +124,10 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(fmt::format(
-          "\"{}\" is none of samples, spread, part, collective, channel, store, role or an op's number",
-          printable(what)));
+      fail(
+          fmt::format("\"{}\" is none of samples, micro-batches, spread, part, collective, channel, store, "
+                      "role or an op's number",
+                      printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.

@@ -1,6 +1,7 @@
 // Program as text. Grammar (one item a line, "#" starts a comment line):
 //   tandem-program-1
 //   samples <n>
+//   micro-batches <n>                                        where a step takes more than one iteration
 //   spread parameters=<n> gradients=<n> state=<n>            where not all are 1
 //   part <i> first=<n> elements=<n>
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
@@ -36,6 +37,7 @@ std::string quoted(std::string_view text) {
 
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
+  if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Spread& s = p.spread; s.parameters != 1 || s.gradients != 1 || s.state != 1)
     fmt::format_to(out, "spread parameters={} gradients={} state={}\n", s.parameters, s.gradients, s.state);
   for (std::size_t i = 0; i < p.parts.size(); ++i) {

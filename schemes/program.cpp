@@ -48,6 +48,10 @@ int64_t Mesh::size() const {
   return product;
 }
 
+int64_t samples_per_step(const Program& program) {
+  return checked_mul(program.samples_per_iteration, program.micro_batches, "the samples of a step");
+}
+
 bool is_static(const Program& program) {
   const auto moves = [](const Op& op) {
     return op.kind == OpKind::send || op.kind == OpKind::recv || op.kind == OpKind::apply ||

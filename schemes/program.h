@@ -158,9 +158,12 @@ struct Program {
   std::vector<Store> stores;
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
+  int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
   Spread spread;                      ///< says what must fit a device; an executor may hold all all the same
 };
 
+/// Of one worker instance in one step of the optimiser.
+int64_t samples_per_step(const Program& program);
 /// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
 bool is_static(const Program& program);
 /// Every reply of every store waits for every worker: no arrival order decides anything.

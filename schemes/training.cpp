@@ -57,6 +57,20 @@ std::vector<Stage> merged(std::vector<Stage> stages, std::size_t count) {
   return out;
 }
 
+/// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
+/// this is the mean over a step.
+Kernel sum_kernel(int64_t elements, int64_t micro_batches) {
+  Kernel k;
+  k.kind = KernelKind::elementwise;
+  k.pass = Pass::backward_weights;
+  k.shape = {elements, 1};
+  const int64_t added = elements - elements / micro_batches;
+  k.flops = {added};
+  k.read = Bytes{8} * added;
+  k.written = Bytes{4} * added;
+  return k;
+}
+
 struct Tensor {
   uint32_t stage, layer;
   int64_t elements;
@@ -78,8 +92,10 @@ std::vector<Tensor> backward_order(const std::vector<Stage>& stages, const std::
 
 }  // namespace
 
-Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, int64_t accumulate)
-    : role_(role), work_(work), accumulate_(accumulate), element_(rule.element) {
+Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, Accumulation accumulation)
+    : role_(role), work_(work), accumulation_(accumulation), element_(rule.element) {
+  role_.builder().samples_per_iteration(work_.batch);
+  role_.builder().micro_batches(accumulation_.micro_batches);
   split_into_stages();
   fill_buckets(rule);
 }
@@ -102,6 +118,10 @@ void Training::split_into_stages() {
     std::vector<Kernel> backward;
     if (work_.recompute && !block_of(layers[i]).empty()) append(backward, work_.layers[i].forward);
     append_backward(backward, work_, i, learns);
+    if (accumulation_.micro_batches > 1 && !accumulation_.of_shares) {
+      for (const Parameter& p : layers[i].parameters)
+        backward.push_back(sum_kernel(p.elements, accumulation_.micro_batches));
+    }
     stage.backward.insert(stage.backward.begin(), backward.begin(), backward.end());
   }
   if (stages_.size() > kMostStages) {
@@ -142,52 +162,36 @@ void Training::fill_buckets(const BucketRule& rule) {
 
 Bytes Training::parameter_bytes() const { return Bytes{element_} * work_.graph->parameter_elements(); }
 
-OpHandle Training::pass(const Stage& stage, bool forward, const std::string& suffix) {
+OpHandle Training::pass(const Stage& stage, bool forward) {
   Task task;
   task.layer = stage.layer;
   task.layers = stage.layers;
   task.pass = forward ? Pass::forward : Pass::backward_weights;
   task.kernels = forward ? stage.forward : stage.backward;
-  return role_.compute(std::move(task),
-                       fmt::format("{} {}{}", forward ? "forward" : "backward", stage.name, suffix));
-}
-
-/// All micro-batches but the last communicate nothing: one op per pass does for the whole model.
-void Training::earlier_micro_batches() {
-  if (accumulate_ == 1) return;
-  const std::vector<Stage> whole = merged(stages_, stages_.size());
-  const std::string suffix = fmt::format("..{} (micro-batch)", stages_.back().name);
-  first_forward_ = pass(whole[0], true, suffix);
-  last_backward_ = pass(whole[0], false, suffix);
-  const OpId backward = last_backward_;
-  for (int64_t i = 2; i < accumulate_; ++i) {
-    role_.again(first_forward_);
-    last_backward_ = role_.again(backward);
-  }
+  return role_.compute(std::move(task), fmt::format("{} {}", forward ? "forward" : "backward", stage.name));
 }
 
 void Training::forward(const Before& before) {
-  const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, samples(), "the input's bytes");
+  const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, work_.batch, "the input's bytes");
   OpId input;
-  if (work_.input) input = role_.input(samples(), {bytes});
-  earlier_micro_batches();
+  if (work_.input) input = role_.input(work_.batch, {bytes});
   for (uint32_t i = 0; i < stages_.size(); ++i) {
     const OpId needed = before(i);
-    forward_.push_back(pass(stages_[i], true, "").after(needed));
+    forward_.push_back(pass(stages_[i], true).after(needed));
   }
-  if (!first_forward_.valid()) first_forward_ = forward_.front();
   if (!input.valid()) return;
   // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.
-  role_.op(first_forward_).after(input);
-  role_.op(input).after_last(first_forward_, 2);
+  role_.op(first_forward()).after(input);
+  role_.op(input).after_last(first_forward(), 2);
 }
 
 void Training::backward(const Ready& ready, OpId start, const Before& before) {
   std::size_t next = 0;
+  backward_.resize(stages_.size());
   for (std::size_t s = stages_.size(); s-- > 0;) {
     if (!stages_[s].backward.empty()) {
       const OpId needed = before(static_cast<uint32_t>(s));
-      last_backward_ = pass(stages_[s], false, "").after(start).after(needed);
+      backward_[s] = last_backward_ = pass(stages_[s], false).after(start).after(needed);
       start = {};
     }
     for (; next < buckets_.size() && buckets_[next].stage == s; ++next) ready(buckets_[next], last_backward_);
@@ -197,7 +201,8 @@ void Training::backward(const Ready& ready, OpId start, const Before& before) {
 OpHandle Training::update(const Bucket& bucket) {
   const char* label = work_.optimizer->updates() ? "update " : "await ";
   return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, label + bucket.name)
-      .of(Payload::parameters, bucket.key);
+      .of(Payload::parameters, bucket.key)
+      .every(every());
 }
 
 OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::string_view label) {
@@ -206,15 +211,24 @@ OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::str
   return role_
       .compute({bucket.layer, bucket.layers, Pass::update, std::move(kernels)},
                fmt::format("{} {}", work_.optimizer->updates() ? label : "await", bucket.name))
-      .of(Payload::parameters, bucket.key);
+      .of(Payload::parameters, bucket.key)
+      .every(every());
 }
 
 void Training::next_forward_after(const Bucket& bucket, OpId op) {
   // Lanes are in order: what the lowest stage waits for, all later stages have waited for.
-  role_.op(accumulate_ > 1 ? first_forward_ : forward_[bucket.stage]).after_last(op, 1);
+  role_.op(forward_[bucket.stage]).after_last(op, 1);
 }
 
-void Training::next_forward_after(OpId op) { role_.op(first_forward_).after_last(op, 1); }
+void Training::next_forward_after(OpId op) { role_.op(first_forward()).after_last(op, 1); }
+
+void Training::next_backward_after(const Bucket& bucket, OpId op) {
+  // Backward goes down, so that the highest stage with a layer of the bucket comes first.
+  std::size_t stage = bucket.stage;
+  while (stage + 1 < stages_.size() && stages_[stage + 1].layer < bucket.layer + bucket.layers) ++stage;
+  while (stage > bucket.stage && !backward_[stage].valid()) --stage;
+  role_.op(backward_[stage]).after_last(op, 1);
+}
 
 Mesh worker_mesh(const Cluster& cluster) {
   const auto size = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
@@ -225,11 +239,10 @@ Mesh worker_mesh(const Cluster& cluster) {
 }
 
 Program train_alone(const Workload& work, const Cluster& cluster, const BucketRule& rule,
-                    int64_t accumulate) {
+                    int64_t micro_batches) {
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, rule, accumulate);
-  b.samples_per_iteration(t.samples());
+  Training t(w, work, rule, {micro_batches, false});
   t.forward();
   t.backward();
   for (const Bucket& bucket : t.buckets()) t.update(bucket);

@@ -37,16 +37,28 @@ struct Bucket {
   std::vector<Kernel> update;  ///< one launch per tensor; equal ones folded by `repeat`
 };
 
+/// Gradients of several micro-batches are summed before the optimiser's step. A micro-batch is one iteration
+/// of the program (semantics.md 1.6), so that programs are no longer for it.
+struct Accumulation {
+  int64_t micro_batches = 1;
+  bool of_shares = false;  ///< each micro-batch is reduced, and the devices' shares of the sums added up;
+                           ///< else every device adds up whole gradients, in backward, and reduces them once
+};
+/// "accumulate=8". So many, since no published batch is more: 4,096 micro-batches of one sequence of 4,096
+/// tokens are the 16 M tokens of Llama 3 405B's largest batch, on a single device. Programs do not grow with
+/// it, but an engine runs every micro-batch.
+inline constexpr OptionSpec kAccumulateOption{
+    "accumulate", OptionSpec::Type::count, "1", "micro-batches summed before one update", "", 1, 4096};
+
 /// O(layers) to build. At most kMostStages stages.
 class Training {
  public:
   static constexpr std::size_t kMostStages = 200;
-  /// `work` must outlive it. `accumulate` micro-batches of work.batch samples make one iteration.
-  Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, int64_t accumulate = 1);
+  /// `work` must outlive it: its batch is a micro-batch's.
+  Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, Accumulation accumulation = {});
 
   const std::vector<Stage>& stages() const { return stages_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  int64_t samples() const { return work_.batch * accumulate_; }
   /// Of all parameters, in the format in which gradients travel.
   Bytes parameter_bytes() const;
 
@@ -54,44 +66,48 @@ class Training {
   /// op of each stage, which then waits for what it gives back, if that is valid.
   using Before = std::function<OpId(uint32_t stage)>;
   void forward(const Before& before = [](uint32_t) { return OpId{}; });
-  /// `ready` is called for each bucket, in order, right behind the op that completes it (gradients of all
-  /// micro-batches summed). The first op waits for `start` too, if given; `before` as in forward().
+  /// `ready` is called for each bucket, in order, right behind the op that completes it. The first op waits
+  /// for `start` too, if given; `before` as in forward().
   using Ready = std::function<void(const Bucket&, OpId gradient)>;
   void backward(
       const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {},
       const Before& before = [](uint32_t) { return OpId{}; });
+  /// Once a step, as all that follows from the sums of a step's gradients must.
   /// With the optimiser "none" an op of no kernels: the next forward still waits for what the update would.
   OpHandle update(const Bucket& bucket);
+  int64_t every() const { return accumulation_.micro_batches; }
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
   OpHandle update_share(const Bucket& bucket, int64_t elements, std::string_view label);
   /// Forward of next iteration's layers in `bucket` waits for `op`.
   void next_forward_after(const Bucket& bucket, OpId op);
   /// The same for the whole forward.
   void next_forward_after(OpId op);
-  OpId first_forward() const { return first_forward_; }
+  /// Backward of next iteration's layers in `bucket` waits for `op`.
+  void next_backward_after(const Bucket& bucket, OpId op);
+  OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
   OpId last_forward() const { return forward_.empty() ? OpId{} : forward_.back(); }
   OpId last_backward() const { return last_backward_; }
 
  private:
   void split_into_stages();
   void fill_buckets(const BucketRule& rule);
-  OpHandle pass(const Stage& stage, bool forward, const std::string& suffix);
-  void earlier_micro_batches();
+  OpHandle pass(const Stage& stage, bool forward);
 
   RoleBuilder& role_;
   const Workload& work_;
-  int64_t accumulate_, element_;
+  Accumulation accumulation_;
+  int64_t element_;
   std::vector<Stage> stages_;
   std::vector<Bucket> buckets_;
-  std::vector<OpId> forward_;  ///< per stage, of the last micro-batch
-  OpId first_forward_, last_backward_;
+  std::vector<OpId> forward_, backward_;  ///< [stage]; invalid where a stage has no backward
+  OpId last_backward_;
 };
 
 /// Workers as {"node", "local"} where devices form a grid, else {"device"}.
 Mesh worker_mesh(const Cluster& cluster);
 /// One device with nobody to synchronise with.
 Program train_alone(const Workload& work, const Cluster& cluster, const BucketRule& rule,
-                    int64_t accumulate = 1);
+                    int64_t micro_batches = 1);
 /// Bit mask of all its axes.
 uint32_t all_axes(const Mesh& mesh);
 

@@ -226,7 +226,7 @@ class Binder {
       const bool worker = role.site == Site::accelerators;
       out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
       if (copies_module(program_.tasks[op.what])) continue;
-      if (first) out[i] += in_.overheads.iteration + feeding();
+      if (first) out[i] += Time{in_.overheads.iteration.ps / program_.micro_batches} + feeding();
       first = false;
     }
     return durations_.emplace(key, std::move(out)).first->second;

@@ -90,6 +90,7 @@ class Joiner {
   Plan finish(const Plan& main) {
     program_.parts = main.program->parts;  // executors alone read them
     program_.samples_per_iteration = main.program->samples_per_iteration;
+    program_.micro_batches = main.program->micro_batches;
     plan_.program = std::make_shared<const Program>(std::move(program_));
     plan_.name_link = [names = std::move(names_)](uint32_t l) { return names.at(l); };
     plan_.messages = messages_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/statistics.h"
@@ -39,9 +40,19 @@ struct Run {
   double rate = 0;              ///< samples/s of all devices
 };
 
-/// Of all workers in one iteration.
+/// Of all workers in one step of the optimiser.
 double samples(const Program& program) {
-  return static_cast<double>(program.samples_per_iteration * program.roles[0].mesh.size());
+  return static_cast<double>(samples_per_step(program) * program.roles[0].mesh.size());
+}
+
+/// Steps after which the workers do the same again, when ops that do not run in every iteration have had
+/// their turn. What runs more rarely than once in a thousand steps is not waited for: it costs next to
+/// nothing.
+int64_t period(const Program& program) {
+  int64_t iterations = program.micro_batches;
+  for (const Op& op : program.roles[0].ops) iterations = std::lcm(iterations, int64_t{op.every});
+  const int64_t steps = iterations / program.micro_batches;
+  return steps > 1000 ? 1 : steps;
 }
 
 class Simulation {
@@ -125,7 +136,7 @@ class Simulation {
       const double got = samples(*r.program) / r.rate;
       if (std::abs(got / want - 1) < 1e-4) return scale;
       const double compute = r.trace.busy[static_cast<int>(Lane::compute)].seconds() /
-                             static_cast<double>(r.trace.iteration_end.size());
+                             static_cast<double>(r.trace.iteration_end.size()) * r.program->micro_batches;
       // Newton on "everything but worker 0's compute stays": exact when nothing else is exposed.
       const double next = scale * (compute + want - got) / compute;
       scale = std::clamp(next, scale * 0.2, scale * 5);
@@ -141,23 +152,39 @@ class Simulation {
   }
 
  private:
+  /// Of the program: whole steps, and as far as it is free to choose whole periods.
   int32_t iterations(const Program& program) const {
+    const int64_t all = checked_mul(steps(program), program.micro_batches, "the iterations to simulate");
+    if (all > INT32_MAX) throw InputError(fmt::format("{} iterations are too many to simulate", all));
+    return static_cast<int32_t>(all);
+  }
+
+  int64_t steps(const Program& program) const {
     if (p_.iterations > 0) return p_.iterations;
     const int64_t workers = program.roles[0].mesh.size();
-    if (is_static(program)) return 24;
+    if (is_static(program)) {
+      // Micro-batches of one step already are alike: the first period fills the pipeline, the second counts.
+      const int64_t whole = period(program),
+                    enough = (24 + program.micro_batches - 1) / program.micro_batches;
+      return std::max<int64_t>(2, (enough + whole - 1) / whole) * whole;
+    }
     // The more workers wait for each other, the less their steps differ in length.
-    if (in_lock_step(program)) return static_cast<int32_t>(std::clamp<int64_t>(3072 / workers, 8, 24));
+    if (in_lock_step(program)) return std::clamp<int64_t>(3072 / workers, 8, 24);
     // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
-    return static_cast<int32_t>(std::clamp<int64_t>(4000 / workers, 60, 1000));
+    return std::clamp<int64_t>(4000 / workers, 60, 1000);
   }
 
   void steady(Run& r) const {
     const Program& program = *r.program;
     const auto& end = r.trace.iteration_end;
-    const std::size_t warm = std::min<std::size_t>(end.size() - 1, std::max<std::size_t>(2, end.size() / 6));
-    for (std::size_t i = warm; i < end.size(); ++i) {
-      const Time before = i == 0 ? Time{} : end[i - 1];
-      r.lengths.push_back((end[i] - before).seconds());
+    const auto each = static_cast<std::size_t>(program.micro_batches),
+               whole = static_cast<std::size_t>(period(program)), steps = end.size() / each;
+    std::size_t warm = std::min(steps - 1, std::max<std::size_t>(2, steps / 6));
+    const std::size_t periods = (warm + whole - 1) / whole * whole;
+    if (periods < steps) warm = periods;
+    for (std::size_t i = warm; i < steps; ++i) {
+      const Time before = i == 0 ? Time{} : end[i * each - 1];
+      r.lengths.push_back((end[(i + 1) * each - 1] - before).seconds());
     }
     double total = 0;
     for (const double s : r.lengths) total += s;

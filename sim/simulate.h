@@ -40,7 +40,8 @@ struct Prediction {
   const Optimizer* optimizer = nullptr;
   bool input = true;       ///< model storage, decoding and host-to-device copies
   bool recompute = false;  ///< as in Workload
-  int32_t iterations = 0;  ///< 0: enough for steady figures, more where arrival order counts
+  int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival
+                           ///< order counts
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::optional<Anchor> anchor;

@@ -41,21 +41,22 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   Training t(w, work, {first.n > 0 ? first : limit, limit, packed ? 2 : gradient_bytes(o, work.precision)},
-             o.count("accumulate"));
-  b.samples_per_iteration(t.samples());
+             {o.count("accumulate"), false});
 
   std::vector<OpId> ready, reduced;
   const auto reduce = [&](const Bucket& bucket, OpId gradient) {
     reduced.push_back(w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)), bucket.bytes,
                                    algorithm, "all-reduce " + bucket.name)
                           .of(Payload::gradients, bucket.key)
-                          .after(gradient));
+                          .after(gradient)
+                          .every(t.every()));
   };
   t.forward();
   t.backward([&](const Bucket& bucket, OpId gradient) {
     if (packed) {
       gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name)
-                     .of(Payload::gradients, bucket.key);
+                     .of(Payload::gradients, bucket.key)
+                     .every(t.every());
     }
     ready.push_back(gradient);
     if (parallel && o.flag("overlap")) reduce(bucket, gradient);
@@ -69,7 +70,8 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     if (packed) {
       w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
           .of(Payload::gradients, bucket.key)
-          .after(sum);
+          .after(sum)
+          .every(t.every());
     }
     t.update(bucket).after(sum);
   }
@@ -90,7 +92,7 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
         {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
-        {"accumulate", Type::count, "1", "micro-batches summed before one reduce and update", "", 1, 1024},
+        kAccumulateOption,
         kGradientsOption},
        compile});
 }

@@ -50,7 +50,6 @@ Program alone(const Workload& work, const Mesh& mesh, const Options& o) {
   Builder b;
   RoleBuilder w = b.role("worker", mesh);
   Training t(w, work, whole(work, o));
-  b.samples_per_iteration(t.samples());
   t.forward();
   t.backward();
   for (const Bucket& bucket : t.buckets()) t.update(bucket);
@@ -73,7 +72,6 @@ Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
   Builder b;
   RoleBuilder w = b.role("worker", mesh);
   Training t(w, work, whole(work, o));
-  b.samples_per_iteration(t.samples());
   const auto exchange = [&](CollKind kind, Payload payload, Bytes bytes, std::string algorithm,
                             std::string_view label) {
     return w.collective(kind, all_axes(mesh), bytes, std::move(algorithm), label).of(payload);

@@ -30,7 +30,6 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   Builder b;
   RoleBuilder w = b.role("worker", mesh);
   Training t(w, work, {Bytes{}, Bytes{}, gradient_bytes(o, work.precision)});
-  b.samples_per_iteration(t.samples());
   // Both travel for all devices' samples: every device gathers what the others computed.
   const auto exchange = [&](CollKind kind, uint32_t layer, std::string_view label) {
     return w.collective(kind, all_axes(mesh), input_bytes(work, layer) * cluster.devices, algorithm, label)

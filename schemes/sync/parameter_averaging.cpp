@@ -10,7 +10,6 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   Training t(w, work, {BucketRule::kEndless, BucketRule::kEndless});
-  b.samples_per_iteration(t.samples());
   t.forward();
   t.backward();
   OpId updated;

@@ -120,7 +120,6 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
   const Mesh mesh = worker_mesh(cluster);
   RoleBuilder w = b.role("worker", mesh);
   Training t(w, work, rule);
-  b.samples_per_iteration(t.samples());
   const auto& buckets = t.buckets();
   std::vector<OpId> updates(buckets.size());
   std::size_t open = buckets.size();  // buckets from here on are updated
@@ -168,7 +167,6 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster)), s = add_server(b, cluster, o);
   Training t(w, work, rule);
-  b.samples_per_iteration(t.samples());
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
   std::vector<Bytes> keys;

@@ -1,8 +1,10 @@
 // Data parallel with nothing held twice (Rajbhandari et al., ZeRO, SC 2020, section 5; PyTorch calls stage 3
 // FSDP: Zhao et al., VLDB 2023): gradients are reduce-scattered, every device updates its own share of the
-// parameters, and an all-gather brings the shares together where they are needed.
-#include <fmt/format.h>
-
+// parameters, and an all-gather brings the shares together where they are needed. Of several micro-batches,
+// stage 1 sums whole gradients on every device and reduces them once; stages 2 and 3 hold no whole ones, so
+// each micro-batch is reduced and the devices' shares are summed, and stage 3 gathers parameters anew in
+// each, as DeepSpeed (runtime/zero/stage_1_and_2.py: gradients that are partitioned are reduced before the
+// boundary of accumulation too) and FSDP outside no_sync() do.
 #include "schemes/training.h"
 
 namespace tandem {
@@ -11,13 +13,15 @@ namespace {
 
 class Zero {
  public:
-  Zero(RoleBuilder& role, Training& training, const Workload& work, const Cluster& cluster, bool overlap)
+  Zero(RoleBuilder& role, Training& training, const Workload& work, const Cluster& cluster, bool overlap,
+       bool spreads_gradients)
       : w_(role),
         t_(training),
         element_(element_bytes(work.precision)),
         devices_(cluster.devices),
         axes_(all_axes(worker_mesh(cluster))),
         overlap_(overlap),
+        reduces_every_(spreads_gradients ? 1 : training.every()),
         gathered_(training.buckets().size()) {}
 
   /// Stages 1 and 2: every device has all parameters again before the next forward.
@@ -27,6 +31,7 @@ class Zero {
     update();
     for (std::size_t b = t_.buckets().size(); b-- > 0;) {  // the first layers are needed first
       gather(b, updated_[b]);
+      w_.op(gathered_[b]).every(t_.every());
       if (overlap_) t_.next_forward_after(t_.buckets()[b], gathered_[b]);
     }
     if (!overlap_) t_.next_forward_after(gathered_.front());
@@ -75,7 +80,8 @@ class Zero {
     reduced_.push_back(
         w_.collective(CollKind::reduce_scatter, axes_, bucket.bytes, "auto", "reduce-scatter " + bucket.name)
             .of(Payload::gradients, bucket.key)
-            .after(gradient));
+            .after(gradient)
+            .every(reduces_every_));
   }
 
   Training::Ready reducer() {
@@ -95,6 +101,9 @@ class Zero {
                              .of(Payload::share, bucket.key)
                              .after(reduced_[b]));
     }
+    if (t_.every() == reduces_every_) return;  // the update holds the next backward up
+    for (std::size_t b = 0; b < reduced_.size(); ++b) t_.next_backward_after(t_.buckets()[b], reduced_[b]);
+    if (!overlap_) t_.next_forward_after(reduced_.back());
   }
 
   uint32_t highest_stage(const Bucket& bucket) const {
@@ -109,27 +118,22 @@ class Zero {
   int64_t element_, devices_;
   uint32_t axes_;
   bool overlap_;
+  int64_t reduces_every_;       ///< iterations
   std::vector<OpId> gathered_;  ///< [bucket]: its latest
   std::vector<OpId> reduced_, updated_;
 };
 
 Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
-  const int64_t stage = o.count("stage"), n = cluster.devices, accumulate = o.count("accumulate");
+  const int64_t stage = o.count("stage"), n = cluster.devices, micro_batches = o.count("accumulate");
   const Bytes limit = o.bytes("bucket");
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
-  if (n == 1) return train_alone(work, cluster, rule, accumulate);
-  if (accumulate > 1 && stage > 1)
-    throw InputError(
-        fmt::format("accumulate={} sums whole gradients on every device, which stage={} does not "
-                    "hold: use stage=1",
-                    accumulate, stage));
+  if (n == 1) return train_alone(work, cluster, rule, micro_batches);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, rule, accumulate);
-  b.samples_per_iteration(t.samples());
+  Training t(w, work, rule, {micro_batches, stage >= 2});
   b.spread({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
   if (t.buckets().empty()) throw InputError("the model has no parameters to spread");
-  Zero zero(w, t, work, cluster, o.flag("overlap"));
+  Zero zero(w, t, work, cluster, o.flag("overlap"), stage >= 2);
   if (stage == 3)
     zero.spread_parameters();
   else
@@ -149,8 +153,7 @@ void register_zero(Registry<Scheme>& registry) {
          "what is spread: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
         {"bucket", Type::bytes, "25MiB", "gradients that travel together; 0B = every tensor on its own"},
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
-        {"accumulate", Type::count, "1", "stage 1: micro-batches summed before one reduction and update", "",
-         1, 1024},
+        kAccumulateOption,
         kGradientsOption},
        compile});
 }

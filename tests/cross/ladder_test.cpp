@@ -61,6 +61,9 @@ std::vector<Setting> settings() {
       {"zero:stage=3,bucket=1KiB", grid},
       {"zero:stage=3,bucket=0B", three},
       {"zero:stage=3,overlap=off", two},
+      {"zero:stage=2,accumulate=3,bucket=0B", three},
+      {"zero:stage=3,accumulate=3,bucket=1KiB", grid},
+      {"zero:stage=3,accumulate=2,overlap=off", two},
   };
 }
 
@@ -260,7 +263,6 @@ TEST_P(Ladder, IntegerSumsAreExact) {
     });
     // One synchronous shard on every device updates in front of the next forward: the last sum is not used.
     const bool lags = s.scheme == "parameter-server:server=gpu";
-    const int64_t micro = p.samples_per_iteration / e.batch;
     const auto elements = static_cast<int64_t>(r.parameters.size());
     ASSERT_EQ(elements, model().parameter_elements());
     if (!p.stores.empty() && p.stores[0].drop_late) {
@@ -271,11 +273,10 @@ TEST_P(Ladder, IntegerSumsAreExact) {
     EXPECT_EQ(r.dropped, 0);
     for (int64_t i = 0; i < elements; ++i) {
       double sum = 0;
-      for (int32_t t = 0; t < kIterations - (lags ? 1 : 0); ++t) {
+      for (int32_t t = 0; t < kIterations * p.micro_batches - (lags ? 1 : 0); ++t) {
         for (uint32_t w = 0; w < s.cluster.devices; ++w)
           sum += integer_gradient(w, static_cast<uint32_t>(t), i);
       }
-      sum *= static_cast<double>(micro);
       if (averages) sum /= static_cast<double>(s.cluster.devices);
       ASSERT_EQ(static_cast<double>(r.parameters[static_cast<std::size_t>(i)]), -sum)
           << backend.name << (linked ? " over links" : "") << " element " << i;
@@ -315,7 +316,7 @@ TEST_P(Ladder, RatesCountTheProgramsSamples) {
   const ExecutionResult executed = execute(execution(s, scheme, "null", 12));
   const Report predicted = simulate(prediction(s, scheme, 12));
   const Program program = make_program(execution(s, scheme, "null", 1));
-  const int64_t samples = program.samples_per_iteration * s.cluster.devices;
+  const int64_t samples = 4 * program.micro_batches * s.cluster.devices;
   EXPECT_EQ(executed.report.samples_per_iteration, samples);
   EXPECT_EQ(predicted.samples_per_iteration, samples);
   if (!in_lock_step(program)) return;  // there a rate is the sum of the workers' own
@@ -397,13 +398,15 @@ TEST(Execute, RefusesWhatIsOnlySimulated) {
 /// N workers that sum their gradients compute what one computes on the N-fold batch.
 TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {
   for (const char* text : {"allreduce", "parameter-server", "parameter-server:server=gpu,shards=1", "zero",
-                           "zero:stage=3,bucket=1KiB"}) {
+                           "zero:stage=3,bucket=1KiB", "allreduce:accumulate=3", "zero:stage=1,accumulate=3",
+                           "zero:stage=2,accumulate=3,bucket=0B", "zero:stage=3,accumulate=3,bucket=1KiB",
+                           "zero:stage=3,accumulate=2,overlap=off"}) {
     const ResolvedScheme many = resolve_scheme(text, {}), one = resolve_scheme("allreduce", {});
     Execution a = execution({text, {2, 1, 2}}, many, "cpu", 5),
               b = execution({text, {1, 1, 1}}, one, "cpu", 5);
     static const Dataset data = load_dataset(std::string(TANDEM_ROOT) + "/tests/cross/points.csv", false);
     a.data = b.data = &data;
-    b.batch = 2 * a.batch;
+    b.batch = 2 * a.batch * make_program(a).micro_batches;
     a.rate.base = b.rate.base = 0.1;
     const auto x = execute(a, {false, false, true}).parameters,
                y = execute(b, {false, false, true}).parameters;

@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"zero", "zero:bucket=64KiB"},
     {"zero_gradients", "zero:stage=2,overlap=off"},
     {"zero_parameters", "zero:stage=3,bucket=64KiB"},
+    {"zero_accumulate", "zero:stage=3,accumulate=3,bucket=64KiB"},
 };
 
 TEST(Sync, ProgramsAreAsRecorded) {
@@ -127,6 +128,32 @@ TEST(Sync, InputIsPrefetchedTwoIterationsDeep) {
   const uint32_t input = find(p, "input"), forward = find(p, "forward fc1");
   EXPECT_TRUE(depends(p, forward, input, 0));
   EXPECT_TRUE(depends(p, input, forward, 2));
+}
+
+/// Micro-batches are iterations: more of them make no longer program. What a stage of ZeRO spreads is
+/// gathered and reduced in each of them; all else waits for the last.
+TEST(Sync, MicroBatchesReduceAsOftenAsTheirGradientsAreSpread) {
+  for (const int64_t count : {2, 4096}) {
+    const auto every = [&](const std::string& scheme, const char* label) {
+      const Program p =
+          compile(scheme + ",bucket=1KiB,accumulate=" + std::to_string(count), small_mlp(), {4, 1, 4});
+      EXPECT_EQ(p.roles[0].ops.size(),
+                compile(scheme + ",bucket=1KiB", small_mlp(), {4, 1, 4}).roles[0].ops.size());
+      EXPECT_EQ(p.micro_batches, count);
+      EXPECT_EQ(samples_per_step(p), 32 * count);
+      return int64_t{p.roles[0].ops[find(p, label)].every};
+    };
+    EXPECT_EQ(every("allreduce:overlap=on", "all-reduce fc1"), count);
+    EXPECT_EQ(every("allreduce:overlap=on", "update fc1"), count);
+    EXPECT_EQ(every("zero:stage=1", "reduce-scatter fc1"), count);
+    for (const char* spread : {"zero:stage=2", "zero:stage=3"}) {
+      EXPECT_EQ(every(spread, "reduce-scatter fc1"), 1);
+      EXPECT_EQ(every(spread, "update fc1"), count);
+    }
+    EXPECT_EQ(every("zero:stage=2", "all-gather fc1"), count);
+    EXPECT_EQ(every("zero:stage=3", "all-gather fc1"), 1);
+  }
+  EXPECT_THROW(compile("allreduce:accumulate=4097", small_mlp(), {4, 1, 4}), InputError);
 }
 
 TEST(Sync, PullsHideUnderTheNextForward) {

@@ -35,6 +35,32 @@ TEST(Accumulate, AStepCountsTheSamplesOfAllItsMicroBatches) {
   }
 }
 
+/// FSDP's micro-batches communicate as much as steps do, but update once; every device holds shares alone.
+TEST(Accumulate, ShardedGradientsAreReducedInEveryMicroBatch) {
+  const Report once = predicted("zero:stage=3", 4), four = predicted("zero:stage=3,accumulate=4", 4),
+               whole = predicted("allreduce:accumulate=4", 4);
+  EXPECT_GT(four.samples_per_second, once.samples_per_second);
+  EXPECT_LT(four.samples_per_second, whole.samples_per_second);
+  EXPECT_GT(four.time_share.exposed_communication, 3 * whole.time_share.exposed_communication);
+  EXPECT_EQ(four.memory.gradients, once.memory.gradients);
+  EXPECT_EQ(four.memory.total(), once.memory.total());
+  EXPECT_NEAR(static_cast<double>(whole.memory.gradients.n) / static_cast<double>(four.memory.gradients.n), 4,
+              1e-6);
+}
+
+/// An average of parameters that comes more rarely than the iterations that steady figures need is still
+/// counted.
+TEST(Accumulate, RareCollectivesAreWaitedFor) {
+  const Report never = predicted("local-sgd:every=2000", 4), rare = predicted("local-sgd:every=40", 4);
+  const Report often = predicted("local-sgd:every=1", 4);
+  const double exchange = often.iteration_median - never.iteration_median;
+  EXPECT_GT(exchange, 0);
+  const auto step = [](const Report& r) {
+    return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
+  };
+  EXPECT_NEAR(step(rare) - step(never), exchange / 40, 0.1 * exchange / 40);
+}
+
 /// An anchor is a rate of samples, however many of them make a step.
 TEST(Accumulate, AnAnchorOfItsOwnRateChangesNothing) {
   const Report plain = predicted("allreduce", 1), four = predicted("allreduce:accumulate=4", 4);
