@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "exec/memory.h"
 #include "exec/scheduled_group.h"
 
 namespace tandem {
@@ -62,6 +63,7 @@ Run::Run(const Execution& e, const Keep& k)
   here = workers / static_cast<uint32_t>(ranks().size);
   first_here = here * static_cast<uint32_t>(ranks().rank);
   if (workers == 1) here = 1, first_here = 0;
+  check_memory(e, k, program, network, here);
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;

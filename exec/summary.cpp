@@ -1,5 +1,6 @@
 #include "exec/summary.h"
 #include "base/statistics.h"
+#include "exec/memory.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -203,13 +204,7 @@ class Summary {
   }
 
   void memory(Report& r) const {
-    const exec::Network& n = run_.network;
-    const int64_t p = n.parameters();
-    r.memory.parameters = Bytes{4} * p;
-    r.memory.gradients = Bytes{4} * p;
-    r.memory.optimizer = Bytes{4} * (p * run_.execution.optimizer->state);
-    r.memory.activations = Bytes{4} * n.arena();
-    r.memory.buffers = Bytes{4} * n.input_elements();
+    r.memory = worker_memory(run_.execution, run_.program, run_.network);
     const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exec/memory.h"
 #include "exec/queues.h"
 
 namespace tandem {
@@ -104,12 +105,14 @@ void Worker::open() {
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
   if (run_.micro_batches > 1) sums_ = device_->allocate(n.parameters());
-  int64_t most = 0;
+  int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
+    narrowed = std::max(narrowed, narrowed_words(run_.program, op) * run_.workers);
     if (op.kind == OpKind::collective && op.payload == Payload::activations)
       most = std::max(most, op.bytes.n / 4);
   }
   outputs_ = device_->allocate(most);
+  narrowed_ = device_->allocate(narrowed);
   device_->upload(parameters_, run_.start.data(), n.parameters());
   device_->upload(state_memory(), run_.start_state.data(), static_cast<int64_t>(run_.start_state.size()));
   const Checkpoint* saved = run_.execution.start;

@@ -29,6 +29,9 @@ class Worker {
   /// After a failed run: until the device does nothing more, in which others' memory may take part.
   void drain() noexcept;
 
+  /// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
+  /// (Training::forward), whose backward pass still reads its own.
+  static constexpr int64_t kBatches = 3;
   static constexpr uint32_t kNoOp = UINT32_MAX;
   struct Executed {
     uint32_t iteration;
@@ -78,10 +81,6 @@ class Worker {
   };
 
   friend class Queues;
-  /// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
-  /// (Training::forward), whose backward pass still reads its own.
-  static constexpr int64_t kBatches = 3;
-
   const Role& role() const { return run_.program.roles[0]; }
   LaneState& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneState& lane(Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
@@ -114,7 +113,7 @@ class Worker {
   std::array<LaneState, kLanes> lanes_;
   std::unique_ptr<DeviceSession> device_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *outputs_ = nullptr;
+        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
   std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "base/random.h"
+#include "exec/memory.h"
 #include "exec/queues.h"
 #include "exec/worker.h"
 
@@ -234,13 +235,10 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
     buffer = parameters_;
     elements = run_.network.parameters() * (1 + run_.execution.optimizer->state);
   }
-  // Words that a worker's share takes, where parameters travel in 2 bytes; 0 where they do not.
-  const int64_t each = op.payload == Payload::parameters && op.bytes.n == 2 * elements
-                           ? (elements + 2 * m.ranks - 1) / (2 * m.ranks)
-                           : 0;
+  const int64_t each = narrowed_words(run_.program, op);
   if (each > 0) {
     elements = each * m.ranks;
-    buffer = device_->allocate(elements);
+    buffer = narrowed_;
   }
   bytes_[index] = 4 * elements;
   const bool averages =

@@ -12,6 +12,7 @@
 #include "app/report_text.h"
 #include "app/verb.h"
 #include "exec/execute.h"
+#include "exec/memory.h"
 #include "exec/ranks.h"
 
 namespace tandem {
@@ -126,21 +127,30 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   return job;
 }
 
+Execution execution_of(const Job& job, int64_t devices) {
+  Execution e = job.execution;
+  e.cluster = cluster_of(devices, devices == 1 ? 1 : job.nodes);
+  if (e.cluster.nodes < 2) e.pace.reset();
+  return e;
+}
+
+Keep kept(const Arguments& a, const Job& job) {
+  Keep keep;
+  keep.parameters = a.has("checkpoint") || job.test.has_value();
+  return keep;
+}
+
 /// One run of so many devices, with a line of progress.
 ExecutionResult run_once(const Arguments& a, const Job& job, int64_t devices, int32_t iterations,
                          Progress& progress) {
-  Execution e = job.execution;
+  Execution e = execution_of(job, devices);
   e.iterations = iterations;
-  e.cluster = cluster_of(devices, devices == 1 ? 1 : job.nodes);
-  if (e.cluster.nodes < 2) e.pace.reset();
   e.stop = &interrupted;
   e.progress = [&](int32_t i) {
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s", i + 1,
                               e.iterations));
   };
-  Keep keep;
-  keep.parameters = a.has("checkpoint") || job.test.has_value();
-  return execute(e, keep);
+  return execute(e, kept(a, job));
 }
 
 void finish(const Arguments& a, const Job& job, ExecutionResult& r) {
@@ -180,6 +190,10 @@ int run(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
   const auto job = read_job(a);
+  // Before the first of several runs, not after it.
+  for (const int64_t n : job->devices) {
+    if (job->execution.backend->missing().empty()) check_memory(execution_of(*job, n), kept(a, *job));
+  }
   if (!ranks().several()) {
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);

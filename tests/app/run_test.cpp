@@ -47,6 +47,17 @@ TEST(Run, ReportsInEveryFormat) {
   }
 }
 
+/// Not after the first workers ran, and not by the kernel, which ends what takes too much without a word.
+TEST(Run, SaysBeforehandWhatMemoryIsMissing) {
+  const ChildResult r = shell(
+      "ulimit -v 6000000; \"$0\" run --model vgg16 --batch 16 --devices 1,64 --iterations 3 --format json");
+  EXPECT_EQ(r.status, 3) << r.err;
+  EXPECT_EQ(r.out, "");
+  EXPECT_THAT(r.err, HasSubstr("64 workers of vgg16 with batch 16 need "));
+  EXPECT_THAT(r.err, HasSubstr("GiB together, of which this machine has "));
+  EXPECT_THAT(r.err, HasSubstr("would fit"));
+}
+
 TEST(Run, SaysThatTrainingDiverged) {
   const std::vector<std::string> fast = {"--learning-rate", "1e6"};
   const ChildResult text = run(fast);

@@ -1,0 +1,98 @@
+// What an execution says that it holds, against what it allocates; what the machine says that it has.
+#include "exec/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/exec/forward.h"
+
+namespace tandem {
+namespace {
+
+std::atomic<int64_t> allocated;  ///< elements, by workers
+
+class Counting : public ForwardDevice {
+ public:
+  using ForwardDevice::ForwardDevice;
+  float* allocate(int64_t elements) override {
+    allocated += elements;
+    return ForwardDevice::allocate(elements);
+  }
+};
+
+Backend counting() {
+  Backend b = backends_registry().at("null");
+  b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+    auto inner = backends_registry().at("null").open(options);
+    if (!options.pin) return inner;  // a server's own
+    return std::make_unique<Counting>(std::move(inner));
+  };
+  return b;
+}
+
+TEST(Memory, IsWhatWorkersAllocate) {
+  const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/tiny.json");
+  const Dataset data = load_dataset(std::string(TANDEM_ROOT) + "/tests/cross/points.csv", false);
+  const Backend backend = counting();
+  for (const char* text :
+       {"allreduce", "allreduce:accumulate=3", "zero:stage=3,bucket=1KiB", "zero:stage=2,accumulate=2",
+        "parameter-server", "data-parallel-master", "local-sgd"}) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      for (const Dataset* samples : {static_cast<const Dataset*>(nullptr), &data}) {
+        Execution e;
+        e.graph = &graph;
+        e.scheme = &scheme;
+        e.backend = &backend;
+        e.cluster = {3, 1, 3};
+        e.batch = 4;
+        e.precision = precision;
+        e.optimizer = &optimizer("adam");
+        e.iterations = 2;
+        e.data = samples;
+        allocated = 0;
+        execute(e);
+        const exec::Network network(graph, e.batch, true, precision);
+        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, make_program(e), network).total().n)
+            << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
+      }
+    }
+  }
+}
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(Memory, AvailableIsTheLeastOfAllLimits) {
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "tandem-memory";
+  std::filesystem::remove_all(root);
+  write(root / "proc/meminfo", "MemTotal:  32000000 kB\nMemAvailable:    8000000 kB\n");
+  EXPECT_EQ(available_memory(root).bytes.n, 8000000LL * 1024);
+  EXPECT_EQ(available_memory(root).limit, "MemAvailable");
+  // Version 2: the group's own limit is none, but that of the group around it counts.
+  write(root / "proc/self/cgroup", "0::/outer/inner\n");
+  write(root / "sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  write(root / "sys/fs/cgroup/outer/inner/memory.current", "1000\n");
+  write(root / "sys/fs/cgroup/outer/memory.max", "3000000000\n");
+  write(root / "sys/fs/cgroup/outer/memory.current", "1000000000\n");
+  write(root / "sys/fs/cgroup/outer/memory.stat", "anon 5\ninactive_file 400000000\n");
+  EXPECT_EQ(available_memory(root).bytes.n, 2'400'000'000);
+  EXPECT_EQ(available_memory(root).limit, "the control group's limit");
+  // Version 1, in which no limit is a very large number.
+  write(root / "proc/self/cgroup", "5:cpu:/x\n4:memory:/job\n");
+  write(root / "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write(root / "sys/fs/cgroup/memory/memory.usage_in_bytes", "5000000000\n");
+  write(root / "sys/fs/cgroup/memory/job/memory.limit_in_bytes", "2000000000\n");
+  write(root / "sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1500000000\n");
+  EXPECT_EQ(available_memory(root).bytes.n, 500'000'000);
+  std::filesystem::remove_all(root);
+}
+
+}  // namespace
+}  // namespace tandem
