@@ -48,7 +48,7 @@ double memory_passes(const Schedule& schedule, const Step& step, bool handed_out
       continue;
     }
     moved[m.to] += count;
-    if (written.emplace(m.to, m.offset, m.count).second) moved[m.to] += m.reduce ? 2 * count : count;
+    if (written.emplace(m.to, m.offset, m.count).second) moved[m.to] += 2 * count;
   }
   return *std::max_element(moved.begin(), moved.end()) * step.repeat / schedule.chunks;
 }

@@ -59,9 +59,9 @@ bool overlap(const Move& a, const Move& b);  ///< in the chunks that they move
 /// its maker has read meanwhile. Threads in one memory then let the maker put it there at once, from its
 /// cache.
 bool last_hands_out(const Schedule& schedule);
-/// What ranks in one memory read and write in a step, the busiest one's, as a share of the buffer: a sum of
-/// several reads each and what it adds to once and writes once. `handed_out`: by their makers, from the
-/// cache.
+/// What ranks in one memory read and write in a step, the busiest one's, as a share of the buffer: each
+/// source once, and where it goes twice, since a cache fetches a line before it is written, for a copy as for
+/// a sum. `handed_out`: by their makers, from the cache into lines that they have just read.
 double memory_passes(const Schedule& schedule, const Step& step, bool handed_out = false);
 /// Of all steps, as threads run them (exec/collective.h).
 double memory_passes(const Schedule& schedule);

@@ -492,9 +492,9 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
   return {0, 0};
 }
 
-/// Of two workers in one memory each reads both halves and writes one to scatter the sums (1.5 of the
-/// buffer), and copies one to gather them (1); an all-reduce hands the sums out as it makes them (2). Over
-/// links an all-reduce is both, one after the other.
+/// Of two workers in one memory each reads both halves and writes one to scatter the sums; to gather them it
+/// reads one, fetches where it goes and writes that: 1.5 of the buffer either way. An all-reduce hands the
+/// sums out as it makes them: 2. Over links an all-reduce is both, one after the other.
 TEST(MachineFit, PricesCollectivesByWhatTheyMove) {
   const std::string profile = profile_of(made(), "kinds");
   const MachineProfile costs(Json::load(profile));
@@ -504,10 +504,10 @@ TEST(MachineFit, PricesCollectivesByWhatTheyMove) {
     const auto [gather, too] = collective(CollKind::all_gather, "zero:bucket=1TiB", pace, profile);
     ASSERT_TRUE(bytes > 0 && same == bytes && too == bytes);
     EXPECT_NEAR(scatter, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
-    EXPECT_NEAR(gather, pace == nullptr ? costs.all_reduce(0.5 * bytes, 2) : all / 2, 1e-9);
+    EXPECT_NEAR(gather, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
   }
   const auto [sent, bytes] = collective(CollKind::broadcast, "data-parallel-master", nullptr, profile);
-  EXPECT_NEAR(sent, costs.all_reduce(bytes, 2), 1e-9) << "one reads it all and writes it: 2 of the buffer";
+  EXPECT_NEAR(sent, costs.all_reduce(1.5 * bytes, 2), 1e-9) << "one copies it all: 3 of the buffer";
 }
 
 /// A parameter server on another node: a step brings gradient and parameters over the link, one after the

@@ -143,7 +143,7 @@ TEST_P(Ladder, TraceSatisfiesTheProgram) {
       EXPECT_TRUE(at.emplace(std::make_tuple(span.instance, span.iteration, span.op), span).second);
     }
     int64_t expected = 0;
-    for (const Op& op : ops) expected += kIterations / op.every;
+    for (const Op& op : ops) expected += kIterations * p.micro_batches / op.every;
     EXPECT_EQ(static_cast<int64_t>(at.size()), expected * s.cluster.devices);
     for (const auto& [key, span] : at) {
       const auto [instance, iteration, index] = key;
@@ -291,7 +291,7 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   const ExecutionResult r = execute(execution(s, scheme, "null", kIterations));
   const Plan plan = make_plan(prediction(s, scheme, kIterations));
   EvaluateOptions options;
-  options.iterations = kIterations;
+  options.iterations = kIterations * plan.program->micro_batches;
   const Trace trace = run_events(plan, options);
   EXPECT_EQ(r.report.staleness.count() + r.dropped, trace.staleness.count() + trace.dropped)
       << "gradients that arrived";

@@ -84,7 +84,7 @@ void take_durations(Plan& plan, uint32_t workers) {
         if (ops[i].kind != OpKind::compute) continue;
         std::chrono::microseconds sum{0};
         const Task& task = p.tasks[ops[i].what];
-        if (ops[i].payload == Payload::parameters) {
+        if (ops[i].payload == Payload::parameters || ops[i].payload == Payload::share) {
           Call update;
           update.function = Function::update;
           sum = slept(update, w);
@@ -119,7 +119,7 @@ TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
   Plan plan = make_plan(p);
   take_durations(plan, 3);
   EvaluateOptions options;
-  options.iterations = kIterations;
+  options.iterations = kIterations * plan.program->micro_batches;
   const Trace trace = run_events(plan, options);
   const Backend backend = sleeping();
   Execution e;
@@ -138,8 +138,8 @@ TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
 
 INSTANTIATE_TEST_SUITE_P(Schemes, Slept,
                          testing::Values("allreduce", "allreduce:bucket=1KiB", "allreduce:overlap=off",
-                                         "allreduce:accumulate=2", "parameter-server",
-                                         "parameter-server:mode=async,overlap=off",
+                                         "allreduce:accumulate=2", "zero:stage=3,accumulate=2",
+                                         "parameter-server", "parameter-server:mode=async,overlap=off",
                                          "parameter-server:mode=ssp,slack=1", "parameter-averaging:every=2",
                                          "local-sgd:every=2", "data-parallel-master"));
 

@@ -39,6 +39,7 @@ TEST(Check, AcceptsTheSoundProgram) { EXPECT_NO_THROW(check(sound())); }
 TEST(Check, RefusesBadTables) {
   EXPECT_REFUSED("needs a role", { p.roles.clear(); });
   EXPECT_REFUSED("no instances", { p.roles[0].mesh.axes[0].size = 0; });
+  EXPECT_REFUSED("at least one iteration", { p.micro_batches = 0; });
   EXPECT_REFUSED("more than 2^31", { p.roles[0].mesh.axes[0].size = INT32_MAX; });
   EXPECT_REFUSED("must repeat every iteration", { p.roles[0].on_channel = 0; });
   EXPECT_REFUSED("channel that does not exist", { p.roles[1].on_channel = 9; });

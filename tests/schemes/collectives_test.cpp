@@ -178,5 +178,19 @@ TEST(Collectives, ACompactRingOfManyRanksIsSmall) {
   EXPECT_NEAR(sent_share(s), 2, 1e-4);
 }
 
+/// Among n in one memory: an all-reduce takes n pieces of 1/n and gives as many; sums take n and write one,
+/// which is fetched with them; copies fetch what they write.
+TEST(Collectives, CountWhatGoesThroughOneMemory) {
+  for (const uint32_t n : {2U, 3U, 8U}) {
+    const GroupShape group{n, n, false};
+    const auto passes = [&](CollKind kind) {
+      return memory_passes(executed_algorithm(kind, "auto", group, false).schedule(kind, group));
+    };
+    EXPECT_DOUBLE_EQ(passes(CollKind::all_reduce), 2);
+    EXPECT_DOUBLE_EQ(passes(CollKind::reduce_scatter), 1 + 1.0 / n);
+    EXPECT_DOUBLE_EQ(passes(CollKind::all_gather), 3 - 3.0 / n);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -33,6 +33,7 @@ Program small() {
   const OpId open = s.gate(store).after(merged);
   s.reply(pull).after(open);
   b.samples_per_iteration(32);
+  b.micro_batches(2);
   return b.finish();
 }
 
@@ -54,6 +55,7 @@ TEST(Program, PrintParsePrintIsTheIdentity) {
   const Program again = parse_program(text);
   EXPECT_EQ(print(again), text);
   EXPECT_EQ(fingerprint(again), fingerprint(small()));
+  EXPECT_EQ(samples_per_step(again), 64);
   EXPECT_NO_THROW(check(again));
 }
 
