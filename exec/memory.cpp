@@ -66,13 +66,6 @@ int64_t left_of_address_space() {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGE_SIZE));
 }
 
-/// The record of every op of every iteration that a worker keeps (Worker::Executed).
-Bytes records(const Execution& e, const Program& program) {
-  const int64_t runs = checked_mul(e.iterations, program.micro_batches, "the iterations to run");
-  const auto ops = static_cast<int64_t>(program.roles[0].ops.size() * sizeof(Worker::Executed));
-  return Bytes{ops} * runs;
-}
-
 }  // namespace
 
 int64_t narrowed_words(const Program& program, const Op& op) {
@@ -102,7 +95,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const exec::
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
                   int64_t workers) {
   const Bytes whole = words(network.parameters()), state = whole * e.optimizer->state;
-  Bytes each = records(e, program);
+  Bytes each;
   if (!e.backend->asynchronous) each += worker_memory(e, program, network).total();
   if (e.backend->asynchronous && !program.stores.empty()) each += whole * 2;  // to and from the servers
   Bytes sum = each * workers + whole + state;                                 // start values
@@ -132,12 +125,12 @@ void check_memory(const Execution& e, const Keep& keep, const Program& program, 
   int64_t fit = workers - 1;
   while (fit > 0 && host_memory(e, keep, program, network, fit) > available.bytes) --fit;
   throw InputError(fmt::format(
-      "{} worker{} of {} with batch {} need {} together, of which this machine has {} ({}): each holds "
-      "parameters, gradients and optimiser {}, activations {}, inputs and collectives {}, records of {} "
-      "iterations {}; {}",
-      workers, workers == 1 ? "" : "s", e.graph->name(), e.batch, to_text(needed), to_text(available.bytes),
-      available.limit, to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
-      to_text(m.buffers + m.workspace), e.iterations, to_text(records(e, program)),
+      "{} worker{} of {} with batch {} need{} {}{}, of which this machine has {} ({}): each "
+      "holds parameters, gradients and optimiser {}, activations {}, inputs and collectives {}; {}",
+      workers, workers == 1 ? "" : "s", e.graph->name(), e.batch, workers == 1 ? "s" : "", to_text(needed),
+      workers == 1 ? "" : " together", to_text(available.bytes), available.limit,
+      to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
+      to_text(m.buffers + m.workspace),
       fit > 0 ? fmt::format("{} would fit", fit) : std::string("a smaller batch may fit")));
 }
 

@@ -16,8 +16,9 @@ int64_t narrowed_words(const Program& program, const Op& op);
 /// workspace what collectives move beside parameters and gradients. Capacity is not set.
 MemoryUse worker_memory(const Execution& execution, const Program& program, const exec::Network& network);
 
-/// What all `workers` of this process together take of the host's memory: their own on devices that compute
-/// there, start values, servers, the record of every op, and what is handed back (Keep).
+/// What all `workers` of this process together take of the host's memory when they begin: their own on
+/// devices that compute there, start values, servers, and what is handed back (Keep). Not what libraries keep
+/// for their kernels, nor the record of every op, which grows as they run.
 Bytes host_memory(const Execution& execution, const Keep& keep, const Program& program,
                   const exec::Network& network, int64_t workers);
 

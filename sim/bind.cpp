@@ -40,7 +40,9 @@ class Binder {
     if (!machine_) return;
     for (const Op& op : program_.roles[0].ops) {
       if (op.kind != OpKind::compute) continue;
-      for (const Kernel& k : program_.tasks[op.what].kernels) step_ += (k.read + k.written) * k.repeat;
+      const int64_t times = std::max(1, program_.micro_batches / op.every);  // in a step of the optimiser
+      for (const Kernel& k : program_.tasks[op.what].kernels)
+        step_ += (k.read + k.written) * (k.repeat * times);
     }
   }
 
@@ -120,7 +122,8 @@ class Binder {
       if (op.kind == OpKind::collective) {
         const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
         const double seconds = t.alone(links_->capacity()).seconds();
-        owed += interference(op, seconds) * std::clamp(ahead - queued, 0.0, seconds);
+        // In the mean over the iterations, of which the collective may run in every so many.
+        owed += interference(op, seconds) * std::clamp(ahead - queued, 0.0, seconds) / op.every;
         queued += seconds;
       } else if (computes(op)) {
         const double seconds = duration[i].seconds();
@@ -381,7 +384,7 @@ class Binder {
         double distance = 0;
         const double seconds =
             (machine_ ? machine_->seconds(k, in_.cluster.devices, step_, &distance) : cost->seconds(k)) *
-            in_.compute_scale;
+            in_.compute_scale / op.every;
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
         step += seconds;
         far += seconds * std::min(distance, KernelNeighbours::kFar);

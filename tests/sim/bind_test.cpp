@@ -43,6 +43,20 @@ TEST(Overheads, StalledNormalisationSlowsHalfPrecisionWithItOnSeveralDevices) {
   EXPECT_EQ(ratio("vgg16", 8, Precision::fp16), 1);
 }
 
+/// Kernels lose to a collective only in the micro-batch that it runs beside.
+TEST(Overheads, CollectivesSlowKernelsAsOftenAsTheyRun) {
+  const auto lost = [](const char* scheme) {
+    const auto with = [&](double interference) {
+      return step("resnet50", scheme, 8, Precision::fp32,
+                  [&](Overheads& o) { o.interference = interference; });
+    };
+    return with(0.5) - with(0);
+  };
+  const double once = lost("allreduce");
+  EXPECT_GT(once, 0);
+  EXPECT_NEAR(4 * lost("allreduce:accumulate=4") / once, 1, 0.02);
+}
+
 TEST(Overheads, CopyingTheModuleCountsFromWhereItOutlastsTheBroadcast) {
   const auto with = [](int64_t devices, Time replicate) {
     return step("resnet50", "pytorch-dataparallel", devices, Precision::fp32,
