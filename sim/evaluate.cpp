@@ -246,8 +246,10 @@ std::string unlike(const Plan& plan) {
         same =
             same && !transfers.empty() && time(costs.transfer.at(0).at(o)) == time(transfers.front().first);
       } else {
-        for (const uint32_t c : costs.class_of)
+        for (const uint32_t c : costs.class_of) {
           same = same && costs.duration.at(c).at(o) == costs.duration[0][o];
+          if (!costs.issued.empty()) same = same && costs.issued.at(c).at(o) == costs.issued[0][o];
+        }
       }
       if (!same) return fmt::format("instances of {} differ in op {}", role.name, o);
     }

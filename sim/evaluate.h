@@ -33,6 +33,9 @@ struct Trace {
   Time busy[kLanes];
   /// Of worker 0: time without compute, by the op that its next compute op waited for last.
   Time exposed_comm, exposed_input, idle;
+  /// Of worker 0: time by which compute ops ended later because the host had not issued them. Not in
+  /// busy[compute]; the two and the above add up to the end of its last op.
+  Time exposed_launch;
   /// One sample per gradient kept and shard: version at the end of its apply less the version of the
   /// parameters it was computed from.
   Histogram staleness;

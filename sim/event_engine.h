@@ -89,6 +89,7 @@ class EventEngine {
   void schedule(int64_t after, uint64_t data);
   void wake_flows();
   double compute_factor(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
+  int64_t compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
   uint32_t class_of(const RoleInfo& info, uint32_t instance) const;
   std::pair<int32_t, double> transfer_of(uint32_t r, uint32_t instance, uint32_t iteration,
                                          uint32_t op) const;
@@ -131,6 +132,7 @@ class EventEngine {
   std::vector<uint64_t> weight_;                               ///< [global instance], Recorder's
   std::vector<uint32_t> completed_;                            ///< [worker]: iterations
   std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
+  std::vector<int64_t> waited_;                                ///< [global instance]: as in RoleCosts::issued_at
   std::vector<std::vector<Rendezvous>> rendezvous_;            ///< [role][collective]
   std::vector<std::vector<uint32_t>> shared_;                  ///< [role][collective]: index into rendezvous_
 

@@ -27,6 +27,7 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
   for (uint32_t r = 0; r < roles_.size(); ++r) build_role(r);
   completed_.assign(roles_[0].count, 0);
   if (!calm_) iteration_factor_.assign(instances, {kNone, 1.0});
+  waited_.assign(instances, 0);
   build_messages();
 }
 
@@ -231,6 +232,7 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
   for (;;) {
     if (state.position == list.size()) {
       state.position = 0;
+      if (lane == static_cast<int>(Lane::compute)) waited_[info.base + instance] = now_;
       if (++state.iteration == static_cast<uint32_t>(options_.iterations) && plan_.measured(r)) {
         state.state = State::finished;
         --open_lanes_;
@@ -274,6 +276,18 @@ std::pair<int32_t, double> EventEngine::transfer_of(uint32_t r, uint32_t instanc
   return {index, calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, op)};
 }
 
+/// From now to the end of a compute op, which waits for the host to have issued it.
+int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op) {
+  const RoleInfo& info = roles_[r];
+  const uint32_t c = class_of(info, instance);
+  const int64_t works = scaled(info.costs->duration[c][op], compute_factor(r, instance, iteration, op)).ps;
+  const int64_t late =
+      info.costs->issued_at(c, op, iteration, waited_[info.base + instance]) - (now_ + works);
+  if (late <= 0) return works;
+  if (r == 0 && instance == 0) recorder_.launch(late);
+  return works + late;
+}
+
 void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t index) {
   const RoleInfo& info = roles_[r];
   const uint32_t lane_id = (info.base + instance) * kLanes + static_cast<uint32_t>(lane);
@@ -283,8 +297,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
   if (r == 0 && instance == 0 && lane == 0) recorder_.compute_starts(state.iteration, index, now_);
   switch (info.role->ops[index].kind) {
     case OpKind::compute: {
-      const Time t = info.costs->duration[class_of(info, instance)][index];
-      schedule(scaled(t, compute_factor(r, instance, state.iteration, index)).ps, uint64_t{lane_id} << 32);
+      schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);
       break;
     }
     case OpKind::copy: {

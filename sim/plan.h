@@ -72,6 +72,19 @@ struct RoleCosts {
   /// [class][op]: index into Plan::transfers for copy ops and collectives, else -1. A group's collective
   /// is the transfer of its first member's class. Instances of one class load the very same links.
   std::vector<std::vector<int32_t>> transfer;
+  /// [class][op]: when the host has issued the last kernel of a compute op, counted from where it began with
+  /// the iteration. A compute op ends no earlier. Empty: issuing takes no time.
+  std::vector<std::vector<Time>> issued = {};
+  std::vector<Time> issue = {};  ///< [class]: the host's time for a whole iteration
+  /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing makes
+  /// wait for the device); else it begins when the compute lane has ended the iteration before.
+  bool runs_ahead = true;
+  /// `waited`: end of the compute lane's previous iteration, 0 before the first.
+  int64_t issued_at(uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) const {
+    if (issued.empty()) return 0;
+    const int64_t begun = runs_ahead ? issue[of_class].ps * int64_t{iteration} : waited;
+    return begun + issued[of_class][op].ps;
+  }
 };
 
 struct Plan {

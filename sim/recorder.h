@@ -46,6 +46,11 @@ class Recorder {
   /// Worker 0 starts an op of its compute lane: what did it wait for? Before keep() of that op, and after
   /// that of all ops ended by then that it depends on.
   void compute_starts(uint32_t iteration, uint32_t op, int64_t start);
+  /// An op of worker 0's compute lane ended so much later because it was not issued earlier. Before its keep().
+  void launch(int64_t late) {
+    trace_.exposed_launch.ps += late;
+    trace_.busy[static_cast<int>(Lane::compute)].ps -= late;
+  }
   /// Iteration `iteration` of `count` workers from `instance` on ended at `end`.
   void iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count = 1);
   /// Plan::transfers[index] ran once more, `count` times.

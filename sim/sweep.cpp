@@ -55,6 +55,7 @@ class RoleSweep {
     weight_.assign(rows_, 0);
     for (uint32_t i = 0; i < count_; ++i) weight_[folded ? 0 : i] += Recorder::weight(r, i);
     for (Row& lane : lanes_) lane.assign(rows_, 0);
+    waited_.assign(rows_, 0);
     start_.assign(rows_, 0);
     ops_.resize(role_.ops.size());
     for (uint32_t o = 0; o < ops_.size(); ++o) plan_op(o);
@@ -74,6 +75,7 @@ class RoleSweep {
         }
         release(o);
       }
+      waited_ = lanes_[static_cast<int>(Lane::compute)];
       if (r_ == 0) end_iteration();
     }
     count_transfers();
@@ -138,6 +140,17 @@ class RoleSweep {
     }
   }
 
+  /// A compute op ends when the host has issued it.
+  void wait_for_host(uint32_t o, Row& lane) {
+    if (costs_.issued.empty() || role_.ops[o].kind != OpKind::compute) return;
+    for (uint32_t i = 0; i < rows_; ++i) {
+      const int64_t late = costs_.issued_at(class_of(i), o, iteration_, waited_[i]) - lane[i];
+      if (late <= 0) continue;
+      lane[i] += late;
+      if (r_ == 0 && i == 0) recorder_.launch(late);
+    }
+  }
+
   int64_t duration(uint32_t o, uint32_t i) const {
     if (calm_) return ops_[o].time[class_of(i)].ps;
     if (role_.ops[o].kind == OpKind::compute) {
@@ -187,6 +200,7 @@ class RoleSweep {
     uint64_t sum = 0;
     int64_t latest = 0;
     run_durations(o, lane);
+    wait_for_host(o, lane);
     for (uint32_t i = 0; i < rows_; ++i) {
       latest = std::max(latest, lane[i]);
       sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
@@ -272,6 +286,7 @@ class RoleSweep {
   std::vector<double> factor_;           ///< [row]
   std::vector<Row> spare_;
   Row lanes_[kLanes], start_;
+  Row waited_;  ///< [row]: end of the compute lane's previous iteration
 };
 
 }  // namespace

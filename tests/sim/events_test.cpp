@@ -51,6 +51,41 @@ TEST(Events, OverlapOracles) {
   EXPECT_EQ(overlap(1, 1, 8).exposed_comm, Time{2 * kMs});  // the very last reduce, less the update
 }
 
+/// Two compute ops of 1 and 6 ms, which the host issues in 4 ms and `second`.
+Plan issued(int64_t second, bool runs_ahead) {
+  auto program = std::make_shared<Program>();
+  program->labels = {"op"};
+  program->tasks.emplace_back();
+  program->roles.push_back({"worker", {{{"device", 2}}}, Site::accelerators, -1, {Op{}, Op{}}});
+  Plan plan;
+  plan.program = program;
+  RoleCosts costs;
+  costs.duration = {{Time{kMs}, Time{6 * kMs}}};
+  costs.transfer = {{-1, -1}};
+  costs.issued = {{Time{4 * kMs}, Time{(4 + second) * kMs}}};
+  costs.issue = {costs.issued[0][1]};
+  costs.runs_ahead = runs_ahead;
+  plan.roles.push_back(costs);
+  return plan;
+}
+
+TEST(Events, AStepTakesAsLongAsTheSlowerOfHostAndDevice) {
+  for (const auto& run : {run_events, run_sweep, evaluate}) {
+    const EvaluateOptions options{.iterations = 8};
+    // The host is ahead from the second iteration on: the device's 7 ms, after the 3 that it began late.
+    const Trace ahead = run(issued(1, true), options);
+    EXPECT_EQ(ahead.makespan, Time{(3 + 8 * 7) * kMs});
+    EXPECT_EQ(ahead.exposed_launch, Time{3 * kMs});
+    EXPECT_EQ(ahead.busy[0], Time{8 * 7 * kMs});
+    // A host that waits for the device begins late every time.
+    EXPECT_EQ(run(issued(1, false), options).makespan, Time{8 * 10 * kMs});
+    // 13 ms of issuing bind, and no surcharge adds to them.
+    const Trace bound = run(issued(9, true), options);
+    EXPECT_EQ(bound.makespan, Time{8 * 13 * kMs});
+    EXPECT_EQ(bound.exposed_launch, Time{8 * 6 * kMs});
+  }
+}
+
 TEST(Events, LatencyFollowsThePayloadAndFreesTheLane) {
   // Two keys pushed one after the other: 2 us each on the lane, 5 us of latency overlap.
   ServerSetting s{.workers = 1, .keys = 2};

@@ -96,10 +96,25 @@ class RandomPlan {
         costs.transfer.back().push_back(computes ? -1 : add_transfer());
       }
     }
+    if (pick(2) == 0) add_issue(role, costs);
     for (uint64_t i = 0; i < instances && !options_.alike; ++i) {
       costs.class_of.push_back(static_cast<uint32_t>(options_.links ? i : pick(classes)));
     }
     plan_.roles.push_back(std::move(costs));
+  }
+
+  /// A host that takes about as long as the device.
+  void add_issue(const Role& role, RoleCosts& costs) {
+    costs.runs_ahead = pick(2) == 0;
+    for (std::size_t c = 0; c < costs.duration.size(); ++c) {
+      Time sum;
+      costs.issued.emplace_back();
+      for (const Op& op : role.ops) {
+        if (op.kind == OpKind::compute) sum.ps += static_cast<int64_t>(pick(30)) * 1000 * options_.scale;
+        costs.issued.back().push_back(sum);
+      }
+      costs.issue.push_back(sum);
+    }
   }
 
   SplitMix64 random_;

@@ -70,7 +70,7 @@ TEST(Sweep, TimeSharesOfWorkerZeroAddUp) {
     const Trace t = evaluate(plan, {.iterations = 9, .kept_iterations = 9});
     Time end;
     for (const Span& s : t.spans) end = s.role == 0 && s.instance == 0 ? std::max(end, s.end) : end;
-    EXPECT_EQ(t.busy[0] + t.exposed_comm + t.exposed_input + t.idle, end) << seed;
+    EXPECT_EQ(t.busy[0] + t.exposed_comm + t.exposed_input + t.exposed_launch + t.idle, end) << seed;
   }
 }
 
