@@ -60,6 +60,9 @@ std::vector<Flag> question_flags() {
       {"batch", "N", "samples per device and iteration; default 32"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop, or none: no update"},
+      {"recipe", "NAME|FILE",
+       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else pytorch; "
+       "all: tandem list recipes"},
       {"recompute", "off|blocks",
        "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
       {"input", "real|synthetic",
@@ -112,6 +115,8 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .anchor = {},
              .disturbance = {},
              .beside = {}};
+  if (arguments.has("recipe"))
+    q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
   q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
   q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));

@@ -1,12 +1,13 @@
-// Developer tool: what models lower to, for calibration/fit_stock.py. Reads lines "model batch precision"
-// and writes one JSON line each: [[kind, pass, shape, flops, bytes, repeat], ...], or a text with the error.
+// Prints what a training step is lowered to, for calibration/fit_stock.py: the Program of one device, which is
+// what the product predicts. Reads lines "model batch precision optimizer recipe" and writes one JSON line each,
+//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds on a core of speed 1}},
+// or a text with the error.
 #include <fmt/format.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "models/graph.h"
-#include "models/optimizer.h"
+#include "schemes/scheme.h"
 
 using namespace tandem;
 
@@ -14,40 +15,37 @@ namespace {
 
 using nlohmann::json;
 
-void append(json& out, const std::vector<Kernel>& kernels) {
-  for (const Kernel& k : kernels) {
-    out.push_back({name(k.kind), name(k.pass), k.shape, k.flops.n, k.read.n + k.written.n, k.repeat});
+json step(const std::string& model, const Workload& work, const Recipe& recipe) {
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  const Program program = scheme.scheme->compile(work, Cluster{}, scheme.options);
+  json kernels = json::array();
+  json host = {{"forward", 0.0}, {"backward", 0.0}, {"update", 0.0}};
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind != OpKind::compute) continue;
+    const Task& task = program.tasks[op.what];
+    for (const Kernel& k : task.kernels)
+      kernels.push_back({name(k.kind), name(k.pass), k.shape, k.flops.n, k.read.n + k.written.n,
+                         launches(recipe, k)});
+    json& seconds = host[task.pass == Pass::forward  ? "forward"
+                         : task.pass == Pass::update ? "update"
+                                                     : "backward"];
+    seconds = seconds.get<double>() +
+              issue_time(recipe, task, work.precision, *work.optimizer).seconds();
   }
-}
-
-/// Every kernel of one training step with momentum; the input's gradient is made only where a layer
-/// before it has parameters.
-json step(const std::string& model, int64_t batch, Precision precision) {
-  const Graph graph = Graph::load(model);
-  const std::vector<Lowered> lowered = graph.lower(batch, precision);
-  json out = json::array();
-  std::vector<bool> learns(lowered.size());
-  for (std::size_t i = 0; i < lowered.size(); ++i) {
-    const Layer& layer = graph.layers()[i];
-    bool before = false;
-    for (const uint32_t from : layer.inputs) before = before || learns[from];
-    learns[i] = before || !layer.parameters.empty();
-    append(out, lowered[i].forward);
-    if (before) append(out, lowered[i].backward_data);
-    append(out, lowered[i].backward_weights);
-  }
-  append(out, {update_kernel(optimizer("momentum"), graph.parameter_elements())});
-  return out;
+  return {{"model", model}, {"kernels", kernels}, {"host", host}};
 }
 
 }  // namespace
 
 int main() {
-  std::string model, precision;
+  std::string model, precision, optimizer_name, recipe;
   int64_t batch = 0;
-  while (std::cin >> model >> batch >> precision) {
+  while (std::cin >> model >> batch >> precision >> optimizer_name >> recipe) {
     try {
-      std::cout << step(model, batch, parse_precision(precision)).dump() << '\n';
+      const Graph graph = Graph::load(model);
+      const Workload work =
+          make_workload(graph, batch, parse_precision(precision), optimizer(optimizer_name), false);
+      std::cout << step(model, work, load_recipe(recipe)).dump() << '\n';
     } catch (const InputError& e) {
       std::cout << json(fmt::format("{} {} {}: {}", model, batch, precision, e.what())).dump() << '\n';
     }

@@ -52,7 +52,10 @@ ResolvedScheme scheme_at(const Json& series, int64_t devices) {
     const char* joint = text.find(':') == std::string::npos ? ":" : ",";
     text += fmt::format("{}accumulate={}", joint, count_at(*accumulate, devices));
   }
-  return resolve_scheme(text, scheme.place());
+  ResolvedScheme out = resolve_scheme(text, scheme.place());
+  if (const Json* recipe = series.find("recipe"))
+    out.recipe = load_recipe(recipe->as_text(), recipe->place());
+  return out;
 }
 
 std::string family_of(const Graph& graph) {
@@ -82,14 +85,6 @@ std::vector<Series> read_series(const Json& document) {
     out.push_back(std::move(series));
   }
   return out;
-}
-
-/// Memory layout of images, or "tuned": NHWC with fused kernels. Empty where the source says nothing.
-std::string recipe_of(const Json& series) {
-  std::string recipe = series.text("recipe", "");
-  if (!recipe.empty() && recipe != "nchw" && recipe != "nhwc" && recipe != "tuned")
-    series.at("recipe").fail(fmt::format("no recipe \"{}\". Valid: nchw, nhwc, tuned", printable(recipe)));
-  return recipe;
 }
 
 /// What a sample passes through `count` times: the whole model, or one of several trained in turn.
@@ -175,7 +170,7 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.model = s.at("model").kind() == Json::Kind::array ? name_of(setting.parts) : s.at("model").as_text();
   row.scheme = s.at("scheme").as_text();
   row.precision = s.text("precision", "fp32");
-  row.recipe = recipe_of(s);
+  row.recipe = s.text("recipe", "");
   row.input = s.text("input", "synthetic");
   row.note = s.text("note", "");
   row.doubtful = s.text("doubtful", "");

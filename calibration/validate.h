@@ -12,7 +12,7 @@ namespace tandem {
 /// One published figure beside its predictions.
 struct ValidationRow {
   std::string file, source, system, model, scheme, precision, input, note, doubtful;
-  std::string recipe;       ///< "nchw", "nhwc", "tuned", or empty where the source says nothing
+  std::string recipe;       ///< named by the series; empty: the scheme's own
   std::string reason;       ///< why the prediction is off, where known
   std::string fitted;       ///< what was set on it together with other rows; empty = nothing
   std::string gives;        ///< the figure that was taken from this very row: it is shown and counted nowhere

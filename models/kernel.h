@@ -49,6 +49,8 @@ struct Kernel {
   Flops flops;
   Bytes read, written;
   int64_t repeat = 1;
+  /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe).
+  int64_t parts = 1;
 };
 
 /// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.

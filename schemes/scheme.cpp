@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "issue", "single_process", "replicate", "feed",
+  json.only({"iteration", "collective", "collective_per_node", "single_process", "replicate", "feed",
              "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "network_efficiency",
              "link_efficiency", "server_reduce"});
   Overheads out;
@@ -23,7 +23,6 @@ Overheads read_overheads(const Json& json) {
   time("iteration", out.iteration);
   time("collective", out.collective);
   time("collective_per_node", out.collective_per_node);
-  time("issue", out.issue);
   time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
@@ -55,7 +54,7 @@ std::string setting(const Json& value) {
 
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
   const Json json = Json::load(path);
-  json.only({"name", "summary", "scheme", "options", "overheads", "fitted", "source"});
+  json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "fitted", "source"});
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;
@@ -66,9 +65,12 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
   }
   settings.insert(settings.end(), selection.settings.begin(), selection.settings.end());
   ResolvedScheme out{
-      &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}};
+      &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}};
   if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
   out.source = json.text("source", "");
+  const Json* recipe = json.find("recipe");
+  out.recipe = recipe != nullptr ? load_recipe(recipe->as_text(), recipe->place())
+                                 : load_recipe(std::string(kDefaultRecipe));
   return out;
 }
 
@@ -82,8 +84,8 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   const Selection selection = parse_selection(text, place);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
-    return {
-        scheme, selection.name, Options(scheme->options, selection.settings, selection.name, place), {}, {}};
+    return {scheme, selection.name, Options(scheme->options, selection.settings, selection.name, place),
+            {},     {},             load_recipe(std::string(kDefaultRecipe))};
   }
   const bool file = selection.name.find('/') != std::string::npos || selection.name.ends_with(".json");
   std::vector<std::string> names = sync_registry().names();

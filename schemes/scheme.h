@@ -9,6 +9,7 @@
 #include "models/graph.h"
 #include "models/optimizer.h"
 #include "schemes/program.h"
+#include "schemes/recipe.h"
 
 namespace tandem {
 
@@ -54,7 +55,6 @@ struct Overheads {
   Time iteration;               ///< host time per iteration on the compute lane when `devices` > 1
   Time collective;              ///< per collective, push or pull: negotiation, launch
   Time collective_per_node;     ///< the same, once more per node beyond the first
-  Time issue;                   ///< host time to start one layer's pass: a floor of every compute op
   bool single_process = false;  ///< one interpreter issues all devices' forward passes one after the other
   Time replicate;               ///< host time to copy one layer's module to one device, under the broadcast
   Bandwidth feed;               ///< one process feeds all devices' input, serial with the step; 0 = no limit
@@ -74,6 +74,7 @@ struct ResolvedScheme {
   Options options;
   Overheads overheads;
   std::string source;  ///< of a preset's figures
+  Recipe recipe;       ///< the preset's, or kDefaultRecipe
 };
 /// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> settled. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.

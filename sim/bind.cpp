@@ -24,6 +24,9 @@ constexpr int64_t kOwnTransfers = 512;
 /// Of a settled transfer so many of the busiest links are accounted for.
 constexpr std::size_t kSettledLinks = 64;
 
+/// Host seconds of one eager operation in a tight loop on a core of speed 1 (flagos-ai/Torch-FL#27: 8 us).
+constexpr double kPlainOp = 8e-6;
+
 /// The host's copying of the module for all devices.
 bool copies_module(const Task& task) { return task.layers == 0 && task.kernels.empty(); }
 
@@ -102,6 +105,7 @@ class Binder {
       if (in_.overheads.interference > 0 || (machine_ && in_.cluster.nodes > 1))
         interfere(role, costs.transfer.back(), costs.duration.back());
     }
+    if (host_issues(r)) issue(r, classes, costs);
     if (r == 0) account(role);
     bound_.plan.roles.push_back(std::move(costs));
   }
@@ -139,14 +143,14 @@ class Binder {
     const int32_t model = in_.system->info(v).device;
     auto found = kernels_.find(model);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision, in_.profile)).first;
+      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision, in_.profile, in_.recipe)).first;
       const auto& notes = found->second.extrapolates();
       bound_.extrapolates.insert(bound_.extrapolates.end(), notes.begin(), notes.end());
     }
     return found->second;
   }
 
-  /// The kernels, but no less than the host takes to issue them: a device cannot run ahead of its host.
+  /// What the device takes for the kernels, once they are issued.
   double task_seconds(const Task& task, VertexId v, bool worker) {
     if (machine_) return machine_seconds(task);
     const Overheads& o = in_.overheads;
@@ -161,15 +165,44 @@ class Binder {
       seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
     }
     if (!worker) return seconds;
-    seconds *= in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
-    if (task.pass == Pass::update) return seconds;
-    // Forward holds the interpreter's lock; backward has a thread per device that needs none, but what it
-    // adds to gradients of other readers takes memory from the one allocator of the process.
-    const double driven = o.single_process ? devices : 1;
-    const auto layers = static_cast<double>(task.layers);
-    const double issued =
-        task.pass == Pass::forward ? layers * driven : layers + static_cast<double>(summed(task)) * driven;
-    return std::max(seconds, o.issue.seconds() * issued);
+    return seconds * in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
+  }
+
+  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one process
+  /// drives all devices, forward holds the interpreter's lock, device after device; backward has a thread per
+  /// device that needs none, but what it adds to gradients of other readers takes memory from the one allocator
+  /// of the process.
+  double issue_seconds(const Task& task) {
+    double seconds = issue_time(in_.recipe, task, in_.precision, *in_.optimizer).seconds();
+    const auto driven = static_cast<double>(in_.overheads.single_process ? in_.cluster.devices : 1);
+    if (task.pass == Pass::forward) seconds *= driven;
+    if (task.pass == Pass::backward_weights)
+      seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
+    return seconds * in_.compute_scale / in_.system->host().core_speed;
+  }
+
+  /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs, and the kernels of a measured
+  /// machine hold it.
+  bool host_issues(uint32_t r) const {
+    return !machine_ && program_.roles[r].site == Site::accelerators &&
+           in_.system->device(where_[r][0]).kind == Device::Kind::gpu;
+  }
+
+  void issue(uint32_t r, uint32_t classes, RoleCosts& costs) {
+    const Role& role = program_.roles[r];
+    double sum = in_.cluster.devices > 1 && r == 0
+                     ? in_.overheads.iteration.seconds() / static_cast<double>(program_.micro_batches)
+                     : 0;
+    std::vector<Time> issued;
+    for (const Op& op : role.ops) {
+      if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]))
+        sum += issue_seconds(program_.tasks[op.what]) / op.every;
+      issued.push_back(Time::from_seconds(sum));
+    }
+    costs.issue.assign(classes, issued.empty() ? Time{} : issued.back());
+    costs.issued.assign(classes, issued);
+    // The process that drives all devices gathers their outputs before it goes on.
+    costs.runs_ahead = in_.recipe.host.runs_ahead && !in_.overheads.single_process;
   }
 
   /// Gradients that the layers of `task` add to those of other readers: each input of a layer but the first
@@ -229,7 +262,8 @@ class Binder {
       const bool worker = role.site == Site::accelerators;
       out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
       if (copies_module(program_.tasks[op.what])) continue;
-      if (first) out[i] += Time{in_.overheads.iteration.ps / program_.micro_batches} + feeding();
+      if (first)
+        out[i] += feeding() + (host_issues(r) ? Time{} : Time{in_.overheads.iteration.ps / program_.micro_batches});
       first = false;
     }
     return durations_.emplace(key, std::move(out)).first->second;

@@ -17,6 +17,7 @@ struct BindInput {
   const Graph* graph = nullptr;
   const Optimizer* optimizer = nullptr;
   Overheads overheads;
+  Recipe recipe;
   std::string profile = "stock";  ///< of the kernel costs
   double compute_scale = 1;       ///< of every compute op on the accelerators (the anchor's)
 };

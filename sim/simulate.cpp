@@ -89,6 +89,7 @@ class Simulation {
     in.graph = p_.graph;
     in.optimizer = p_.optimizer;
     in.overheads = p_.scheme->overheads;
+    in.recipe = p_.scheme->recipe;
     in.profile = p_.profile;
     in.compute_scale = scale;
     Bound b = bind(in);
@@ -411,6 +412,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"precision", std::string(name(p.precision))},
                                                          {"optimizer", std::string(p.optimizer->name)},
                                                          {"input", p.input ? "real" : "synthetic"},
+                                                         {"recipe", p.scheme->recipe.name},
                                                          {"profile", p.profile}};
   if (p.recompute) in.emplace_back("recompute", "blocks");
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);

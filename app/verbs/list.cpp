@@ -58,6 +58,7 @@ const std::vector<ListKind>& kinds() {
       {"systems", [] { return named(list_systems()); }},
       {"devices", [] { return named(list_devices()); }},
       {"schemes", [] { return named(list_schemes()); }},
+      {"recipes", [] { return named(list_recipes()); }},
       {"collectives", [] { return named(collectives_registry().all()); }},
       {"kernels", kernels},
       {"layers", [] { return named(layers_registry().all()); }},

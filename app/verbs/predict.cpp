@@ -25,10 +25,11 @@ std::string scheme_text(const ResolvedScheme& scheme) {
 }
 
 std::string heading(const Question& q) {
-  return fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} · {} {} per device", q.graph.name(),
+  return fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} {} per device",
+                     q.graph.name(),
                      count_text(static_cast<double>(q.graph.parameter_elements())),
                      count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(),
-                     scheme_text(q.scheme), name(q.precision), q.batch, q.graph.sample().unit);
+                     scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision), q.batch, q.graph.sample().unit);
 }
 
 std::string remarks(const std::vector<Report>& reports) {

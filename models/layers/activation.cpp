@@ -38,7 +38,14 @@ Lowered clip(const LayerInput& in) {
 Lowered sigmoid(const LayerInput& in) { return activation(in, Keeps::output, false, 4, 3); }
 Lowered tanh(const LayerInput& in) { return activation(in, Keeps::output, false, 6, 3); }
 // f' needs x.
-Lowered gelu(const LayerInput& in) { return activation(in, Keeps::input, false, 12, 18); }
+// Composed (the tanh form of the BERT sources): power, scale, add, scale, tanh, add, scale, multiply; half as many
+// more on the way back.
+Lowered gelu(const LayerInput& in) {
+  Lowered out = activation(in, Keeps::input, false, 12, 18);
+  out.forward[0].parts = 8;
+  out.backward_data[0].parts = 12;
+  return out;
+}
 Lowered swish(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 8); }
 Lowered softplus(const LayerInput& in) { return activation(in, Keeps::input, false, 5, 4); }
 
@@ -57,6 +64,8 @@ Lowered dropout(const LayerInput& in) {
   out.forward[0].written += Bytes{count};
   out.backward_data = {elementwise(Pass::backward_data, count, 1, size, 1)};
   out.backward_data[0].read += Bytes{count};
+  out.forward[0].parts = 5;  // composed: random numbers, add, floor, scale, multiply
+  out.backward_data[0].parts = 2;
   out.kept_extra = (elements(out.output) + size - 1) / size;
   return out;
 }

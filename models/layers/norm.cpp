@@ -54,6 +54,9 @@ Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, i
   const int64_t sums = statistics == 2 ? 3 : 2;
   out.forward = {norm(Pass::forward, rows, length, reads, 1, sums + 2, size)};
   out.backward_data = {norm(Pass::backward_data, rows, length, 2 * reads, 1, 8, size)};
+  // Composed: mean, squared difference, mean, scale, shift; each is differentiated on the way back.
+  out.forward[0].parts = 4;
+  out.backward_data[0].parts = 6;
   Bytes weights;
   for (const Parameter& p : parameters) weights += Bytes{size} * p.elements;
   if (!parameters.empty()) {

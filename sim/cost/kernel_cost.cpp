@@ -53,7 +53,6 @@ double read_term(const Json& json, int term) {
 
 struct Curve {
   std::array<double, kTerms> term{};
-  double gap = 0;     // seconds
   double stream = 0;  // bytes/s of one unit (SM, core)
   double feed = 0;    // FLOP/s that one unit can gather 2-byte convolution operands for
   double relative_error = 0;
@@ -67,12 +66,11 @@ struct Architecture {
 };
 
 Curve read_curve(const Json& json) {
-  std::vector<std::string> keys{"gap_us", "stream_gbs", "feed_tflops", "relative_error", "measurements"};
+  std::vector<std::string> keys{"stream_gbs", "feed_tflops", "relative_error", "measurements"};
   keys.insert(keys.end(), kNames.begin(), kNames.end());
   json.only(keys);
   Curve c;
   for (int t = 0; t < kTerms; ++t) c.term[t] = read_term(json.at(kNames[t]), t);
-  c.gap = json.at("gap_us").as_real(0, 1e6) * 1e-6;
   c.stream = json.at("stream_gbs").as_real(1e-3, 1e6) * 1e9;
   c.feed = json.at("feed_tflops").as_real(1e-3, 1e6) * 1e12;
   c.relative_error = json.at("relative_error").as_real(0, 10);
@@ -151,11 +149,20 @@ struct KernelCost::Impl {
   Curve curve;
   double peak, bandwidth, units, launch, element;
   bool fp32_arithmetic;
+  Recipe recipe;
+  Recipe::Kernels factors;
   std::vector<std::string> assumptions;
 
   /// Moves bytes at the achieved part of the bandwidth, and no faster than the units can ask for them.
   double stream(double bytes, int term) const {
     return bytes / (bandwidth * curve.term[term]) + bytes / (units * curve.stream);
+  }
+
+  /// How often fewer bytes than written down kernels of a kind move.
+  double fused(KernelKind kind) const {
+    const bool streams =
+        kind == KernelKind::norm || kind == KernelKind::pool || kind == KernelKind::elementwise;
+    return streams ? factors.stream : 1;
   }
 
   double matrix(double flops, const Product& p, double efficiency, double bytes, double gather = 0) const {
@@ -179,7 +186,8 @@ struct KernelCost::Impl {
     const bool fast = fp32_arithmetic && three && unit;
     if (fast) *gain = kWinograd;
     const double efficiency =
-        t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) * (s.groups > 1 ? t[grouped] : 1);
+        t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) * (s.groups > 1 ? t[grouped] : 1) *
+        factors.convolution;
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     return matrix(flops, product(s, k.pass), efficiency, bytes, gather);
@@ -224,7 +232,8 @@ struct KernelCost::Impl {
   }
 };
 
-KernelCost::KernelCost(const Device& device, Precision precision, const std::string& profile_name)
+KernelCost::KernelCost(const Device& device, Precision precision, const std::string& profile_name,
+                       const Recipe& recipe)
     : impl_(std::make_unique<Impl>()) {
   const Profile& profile = profile_of(profile_name);
   const Architecture* a = profile.find(device.architecture);
@@ -242,6 +251,8 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   const bool matrix = a->matrix_units && peak > fp32;
   impl_->fp32_arithmetic = !matrix;
   impl_->curve = matrix ? a->matrix : a->fp32;
+  impl_->recipe = recipe;
+  impl_->factors = matrix ? recipe.matrix : recipe.fp32;
   // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.
   impl_->peak = matrix ? peak : fp32;
   if (!(impl_->peak > 0) || !(device.memory_bandwidth.bytes_per_second > 0)) {
@@ -267,13 +278,13 @@ KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 
 double KernelCost::seconds(const Kernel& kernel) const {
   const Impl& d = *impl_;
-  const double bytes = count(kernel.read.n) + count(kernel.written.n);
+  const double bytes = (count(kernel.read.n) + count(kernel.written.n)) / d.fused(kernel.kind);
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);
-  // Gradients of weights come from the same framework operation as those of the input.
-  const double gap = kernel.pass == Pass::backward_weights ? 0 : d.curve.gap;
-  return count(kernel.repeat) * std::max({floor, gap, d.launch + work});
+  const double repeat = count(launches(d.recipe, kernel));
+  if (kernel.kind == KernelKind::optimizer) return d.launch + repeat * std::max(floor, work);
+  return repeat * std::max(floor, d.launch + work);
 }
 
 double KernelCost::relative_error() const { return impl_->curve.relative_error; }

@@ -4,7 +4,7 @@
 // (calibration/profiles/stock.json), fitted by calibration/fit_stock.py from published kernel, layer and
 // whole-model timings. Floor 3.
 //
-//   seconds  = repeat * max(floor, gap, launch + (compute^4 + memory^4)^(1/4))
+//   seconds  = repeat * max(floor, launch + (compute^4 + memory^4)^(1/4)), one launch for all tensors of an update
 //   compute  = flops / (peak * efficiency * winograd * grouped * used) + gather
 //   used     = M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill)
 //   memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
@@ -13,13 +13,15 @@
 // pass; W = G M N sqrt(K) / units says in tiles how well the product fills the device. `gather` is what
 // convolutions on matrix units wait for operands, flops / (units * feed): it keeps boards with huge matrix
 // peaks from huge convolution rates. Depthwise convolutions and all kinds without a matrix product are memory
-// only. `gap` is the host's time per operation of an eager framework (none for gradients of weights, which
-// share the operation of the input's gradient). `floor` is the roofline at efficiency 1.
+// only. `floor` is the roofline at efficiency 1. What the host takes to issue kernels is none of the chip's
+// costs: schemes/recipe.h. A recipe's factors multiply the efficiency of convolutions and divide the bytes of
+// normalisation, pooling and elementwise kernels.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "models/kernel.h"
+#include "schemes/recipe.h"
 #include "topologies/device.h"
 
 namespace tandem {
@@ -31,7 +33,8 @@ class KernelCost {
   /// profile's nearest one; extrapolates() then says so. Throws InputError when the profile is unreadable
   /// or malformed.
   /// `profile`: a name in calibration/profiles or a file of the same layout; throws InputError.
-  KernelCost(const Device& device, Precision precision, const std::string& profile = "stock");
+  KernelCost(const Device& device, Precision precision, const std::string& profile = "stock",
+             const Recipe& recipe = {});
   ~KernelCost();
   KernelCost(KernelCost&&) noexcept;
   KernelCost& operator=(KernelCost&&) noexcept;

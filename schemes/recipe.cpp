@@ -1,0 +1,74 @@
+#include "schemes/recipe.h"
+
+#include <algorithm>
+
+#include "base/data.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::string_view kFolder = "schemes/recipes";
+
+Recipe::Kernels read_kernels(const Json& json) {
+  json.only({"convolution", "stream"});
+  return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4)};
+}
+
+Recipe::Host read_host(const Json& json) {
+  json.only({"forward", "backward", "mixed", "update", "runs_ahead"});
+  Recipe::Host host;
+  host.forward = json.at("forward").as_time();
+  host.backward = json.at("backward").as_time();
+  if (const Json* mixed = json.find("mixed")) host.mixed = mixed->as_time();
+  const Json& update = json.at("update");
+  const auto& times = update.items();
+  if (times.size() != host.update.size())
+    update.fail("needs three times: for optimisers that keep no, one and two tensors of state");
+  for (std::size_t i = 0; i < host.update.size(); ++i) host.update[i] = times[i].as_time();
+  host.runs_ahead = json.boolean("runs_ahead", true);
+  return host;
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::string& name_or_file, const Place& place) {
+  const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
+  json.only({"name", "summary", "composes", "fused_update", "host", "fp32", "matrix", "source"});
+  Recipe out;
+  out.name = json.at("name").as_text();
+  out.summary = json.at("summary").as_text();
+  out.source = json.at("source").as_text();
+  out.composes = json.boolean("composes", false);
+  out.fused_update = json.boolean("fused_update", true);
+  out.host = read_host(json.at("host"));
+  if (const Json* kernels = json.find("fp32")) out.fp32 = read_kernels(*kernels);
+  if (const Json* kernels = json.find("matrix")) out.matrix = read_kernels(*kernels);
+  return out;
+}
+
+std::vector<Recipe> list_recipes() {
+  std::vector<Recipe> out;
+  for (const std::string& name : list_data(kFolder)) out.push_back(load_recipe(name));
+  return out;
+}
+
+int64_t launches(const Recipe& recipe, const Kernel& kernel) {
+  const bool whole = kernel.kind == KernelKind::optimizer ? recipe.fused_update : !recipe.composes;
+  return kernel.repeat * (whole ? 1 : kernel.parts);
+}
+
+Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer) {
+  const Recipe::Host& host = recipe.host;
+  const auto state = std::clamp<int64_t>(optimizer.state, 0, static_cast<int64_t>(host.update.size()) - 1);
+  const Time forward = host.forward + (element_bytes(precision) == 2 ? host.mixed : Time{});
+  Time sum;
+  for (const Kernel& k : task.kernels) {
+    if (k.pass == Pass::update) sum += host.update[static_cast<std::size_t>(state)] * k.repeat;
+    if (k.pass == Pass::forward) sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
+    if (k.pass == Pass::backward_data) sum += host.backward * launches(recipe, k);
+  }
+  return sum;
+}
+
+}  // namespace tandem

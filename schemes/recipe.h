@@ -1,0 +1,51 @@
+#pragma once
+// What a framework makes of a model's kernels: how long its host takes to issue them, and how well the kernels
+// that it picks do beside those of the recipe that the stock curves describe. Data, schemes/recipes/*.json.
+// Knows neither chips nor wires. Floor 2.
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/precision.h"
+#include "base/units.h"
+#include "models/optimizer.h"
+#include "schemes/program.h"
+
+namespace tandem {
+
+struct Recipe {
+  /// Host time on a core of speed 1 (HostInfo::core_speed): a 2.3 GHz Broadwell core.
+  struct Host {
+    Time forward;               ///< to issue one operation of a forward pass
+    Time backward;              ///< of a backward pass; both gradients of a layer are one operation
+    Time mixed;                 ///< on top in forward, where operations compute in 2 bytes (autocast)
+    std::array<Time, 3> update; ///< to update one tensor, by how many state tensors the optimiser keeps
+    bool runs_ahead = true;     ///< does not wait for the device between steps
+  };
+  /// Factors on achieved efficiencies, in (0, 4].
+  struct Kernels {
+    double convolution = 1;  ///< layout and choice of algorithm
+    double stream = 1;       ///< normalisation, pooling, elementwise: fused kernels move fewer bytes
+  };
+  std::string name, summary, source;
+  bool composes = false;  ///< builds compound operations of simple kernels: Kernel::parts
+  bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
+  Host host;
+  Kernels fp32, matrix;  ///< by the arithmetic that a device computes with: plain units or matrix units
+};
+
+/// Kernels that the recipe launches for `kernel`, over the same tensors each.
+int64_t launches(const Recipe& recipe, const Kernel& kernel);
+
+inline constexpr std::string_view kDefaultRecipe = "pytorch";
+
+/// A name in schemes/recipes or a file. Throws InputError.
+Recipe load_recipe(const std::string& name_or_file, const Place& place = {});
+std::vector<Recipe> list_recipes();
+
+/// Host time on a core of speed 1 to issue the kernels of a task. Gradients of weights are issued with those of
+/// the input; an update is issued tensor by tensor. O(kernels).
+Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer);
+
+}  // namespace tandem
