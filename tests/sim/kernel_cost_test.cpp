@@ -112,7 +112,9 @@ TEST(KernelCost, RepeatsMultiply) {
   for (Kernel k : one_of_each()) {
     const double once = cost.seconds(k);
     k.repeat = 7;
-    EXPECT_DOUBLE_EQ(cost.seconds(k), 7 * once);
+    // All tensors of an update go in one launch, of 4 us here.
+    const double launches = k.kind == KernelKind::optimizer ? 6 * 4e-6 : 0;
+    EXPECT_DOUBLE_EQ(cost.seconds(k) + launches, 7 * once);
   }
 }
 
