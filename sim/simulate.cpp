@@ -136,9 +136,10 @@ class Simulation {
       const double want = samples(*r.program) / anchor.rate;
       const double got = samples(*r.program) / r.rate;
       if (std::abs(got / want - 1) < 1e-4) return scale;
-      const double compute = r.trace.busy[static_cast<int>(Lane::compute)].seconds() /
-                             static_cast<double>(r.trace.iteration_end.size()) * r.program->micro_batches;
-      // Newton on "everything but worker 0's compute stays": exact when nothing else is exposed.
+      const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_launch;
+      const double compute = working.seconds() / static_cast<double>(r.trace.iteration_end.size()) *
+                             r.program->micro_batches;
+      // Newton on "all but worker 0's compute and its issuing stays": exact when nothing else is exposed.
       const double next = scale * (compute + want - got) / compute;
       scale = std::clamp(next, scale * 0.2, scale * 5);
     }

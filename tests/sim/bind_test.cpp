@@ -48,7 +48,7 @@ TEST(Overheads, CollectivesSlowKernelsAsOftenAsTheyRun) {
   const auto lost = [](const char* scheme) {
     const auto with = [&](double interference) {
       return step("resnet50", scheme, 8, Precision::fp32,
-                  [&](Overheads& o) { o.interference = interference; });
+                  [&](ResolvedScheme& r) { r.overheads.interference = interference; });
     };
     return with(0.5) - with(0);
   };
