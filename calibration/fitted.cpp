@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kPresets = "schemes/presets", kSystems = "topologies/systems",
-                           kProfiles = "calibration/profiles";
+                           kRecipes = "schemes/recipes", kProfiles = "calibration/profiles";
 
 Json load(std::string_view folder, const std::string& name) {
   return Json::load(find_data(folder, "file", name));
@@ -47,6 +47,21 @@ void add_curves(std::vector<FittedConstant>& out) {
   }
 }
 
+/// What a recipe makes of the curves, which calibration/fit_stock.py finds together with them.
+void add_recipes(std::vector<FittedConstant>& out) {
+  for (const std::string& name : list_data(kRecipes)) {
+    const Json recipe = load(kRecipes, name);
+    for (const char* arithmetic : {"fp32", "matrix"}) {
+      const Json* gains = recipe.find(arithmetic);
+      if (gains == nullptr) continue;
+      for (const auto& [gain, value] : gains->members()) {
+        out.push_back({fmt::format("{}/{}.json", kRecipes, name), fmt::format("{}.{}", arithmetic, gain),
+                       "steps of calibration/data/kernels that ran under it"});
+      }
+    }
+  }
+}
+
 void add_libraries(std::vector<FittedConstant>& out) {
   const Json links = load(kProfiles, "links");
   for (const auto& [family, versions] : links.at("families").members()) {
@@ -68,6 +83,7 @@ std::vector<FittedConstant> fitted_constants() {
     add_entry(out, kPresets, name, load(kPresets, name), "overheads");
   for (const std::string& name : list_data(kSystems))
     add_entry(out, kSystems, name, load(kSystems, name), "");
+  add_recipes(out);
   add_curves(out);
   add_libraries(out);
   return out;
@@ -81,7 +97,7 @@ std::string fitted_markdown() {
   };
   std::string out = fmt::format(
       "\n## Fitted constants\n\nAll figures of the data files that were set on published rates (`tandem list "
-      "constants`): {} of presets, {} of systems, and\nthe curves of kernels and libraries. Whatever is not "
+      "constants`): {} of presets, {} of systems, the curves of kernels and libraries. Whatever is not "
       "here has a "
       "source of its own, or is called recalled or assumed in its\nfile.\n\n| file | constant | set on |\n"
       "| --- | --- | --- |\n",

@@ -11,9 +11,9 @@ struct FittedConstant {
   std::string rows;  ///< what it was set on
 };
 
-/// Collected from the "fitted" entries of presets and systems, the curves of the stock profile and the fitted
-/// libraries of links.json; in the order of their files. Throws InputError where an entry names what its file
-/// lacks.
+/// Collected from the "fitted" entries of presets and systems, the gains of recipes, the curves of the stock
+/// profile and the fitted libraries of links.json; in the order of their files. Throws InputError where an
+/// entry names what its file lacks.
 std::vector<FittedConstant> fitted_constants();
 /// A section of VALIDATION.md.
 std::string fitted_markdown();
