@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/text.h"
+#include "schemes/memory_habits.h"
 
 namespace tandem {
 
@@ -65,6 +66,10 @@ std::vector<Flag> question_flags() {
        "all: tandem list recipes"},
       {"recompute", "off|blocks",
        "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
+      {"memory", "KEY=VALUE,...",
+       "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
+       "update=foreach|each|fused, gradients=freed|zeroed|whole, buckets=none|copies|views, modules=lazy|eager, "
+       "loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",
@@ -122,6 +127,10 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
   q.optimizer = &optimizer(arguments.text("optimizer", "momentum"), option_place("optimizer"));
   q.recompute = arguments.choice("recompute", "off", {"off", "blocks"}) == "blocks";
+  if (arguments.has("memory")) {
+    q.memory = parse_selection("memory:" + arguments.text("memory", ""), option_place("memory")).settings;
+    memory_habits(q.memory, "--memory", option_place("memory"));
+  }
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
@@ -145,6 +154,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.precision = precision;
   p.optimizer = optimizer;
   p.recompute = recompute;
+  p.memory = memory;
   p.input = input;
   p.iterations = iterations;
   p.seed = seed;

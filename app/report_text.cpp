@@ -15,7 +15,7 @@ double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
 
 /// "9.8 of 16 GiB", in MiB below one GiB.
 std::string memory_text(const MemoryUse& m) {
-  const double total = gib(m.total());
+  const double total = gib(m.needed());
   const std::string used =
       total < 0.995 ? fmt::format("{:.0f} MiB", total * 1024) : fmt::format("{:.1f}", total);
   return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
@@ -59,6 +59,26 @@ std::string bound_by(const Report& r) {
   }
   if (b.resource.rfind("compute", 0) == 0) return b.resource;
   return fmt::format("{} ({:.0f} % of the step)", b.resource, 100 * b.share);
+}
+
+std::string memory_line(const Report& report) {
+  const MemoryUse& m = report.memory;
+  if (m.nvidia_smi.n == 0) return "";
+  std::string out = fmt::format(
+      "Memory on {} device{} is what nvidia-smi shows at the peak and decides whether it fits: {} = "
+      "parameters {}, "
+      "gradients {}, optimiser {}, activations beyond them {}, workspace {}, buffers {}, the allocator's "
+      "rounding and "
+      "cache {}, driver and communication {}.",
+      report.devices, report.devices == 1 ? "" : "s", to_text(m.nvidia_smi), to_text(m.parameters),
+      to_text(m.gradients), to_text(m.optimizer), to_text(m.activations), to_text(m.workspace),
+      to_text(m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
+  for (const RoleMemory& role : report.memory_by_role) {
+    if (report.memory_by_role.size() > 1)
+      out += fmt::format(" Device{} of role {}: {}.", role.devices == 1 ? "" : "s", role.role,
+                         to_text(role.memory.nvidia_smi));
+  }
+  return out + "\n";
 }
 
 Table report_table(const std::vector<Report>& reports) {
@@ -127,7 +147,7 @@ std::string report_csv(const std::vector<Report>& reports) {
                real(r.staleness.mean()),
                std::to_string(r.staleness.quantile(0.95)),
                std::to_string(r.staleness.max()),
-               std::to_string(r.memory.total().n),
+               std::to_string(r.memory.needed().n),
                std::to_string(r.memory.capacity.n),
                real(r.time_share.compute),
                real(r.time_share.exposed_communication),

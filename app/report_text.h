@@ -20,6 +20,9 @@ struct ReportPair {
 /// Reports of both sides matched by device count; counts that stand on one side only are left out.
 std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
 
+/// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
+std::string memory_line(const Report& report);
+
 /// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB".
 Table report_table(const std::vector<Report>& reports);
 

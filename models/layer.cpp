@@ -74,4 +74,13 @@ Kernel reduction(Pass pass, int64_t count, int64_t results, int64_t size) {
   return k;
 }
 
+int64_t own_kept_bytes(const Lowered& lowered, int64_t size) {
+  int64_t sum = 0;
+  for (const OwnTensor& t : lowered.own) {
+    if (t.life == OwnTensor::Life::kept)
+      sum = checked_add(sum, checked_mul(t.elements, t.size > 0 ? t.size : size, "a tensor"), "a tensor");
+  }
+  return sum;
+}
+
 }  // namespace tandem

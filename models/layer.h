@@ -69,6 +69,14 @@ struct Parameter {
   int64_t elements = 0;
 };
 
+/// A tensor that a layer makes for itself, beside its output.
+struct OwnTensor {
+  int64_t elements = 0;  ///< of one sample
+  int64_t size = 0;      ///< bytes an element; 0 = as the pass computes
+  /// Until its backward pass is over, or only while one of its passes runs.
+  enum class Life : uint8_t { kept, forward, backward } life = Life::kept;
+};
+
 /// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the
 /// kernels that make parameter gradients, `backward_data` those that make the input's gradient (Graph::lower
 /// drops them where no earlier layer has parameters).
@@ -76,15 +84,18 @@ struct Lowered {
   Shape output;
   std::vector<Parameter> parameters;
   std::vector<Kernel> forward, backward_data, backward_weights;
-  /// What must stay in memory from forward to backward: its inputs, its output, and `extra` elements a
-  /// sample of its own (masks, statistics). A tensor kept by two layers is counted once.
+  /// What must stay in memory from forward to backward: its inputs, its output, and those of its own tensors
+  /// (masks, statistics) that are kept. A tensor kept by two layers is counted once.
   bool keeps_input = false, keeps_output = false;
-  int64_t kept_extra = 0;
+  std::vector<OwnTensor> own;
   /// True when the output is the input's memory (reshape, dropout in evaluation, in-place relu).
   bool in_place = false;
   /// Buffers that are state but not learned (batch-norm running statistics), in elements.
   int64_t buffers = 0;
 };
+
+/// Bytes a sample of the kept ones among its own tensors where passes compute in `size` bytes an element.
+int64_t own_kept_bytes(const Lowered& lowered, int64_t size);
 
 struct LayerType {
   std::string_view name;

@@ -61,9 +61,17 @@ Writer staleness_json(const Report& report) {
 }
 
 Writer memory_json(const MemoryUse& m) {
-  return {{"parameters", m.parameters.n},   {"gradients", m.gradients.n}, {"optimizer", m.optimizer.n},
-          {"activations", m.activations.n}, {"workspace", m.workspace.n}, {"buffers", m.buffers.n},
-          {"total", m.total().n},           {"capacity", m.capacity.n},   {"fits", m.fits()}};
+  return {{"parameters", m.parameters.n},
+          {"gradients", m.gradients.n},
+          {"optimizer", m.optimizer.n},
+          {"activations", m.activations.n},
+          {"workspace", m.workspace.n},
+          {"buffers", m.buffers.n},
+          {"total", m.total().n},
+          {"reserved", m.reserved.n},
+          {"nvidia_smi", m.nvidia_smi.n},
+          {"capacity", m.capacity.n},
+          {"fits", m.fits()}};
 }
 
 Writer links_json(const std::vector<LinkUse>& links) {
@@ -113,6 +121,10 @@ Writer report_json(const Report& r, bool reproducible) {
                        {"input", finite(r.time_share.input)},
                        {"idle", finite(r.time_share.idle)}};
   out["memory_bytes_per_device"] = memory_json(r.memory);
+  out["memory_by_role"] = Writer::array();
+  for (const RoleMemory& role : r.memory_by_role)
+    out["memory_by_role"].push_back(
+        {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
   out["bottleneck"] = {{"resource", r.bottleneck.resource},
                        {"share", finite(r.bottleneck.share)},
                        {"explanation", r.bottleneck.explanation}};
@@ -170,6 +182,12 @@ void read_head(Report& r, const Json& d) {
   r.scaling_efficiency = d.real("scaling_efficiency", 1);
 }
 
+MemoryUse read_memory(const Json& m) {
+  return {bytes_of(m, "parameters"),  bytes_of(m, "gradients"), bytes_of(m, "optimizer"),
+          bytes_of(m, "activations"), bytes_of(m, "workspace"), bytes_of(m, "buffers"),
+          bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi")};
+}
+
 void read_shares(Report& r, const Json& d) {
   const Json& staleness = part(d, "staleness");
   read_bins(staleness, r.staleness);
@@ -180,9 +198,12 @@ void read_shares(Report& r, const Json& d) {
   r.time_share = {share.real("compute", 0), share.real("exposed_communication", 0), share.real("input", 0),
                   share.real("idle", 0)};
   const Json& m = part(d, "memory_bytes_per_device");
-  r.memory = {bytes_of(m, "parameters"),  bytes_of(m, "gradients"), bytes_of(m, "optimizer"),
-              bytes_of(m, "activations"), bytes_of(m, "workspace"), bytes_of(m, "buffers"),
-              bytes_of(m, "capacity")};
+  r.memory = read_memory(m);
+  if (const Json* roles = d.find("memory_by_role")) {
+    for (const Json& role : roles->items())
+      r.memory_by_role.push_back(
+          {role.at("role").as_text(), role.at("devices").as_int(0), read_memory(role.at("memory"))});
+  }
   const Json& b = part(d, "bottleneck");
   r.bottleneck.resource = b.text("resource", "");
   r.bottleneck.explanation = b.text("explanation", "");

@@ -1,5 +1,6 @@
 #pragma once
 // What both engines return: CONTRACT "tandem-report-1". JSON in, JSON out; plots read only the JSON. Floor 2.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -25,10 +26,21 @@ struct LinkUse {
   Bytes bytes;      ///< in all steady iterations
 };
 
+/// sim/memory.h says what is counted. An executor that has no allocator of its own leaves the last two at 0.
 struct MemoryUse {
   Bytes parameters, gradients, optimizer, activations, workspace, buffers, capacity;
+  Bytes reserved;    ///< by the framework's allocator
+  Bytes nvidia_smi;  ///< reserved, the driver's context and the communication library
   Bytes total() const { return parameters + gradients + optimizer + activations + workspace + buffers; }
-  bool fits() const { return total() <= capacity; }
+  Bytes needed() const { return std::max(total(), nvidia_smi); }
+  bool fits() const { return needed() <= capacity; }
+};
+
+/// Of each device of a role.
+struct RoleMemory {
+  std::string role;
+  int64_t devices = 1;
+  MemoryUse memory;
 };
 
 struct TimeShare {
@@ -58,7 +70,8 @@ struct Report {
   Histogram staleness;                         ///< versions; empty without stores
   std::vector<Histogram> staleness_by_worker;  ///< of the first 64, where known
   TimeShare time_share;
-  MemoryUse memory;
+  MemoryUse memory;  ///< of the role that needs most
+  std::vector<RoleMemory> memory_by_role;
   struct Bottleneck {
     std::string resource, explanation;
     double share = 0;

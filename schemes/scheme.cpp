@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "schemes/memory_habits.h"
 
 namespace tandem {
 
@@ -54,7 +55,7 @@ std::string setting(const Json& value) {
 
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
   const Json json = Json::load(path);
-  json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "fitted", "source"});
+  json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "fitted", "memory", "source"});
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;
@@ -65,8 +66,12 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
   }
   settings.insert(settings.end(), selection.settings.begin(), selection.settings.end());
   ResolvedScheme out{
-      &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}};
+      &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}, {}};
   if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
+  if (const Json* memory = json.find("memory")) {
+    for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, setting(value));
+    memory_habits(out.memory, "memory of " + selection.name, memory->place());
+  }
   out.source = json.text("source", "");
   const Json* recipe = json.find("recipe");
   out.recipe = recipe != nullptr ? load_recipe(recipe->as_text(), recipe->place())
@@ -84,8 +89,13 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   const Selection selection = parse_selection(text, place);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
-    return {scheme, selection.name, Options(scheme->options, selection.settings, selection.name, place),
-            {},     {},             load_recipe(std::string(kDefaultRecipe))};
+    return {scheme,
+            selection.name,
+            Options(scheme->options, selection.settings, selection.name, place),
+            {},
+            {},
+            {},
+            load_recipe(std::string(kDefaultRecipe))};
   }
   const bool file = selection.name.find('/') != std::string::npos || selection.name.ends_with(".json");
   std::vector<std::string> names = sync_registry().names();

@@ -73,8 +73,9 @@ struct ResolvedScheme {
   std::string name;  ///< as written: preset or scheme name
   Options options;
   Overheads overheads;
-  std::string source;  ///< of a preset's figures
-  Recipe recipe;       ///< the preset's, or kDefaultRecipe
+  std::vector<std::pair<std::string, std::string>> memory;  ///< of a preset, for memory_habits()
+  std::string source;                                       ///< of a preset's figures
+  Recipe recipe;                                            ///< the preset's, or kDefaultRecipe
 };
 /// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> settled. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.

@@ -1,17 +1,25 @@
 #pragma once
 // What one device must hold. Floor 3.
+#include "schemes/memory_habits.h"
 #include "schemes/report.h"
 #include "schemes/scheme.h"
 #include "topologies/device.h"
 
 namespace tandem {
 
-/// Parameters, gradients and optimiser state in fp32 (plus a 2-byte copy of the parameters under mixed
-/// precision); activations = every tensor that some layer keeps for backward, each counted once;
-/// workspace = the widest pair of gradients alive in backward plus what the driver and its libraries take;
-/// buffers = running statistics, two input batches and communication buckets.
-/// What the program spreads counts by its share. `program`: of the devices together, so that its buckets are
-/// known: the largest is copied into, and where parameters are spread two are gathered at once.
-MemoryUse device_memory(const Workload& work, const Device& device, const Program& program);
+/// Memory of the devices of a role, for a step as sim/memory_walk.h goes through it. `total` is what the
+/// framework's tensors take at the peak (PyTorch's max_memory_allocated), `reserved` what its allocator holds
+/// from the driver for them (max_memory_reserved), `nvidia_smi` that and what no allocator sees: the driver's
+/// context with the kernels' code, and NCCL's buffers. nvidia_smi against the memory that the driver offers
+/// decides whether it fits; an allocator gives cached segments back before it fails, and so does the model.
+/// `activations` is what lies beyond the other parts at the peak: where backward frees them while gradients
+/// are made, gradients take their room. Figures of contexts: sim/memory.cpp. `program`: of all devices.
+/// O(layers log layers).
+std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
+                                       const MemoryHabits& habits = {});
+MemoryUse largest(const std::vector<RoleMemory>& roles);
+/// Of the role that holds most.
+MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,
+                        const MemoryHabits& habits = {});
 
 }  // namespace tandem

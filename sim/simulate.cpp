@@ -227,11 +227,17 @@ void check_arguments(const Prediction& p) {
   }
 }
 
+MemoryHabits habits_of(const Prediction& p) {
+  auto settings = p.scheme->memory;
+  settings.insert(settings.end(), p.memory.begin(), p.memory.end());
+  return memory_habits(settings, "--memory", {});
+}
+
 /// The largest batch that fits, by doubling and bisection; 0 when not even one sample does.
 int64_t largest_batch(const Prediction& p, const Device& device, const Program& program) {
   const auto fits = [&](int64_t batch) {
     const Workload w = make_workload(*p.graph, batch, p.precision, *p.optimizer, p.input, p.recompute);
-    return device_memory(w, device, program).fits();
+    return device_memory(w, device, program, habits_of(p)).fits();
   };
   int64_t low = 0, high = p.batch;
   while (high - low > 1) {
@@ -250,13 +256,14 @@ void check_memory(const Prediction& p, const MemoryUse& memory, const Device& de
                                  : fmt::format("not even one sample fits; what may help: more memory{}{}",
                                                program.spread.parameters > 1 ? "" : ", --scheme zero:stage=3",
                                                p.recompute ? "" : ", --recompute blocks");
-  throw InputError(
-      fmt::format("{} with batch {} needs {} on {} ({}): parameters, gradients and optimiser {}, activations "
-                  "{}, workspace and "
-                  "buffers {}; {}",
-                  p.graph->name(), p.batch, to_text(memory.total()), device.name, to_text(memory.capacity),
-                  to_text(memory.parameters + memory.gradients + memory.optimizer),
-                  to_text(memory.activations), to_text(memory.workspace + memory.buffers), advice));
+  throw InputError(fmt::format(
+      "{} with batch {} needs {} on {} ({} usable): parameters, gradients and optimiser {}, "
+      "activations {}, workspace and buffers {}, the allocator's rounding and cache {}, the driver "
+      "and communication {}; {}",
+      p.graph->name(), p.batch, to_text(memory.needed()), device.name, to_text(memory.capacity),
+      to_text(memory.parameters + memory.gradients + memory.optimizer), to_text(memory.activations),
+      to_text(memory.workspace + memory.buffers), to_text(memory.reserved - memory.total()),
+      to_text(memory.nvidia_smi - memory.reserved), advice));
 }
 
 std::vector<LinkUse> link_uses(const Run& run) {
@@ -417,6 +424,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"profile", p.profile}};
   if (p.recompute) in.emplace_back("recompute", "blocks");
   for (const auto& [key, value] : p.scheme->options.all()) in.emplace_back("scheme." + key, value);
+  for (const auto& [key, value] : p.memory) in.emplace_back("memory." + key, value);
   for (std::size_t i = 0; i < p.beside.size(); ++i) {
     const JobBeside& job = p.beside[i];
     in.emplace_back(fmt::format("beside.{}", i + 1),
@@ -472,7 +480,7 @@ Report simulate(const Prediction& p) {
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.check_memory) {
     const Program program = simulation.compile(cluster);
-    check_memory(p, device_memory(simulation.work(), device, program), device, program);
+    check_memory(p, device_memory(simulation.work(), device, program, habits_of(p)), device, program);
   }
 
   const double scale = (p.anchor ? anchor_scale(p, simulation, r.notes) : 1) / p.compute_speed;
@@ -490,7 +498,8 @@ Report simulate(const Prediction& p) {
   r.staleness = run.trace.staleness;
   r.staleness_by_worker = run.trace.staleness_by_worker;
   r.time_share = time_share(run.trace);
-  r.memory = device_memory(simulation.work(), device, *run.program);
+  r.memory_by_role = memory_by_role(simulation.work(), device, *run.program, habits_of(p));
+  r.memory = largest(r.memory_by_role);
   r.links = link_uses(run);
   r.bottleneck = bottleneck(r, run, p);
   r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine

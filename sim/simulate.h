@@ -40,6 +40,8 @@ struct Prediction {
   const Optimizer* optimizer = nullptr;
   bool input = true;       ///< model storage, decoding and host-to-device copies
   bool recompute = false;  ///< as in Workload
+  /// What changes the scheme's memory habits: keys and values for memory_habits().
+  std::vector<std::pair<std::string, std::string>> memory;
   int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival
                            ///< order counts
   uint64_t seed = 1;

@@ -21,7 +21,8 @@ Device::Kind parse_kind(const Json& value) {
 
 Device Device::from_json(const Json& document) {
   document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "memory_bandwidth",
-                 "memory", "units", "boost_mhz", "launch", "watts", "sources", "unverified", "note"});
+                 "memory", "usable_memory", "units", "boost_mhz", "launch", "watts", "sources", "unverified",
+                 "note"});
   Device d;
   d.name = document.at("name").as_text();
   d.summary = document.at("summary").as_text();
@@ -44,6 +45,13 @@ Device Device::from_json(const Json& document) {
   }
   d.memory = document.at("memory").as_bytes();
   if (d.memory.n <= 0) document.at("memory").fail("must be above 0");
+  // The figures that there are lie between 97.6 % (RTX A4000) and 99.3 % (GTX 1080 Ti) where error correction
+  // does not take its part (T4, A10G, L40S).
+  d.usable = {d.kind == Device::Kind::gpu ? d.memory.n / 1000 * 985 : d.memory.n};
+  if (const Json* usable = document.find("usable_memory")) {
+    d.usable = usable->as_bytes();
+    if (d.usable.n <= 0 || d.usable > d.memory) usable->fail("must be above 0 and at most \"memory\"");
+  }
   d.units = static_cast<int>(document.at("units").as_int(1, 10'000'000));
   d.boost_mhz = document.real("boost_mhz", 0, 0, 1e5);
   if (const Json* launch = document.find("launch")) d.launch = launch->as_time();

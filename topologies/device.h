@@ -22,7 +22,8 @@ struct Device {
   std::array<FlopRate, kPrecisions> peak{};
   Bandwidth memory_bandwidth;
   Bytes memory;
-  int units = 0;         ///< SMs, CUs, cores: the grain of wave quantisation
+  Bytes usable;   ///< of it, what the driver offers; without a figure 98.5 % of a GPU's, all of others'
+  int units = 0;  ///< SMs, CUs, cores: the grain of wave quantisation
   double boost_mhz = 0;  ///< highest clock of the cores, 0 = unknown
   Time launch;           ///< least time between two dependent kernel starts
   double watts = 0;      ///< board or socket power, 0 = unknown

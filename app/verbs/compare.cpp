@@ -50,7 +50,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
         {"iteration_ratio", ratio(y.iteration_median, x.iteration_median)},
         {"staleness_mean_difference", y.staleness.mean() - x.staleness.mean()},
         {"memory_ratio",
-         ratio(static_cast<double>(y.memory.total().n), static_cast<double>(x.memory.total().n))}};
+         ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n))}};
     if (const std::string reason = why(pair); !reason.empty()) row["why"] = reason;
     row["lanes"] = pairs_json(ops.lanes);
     row["ops"] = pairs_json(ops.ops);

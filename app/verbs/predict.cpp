@@ -71,8 +71,9 @@ int predict(const Arguments& arguments) {
     put_result(arguments, report_csv(reports));
   } else {
     const Table table = report_table(reports);
-    put_result(arguments, fmt::format("{}\n\n{}\n{}{}\n", heading(question), table.as(format),
-                                      remarks(reports), closing_line(question, reports)));
+    put_result(arguments,
+               fmt::format("{}\n\n{}\n{}{}{}\n", heading(question), table.as(format),
+                           memory_line(reports.back()), remarks(reports), closing_line(question, reports)));
   }
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "calibration/collective_data.h"
 #include "calibration/fitted.h"
 #include "calibration/validate.h"
+#include "calibration/validate_memory.h"
 #include "calibration/validate_staleness.h"
 
 namespace tandem {
@@ -24,7 +25,7 @@ constexpr const char* kTables = "calibration/validation";
 
 /// Writes a table for each source and the picture of all rates into the folder that the document links.
 void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
-                  const std::vector<CollectiveRow>& collectives) {
+                  const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory) {
   const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -37,6 +38,7 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
                validation_csv(rows, file));
   }
   if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
+  if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
   try {
     draw_rates(rows, (folder / "rates").string());
   } catch (const InputError& e) {
@@ -49,6 +51,12 @@ int run_validate(const Arguments& arguments) {
   const int threads = static_cast<int>(
       arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
   check_out(arguments);
+  if (arguments.has("memory")) {
+    const auto rows = validate_memory();
+    const bool csv = arguments.choice("memory", "md", {"md", "csv"}) == "csv";
+    put_result(arguments, csv ? memory_csv(rows) : memory_markdown(rows));
+    return 0;
+  }
   std::vector<ValidationRow> rows;
   {
     Progress progress(arguments);
@@ -57,6 +65,7 @@ int run_validate(const Arguments& arguments) {
   }
   const bool all = arguments.words().empty();
   const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
+  const auto memory = all ? validate_memory() : std::vector<MemoryRow>{};
   if (format == "json") {
     put_result(arguments, validation_json(rows, staleness));
     return 0;
@@ -65,10 +74,10 @@ int run_validate(const Arguments& arguments) {
   std::vector<CollectiveRow> collectives;
   if (all) {
     collectives = validate_collectives();
-    document += staleness_markdown(staleness) + collectives_markdown(collectives) + executed_markdown() +
-                fitted_markdown();
+    document += staleness_markdown(staleness) + collectives_markdown(collectives) + memory_markdown(memory) +
+                executed_markdown() + fitted_markdown();
   }
-  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives);
+  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives, memory);
   put_result(arguments, std::move(document));
   return 0;
 }
@@ -82,6 +91,7 @@ void register_validate(Registry<Verb>& registry) {
        .usage = "[FILE...] [options]",
        .flags = {{"format", "FORMAT", "md (default) or json"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
+                 {"memory", "md|csv", "only the section about memory, or its rows"},
                  out_flag(),
                  quiet_flag()},
        .most_words = 1000,

@@ -66,7 +66,7 @@ Lowered dropout(const LayerInput& in) {
   out.backward_data[0].read += Bytes{count};
   out.forward[0].parts = 5;  // composed: random numbers, add, floor, scale, multiply
   out.backward_data[0].parts = 2;
-  out.kept_extra = (elements(out.output) + size - 1) / size;
+  out.own = {{elements(out.output), 1}};
   return out;
 }
 

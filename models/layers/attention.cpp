@@ -81,8 +81,28 @@ Heads read_heads(const LayerInput& in) {
   return h;
 }
 
-/// One kernel each way; inputs, output and the scores' log-sum per row are kept, or, where it is not fused,
-/// the probabilities and what dropout leaves of them. Rotary positions are one pass over q and k each way (3
+/// What stays beside inputs and output: the log-sum of each row of scores; or, where it is not fused, the
+/// probabilities (in fp32 and again in the inputs' format with "fp32_softmax"), with "dropout" its mask and
+/// what it leaves of them, with "keeps_scores" the scores that a maximum was taken of. Then scores lie in
+/// memory before and after the mask is added, and their gradients before and after the softmax. Fused, the
+/// gradient of q is summed in fp32 (FlashAttention-2, section 3.1.2).
+std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fused) {
+  using Life = OwnTensor::Life;
+  const bool wide = in.attributes.boolean("fp32_softmax", false) && in.element_size() < 4;
+  const bool dropout = in.attributes.real("dropout", fused ? 0 : 0.1, 0, 0.999) > 0;
+  const bool keeps_scores = in.attributes.boolean("keeps_scores", false);
+  const int64_t rows = product({h.heads, h.query});
+  if (fused) return {{rows, 4}, {rows, 4, Life::backward}, {product({rows, h.head_dim}), 4, Life::backward}};
+  const int64_t scores = product({rows, h.key}), size = wide ? 4 : 0;
+  std::vector<OwnTensor> own{{scores, 0, Life::forward}, {scores, size, Life::forward}, {scores, size}};
+  if (wide) own.push_back({scores});
+  if (keeps_scores) own.push_back({scores});
+  if (dropout) own.insert(own.end(), {{scores, 1}, {scores}});
+  own.insert(own.end(), {{scores, size, Life::backward}, {scores, 0, Life::backward}});
+  return own;
+}
+
+/// One kernel each way. Rotary positions are one pass over q and k each way (3
 /// FLOPs an element).
 Lowered attention(const LayerInput& in) {
   const Heads h = read_heads(in);
@@ -102,7 +122,10 @@ Lowered attention(const LayerInput& in) {
     list.insert(pass == Pass::forward ? list.begin() : list.end(), elementwise(pass, turned, 1, size, 3));
   }
   out.keeps_input = out.keeps_output = true;
-  out.kept_extra = product({h.heads, h.query, fused ? 1 : checked_mul(h.key, 2, "the scores")});
+  out.own = own_tensors(in, h, fused);
+  // A boolean mask for so many positions in every layer, in elements of 4 bytes.
+  const int64_t mask = in.attributes.integer("mask_positions", 0, 0);
+  out.buffers = product({mask, mask}) / 4;
   return out;
 }
 

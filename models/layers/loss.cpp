@@ -30,7 +30,9 @@ Lowered softmax(const LayerInput& in) {
 }
 
 /// Log-softmax and negative log-likelihood: forward writes the log-probabilities, which are kept; backward
-/// turns them into the gradient of the logits.
+/// turns them into the gradient of the logits. In memory everything is fp32, whatever the logits are: half
+/// ones are copied, and so is their gradient before it goes on in halves; nll_loss and log_softmax each make
+/// one (torch.nn.functional.cross_entropy).
 Lowered cross_entropy(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const int64_t length = classes(shape);
@@ -38,7 +40,12 @@ Lowered cross_entropy(const LayerInput& in) {
   Lowered out;
   out.forward = {softmax_kernel(Pass::forward, rows, length, 1, 5, in.element_size())};
   out.backward_data = {softmax_kernel(Pass::backward_data, rows, length, 1, 2, in.element_size())};
-  out.kept_extra = elements(shape);
+  using Life = OwnTensor::Life;
+  out.own = {{elements(shape), 4, Life::kept}, {elements(shape), 4, Life::backward}};
+  if (in.element_size() < 4) {
+    out.own.push_back({elements(shape), 4, Life::forward});
+    out.own.push_back({elements(shape), 4, Life::backward});
+  }
   return out;
 }
 

@@ -66,7 +66,7 @@ Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, i
   }
   out.parameters = std::move(parameters);
   out.keeps_input = true;
-  out.kept_extra = statistics * rows_per_sample;
+  out.own = {{statistics * rows_per_sample, 4}};
   return out;
 }
 
@@ -78,9 +78,17 @@ Lowered layer_norm(const LayerInput& in) {
   return row_norm(in, elements(shape) / width, 1, 2, std::move(parameters));
 }
 
+/// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
+/// input, in fp32 where it is halves, and the normalised rows that the scale multiplies.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
-  return row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
+  Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
+  out.own.push_back({elements(shape)});
+  if (in.element_size() < 4) {
+    out.keeps_input = false;
+    out.own.push_back({elements(shape), 4});
+  }
+  return out;
 }
 
 /// A group's channels and space exceed what stays on chip: x is read twice.

@@ -67,7 +67,7 @@ Lowered recurrent(const LayerInput& in, int64_t gates) {
     }
   }
   const int64_t states = layers * (gates + 1) + (layers - 1);
-  out.kept_extra = product({states, shape[0], out.output[1]});
+  out.own = {{product({states, shape[0], out.output[1]})}};
   out.keeps_input = out.keeps_output = true;
   return out;
 }

@@ -39,8 +39,8 @@ TEST(Dropout, KeepsAMaskOfOneByteAnElement) {
   EXPECT_EQ(l.forward[0].read.n, 1600);
   EXPECT_EQ(l.forward[0].written.n, 1600 + 400);
   EXPECT_EQ(l.backward_data[0].read.n, 1600 + 400);
-  EXPECT_EQ(l.kept_extra, 25);  // 100 bytes in elements of 4
-  EXPECT_EQ(lower_one("dropout", {{10, 10}}, "{}", 4, Precision::fp16).kept_extra, 50);
+  EXPECT_EQ(own_kept_bytes(l, 4), 100);
+  EXPECT_EQ(lower_one("dropout", {{10, 10}}, "{}", 4, Precision::fp16).own[0].elements, 100);
   EXPECT_FALSE(l.keeps_input || l.keeps_output);
 }
 

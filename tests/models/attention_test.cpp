@@ -19,7 +19,7 @@ TEST(Attention, CountsScoresAndValues) {
   EXPECT_EQ(l.backward_data[0].read.n, 5 * kTensor);
   EXPECT_EQ(l.backward_data[0].written.n, 3 * kTensor);
   EXPECT_TRUE(l.keeps_input && l.keeps_output);
-  EXPECT_EQ(l.kept_extra, 12 * 1024);
+  EXPECT_EQ(own_kept_bytes(l, 2), 4 * 12 * 1024);
 }
 
 TEST(Attention, CausalHalvesFlopsButNotBytes) {
@@ -32,8 +32,8 @@ TEST(Attention, CausalHalvesFlopsButNotBytes) {
 TEST(Attention, KeepsItsScoresWhereItIsNotFused) {
   const Lowered fused = lower_one("attention", {{512, 192}}, R"({"heads": 4})"),
                 apart = lower_one("attention", {{512, 192}}, R"({"heads": 4, "fused": false})");
-  EXPECT_EQ(fused.kept_extra, 4 * 512);
-  EXPECT_EQ(apart.kept_extra, 4 * 512 * 512 * 2);
+  EXPECT_EQ(own_kept_bytes(fused, 2), 4 * 4 * 512);
+  EXPECT_EQ(own_kept_bytes(apart, 2), 4 * 512 * 512 * (2 + 1 + 2));
   EXPECT_EQ(apart.forward[0].flops, fused.forward[0].flops);
   EXPECT_EQ(apart.forward[0].shape.back(), 0);
 }

@@ -37,14 +37,16 @@ TEST(LayerNorm, WorksOnRows) {
   EXPECT_EQ(l.forward[0].written.n, 4 * 256 * 768);
   EXPECT_EQ(l.backward_data[0].read.n, 2 * 4 * 256 * 768);
   EXPECT_EQ(l.backward_weights[0].written.n, 4 * 2 * 768);
-  EXPECT_EQ(l.kept_extra, 2 * 128);
+  EXPECT_EQ(own_kept_bytes(l, 2), 4 * 2 * 128);
   EXPECT_EQ(parameters(lower_one("layer-norm", {{128, 768}}, R"({"bias": false})")), 768);
 }
 
 TEST(RmsNorm, HasAScaleOnly) {
   const Lowered l = lower_one("rms-norm", {{128, 768}});
   EXPECT_EQ(parameters(l), 768);
-  EXPECT_EQ(l.kept_extra, 128);
+  EXPECT_EQ(own_kept_bytes(l, 4), 4 * (128 + 128 * 768));  // statistics and the normalised rows
+  EXPECT_TRUE(l.keeps_input);
+  EXPECT_FALSE(lower_one("rms-norm", {{128, 768}}, "{}", 1, Precision::bf16).keeps_input) << "an fp32 copy";
   EXPECT_LT(l.forward[0].flops, lower_one("layer-norm", {{128, 768}}).forward[0].flops);
 }
 

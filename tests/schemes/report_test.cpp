@@ -30,7 +30,8 @@ Report sample() {
   r.staleness_by_worker[0].add(0, 10);
   r.staleness_by_worker[1].add(3, 30);
   r.time_share = {0.9, 0.06, 0.01, 0.03};
-  r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}};
+  r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}, {22}, {23}};
+  r.memory_by_role = {{"master", 1, r.memory}};
   r.bottleneck = {"link pcie0", "94 % busy", 0.31};
   r.links = {{"pcie0", 0.31, {1234}}};
   r.calibrated = true;

@@ -43,7 +43,9 @@ TEST(Accumulate, ShardedGradientsAreReducedInEveryMicroBatch) {
   EXPECT_LT(four.samples_per_second, whole.samples_per_second);
   EXPECT_GT(four.time_share.exposed_communication, 3 * whole.time_share.exposed_communication);
   EXPECT_EQ(four.memory.gradients, once.memory.gradients);
-  EXPECT_EQ(four.memory.total(), once.memory.total());
+  // The shares stay from one micro-batch to the next, beside the activations.
+  EXPECT_GE(four.memory.total(), once.memory.total());
+  EXPECT_LE(four.memory.total(), once.memory.total() + once.memory.gradients);
   EXPECT_NEAR(static_cast<double>(whole.memory.gradients.n) / static_cast<double>(four.memory.gradients.n), 4,
               1e-6);
 }

@@ -1,0 +1,63 @@
+#include "schemes/memory_habits.h"
+
+namespace tandem {
+
+const std::vector<OptionSpec>& memory_options() {
+  using Type = OptionSpec::Type;
+  static const std::vector<OptionSpec> all{
+      {"weights", Type::choice, "auto",
+       "in halves: fp32 = cast where used (autocast), master = halves beside an fp32 copy, half = halves "
+       "only; "
+       "auto = master where a scheme spreads the optimiser's state, else fp32",
+       "auto|fp32|master|half"},
+      {"update", Type::choice, "foreach",
+       "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none",
+       "foreach|each|fused"},
+      {"gradients", Type::choice, "freed",
+       "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, until the "
+       "last micro-batch (FSDP's no_sync)",
+       "freed|zeroed|whole"},
+      {"buckets", Type::choice, "none",
+       "gradients for communication: none beside them, copies (DDP's), or views (gradient_as_bucket_view)",
+       "none|copies|views"},
+      {"modules", Type::choice, "lazy",
+       "kernels on the device: lazy = those in use (CUDA 11.7 and later), eager = all of the library's",
+       "lazy|eager"},
+      {"loss", Type::choice, "eager",
+       "cross-entropy: eager = fp32 copies of the logits, fused = one kernel, the gradient written over the "
+       "logits; "
+       "sum = no loss, the sum of the logits is back-propagated",
+       "eager|fused|sum"},
+      {"logits", Type::choice, "kept",
+       "the model's output during backward: kept by a variable, as an fp32 copy, or dropped",
+       "kept|fp32|dropped"},
+  };
+  return all;
+}
+
+MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>>& settings,
+                           const std::string& owner, const Place& place) {
+  using Weights = MemoryHabits::Weights;
+  using Update = MemoryHabits::Update;
+  const Options o(memory_options(), settings, owner, place);
+  const std::string &weights = o.text("weights"), &update = o.text("update"), &buckets = o.text("buckets");
+  MemoryHabits out;
+  out.weights = weights == "fp32"     ? Weights::fp32
+                : weights == "master" ? Weights::master
+                : weights == "half"   ? Weights::half
+                                      : Weights::automatic;
+  out.update = update == "each" ? Update::each : update == "fused" ? Update::fused : Update::foreach;
+  out.gradients_whole = o.text("gradients") == "whole";
+  out.gradients_stay = out.gradients_whole || o.text("gradients") == "zeroed";
+  out.buckets = buckets != "none";
+  out.bucket_views = buckets == "views";
+  out.cuda = o.text("modules") == "lazy" ? MemoryHabits::Cuda::lazy : MemoryHabits::Cuda::eager;
+  using Loss = MemoryHabits::Loss;
+  using Logits = MemoryHabits::Logits;
+  const std::string &loss = o.text("loss"), &logits = o.text("logits");
+  out.loss = loss == "fused" ? Loss::fused : loss == "sum" ? Loss::sum : Loss::eager;
+  out.logits = logits == "fp32" ? Logits::fp32 : logits == "dropped" ? Logits::dropped : Logits::kept;
+  return out;
+}
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+#pragma once
+// What a framework keeps in device memory beside what the mathematics needs. Floor 2.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/options.h"
+
+namespace tandem {
+
+/// Data of a preset ("memory"), changed by --memory KEY=VALUE,... With fp32 and tf32 `weights` means nothing.
+/// Defaults are those of PyTorch 2 in a plain training loop.
+struct MemoryHabits {
+  /// Training in halves: fp32 parameters cast where they are used (autocast), halves beside an fp32 master
+  /// copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or nothing but halves. Automatic: a master
+  /// copy where the optimiser's state is spread, else autocast.
+  enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
+  /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
+  enum class Update : uint8_t { foreach, each, fused } update = Update::foreach;
+  bool gradients_stay = false;  ///< zeroed between steps instead of freed (PyTorch before 2.0)
+  bool gradients_whole = false;  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed
+  bool bucket_views = false;    ///< gradients lie in the communication buckets instead of beside them
+  bool buckets = false;         ///< buckets of all gradients are there from the start (DDP's reducer)
+  /// Kernels' code on the device: of those in use (CUDA 11.7 and later), or of the whole framework.
+  enum class Cuda : uint8_t { lazy, eager } cuda = Cuda::lazy;
+  /// Cross-entropy in eager operations, or in one kernel that writes its gradient over the logits; or no
+  /// loss: the sum of the logits is back-propagated, as benchmarks of speed do.
+  enum class Loss : uint8_t { eager, fused, sum } loss = Loss::eager;
+  /// The model's output while backward runs: held by a variable, held as an fp32 copy, or dropped.
+  enum class Logits : uint8_t { kept, fp32, dropped } logits = Logits::kept;
+};
+
+const std::vector<OptionSpec>& memory_options();
+/// Throws InputError, as Options does.
+MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>>& settings,
+                           const std::string& owner, const Place& place);
+
+}  // namespace tandem
