@@ -66,7 +66,7 @@ Kernel sum_kernel(int64_t elements, int64_t micro_batches) {
   k.shape = {elements, 1};
   const int64_t added = elements - elements / micro_batches;
   k.flops = {added};
-  k.read = Bytes{8} * added;
+  k.read = Bytes{4} * added;  // the sum so far; the gradient was just written and is still in a cache
   k.written = Bytes{4} * added;
   return k;
 }

@@ -193,10 +193,16 @@ class Binder {
     double sum = in_.cluster.devices > 1 && r == 0
                      ? in_.overheads.iteration.seconds() / static_cast<double>(program_.micro_batches)
                      : 0;
+    // What comes back from servers is copied into the layers' tensors, one by one.
+    std::size_t tensors = 0;
+    for (const Layer& layer : in_.graph->layers()) tensors += layer.parameters.size();
+    const double copying = kPlainOp * static_cast<double>(tensors) / in_.system->host().core_speed * in_.compute_scale /
+                           static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
     std::vector<Time> issued;
     for (const Op& op : role.ops) {
       if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]))
         sum += issue_seconds(program_.tasks[op.what]) / op.every;
+      if (op.kind == OpKind::recv) sum += copying / op.every;
       issued.push_back(Time::from_seconds(sum));
     }
     costs.issue.assign(classes, issued.empty() ? Time{} : issued.back());

@@ -24,17 +24,17 @@ class Zero {
         reduces_every_(spreads_gradients ? 1 : training.every()),
         gathered_(training.buckets().size()) {}
 
-  /// Stages 1 and 2: every device has all parameters again before the next forward.
+  /// Stages 1 and 2: every device has all parameters again before the next forward begins. DeepSpeed and PyTorch's
+  /// ZeroRedundancyOptimizer gather them in the optimiser's step.
   void whole_parameters() {
     t_.forward();
     t_.backward(reducer());
     update();
-    for (std::size_t b = t_.buckets().size(); b-- > 0;) {  // the first layers are needed first
+    for (std::size_t b = 0; b < t_.buckets().size(); ++b) {  // as they are updated
       gather(b, updated_[b]);
       w_.op(gathered_[b]).every(t_.every());
-      if (overlap_) t_.next_forward_after(t_.buckets()[b], gathered_[b]);
     }
-    if (!overlap_) t_.next_forward_after(gathered_.front());
+    t_.next_forward_after(gathered_.back());
   }
 
   /// Stage 3: the parameters of a bucket are gathered while the bucket before it computes, in forward and

@@ -99,7 +99,7 @@ TEST(Overheads, WithoutAnOptimizerAStepIsForwardBackwardAndCommunication) {
             bytes / system.device(system.accelerators()[0]).memory_bandwidth.bytes_per_second);
   for (const char* scheme : {"allreduce", "data-parallel-master", "parameter-server", "zero", "local-sgd"}) {
     const Report none = report(scheme, 4, "none"), sgd = report(scheme, 4, "sgd");
-    EXPECT_LT(seconds(none), seconds(sgd)) << scheme;
+    EXPECT_LE(seconds(none), seconds(sgd)) << scheme;  // equal where gathering hides the shares' updates
     EXPECT_EQ(carried(none), carried(sgd)) << scheme;
   }
 }
