@@ -186,6 +186,8 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
   add("samples_per_second", predicted.samples_per_second, [](const Runs& r) { return r.fastest(); });
   rows[0].median = median(all.samples_per_second);
   rows[0].interval = true;
+  rows[0].low = predicted.interval.low;
+  rows[0].high = predicted.interval.high;
   rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
   if (all.staleness.max() == 0) return rows;
   add("staleness_mean", predicted.staleness.mean(), [](const Runs& r) { return r.staleness.mean(); });

@@ -196,7 +196,12 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool shared, b
   const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, scheme, on_a_core * m.cores,
                                             steps_of_a_second(g, quick, m) / on_a_core, {}, stop);
   if (stop != nullptr && stop->load()) return;
-  m.workers.push_back({g.model, r.worker_seconds});
+  // A fast worker of a server makes more steps than a slow one in the same time.
+  MeasuredWorkers row{g.model, r.worker_seconds};
+  std::size_t least = SIZE_MAX;
+  for (const auto& steps : row.steps) least = std::min(least, steps.size());
+  for (auto& steps : row.steps) steps.resize(least);
+  if (least > 0) m.workers.push_back(std::move(row));
 }
 
 /// Seconds of all of a step's together.
@@ -318,6 +323,7 @@ Measurements measure_in_turns(const Backend& backend, const std::vector<Precisio
                               int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
                               const std::function<bool(int64_t turn)>& between) {
   Measurements out;
+  const HostUsage before = host_usage();
   const auto stopped = [stop] { return stop != nullptr && stop->load(); };
   for (int64_t turn = 0; turn < turns && !stopped(); ++turn) {
     const double part = between ? 0.4 : 1;  // of the turn's time
@@ -331,6 +337,7 @@ Measurements measure_in_turns(const Backend& backend, const std::vector<Precisio
       out = fastest_of(out, m);
     if (between && (stopped() || !between(turn))) break;
   }
+  out.load = load_between(before, host_usage());
   return out;
 }
 

@@ -18,4 +18,8 @@ inline double quantile(std::vector<double> v, double q) {
 
 inline double median(const std::vector<double>& v) { return quantile(v, 0.5); }
 
+/// An interval of positive quantities this wide says next to nothing: its middle may be off by more than 70 %
+/// either way.
+inline bool says_nothing(double low, double high) { return high > 3 * low; }
+
 }  // namespace tandem

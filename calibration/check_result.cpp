@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/data.h"
+#include "base/statistics.h"
 
 namespace tandem {
 
@@ -77,6 +78,7 @@ CheckResult::Summary CheckResult::summary() const {
     if (r.interval) {
       ++s.intervals;
       s.covered += r.covered ? 1 : 0;
+      s.wide += says_nothing(r.low, r.high) ? 1 : 0;
     }
     if (r.distance()) continue;
     s.mean += std::abs(r.error);
@@ -86,6 +88,17 @@ CheckResult::Summary CheckResult::summary() const {
   if (counted > 0) s.mean /= static_cast<double>(counted);
   if (s.intervals > 0) s.covered /= static_cast<double>(s.intervals);
   return s;
+}
+
+std::vector<std::string> CheckResult::failures(double tolerance) const {
+  std::vector<std::string> out;
+  for (const CheckRow& r : rows) {
+    if (r.distance() || std::abs(r.error) <= tolerance) continue;
+    out.push_back(fmt::format("{}, {} worker{}, {}{}: {} {:+.1f} %", r.model, r.devices,
+                              r.devices == 1 ? "" : "s", r.scheme, r.pace.empty() ? "" : " over " + r.pace,
+                              r.metric, 100 * r.error));
+  }
+  return out;
 }
 
 std::string CheckResult::to_json() const {
@@ -108,12 +121,14 @@ std::string CheckResult::to_json() const {
     if (r.median > 0) d["cases"].back()["executed_median"] = r.median;
     if (!r.pace.empty()) d["cases"].back()["pace"] = r.pace;
     if (r.interval) d["cases"].back()["in_interval"] = r.covered;
+    if (r.high > 0) d["cases"].back()["interval"] = {{"low", r.low}, {"high", r.high}, {"level", kLevel}};
   }
   const Summary s = summary();
   d["mean_abs_error"] = s.mean;
   d["max_abs_error"] = s.most;
   d["interval_level"] = kLevel;
   d["interval_coverage"] = s.covered;
+  if (load.processors > 0 || load.preempted > 0) d["run"] = nlohmann::ordered_json::parse(load.to_json());
   return d.dump(2) + "\n";
 }
 
@@ -140,8 +155,13 @@ CheckResult CheckResult::from_json(const Json& d) {
     r.median = j.real("executed_median", 0, 0, 1e300);
     r.interval = j.find("in_interval") != nullptr;
     r.covered = r.interval && j.at("in_interval").as_bool();
+    if (const Json* interval = j.find("interval")) {
+      r.low = interval->at("low").as_real(0, 1e300);
+      r.high = interval->at("high").as_real(0, 1e300);
+    }
     out.rows.push_back(std::move(r));
   }
+  if (const Json* run = d.find("run")) out.load = HostLoad::from_json(*run);
   return out;
 }
 

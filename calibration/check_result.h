@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/host_load.h"
 #include "base/json.h"
 
 namespace tandem {
@@ -23,6 +24,7 @@ struct CheckRow {
   double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
   bool covered = false;  ///< the prediction's interval holds the executed value
   bool interval = false;
+  double low = 0, high = 0;  ///< of the prediction's interval; 0: not known
   bool distance() const { return is_distance(metric); }
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
@@ -40,14 +42,19 @@ struct CheckResult {
   std::string machine, date, versions;  ///< of the profile that was judged
   std::string note;                     ///< what a reader of a kept result must know
   std::string precision = "fp32";
+  HostLoad load;  ///< of the machine meanwhile; processors 0: not known
   std::vector<CheckRow> rows;
 
   struct Summary {
     double mean = 0, most = 0;  ///< absolute errors, distances left out
     double covered = 0;         ///< share of the intervals that hold the executed value
     int64_t intervals = 0;
+    int64_t wide = 0;  ///< of these too wide to say anything
   };
   Summary summary() const;
+  /// One entry for each comparison off by more than `tolerance`, distances left out: "resnet20-cifar, 2
+  /// workers, allreduce: samples_per_second +96.5 %".
+  std::vector<std::string> failures(double tolerance) const;
 
   /// A "tandem-check-1" document, as the command writes it.
   std::string to_json() const;

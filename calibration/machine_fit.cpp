@@ -448,13 +448,15 @@ class Fitter {
 Writer head(const Measurements& m) {
   uint64_t hash = 0;
   for (const char c : m.to_json()) hash = mix64(hash ^ static_cast<unsigned char>(c));
-  return {{"schema", "tandem-profile-1"},
-          {"summary", fmt::format("{}, {} cores, measured {}", m.machine, m.cores, m.date)},
-          {"machine", m.machine},
-          {"date", m.date},
-          {"versions", m.versions},
-          {"data", fmt::format("{:016x}", hash)},
-          {"cores", m.cores}};
+  Writer d = {{"schema", "tandem-profile-1"},
+              {"summary", fmt::format("{}, {} cores, measured {}", m.machine, m.cores, m.date)},
+              {"machine", m.machine},
+              {"date", m.date},
+              {"versions", m.versions},
+              {"data", fmt::format("{:016x}", hash)},
+              {"cores", m.cores}};
+  if (m.load.busy()) d["busy"] = m.load.text();
+  return d;
 }
 
 }  // namespace
@@ -486,6 +488,9 @@ MachineFit fit_machine(const Measurements& measurements) {
     for (const std::string& remark : found.remarks)
       out.remarks.push_back(fmt::format("{}: {}", name(p), remark));
   }
+  if (measurements.load.busy())
+    out.remarks.insert(out.remarks.begin(),
+                       fmt::format("measured on a busy machine: {}", measurements.load.text()));
   out.profile = d.dump(1) + "\n";
   return out;
 }

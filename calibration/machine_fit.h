@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host_load.h"
 #include "base/json.h"
 #include "sim/cost/machine.h"
 
@@ -63,6 +64,7 @@ struct Measurements {
   std::vector<MeasuredTransfer> all_reduce, copy;
   std::vector<MeasuredWire> wire;
   MeasuredLaunch launch;
+  HostLoad load;                ///< of the machine meanwhile; processors 0: not known
   std::string to_json() const;  ///< "tandem-measurements-1"
   static Measurements from_json(const Json& document);
 };

@@ -103,6 +103,7 @@ std::string Measurements::to_json() const {
                          {"bytes", w.bytes},
                          {"seconds", w.seconds},
                          {"cpu_seconds", w.cpu_seconds}});
+  if (load.processors > 0 || load.preempted > 0) d["run"] = Writer::parse(load.to_json());
   return d.dump(1) + "\n";
 }
 
@@ -148,7 +149,8 @@ Measurements Measurements::from_json(const Json& d) {
   m.copy = read_transfers(d.at("copy"));
   if (const Json* launch = d.find("launch"))
     m.launch = {launch->at("issue_seconds").as_real(0, 1), launch->at("round_trip_seconds").as_real(0, 1)};
-  if (d.find("wire") == nullptr) return m;  // measured before there was any
+  if (const Json* run = d.find("run")) m.load = HostLoad::from_json(*run);  // else nobody looked at it
+  if (d.find("wire") == nullptr) return m;                                  // measured before there was any
   for (const Json& w : d.at("wire").items())
     m.wire.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
                       w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),

@@ -432,6 +432,8 @@ class Binder {
     }
     bound_.compute_error = machine_ ? machine_->error(step > 0 ? far / step : 0) : cost->relative_error();
     if (machine_) bound_.several_error = machine_->error_of_several();
+    if (machine_ && !machine_->busy().empty())
+      bound_.extrapolates.push_back("the profile was measured on a busy machine: " + machine_->busy());
     if (machine_) bound_.measured = machine_->disturbance(in_.cluster.devices, step, in_lock_step(program_));
   }
 

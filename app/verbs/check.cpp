@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <atomic>
 #include <csignal>
@@ -19,15 +20,30 @@ namespace {
 
 std::atomic<bool> interrupted{false};
 
-std::string text(const CheckResult& result, const std::string& format) {
+/// Why the exit code is 1; "" where it is not.
+std::string failed_text(const CheckResult& result, double tolerance) {
+  const std::vector<std::string> failed = result.failures(tolerance);
+  if (failed.empty()) return "";
+  return fmt::format("exit 1: {} > tolerance {:g} %", fmt::join(failed, "; "), 100 * tolerance);
+}
+
+std::string intervals_text(const CheckResult::Summary& s) {
+  std::string out =
+      fmt::format("{:.0f} % of {} executions lie in their 90 % interval", 100 * s.covered, s.intervals);
+  if (s.wide > 0) out += fmt::format(", of which {} span more than a factor of 3 and so say nothing", s.wide);
+  return out;
+}
+
+std::string text(const CheckResult& result, const std::string& format, double tolerance) {
   std::vector<Column> columns;
   for (const CheckColumn& c : kCheckColumns) columns.push_back({c.head, c.number});
   Table table(columns);
   for (const CheckRow& r : result.rows) table.add(r.cells());
   const CheckResult::Summary s = result.summary();
-  return fmt::format(
-      "{}\nMean error {:.1f} %, largest {:.1f} %; {:.0f} % of {} executions lie in their 90 % interval.\n",
-      table.as(format), 100 * s.mean, 100 * s.most, 100 * s.covered, s.intervals);
+  const std::string busy = busy_while(result.load), failed = failed_text(result, tolerance);
+  return fmt::format("{}{}\nMean error {:.1f} %, largest {:.1f} %; {}.\n{}",
+                     busy.empty() ? "" : "Note: " + busy + ".\n\n", table.as(format), 100 * s.mean,
+                     100 * s.most, intervals_text(s), failed.empty() ? "" : failed + "\n");
 }
 
 struct Runs {
@@ -101,14 +117,23 @@ int check(const Arguments& a) {
   const Precision precision = read_precision(a.text("precision", "fp32"), backend);
   if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precision);  // refused before it runs
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
+  if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   std::signal(SIGINT, [](int) { interrupted = true; });
   Runs runs;
-  const CheckResult result = measure_and_run(a, backend, precision, runs);
-  if (!result.rows.empty()) put_result(a, format == "json" ? result.to_json() : text(result, format));
+  const HostUsage before = host_usage();
+  CheckResult result = measure_and_run(a, backend, precision, runs);
+  result.load = load_between(before, host_usage());
+  if (!result.rows.empty())
+    put_result(a, format == "json" ? result.to_json() : text(result, format, tolerance));
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
   if (interrupted) return 130;
-  return result.summary().most > tolerance ? 1 : 0;
+  const std::string failed = failed_text(result, tolerance);
+  if (format == "json" || a.has("out")) {  // else they stand in the result
+    if (const std::string busy = busy_while(result.load); !busy.empty()) note(a, busy);
+    if (!failed.empty()) note(a, failed);
+  }
+  return failed.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -131,7 +156,9 @@ void register_check(Registry<Verb>& registry) {
                  quiet_flag()},
        .run = check,
        .details =
-           "Exit code 1 when an error exceeds --tolerance. Machine and cases take turns, because speeds "
+           "Exit code 1 when an error exceeds --tolerance, which is then named. Run it on an otherwise idle "
+           "machine: what other programs took is said before and after. Machine and cases take turns, "
+           "because speeds "
            "drift; the fastest measurement of each graph and the fastest run of each case count, because "
            "whatever else runs only slows. The last column is how far the fastest of every other run is from "
            "the fastest of the rest: more turns help where that is much.\n\nExamples\n  tandem check "

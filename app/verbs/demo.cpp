@@ -114,10 +114,12 @@ std::string proof(const std::filesystem::path& folder, std::vector<std::string>&
                grouped(row.predicted), grouped(row.executed), fmt::format("{:+.1f} %", 100 * row.error),
                fmt::format("{:.1f} %", 100 * row.floor)});
   }
+  const std::string busy = busy_while(measured.load);
   return fmt::format(
       "And is it true? {} was measured on other models, LeNet-5 predicted\nfrom that, and run for real "
-      "(tandem check does this at length):\n\n{}\n",
-      backend.describe(), table.text());
+      "(tandem check does this at length):\n\n{}{}\n",
+      backend.describe(), table.text(),
+      busy.empty() ? "" : fmt::format("These errors say little: {}.\n", busy));
 }
 
 int demo(const Arguments& arguments) {
@@ -127,6 +129,7 @@ int demo(const Arguments& arguments) {
   if (error)
     throw InputError(
         fmt::format("{}: cannot make the folder: {}", printable(folder.string()), error.message()));
+  if (const std::string busy = busy_before(load_now()); !busy.empty()) note(arguments, busy);
   std::string out =
       "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a\n"
       "training step cost on each? Data parallel with PyTorch DDP, mixed precision, 32 images per card;\n"

@@ -21,6 +21,7 @@ int measure(const Arguments& a) {
       read_precisions(a.text("precision", backend.asynchronous ? "fp32,tf32,bf16" : "fp32"), backend);
   const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
   std::signal(SIGINT, [](int) { interrupted = true; });
+  if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   Measurements m;
   {
     Progress progress(a);
@@ -32,6 +33,7 @@ int measure(const Arguments& a) {
         &interrupted);
   }
   put_result(a, m.to_json());
+  if (const std::string busy = busy_while(m.load); !busy.empty()) note(a, busy);
   if (interrupted) note(a, "interrupted: the graphs measured so far are written");
   return interrupted ? 130 : 0;
 }
@@ -55,7 +57,7 @@ void register_measure(Registry<Verb>& registry) {
        .run = measure,
        .details = "Leave the machine alone meanwhile: launches during which another program took the core "
                   "are left out, but caches and clocks are shared. Where others use them too, more turns "
-                  "help.\n\nExample\n"
+                  "help. What others took is said before and after, and kept under \"run\".\n\nExample\n"
                   "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
                   "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
 }

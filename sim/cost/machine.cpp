@@ -153,6 +153,7 @@ const Json& measured_in(const Json& d, Precision precision) {
 
 MachineProfile::MachineProfile(const Json& d, Precision precision) {
   cores_ = d.at("cores").as_int(1, 65536);
+  busy_ = d.text("busy", "");
   read_kernels(measured_in(d, precision));
   read_transfers(d);
   read_disturbances(d);

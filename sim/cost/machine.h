@@ -118,6 +118,8 @@ class MachineProfile {
   /// time: as graphs left out of the fit show, and as a graph's own steps differ.
   double error(double distance) const { return std::hypot(error_per_distance_ * distance, step_sigma_); }
   double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
+  /// What other programs took while this was measured, in words; "" on a quiet machine.
+  const std::string& busy() const { return busy_; }
 
  private:
   struct Point {
@@ -128,6 +130,7 @@ class MachineProfile {
   void read_disturbances(const Json& d);
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
+  std::string busy_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]

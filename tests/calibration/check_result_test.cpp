@@ -46,6 +46,29 @@ TEST(CheckResult, SumsLeaveDistancesOut) {
   EXPECT_EQ(CheckResult{}.summary().mean, 0);
 }
 
+TEST(CheckResult, NamesWhatIsBeyondTheTolerance) {
+  const CheckResult c = two_rates_and_a_distance();
+  EXPECT_EQ(c.failures(0.05),
+            (std::vector<std::string>{
+                "lenet5, 2 workers, parameter-server:mode=async: samples_per_second -10.0 %"}));
+  EXPECT_EQ(c.failures(0.02).size(), 2U) << "distances are not relative";
+  EXPECT_TRUE(c.failures(0.25).empty());
+}
+
+TEST(CheckResult, CountsIntervalsThatSayNothing) {
+  CheckResult c = two_rates_and_a_distance();
+  EXPECT_EQ(c.summary().wide, 0) << "of a kept result that does not tell";
+  c.rows[0].low = 49;
+  c.rows[0].high = 2897;
+  c.rows[1].low = 150;
+  c.rows[1].high = 220;
+  EXPECT_EQ(c.summary().wide, 1);
+  c.load.processors = 2;
+  c.load.others = 0.7;
+  const std::string text = c.to_json();
+  EXPECT_EQ(CheckResult::from_json(Json::parse(text, "check.json")).to_json(), text);
+}
+
 TEST(CheckResult, SurvivesItsDocument) {
   const std::string text = two_rates_and_a_distance().to_json();
   EXPECT_EQ(CheckResult::from_json(Json::parse(text, "check.json")).to_json(), text);

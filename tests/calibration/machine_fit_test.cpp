@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "models/graph.h"
@@ -16,6 +17,8 @@
 
 namespace tandem {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr double kBase = 2e-6, kPerFlop = 1e-11, kPerByte = 1e-10, kOverhead = 5e-6, kWake = 4e-5;
 
@@ -193,6 +196,37 @@ TEST(MachineFit, JoinsAndKeepsPrecisions) {
   EXPECT_EQ(joined.kernels.back().median, busy.kernels.back().median) << "its graph was faster";
   std::reverse(busy.graphs.begin(), busy.graphs.end());
   EXPECT_THROW(fastest_of(calm, busy), InputError);
+}
+
+TEST(MachineFit, SaysThatAnIntervalSaysNothing) {
+  const Case c{"mlp:hidden=512,layers=6", "allreduce"};
+  const auto note = testing::Contains(HasSubstr("says next to nothing"));
+  EXPECT_THAT(predict(c, profile_of(made(), "narrow")).notes, testing::Not(note));
+  auto profile = nlohmann::json::parse(fit_machine(made()).profile);
+  profile["step_sigma"] = 0.5;
+  const std::string file = testing::TempDir() + "machine_fit_wide.json";
+  std::ofstream(file) << profile.dump();
+  const Report r = predict(c, file);
+  EXPECT_GT(r.interval.high, 3 * r.interval.low);
+  EXPECT_THAT(r.notes, note);
+}
+
+/// Steady load leaves no trace in the times themselves: they are all long.
+TEST(MachineFit, SaysThatTheMachineWasBusy) {
+  Measurements m = made();
+  EXPECT_EQ(m.to_json().find("other_programs_share"), std::string::npos) << "nobody looked";
+  m.load.processors = 2;
+  m.load.others = 0.02;
+  const Case c{"mlp:hidden=512,layers=6", "allreduce"};
+  EXPECT_THAT(predict(c, profile_of(m, "quiet")).extrapolates,
+              testing::Not(testing::Contains(HasSubstr("busy"))));
+  m.load.others = 0.7;
+  const std::string text = m.to_json();
+  EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
+  EXPECT_THAT(fit_machine(m).remarks.at(0),
+              HasSubstr("busy machine: other programs took 70 % of 2 processors"));
+  EXPECT_THAT(predict(c, profile_of(m, "busy")).extrapolates,
+              testing::Contains(HasSubstr("busy machine: other programs took 70 % of 2 processors")));
 }
 
 TEST(MachineFit, PredictsInAMeasuredPrecisionAlone) {
