@@ -80,7 +80,9 @@ std::vector<Flag> question_flags() {
        true},
       {"with", "JOB",
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
-      {"iterations", "N", "iterations to simulate; default: as many as steady figures need"},
+      {"iterations", "N",
+       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: as "
+       "many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},

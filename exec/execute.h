@@ -24,7 +24,10 @@ struct Execution {
   int64_t batch = 32;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  int32_t iterations = 30, warmup = 3;  ///< steps of the optimiser
+  /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
+  /// (semantics.md 1.7). Among several processes each deals out its own workers'.
+  int32_t iterations = 30;
+  int32_t warmup = 3;
   uint64_t seed = 1;
   int threads = 1;  ///< per worker
   std::optional<Pace> pace;
@@ -69,9 +72,12 @@ struct ExecutionResult {
   std::vector<OpTime> ops;
   std::vector<CallTime> calls;            ///< with Keep::calls
   std::vector<Span> spans;                ///< all of them when kept
-  std::vector<double> iteration_seconds;  ///< of steady iterations, from the last worker's end to the next
+  /// Of steady iterations, from the last worker's end to the next; of a free-running program from one to the
+  /// next time that as many iterations have ended as there are workers.
+  std::vector<double> iteration_seconds;
   std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
-  std::vector<double> losses;                       ///< per step, mean over workers and micro-batches
+  std::vector<int32_t> worker_iterations;           ///< [worker]: of the program, that it made
+  std::vector<double> losses;                       ///< per step as above, mean over workers and micro-batches
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;

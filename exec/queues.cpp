@@ -63,11 +63,11 @@ Queues::Queues(Worker& worker) : w_(worker), run_(worker.run_), device_(*worker.
   }
   fork_ = device_.make_event(false);
   for (auto& j : joins_) j = device_.make_event(false);
-  const int32_t iterations = run_.iterations.limit();
+  const int32_t iterations = run_.expected;
   const bool all = run_.keep.calls || run_.keep.spans;
   stride_ = all ? 1 : std::max(1, (iterations - run_.warmup) / kSamples);
   const auto losses = static_cast<int64_t>(run_.network.losses().size());
-  history_ = device_.allocate(losses * iterations);
+  history_ = device_.allocate(losses * run_.iterations->most());
   w_.losses_now_ = device_.allocate(losses);
   replays_ = !all && replayable(run_);
   needs_state(0);
@@ -93,7 +93,7 @@ float* Queues::staging(Staging kind, int32_t iteration, int64_t elements) {
 
 bool Queues::sampled(int32_t iteration) const {
   const int32_t steady = iteration - run_.warmup;
-  const bool last = iteration >= run_.iterations.limit() - kTimeline;
+  const bool last = iteration >= run_.expected - kTimeline;
   return run_.keep.spans || (steady >= 0 && (steady % stride_ == 0 || last));
 }
 
@@ -117,7 +117,7 @@ void Queues::set_clock() {
 void Queues::run() {
   set_clock();
   int32_t i = 0;
-  for (; run_.iterations.enter(i); ++i) {
+  for (; run_.iterations->enter(run_.counted_in(w_.instance_), i); ++i) {
     if (i > kAhead) harvest(i - kAhead - 1);
     run_.abort.check();
     issue(i);
@@ -276,7 +276,7 @@ void Queues::harvest(int32_t iteration) {
   if (w_.instance_ != 0) return;
   if (run_.execution.progress && (iteration + 1) % run_.micro_batches == 0)
     run_.execution.progress(iteration / run_.micro_batches);
-  if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations.stop();
+  if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations->stop();
 }
 
 void Queues::collect(Slot& slot, int32_t iteration) {

@@ -55,7 +55,7 @@ Run::Run(const Execution& e, const Keep& k)
       keep(k),
       program(make_program(e)),
       network(*e.graph, e.batch, true, e.precision),
-      iterations(all_iterations(e, program), program.micro_batches),
+      expected(all_iterations(e, program)),
       micro_batches(program.micro_batches),
       warmup(e.warmup * program.micro_batches) {
   workers = static_cast<uint32_t>(program.roles[0].mesh.size());
@@ -64,6 +64,7 @@ Run::Run(const Execution& e, const Keep& k)
   first_here = here * static_cast<uint32_t>(ranks().rank);
   if (workers == 1) here = 1, first_here = 0;
   check_memory(e, k, program, network, here);
+  make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
@@ -83,14 +84,38 @@ Run::Run(const Execution& e, const Keep& k)
   make_store();
 }
 
+/// Groups of free-running workers that meet in collectives; else, and where a group has members in other
+/// processes, everybody together.
+void Run::make_iterations() {
+  counted_in_.assign(here, 0);
+  uint32_t groups = 1;
+  if (free_running(program)) {
+    Collective meeting;
+    meeting.axes = meeting_axes(program);
+    std::map<uint32_t, uint32_t> members;
+    for (uint32_t i = 0; i < here; ++i) ++members[member(meeting, first_here + i).group];
+    const bool own = std::all_of(members.begin(), members.end(), [&](const auto& group) {
+      return group.second == member(meeting, first_here).ranks;
+    });
+    for (uint32_t i = 0; i < here && own; ++i) {
+      const auto at = members.find(member(meeting, first_here + i).group);
+      counted_in_[i] = static_cast<uint32_t>(std::distance(members.begin(), at));
+    }
+    if (own) groups = static_cast<uint32_t>(members.size());
+  }
+  iterations = std::make_unique<Iterations>(execution.iterations, micro_batches, groups, abort);
+}
+
 void Run::check_executable() const {
   const auto refuse = [&](const std::string& why) {
     throw InputError(fmt::format("{} cannot be executed: {}", execution.scheme->name, why));
   };
   if (execution.scheme->scheme->name == "one-weird-trick")
     refuse("linear layers split over the devices are only simulated");
-  if (execution.rate.by_staleness && program.stores.empty())
-    refuse("a rate divided by staleness needs a scheme with a parameter server");
+  if (execution.rate.by_staleness && program.stores.empty() && workers > 1)
+    refuse(
+        "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
+        "ssp or softsync");
   int64_t parameters = 0;
   for (const Part& p : program.parts) parameters += p.elements;
   TANDEM_CHECK(parameters == network.parameters());

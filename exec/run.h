@@ -3,11 +3,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "exec/collective.h"
 #include "exec/execute.h"
+#include "exec/iterations.h"
 #include "exec/network.h"
 #include "exec/ranks.h"
 #include "exec/store.h"
@@ -17,29 +17,6 @@
 
 namespace tandem {
 
-/// Lets all lanes of all workers agree on the last iteration, also when a run is asked to stop early.
-class Iterations {
- public:
-  /// `step`: so many belong together.
-  Iterations(int32_t count, int32_t step) : step_(step), limit_(count) {}
-  /// May this lane begin iteration `i`? Then everybody will run it.
-  bool enter(int32_t i) {
-    const std::lock_guard guard(mutex_);
-    if (i >= limit_) return false;
-    highest_ = std::max(highest_, i);
-    return true;
-  }
-  void stop() {
-    const std::lock_guard guard(mutex_);
-    limit_ = std::min(limit_, (highest_ / step_ + 1) * step_);
-  }
-  int32_t limit() const { return limit_; }
-
- private:
-  std::mutex mutex_;
-  int32_t step_, limit_, highest_ = -1;
-};
-
 struct Run {
   Run(const Execution& execution, const Keep& keep);
 
@@ -48,7 +25,9 @@ struct Run {
   Abort abort;  ///< first: everything else may watch or wait through it
   Program program;
   exec::Network network;
-  Iterations iterations;            ///< of the program, of which a step of the optimiser takes micro_batches
+  /// Of the program, of which a step of the optimiser takes micro_batches.
+  std::unique_ptr<Iterations> iterations;
+  int32_t expected = 0;  ///< so many of each worker where they are alike
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
   int32_t micro_batches = 1;
   bool sums_shares = false;           ///< every micro-batch's gradients are reduced; else summed before that
@@ -78,6 +57,8 @@ struct Run {
   uint32_t shards = 1;
   uint32_t channels = 0;  ///< of `wire` in use
 
+  /// Whose iterations are counted together with this instance's: a group of `iterations`.
+  uint32_t counted_in(uint32_t instance) const { return counted_in_[instance - first_here]; }
   /// DeviceOptions::index of an instance that this process plays.
   uint32_t device_index(uint32_t instance) const {
     return static_cast<uint32_t>(ranks().local) * here + instance - first_here;
@@ -100,6 +81,7 @@ struct Run {
 
  private:
   void check_executable() const;
+  void make_iterations();
   void check_route() const;
   void make_wire();
   void make_groups();
@@ -111,6 +93,8 @@ struct Run {
   void make_servers(bool on_devices);
   void for_each_slice(const std::function<void(const Slice&)>& visit) const;
   void make_links();
+
+  std::vector<uint32_t> counted_in_;  ///< [instance of this process]
 };
 
 }  // namespace tandem

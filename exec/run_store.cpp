@@ -13,9 +13,7 @@ void Run::make_store() {
   shards = static_cast<uint32_t>(role.mesh.size());
   const bool gated =
       std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
-  for (const Op& op : program.roles[0].ops) {
-    if (op.kind == OpKind::collective) local = member(program.collectives[op.what], 0).ranks;
-  }
+  local = static_cast<uint32_t>(rules.shares);
   // Else a server merges in host memory, from where links begin as well.
   const bool on_devices =
       execution.backend->asynchronous && role.site == Site::accelerators && wire == nullptr;
@@ -35,7 +33,9 @@ void Run::make_store() {
     update.shape = {slice.elements, execution.integer_gradients ? 0 : rule};
     prepared->emplace(key, servers[key.first]->prepare(update));
   });
-  const float scale = execution.integer_gradients ? 1.0F : 1 / static_cast<float>(rules.batch);
+  // What a node's devices push as one is the sum of theirs.
+  const float scale =
+      execution.integer_gradients ? 1.0F : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local));
   const auto merge = [this, prepared, scale, server_of, on_devices](const Slice& slice, const float* gradient,
                                                                     int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);

@@ -8,13 +8,12 @@
 
 namespace tandem {
 
-/// One version counter: a (shard, key).
+/// One version counter: a (shard, key, share). Workers are counted within the share: place().
 struct ParameterStore::Entry {
   TicketLock lock;
   int64_t version = 0, merged = 0, dropped = 0, kept = 0;
   std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
   std::vector<int64_t> clock;        ///< [worker]
-  std::vector<Slice> waiting;        ///< slices merged into the version being made
   std::vector<Histogram> staleness;  ///< [worker]
   struct Asked {
     uint32_t worker;
@@ -46,10 +45,11 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
     h.sums = device->allocate(setup_.elements);
     device->upload(h.parameters, setup_.start, setup_.elements);
   }
-  for (uint32_t i = 0; i < setup_.shards * setup_.keys; ++i) {
+  const auto shares = static_cast<uint32_t>(setup_.rules.shares);
+  for (uint32_t i = 0; i < setup_.shards * setup_.keys * shares; ++i) {
     entries_.push_back(std::make_unique<Entry>());
     Entry& e = *entries_.back();
-    const auto workers = static_cast<std::size_t>(setup_.workers);
+    const auto workers = static_cast<std::size_t>(setup_.workers) / shares;
     e.read.resize(workers);
     e.clock.resize(workers);
     e.staleness.resize(workers);
@@ -58,13 +58,14 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
 }
 ParameterStore::~ParameterStore() = default;
 
-ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key) {
-  return *entries_[shard * setup_.keys + key];
+ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key, uint32_t worker) {
+  const auto shares = static_cast<uint32_t>(setup_.rules.shares);
+  return *entries_[(shard * setup_.keys + key) * shares + worker % shares];
 }
 
 void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice,
                           const float* gradient, float* reply, std::function<void()> ready) {
-  Entry& e = entry(shard, key);
+  Entry& e = entry(shard, key, worker);
   e.lock.lock(abort_, spins_);
   apply(e, worker, slice, gradient);
   e.asked.push_back({worker, slice, reply, std::move(ready)});
@@ -119,14 +120,15 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
 }
 
 void ParameterStore::settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
-  const int64_t read = e.read[worker];
+  const std::size_t at = place(worker);
+  const int64_t read = e.read[at];
   if (setup_.rules.drop_late && read < e.version) {
     ++e.dropped;
-    e.clock[worker] = read + 1;
+    e.clock[at] = read + 1;
     return;
   }
   const int64_t staleness = e.version - read;
-  e.staleness[worker].add(staleness);
+  e.staleness[at].add(staleness);
   ++e.kept;
   ++e.merged;
   const int64_t batch = setup_.rules.batch;
@@ -135,31 +137,27 @@ void ParameterStore::settle(Entry& e, uint32_t worker, const Slice& slice, const
     if (!homes_.empty()) take(slice, gradient, false);  // next to the parameters
     setup_.merge(slice, homes_.empty() ? gradient : sum_at(slice), e.version, staleness);
   } else {
-    const auto same = std::find_if(e.waiting.begin(), e.waiting.end(),
-                                   [&](const Slice& s) { return s.first == slice.first; });
-    take(slice, gradient, same != e.waiting.end());
-    if (same == e.waiting.end()) e.waiting.push_back(slice);
+    take(slice, gradient, e.merged > 1);
     if (e.merged == batch) {
       ++e.version;
-      e.merged = 0;
-      for (const Slice& s : e.waiting) setup_.merge(s, sum_at(s), e.version, staleness);
-      e.waiting.clear();
+      setup_.merge(slice, sum_at(slice), e.version, staleness);
     }
   }
-  if (batch == 1) e.merged = 0;
+  if (e.merged == batch) e.merged = 0;
   // Where late gradients are dropped a clock is the round that was answered (rule 4.5), else a count.
-  e.clock[worker] = setup_.rules.drop_late ? read + 1 : e.clock[worker] + 1;
+  e.clock[at] = setup_.rules.drop_late ? read + 1 : e.clock[at] + 1;
 }
 
 bool ParameterStore::open(const Entry& e, uint32_t worker) const {
-  if (e.clock[worker] == INT64_MAX) return true;
-  const int64_t least = e.clock[worker] - setup_.rules.slack;
+  const int64_t own = e.clock[place(worker)];
+  if (own == INT64_MAX) return true;
+  const int64_t least = own - setup_.rules.slack;
   return std::count_if(e.clock.begin(), e.clock.end(), [&](int64_t c) { return c >= least; }) >=
          setup_.rules.quorum;
 }
 
 void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply) {
-  e.read[worker] = e.version;
+  e.read[place(worker)] = e.version;
   if (!homes_.empty()) {
     Home& h = *homes_[slice.shard];
     const std::lock_guard guard(h.mutex);
@@ -172,9 +170,9 @@ void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, flo
 
 void ParameterStore::leave(uint32_t worker, uint32_t shard) {
   for (uint32_t key = 0; key < setup_.keys; ++key) {
-    Entry& e = entry(shard, key);
+    Entry& e = entry(shard, key, worker);
     e.lock.lock(abort_, spins_);
-    e.clock[worker] = INT64_MAX;
+    e.clock[place(worker)] = INT64_MAX;
     unlock(e);
   }
 }
@@ -201,7 +199,9 @@ Histogram ParameterStore::staleness() const {
 }
 Histogram ParameterStore::staleness_of(uint32_t worker) const {
   Histogram out;
-  for (const auto& e : entries_) out.merge(e->staleness[worker]);
+  const auto shares = static_cast<std::size_t>(setup_.rules.shares);
+  for (std::size_t i = worker % shares; i < entries_.size(); i += shares)
+    out.merge(entries_[i]->staleness[place(worker)]);
   return out;
 }
 

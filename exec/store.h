@@ -27,7 +27,7 @@ class ParameterStore {
  public:
   struct Setup {
     Store rules;
-    int64_t workers = 1;  ///< that push; clocks are kept per worker
+    int64_t workers = 1;  ///< that push, a multiple of rules.shares; clocks are kept per worker
     uint32_t shards = 1, keys = 1;
     const float* start = nullptr;  ///< flat parameters at the start
     int64_t elements = 0;
@@ -49,9 +49,10 @@ class ParameterStore {
   /// From a device into parameters(), when nobody pushes any more.
   void fetch(const Slice& slice);
 
-  /// One gradient of `key` for `shard`, applied in order of arrival; `gradient` may change afterwards. The
-  /// reply's snapshot is taken as soon as the gate lets the worker pass, at once where there is none:
-  /// `ready` is called then, by whoever opened the gate, which may be this call. It must not call the store.
+  /// One gradient of the worker's share of `key` for `shard`, applied in order of arrival; `slice` is the
+  /// same for all workers of the share, `gradient` may change afterwards. The reply's snapshot is taken as
+  /// soon as the gate lets the worker pass, at once where there is none: `ready` is called then, by whoever
+  /// opened the gate, which may be this call. It must not call the store.
   void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
             float* reply, std::function<void()> ready);
 
@@ -59,7 +60,7 @@ class ParameterStore {
   /// (semantics.md 4.4).
   void leave(uint32_t worker, uint32_t shard);
 
-  int64_t versions() const;  ///< summed over shards and keys
+  int64_t versions() const;  ///< summed over shards, keys and shares
   int64_t dropped() const;
   int64_t merged() const;  ///< gradients kept
   Histogram staleness() const;
@@ -68,10 +69,11 @@ class ParameterStore {
  private:
   struct Entry;
   struct Home;
+  std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
   float* sum_at(const Slice& slice);
   void take(const Slice& slice, const float* gradient, bool adds);
   void settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
-  Entry& entry(uint32_t shard, uint32_t key);
+  Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   bool open(const Entry& e, uint32_t worker) const;
   void unlock(Entry& e);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace tandem {
 
@@ -36,19 +37,21 @@ class Summary {
  public:
   Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
       : run_(run), workers_(workers) {
-    iterations_ = run.iterations.limit();
-    ends_.assign(workers.size(), std::vector<int64_t>(static_cast<std::size_t>(iterations_), 0));
     begin_ = INT64_MAX;
     for (std::size_t w = 0; w < workers.size(); ++w) {
+      const int32_t made = run.iterations->of(run.counted_in(run.first_here + static_cast<uint32_t>(w)));
+      ends_.emplace_back(static_cast<std::size_t>(made), 0);
       for (int l = 0; l < kLanes; ++l) {
         for (const Worker::Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
           begin_ = std::min(begin_, e.start);
+          if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that never came
           auto& end = ends_[w][e.iteration];
           end = std::max(end, e.end);
           // Those of the copy lane run ahead; the iteration ends with its compute and communication.
         }
       }
     }
+    rounds_ = rounds();
   }
 
   ExecutionResult result() {
@@ -75,8 +78,38 @@ class Summary {
 
  private:
   std::size_t warm() const {
-    return static_cast<std::size_t>(
-        std::clamp(run_.warmup, 0, std::max(0, iterations_ - run_.micro_batches)));
+    const auto last = static_cast<int32_t>(rounds_.size()) - run_.micro_batches;
+    return static_cast<std::size_t>(std::clamp(run_.warmup, 0, std::max(0, last)));
+  }
+
+  /// (end, worker, iteration) of every iteration, in the order of time.
+  std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;
+    for (uint32_t w = 0; w < ends_.size(); ++w) {
+      for (uint32_t i = 0; i < ends_[w].size(); ++i) out.emplace_back(ends_[w][i], w, i);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// Ends as in Trace::iteration_end.
+  std::vector<int64_t> rounds() const {
+    std::vector<int64_t> out;
+    if (!free_running(run_.program)) {
+      out.assign(ends_[0].size(), 0);
+      for (const auto& ends : ends_) {
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], ends[i]);
+      }
+      return out;
+    }
+    const auto all = in_order();
+    for (std::size_t i = ends_.size(); i <= all.size(); i += ends_.size())
+      out.push_back(std::get<0>(all[i - 1]));
+    if (out.empty() && !all.empty()) out.push_back(std::get<0>(all.back()));  // stopped in the first
+    int64_t together = INT64_MAX;                                             // until the first has none left
+    for (const auto& ends : ends_) together = std::min(together, ends.empty() ? 0 : ends.back());
+    while (out.size() > 1 && out.back() > together) out.pop_back();
+    return out;
   }
 
   std::vector<std::pair<std::string, std::string>> inputs() const {
@@ -97,25 +130,21 @@ class Summary {
     return in;
   }
 
-  /// Nobody waits for everybody: count everyone's own iterations.
-  bool drifting() const { return !in_lock_step(run_.program); }
-
   void rates(ExecutionResult& out) const {
     Report& r = out.report;
-    const std::size_t first = warm(), n = static_cast<std::size_t>(iterations_);
-    std::vector<int64_t> last(n, 0);
-    for (const auto& ends : ends_) {
-      for (std::size_t i = 0; i < n; ++i) last[i] = std::max(last[i], ends[i]);
-    }
+    const std::size_t first = warm();
     const auto each = static_cast<std::size_t>(run_.micro_batches);
-    for (std::size_t i = first; i + each <= n; i += each) {
-      const int64_t before = i == 0 ? begin_ : last[i - 1];
-      out.iteration_seconds.push_back(static_cast<double>(last[i + each - 1] - before) * 1e-9);
+    for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
+      const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
+      out.iteration_seconds.push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
     }
+    int64_t end = begin_;
     for (const auto& ends : ends_) {
       auto& seconds = out.worker_seconds.emplace_back();
-      for (std::size_t i = std::max(first, each); i + each <= n; i += each)
+      for (std::size_t i = std::max(first, each); i + each <= ends.size(); i += each)
         seconds.push_back(static_cast<double>(ends[i + each - 1] - ends[i - 1]) * 1e-9);
+      out.worker_iterations.push_back(static_cast<int32_t>(ends.size()));
+      if (!ends.empty()) end = std::max(end, ends.back());
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
@@ -123,14 +152,6 @@ class Summary {
     const auto samples = static_cast<double>(samples_per_step(run_.program));
     const auto counted = static_cast<double>(out.iteration_seconds.size());
     if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
-    if (drifting()) {
-      r.samples_per_second = 0;
-      for (const auto& ends : ends_) {
-        const int64_t start = first == 0 ? begin_ : ends[first - 1];
-        if (ends[n - 1] > start)
-          r.samples_per_second += samples * counted / (static_cast<double>(ends[n - 1] - start) * 1e-9);
-      }
-    }
     auto sorted = out.iteration_seconds;
     std::sort(sorted.begin(), sorted.end());
     r.iteration_median = quantile(sorted, 0.5);
@@ -143,7 +164,7 @@ class Summary {
     const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
     r.interval = {r.samples_per_second * std::exp(-1.645 * error),
                   r.samples_per_second * std::exp(1.645 * error), 0.9};
-    r.wall_seconds = n > 0 ? static_cast<double>(last[n - 1] - begin_) * 1e-9 : 0;
+    r.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
   }
 
   void shares(Report& r) const {
@@ -212,11 +233,16 @@ class Summary {
   /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
   /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
   uint32_t timeline_from(uint32_t worker) const {
-    const int32_t last = iterations_ - static_cast<int32_t>(kTimelineIterations);
-    if (last <= 0) return 0;
+    const auto before_last = [](const std::vector<int64_t>& ends) {
+      return static_cast<std::ptrdiff_t>(ends.size()) - static_cast<std::ptrdiff_t>(kTimelineIterations);
+    };
     int64_t time = INT64_MAX;
-    for (const auto& ends : ends_) time = std::min(time, ends[static_cast<std::size_t>(last) - 1]);
+    for (const auto& ends : ends_) {
+      if (before_last(ends) > 0) time = std::min(time, ends[static_cast<std::size_t>(before_last(ends)) - 1]);
+    }
     const auto& ends = ends_[worker];
+    const std::ptrdiff_t last = before_last(ends);
+    if (last <= 0) return 0;
     const auto at = std::lower_bound(ends.begin(), ends.begin() + last, time);
     return static_cast<uint32_t>(std::min<int64_t>(last, at - ends.begin() + 1));
   }
@@ -276,21 +302,38 @@ class Summary {
   }
 
   void losses(ExecutionResult& out) const {
-    const auto each = static_cast<std::size_t>(run_.micro_batches);
-    for (std::size_t i = 0; i + each <= static_cast<std::size_t>(iterations_); i += each) {
-      double sum = 0;
-      for (const auto& w : workers_) {
-        for (std::size_t k = i; k < i + each; ++k) sum += k < w->losses().size() ? w->losses()[k] : 0;
+    const auto loss = [&](std::size_t worker, std::size_t iteration) {
+      const auto& of = workers_[worker]->losses();
+      return iteration < of.size() ? of[iteration] : 0;
+    };
+    std::vector<double> of_rounds;  // sums over as many iterations as there are workers
+    const std::size_t n = workers_.size();
+    if (free_running(run_.program)) {
+      const auto all = in_order();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i % n == 0) of_rounds.push_back(0);
+        of_rounds.back() += loss(std::get<1>(all[i]), std::get<2>(all[i]));
       }
-      out.losses.push_back(sum / static_cast<double>(workers_.size() * each));
+      if (all.size() % n != 0) of_rounds.pop_back();
+    } else {
+      of_rounds.assign(ends_[0].size(), 0);
+      for (std::size_t i = 0; i < of_rounds.size(); ++i) {
+        for (std::size_t w = 0; w < n; ++w) of_rounds[i] += loss(w, i);
+      }
+    }
+    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    for (std::size_t i = 0; i + each <= of_rounds.size(); i += each) {
+      double sum = 0;
+      for (std::size_t k = i; k < i + each; ++k) sum += of_rounds[k];
+      out.losses.push_back(sum / static_cast<double>(n * each));
     }
   }
 
   const Run& run_;
   const std::vector<std::unique_ptr<Worker>>& workers_;
-  int32_t iterations_ = 0;
   int64_t begin_ = 0;
   std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
+  std::vector<int64_t> rounds_;             ///< [iteration]: of all together
 };
 
 /// Each process has merged what reached its own servers.
@@ -356,6 +399,12 @@ void join_ranks(const Run& run, ExecutionResult& out) {
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
   ExecutionResult out = Summary(run, workers).result();
   if (run.here < run.workers) join_ranks(run, out);
+  if (out.dropped == 0) return out;
+  // Samples whose gradients were dropped trained nothing.
+  const auto kept = static_cast<double>(out.updates);
+  const double share = kept / (kept + static_cast<double>(out.dropped));
+  for (double* rate : {&out.report.samples_per_second, &out.report.interval.low, &out.report.interval.high})
+    *rate *= share;
   return out;
 }
 

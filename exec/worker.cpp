@@ -37,6 +37,12 @@ Worker::Worker(Run& run, uint32_t instance)
                             d.lag, ops[d.op].every});
     }
   }
+  LaneState& copy = lane(Lane::copy);
+  copy.ahead = copy.ops.empty() ? 0 : kBatches - 1;
+  for (const Bound& b : copy.ops) {
+    if (ops[b.op].kind != OpKind::copy || run_.program.copies[ops[b.op].what].kind != CopyKind::input)
+      copy.ahead = 0;
+  }
 }
 
 Worker::~Worker() = default;
@@ -134,7 +140,7 @@ void Worker::open() {
     prepare(n.forward(i), forward_);
     prepare(n.backward(i), backward_);
   }
-  losses_.reserve(static_cast<std::size_t>(run_.iterations.limit()));
+  losses_.reserve(static_cast<std::size_t>(run_.expected));
   std::vector<float> batch(static_cast<std::size_t>(n.input_elements()));
   for (int64_t v = 0; v < variants_; ++v) {
     fill_batch(v, batch.data());
@@ -172,7 +178,7 @@ void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Lau
     if (run_.keep.calls) {
       l.time = calls_.size();
       calls_.push_back({c, {}, 0});
-      calls_.back().seconds.reserve(static_cast<std::size_t>(run_.iterations.limit()));
+      calls_.back().seconds.reserve(static_cast<std::size_t>(run_.expected));
     }
     to.back().push_back(std::move(l));
   }
@@ -180,7 +186,7 @@ void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Lau
 
 void Worker::bind() {
   for (LaneState& lane : lanes_) {
-    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run_.iterations.limit()));
+    lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run_.expected));
     for (Bound& b : lane.ops) b.act = action(b.op);
   }
 }
@@ -213,7 +219,12 @@ void Worker::run_lane(Lane which) {
   LaneState& lane = lanes_[static_cast<std::size_t>(which)];
   const bool compute = which == Lane::compute;
   uint32_t passed = 0;
-  for (int32_t i = 0; run_.iterations.enter(i); ++i) {
+  const uint32_t group = run_.counted_in(instance_);
+  const auto goes_on = [&](int32_t i) {
+    return lane.ahead == 0 ? run_.iterations->enter(group, i)
+                           : run_.iterations->prefetch(group, i, lane.ahead, run_.abort, run_.spins);
+  };
+  for (int32_t i = 0; goes_on(i); ++i) {
     for (const Bound& b : lane.ops) {
       if ((i + 1) % role().ops[b.op].every == 0) {
         wait(b, i, compute);
@@ -227,7 +238,7 @@ void Worker::run_lane(Lane which) {
     if (!compute || instance_ != 0) continue;
     if (run_.execution.progress && (i + 1) % run_.micro_batches == 0)
       run_.execution.progress(i / run_.micro_batches);
-    if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations.stop();
+    if (run_.execution.stop != nullptr && run_.execution.stop->load()) run_.iterations->stop();
   }
   for (uint32_t s = 0; lane.pushes && s < run_.shards; ++s) {
     if (run_.links && run_.links->apart(instance_, s))

@@ -68,6 +68,7 @@ class Worker {
   struct LaneState {
     std::vector<Bound> ops;
     bool pushes = false;      ///< it sends to a store
+    int32_t ahead = 0;        ///< iterations that it may load input for before others begin them
     bool exchanges = false;   ///< messages with a store, or over links: ops that the host takes part in
     float* staged = nullptr;  ///< host memory for collectives of an asynchronous device over links
     int64_t staged_elements = 0;

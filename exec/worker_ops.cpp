@@ -110,7 +110,7 @@ std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   if (run_.keep.calls) {
     l.time = calls_.size();
     calls_.push_back({update, {}, 0});
-    calls_.back().seconds.reserve(static_cast<std::size_t>(run_.iterations.limit()));
+    calls_.back().seconds.reserve(static_cast<std::size_t>(run_.expected));
   }
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;

@@ -113,7 +113,10 @@ class Checker {
     table(s.batch >= 1, "store", i, "batch must be at least 1");
     table(s.slack >= 0, "store", i, "negative slack");
     const Channel& in = p_.channels[static_cast<std::size_t>(p_.roles[s.role].on_channel)];
-    const int64_t workers = p_.roles[in.from_role].mesh.size();
+    const int64_t pushing = p_.roles[in.from_role].mesh.size();
+    table(s.shares >= 1 && pushing % s.shares == 0, "store", i,
+          fmt::format("{} shares of a key do not divide over {} workers", s.shares, pushing));
+    const int64_t workers = pushing / s.shares;  // that have a share in common
     table(s.quorum >= 1 && s.quorum <= workers, "store", i,
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
   }

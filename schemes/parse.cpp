@@ -178,6 +178,7 @@ class Parser {
     s.quorum = static_cast<int32_t>(number(field("quorum"), 0, INT32_MAX));
     s.slack = static_cast<int32_t>(number(field("slack"), 0, INT32_MAX));
     s.drop_late = number(field("drop_late"), 0, 1) == 1;
+    s.shares = static_cast<int32_t>(number(field("shares"), 0, INT32_MAX));
     p_.stores.push_back(s);
   }
 

@@ -6,7 +6,7 @@
 //   part <i> first=<n> elements=<n>
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
 //   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>...
-//   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1>
+//   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1> shares=<n>
 //   role <site> mesh=<axis>:<size>,... on=<channel or -> "<name>"
 //     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [after=<op>[@<lag>],...]
 //     "<label>"
@@ -57,8 +57,8 @@ void print_tables(Out out, const Program& p) {
   }
   for (std::size_t i = 0; i < p.stores.size(); ++i) {
     const Store& s = p.stores[i];
-    fmt::format_to(out, "store {} role={} batch={} quorum={} slack={} drop_late={}\n", i, s.role, s.batch,
-                   s.quorum, s.slack, s.drop_late ? 1 : 0);
+    fmt::format_to(out, "store {} role={} batch={} quorum={} slack={} drop_late={} shares={}\n", i, s.role,
+                   s.batch, s.quorum, s.slack, s.drop_late ? 1 : 0, s.shares);
   }
 }
 

@@ -62,10 +62,29 @@ bool is_static(const Program& program) {
   });
 }
 
-bool in_lock_step(const Program& program) {
+bool in_lock_step(const Program& program, uint32_t roles) {
   const int64_t workers = program.roles[0].mesh.size();
-  return std::all_of(program.stores.begin(), program.stores.end(),
-                     [&](const Store& s) { return s.quorum >= workers && s.slack == 0; });
+  return std::all_of(program.stores.begin(), program.stores.end(), [&](const Store& s) {
+    return (roles > 0 && s.role >= roles) || (int64_t{s.quorum} * s.shares >= workers && s.slack == 0);
+  });
+}
+
+bool free_running(const Program& program, uint32_t roles) {
+  if (in_lock_step(program, roles)) return false;
+  const auto counted = [&](uint32_t r) { return roles == 0 || r < roles; };
+  for (uint32_t r = 1; r < program.roles.size(); ++r) {
+    if (counted(r) && program.roles[r].on_channel < 0) return false;
+  }
+  return std::none_of(program.channels.begin(), program.channels.end(),
+                      [&](const Channel& c) { return counted(c.from_role) && c.from_role == c.to_role; });
+}
+
+uint32_t meeting_axes(const Program& program) {
+  uint32_t axes = 0;
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::collective) axes |= program.collectives[op.what].axes;
+  }
+  return axes;
 }
 
 uint64_t fingerprint(const Program& program) {

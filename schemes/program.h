@@ -113,13 +113,17 @@ struct Channel {
   std::vector<Bytes> key_bytes;  ///< whole payload per key, before splitting over shards
 };
 
-/// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key).
+/// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key,
+/// share).
 struct Store {
   uint32_t role = 0;
   int32_t batch = 1;       ///< gradients merged into one version
   int32_t quorum = 1;      ///< gate: opens when this many workers ...
   int32_t slack = 0;       ///< ... have clock >= own clock - slack
   bool drop_late = false;  ///< ignore gradients computed on an older version than the current one
+  /// So many equal shares make up a key; worker i pushes and pulls share i % shares alone, whose version and
+  /// clocks those workers have to themselves: batch and quorum count among them.
+  int32_t shares = 1;
 };
 
 struct Axis {
@@ -158,7 +162,7 @@ struct Program {
   std::vector<Store> stores;
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
-  int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
+  int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.7)
   Spread spread;                      ///< says what must fit a device; an executor may hold all all the same
 };
 
@@ -166,8 +170,15 @@ struct Program {
 int64_t samples_per_step(const Program& program);
 /// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
 bool is_static(const Program& program);
-/// Every reply of every store waits for every worker: no arrival order decides anything.
-bool in_lock_step(const Program& program);
+/// Every reply of every store waits for every worker: no arrival order decides anything. `roles`: of the
+/// first so many roles alone, 0 = of all.
+bool in_lock_step(const Program& program, uint32_t roles = 0);
+/// Workers talk to stores alone and not in lock step: how many of a run's iterations each of them makes
+/// depends on how fast it is (semantics.md 1.7). `roles` as above.
+bool free_running(const Program& program, uint32_t roles = 0);
+/// The axes on which workers meet in collectives: those that differ on these only make equal numbers of
+/// iterations.
+uint32_t meeting_axes(const Program& program);
 
 /// Throws ProgramError naming role, op and rule: index out of range, op on a lane it may not use, forward
 /// dep, send without matching recv, bytes that differ from the key's, key out of range, a collective on a

@@ -276,7 +276,7 @@ std::string contention(const Plan& plan) {
 int64_t sharing_pairs(const Program& program) {
   const int64_t workers = program.roles[0].mesh.size();
   const bool together = std::any_of(program.stores.begin(), program.stores.end(), [&](const Store& s) {
-    return 2 * int64_t{s.quorum} > workers && s.slack == 0;
+    return 2 * int64_t{s.quorum} * s.shares > workers && s.slack == 0;
   });
   return together ? kLockStepPairs : kSharingPairs;
 }

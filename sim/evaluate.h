@@ -12,22 +12,20 @@
 namespace tandem {
 
 struct EvaluateOptions {
-  int32_t iterations = 20;
+  int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
   int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last so many iterations ...
   int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
 };
 
 /// What an evaluation leaves behind. Memory: O(instances + iterations + links), never their product.
 struct Trace {
-  std::string evaluator;              ///< "events", "sweep", "folded"
-  std::string reason;                 ///< why this one
-  std::vector<Time> iteration_end;    ///< [iteration]: when the last worker ended its last op of it
-  std::vector<Time> iteration_start;  ///< [iteration]: when worker 0 started its first op of it
-  int64_t worker_iterations = 0;      ///< completed by all workers together
-  /// Sum over workers of (iterations after the first quarter) / (time they took): worker-iterations per
-  /// second without the start-up, fair to workers of unlike speed. 0 when no time passes.
-  double steady_rate = 0;
-  Time makespan;  ///< end of the last op
+  std::string evaluator;  ///< "events", "sweep", "folded"
+  std::string reason;     ///< why this one
+  /// [iteration]: when the last worker ended its last op of it. Of a free-running program [k]: when all
+  /// together had ended k + 1 iterations for each worker, up to when the first of them has none left.
+  std::vector<Time> iteration_end;
+  int64_t worker_iterations = 0;  ///< completed by all workers together
+  Time makespan;                  ///< end of the last op
   /// Of worker 0: busy time per lane. busy[compute] counts compute and apply ops only, so that
   /// busy[compute] + exposed_comm + exposed_input + idle is the end of its last op.
   Time busy[kLanes];
@@ -42,7 +40,12 @@ struct Trace {
   std::vector<Histogram> staleness_by_worker;  ///< first 64 workers
   std::vector<double> link_bytes;              ///< [link] payload x weight carried
   int64_t versions = 0, dropped = 0;           ///< summed over shards and keys; gradients dropped as late
-  int64_t events = 0;                          ///< op completions evaluated
+  /// Of the gradients that reached a store, so many were merged.
+  double kept_share() const {
+    const auto kept = static_cast<double>(staleness.count());
+    return dropped == 0 ? 1 : kept / (kept + static_cast<double>(dropped));
+  }
+  int64_t events = 0;  ///< op completions evaluated
   std::vector<Span> spans;
   uint64_t fingerprint = 0;  ///< order-independent hash of all (role, instance, iteration, op, start, end)
 };

@@ -57,6 +57,14 @@ class EventEngine {
     std::vector<uint32_t> lane_ops[kLanes];
     std::vector<std::vector<Needs>> needs;  ///< [op]: dependencies on other lanes
   };
+  /// How many iterations the workers make (semantics.md 1.7). Those of a group meet in collectives.
+  struct Iterations {
+    bool free_running = false;
+    std::optional<Groups> groups;
+    std::vector<uint32_t> begun;  ///< [group], of a free-running program
+    int64_t open = 0;             ///< iterations that no group has begun yet
+    std::vector<uint32_t> limit;  ///< [worker]; kNone: not known yet
+  };
   struct Rendezvous {
     std::optional<Groups> groups;
     std::vector<uint32_t> arrived;  ///< [group]
@@ -83,6 +91,10 @@ class EventEngine {
   void try_lane(uint32_t r, uint32_t instance, int lane);
   bool ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const;
   void wrap(uint32_t r, uint32_t instance);
+  void count_iterations();
+  void begin_iteration(uint32_t worker, uint32_t iteration);
+  uint32_t limit(uint32_t r, uint32_t instance) const;
+  void finish_lane(uint32_t r, uint32_t instance, int lane);
   void start_op(uint32_t r, uint32_t instance, int lane, uint32_t op);
   void start_collective(uint32_t r, uint32_t instance, uint32_t op);
   void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
@@ -109,6 +121,9 @@ class EventEngine {
   void begin_service(uint32_t global, uint32_t slot);
   void service_ended(uint32_t global);
   void apply(uint32_t slot, const Op& op, bool dropped);
+  void leave_stores(uint32_t worker);
+  bool pushes(uint32_t channel) const;
+  void pass_gates();
   void reply(uint32_t slot, uint32_t r, uint32_t op);
   uint32_t new_message();
 
@@ -128,9 +143,10 @@ class EventEngine {
   int64_t open_lanes_ = 0;          ///< of the measured job, not finished
   std::vector<double> rate_alone_;  ///< [transfer]
   std::vector<RoleInfo> roles_;
-  std::vector<LaneState> lanes_;                               ///< [global instance * kLanes + lane]
-  std::vector<uint64_t> weight_;                               ///< [global instance], Recorder's
-  std::vector<uint32_t> completed_;                            ///< [worker]: iterations
+  std::vector<LaneState> lanes_;     ///< [global instance * kLanes + lane]
+  std::vector<uint64_t> weight_;     ///< [global instance], Recorder's
+  std::vector<uint32_t> completed_;  ///< [worker]: iterations
+  Iterations iterations_;
   std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
   std::vector<int64_t> waited_;                                ///< [global instance]: as in RoleCosts::issued_at
   std::vector<std::vector<Rendezvous>> rendezvous_;            ///< [role][collective]
@@ -145,6 +161,7 @@ class EventEngine {
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
   std::vector<Message> messages_;
   std::vector<uint32_t> free_messages_, released_, in_turn_;
+  std::vector<uint32_t> unhandled_;  ///< [worker]: its gradients that stores have yet to handle
 };
 
 }  // namespace tandem

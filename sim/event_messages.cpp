@@ -16,6 +16,7 @@ void EventEngine::build_messages() {
   if (plan_.messages == nullptr)
     throw ProgramError("a program with channels needs the costs of their messages");
   servers_.resize(weight_.size());
+  unhandled_.assign(roles_[0].count, 0);
   if (!program_.stores.empty()) trace_.staleness_by_worker.resize(std::min<uint32_t>(64, roles_[0].count));
   for (const Store& s : program_.stores) {
     const Channel& in = channels[static_cast<std::size_t>(program_.roles[s.role].on_channel)];
@@ -86,6 +87,7 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
         (instance + 1 + draw_bits(plan_.seed, instance, iteration) % (receivers - 1)) % receivers);
   }
   const uint32_t number = ++sent_[op.what][instance * keys_of(channel) + op.key];
+  if (pushes(op.what)) unhandled_[instance] += count;
   const double factor = calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, index);
   lanes_[lane_id].sending = count;
   for (uint32_t k = 0; k < count; ++k) {
@@ -198,7 +200,7 @@ void EventEngine::record_service(const Message& m, uint32_t r, int64_t start) {
   recorder_.hash(mark * weight_[roles_[r].base + m.receiver], 1);
   recorder_.makespan(now_);
   if (m.receiver < recorder_.kept() && m.sender < recorder_.kept()) {
-    recorder_.keep(r, m.receiver, iteration, m.step, start, now_);
+    recorder_.keep(r, m.receiver, iteration, m.step, start, now_, 1, m.sender);
   }
 }
 
@@ -213,9 +215,9 @@ void EventEngine::serve(uint32_t slot) {
     if (op.kind == OpKind::send) return reply(slot, r, m.step);
     if (op.kind == OpKind::gate) {
       VersionedStore& store = stores_[op.what];
-      if (!store.open(m.receiver, m.key, m.clock)) {
+      if (!store.open(m.receiver, m.key, m.sender, m.clock)) {
         m.start = now_;
-        return store.park(m.receiver, m.key, m.clock, slot);
+        return store.park(m.receiver, m.key, m.sender, m.clock, slot);
       }
       record_service(m, r, now_);
       ++m.step;
@@ -244,7 +246,7 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   server.start = now_;
   Time t;
   if (op.kind == OpKind::apply) {
-    server.drops = stores_[op.what].late(m.receiver, m.key, m.version);
+    server.drops = stores_[op.what].late(m.receiver, m.key, m.sender, m.version);
     if (!server.drops) t = plan_.messages->apply(op.what, m.key, m.receiver);
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
@@ -267,16 +269,46 @@ void EventEngine::service_ended(uint32_t global) {
     server.head = messages_[next].next;
     begin_service(global, next);
   }
-  // Parked messages go on in the order they came, then this one.
+  pass_gates();  // in the order they came, then this one
+  ++messages_[slot].step;
+  serve(slot);
+}
+
+/// What was parked goes on.
+void EventEngine::pass_gates() {
   const std::vector<uint32_t> opened(released_);
+  released_.clear();
   for (const uint32_t parked : opened) {
     Message& p = messages_[parked];
-    record_service(p, r, p.start);
+    record_service(p, program_.channels[p.channel].to_role, p.start);
     ++p.step;
     serve(parked);
   }
-  ++messages_[slot].step;
-  serve(slot);
+}
+
+/// The worker has sent its last gradients and they were handled: it holds nobody back any more (4.4).
+void EventEngine::leave_stores(uint32_t worker) {
+  const LaneState* const lanes = &lanes_[worker * std::size_t{kLanes}];
+  for (const Op& op : roles_[0].role->ops) {
+    if (op.kind == OpKind::send && lanes[static_cast<int>(op.lane)].state != State::finished) return;
+  }
+  unhandled_[worker] = kNone;  // once
+  for (uint32_t c = 0; c < program_.channels.size(); ++c) {
+    const Channel& channel = program_.channels[c];
+    if (!pushes(c)) continue;
+    VersionedStore& store = stores_[static_cast<std::size_t>(store_of_[c])];
+    const auto keys = static_cast<uint32_t>(keys_of(channel));
+    for (uint32_t key = 0; key < keys; ++key) {
+      for (uint32_t shard = 0; shard < roles_[channel.to_role].count; ++shard)
+        store.leave(shard, key, worker, sent_[c][worker * keys + key], released_);
+    }
+  }
+}
+
+/// The channel takes gradients from workers to a store.
+bool EventEngine::pushes(uint32_t channel) const {
+  const Channel& c = program_.channels[channel];
+  return c.from_role == 0 && c.address != Address::reply && store_of_[channel] >= 0;
 }
 
 void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
@@ -286,15 +318,17 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
   if (dropped) {
     trace_.dropped += counts ? 1 : 0;
   } else if (!counts) {
-    store.merge(m.receiver, m.key);
+    store.merge(m.receiver, m.key, m.sender);
   } else {
-    const int64_t staleness = int64_t{store.version(m.receiver, m.key)} - int64_t{m.version};
+    const int64_t staleness = int64_t{store.version(m.receiver, m.key, m.sender)} - int64_t{m.version};
     trace_.staleness.add(staleness);
     if (m.sender < trace_.staleness_by_worker.size()) trace_.staleness_by_worker[m.sender].add(staleness);
-    store.merge(m.receiver, m.key);
+    store.merge(m.receiver, m.key, m.sender);
   }
-  m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version,
-                          counts && m.number == static_cast<uint32_t>(options_.iterations), released_);
+  m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version, released_);
+  if (pushes(m.channel) && store_of_[m.channel] == static_cast<int32_t>(op.what) &&
+      --unhandled_[m.sender] == 0)
+    leave_stores(m.sender);
 }
 
 void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
@@ -309,7 +343,7 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
   m.request = request;
   m.start = now_;
   if (store_of_[m.channel] >= 0) {
-    m.version = stores_[static_cast<std::size_t>(store_of_[m.channel])].version(m.sender, m.key);
+    m.version = stores_[static_cast<std::size_t>(store_of_[m.channel])].version(m.sender, m.key, m.receiver);
   }
   // One draw per request: (shard, number) and the worker that asked.
   const double factor =

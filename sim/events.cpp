@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "sim/event_engine.h"
 
@@ -26,6 +27,7 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
   lanes_.resize(instances * kLanes);
   for (uint32_t r = 0; r < roles_.size(); ++r) build_role(r);
   completed_.assign(roles_[0].count, 0);
+  count_iterations();
   if (!calm_) iteration_factor_.assign(instances, {kNone, 1.0});
   waited_.assign(instances, 0);
   build_messages();
@@ -129,6 +131,51 @@ void EventEngine::wake_flows() {
   queue_.push(wake_at_, kWake);
 }
 
+void EventEngine::count_iterations() {
+  const auto each = static_cast<uint32_t>(std::max(options_.iterations, 0));
+  const uint32_t workers = roles_[0].count;
+  iterations_.free_running = each > 0 && free_running(program_, plan_.measured_roles);
+  iterations_.limit.assign(workers, iterations_.free_running ? kNone : each);
+  if (!iterations_.free_running) return;
+  iterations_.groups.emplace(roles_[0].role->mesh, meeting_axes(program_));
+  iterations_.begun.assign(iterations_.groups->count(), 0);
+  iterations_.open = int64_t{each} * iterations_.groups->count();
+}
+
+/// The worker's compute lane gets to `iteration`. The last that is open settles where everybody ends.
+void EventEngine::begin_iteration(uint32_t worker, uint32_t iteration) {
+  if (!iterations_.free_running || iterations_.open == 0) return;
+  uint32_t& begun = iterations_.begun[iterations_.groups->of(worker)];
+  if (iteration < begun) return;
+  const auto step = static_cast<uint32_t>(program_.micro_batches);
+  begun += step;
+  iterations_.open -= step;
+  if (iterations_.open > 0) return;
+  for (uint32_t i = 0; i < roles_[0].count; ++i)
+    iterations_.limit[i] = iterations_.begun[iterations_.groups->of(i)];
+  for (uint32_t i = 0; i < roles_[0].count; ++i) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const LaneState& state = lanes_[i * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
+      const bool stands = state.state == State::blocked || state.state == State::waiting;
+      if (stands && state.iteration >= iterations_.limit[i]) finish_lane(0, i, lane);
+    }
+  }
+}
+
+uint32_t EventEngine::limit(uint32_t r, uint32_t instance) const {
+  if (!plan_.measured(r)) return kNone;
+  return r == 0 ? iterations_.limit[instance] : static_cast<uint32_t>(options_.iterations);
+}
+
+void EventEngine::finish_lane(uint32_t r, uint32_t instance, int lane) {
+  LaneState* const lanes = &lanes_[(roles_[r].base + instance) * std::size_t{kLanes}];
+  lanes[lane].state = State::finished;
+  if (plan_.measured(r)) --open_lanes_;
+  if (r != 0 || unhandled_.empty() || unhandled_[instance] > 0) return;
+  leave_stores(instance);
+  pass_gates();
+}
+
 void EventEngine::begin() {
   for (uint32_t r = 0; r < roles_.size(); ++r) {
     const RoleInfo& info = roles_[r];
@@ -146,6 +193,11 @@ void EventEngine::begin() {
         for (int32_t k = 0; r == 0 && k < options_.iterations; ++k)
           recorder_.iteration(i, static_cast<uint32_t>(k), 0);
       }
+    }
+  }
+  for (uint32_t i = 0; i < roles_[0].count; ++i) begin_iteration(i, 0);
+  for (uint32_t r = 0; r < roles_.size(); ++r) {
+    for (uint32_t i = 0; i < roles_[r].count && !roles_[r].serves; ++i) {
       for (int lane = 0; lane < kLanes; ++lane) try_lane(r, i, lane);
     }
   }
@@ -229,17 +281,16 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
   LaneState& state = lanes[lane];
   if (state.state != State::blocked) return;
   const std::vector<uint32_t>& list = info.lane_ops[lane];
+  const int leads = std::countr_zero(info.lanes);  // the compute lane, where there is one
   for (;;) {
     if (state.position == list.size()) {
       state.position = 0;
       if (lane == static_cast<int>(Lane::compute)) waited_[info.base + instance] = now_;
-      if (++state.iteration == static_cast<uint32_t>(options_.iterations) && plan_.measured(r)) {
-        state.state = State::finished;
-        --open_lanes_;
-      }
+      ++state.iteration;
       if (r == 0) wrap(r, instance);
-      if (state.state == State::finished) return;
+      if (r == 0 && lane == leads) begin_iteration(instance, state.iteration);
     }
+    if (state.iteration >= limit(r, instance)) return finish_lane(r, instance, lane);
     const uint32_t op = list[state.position];
     const uint32_t every = info.role->ops[op].every;
     if (every == 1 || (state.iteration + 1) % every == 0) {
@@ -333,6 +384,8 @@ void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index
   const auto lane = static_cast<uint32_t>(op.lane);
   lanes_[(info.base + instance) * kLanes + lane].state = State::waiting;
   if (++meeting.arrived[group] < meeting.groups->size()) return;
+  for (const uint32_t offset : meeting.groups->offsets())
+    lanes_[(info.base + first + offset) * kLanes + lane].state = State::running;
   LaneState& leader = lanes_[(info.base + first) * kLanes + lane];
   leader.start = now_;
   const auto [t, factor] = transfer_of(r, first, leader.iteration, index);

@@ -5,16 +5,18 @@
 namespace tandem {
 
 Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace)
-    : plan_(plan), options_(options), trace_(trace), runs_(plan.transfers.size()) {
+    : plan_(plan),
+      options_(options),
+      trace_(trace),
+      free_running_(free_running(*plan.program, plan.measured_roles)),
+      runs_(plan.transfers.size()) {
   const Role& workers = plan.program->roles[0];
   const auto n = static_cast<std::size_t>(workers.mesh.size());
   const auto iterations = static_cast<std::size_t>(std::max(options.iterations, 0));
   kept_ = static_cast<uint32_t>(std::max(options.kept_instances, 1));
-  warm_iterations_ = static_cast<uint32_t>(iterations / 4);
-  warm_.assign(n, 0);
+  made_.assign(n, free_running_ ? 0 : static_cast<uint32_t>(iterations));
   last_.assign(n, 0);
   trace_.iteration_end.assign(iterations, Time{});
-  trace_.iteration_start.assign(iterations, Time{kNever});
   trace_.link_bytes.assign(plan.capacity.size(), 0);
   for (const Op& op : workers.ops) {
     for (const Dep& dep : op.deps) ring_ = std::max<uint32_t>(ring_, dep.lag + 1U);
@@ -23,22 +25,38 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
 }
 
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, int64_t start,
-                    int64_t end, uint32_t count) {
+                    int64_t end, uint32_t count, uint32_t worker) {
   if (role == 0 && instance == 0) worker0(iteration, op, start, end);
   if (!plan_.measured(role)) return;  // its iterations are at another pace
-  if (iteration + static_cast<uint32_t>(options_.kept_iterations) < trace_.iteration_end.size()) return;
+  if (iteration + static_cast<uint32_t>(options_.kept_iterations) < made_[worker]) return;
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
   for (uint32_t i = instance; i < std::min(instance + count, wanted); ++i) {
-    trace_.spans.push_back({role, i, iteration, op, Time{start}, Time{end}});
+    spans_.push_back({{role, i, iteration, op, Time{start}, Time{end}}, worker});
   }
+  if (spans_.size() < most_spans_) return;
+  forget_early();
+  most_spans_ = std::max(most_spans_, 2 * spans_.size());
+}
+
+void Recorder::forget_early() {
+  const auto early = [&](const std::pair<Span, uint32_t>& kept) {
+    return kept.first.iteration + static_cast<uint32_t>(options_.kept_iterations) < made_[kept.second];
+  };
+  spans_.erase(std::remove_if(spans_.begin(), spans_.end(), early), spans_.end());
 }
 
 void Recorder::iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count) {
-  Time& latest = trace_.iteration_end[iteration];
-  latest.ps = std::max(latest.ps, end);
   trace_.worker_iterations += count;
-  if (iteration + 1 == warm_iterations_) std::fill_n(warm_.begin() + instance, count, end);
-  if (iteration + 1 == trace_.iteration_end.size()) std::fill_n(last_.begin() + instance, count, end);
+  if (!free_running_) {
+    Time& latest = trace_.iteration_end[iteration];
+    latest.ps = std::max(latest.ps, end);
+    return;
+  }
+  made_[instance] = iteration + 1;
+  last_[instance] = end;
+  const auto workers = static_cast<int64_t>(made_.size());
+  if (trace_.worker_iterations % workers == 0)
+    trace_.iteration_end[static_cast<std::size_t>(trace_.worker_iterations / workers) - 1] = Time{end};
 }
 
 void Recorder::message(const Transfer& transfer) {
@@ -83,8 +101,6 @@ void Recorder::compute_starts(uint32_t iteration, uint32_t index, int64_t start)
 
 void Recorder::worker0(uint32_t iteration, uint32_t index, int64_t start, int64_t end) {
   const Op& op = plan_.program->roles[0].ops[index];
-  Time& begun = trace_.iteration_start[iteration];
-  begun.ps = std::min(begun.ps, start);
   ends_[index][iteration % ring_] = {iteration, end};
   if (end > last_end_ || (end == last_end_ && index < last_op_)) {
     last_end_ = end;
@@ -100,9 +116,6 @@ void Recorder::worker0(uint32_t iteration, uint32_t index, int64_t start, int64_
 void Recorder::finish() {
   if (last_end_ > compute_end_)
     charge(wait_of(plan_.program->roles[0].ops[last_op_]), last_end_ - compute_end_);
-  for (Time& t : trace_.iteration_start) {
-    if (t.ps == kNever) t = {};
-  }
   for (std::size_t t = 0; t < runs_.size(); ++t) {
     const Transfer& transfer = plan_.transfers[t];
     for (const std::vector<Use>* uses : {&transfer.uses, &transfer.settled}) {
@@ -112,14 +125,12 @@ void Recorder::finish() {
       }
     }
   }
-  // Workers in a row with equal times count as one product, so that folding gives the same sum.
-  const auto steady = static_cast<double>(trace_.iteration_end.size() - warm_iterations_);
-  for (std::size_t i = 0, n = 0; i < warm_.size(); i += n) {
-    for (n = 1; i + n < warm_.size() && warm_[i + n] == warm_[i] && last_[i + n] == last_[i];) ++n;
-    if (last_[i] > warm_[i]) {
-      trace_.steady_rate += static_cast<double>(n) * (steady / Time{last_[i] - warm_[i]}.seconds());
-    }
-  }
+  // When the first worker has no iterations left, those that have are alone.
+  const int64_t all = last_.empty() ? 0 : *std::min_element(last_.begin(), last_.end());
+  auto& ends = trace_.iteration_end;
+  while (free_running_ && ends.size() > 1 && ends.back().ps > all) ends.pop_back();
+  forget_early();
+  for (const auto& [span, worker] : spans_) trace_.spans.push_back(span);
   std::sort(trace_.spans.begin(), trace_.spans.end());
 }
 

@@ -41,7 +41,12 @@ class Recorder {
     trace_.events += executions;
   }
   void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, int64_t start, int64_t end,
-            uint32_t count = 1);
+            uint32_t count = 1) {
+    keep(role, instance, iteration, op, start, end, count, role == 0 ? instance : 0);
+  }
+  /// Of a server, in the iteration of the worker that asked for it.
+  void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, int64_t start, int64_t end,
+            uint32_t count, uint32_t worker);
   uint32_t kept() const { return kept_; }
   /// Worker 0 starts an op of its compute lane: what did it wait for? Before keep() of that op, and after
   /// that of all ops ended by then that it depends on.
@@ -51,7 +56,8 @@ class Recorder {
     trace_.exposed_launch.ps += late;
     trace_.busy[static_cast<int>(Lane::compute)].ps -= late;
   }
-  /// Iteration `iteration` of `count` workers from `instance` on ended at `end`.
+  /// Iteration `iteration` of `count` workers from `instance` on ended at `end`. Of a free-running program in
+  /// the order of time.
   void iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count = 1);
   /// Plan::transfers[index] ran once more, `count` times.
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
@@ -64,15 +70,21 @@ class Recorder {
   enum class Wait : uint8_t { comm, input, other };
   Wait wait_of(const Op& op) const;
   void charge(Wait wait, int64_t time);
+  void forget_early();
   void worker0(uint32_t iteration, uint32_t op, int64_t start, int64_t end);
 
   const Plan& plan_;
   EvaluateOptions options_;
   Trace& trace_;
   uint32_t kept_;
-  std::vector<int64_t> runs_;         ///< [transfer]
-  std::vector<int64_t> warm_, last_;  ///< [worker]: end of the first quarter, of the last iteration
-  uint32_t warm_iterations_;
+  bool free_running_;
+  std::vector<int64_t> runs_;  ///< [transfer]
+  /// [worker]: iterations that it makes, so far where the program is free-running, and the end of the last.
+  std::vector<uint32_t> made_;
+  std::vector<int64_t> last_;
+  /// Spans of the last iterations and, where how many will come is not known, some before.
+  std::vector<std::pair<Span, uint32_t>> spans_;  ///< with the worker whose iteration it is
+  std::size_t most_spans_ = 4096;
   // Worker 0: ends of its ops in the last `ring_` iterations, where its compute lane got to, its last op.
   struct Ended {
     uint32_t iteration = UINT32_MAX;

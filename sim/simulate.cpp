@@ -191,11 +191,7 @@ class Simulation {
     double total = 0;
     for (const double s : r.lengths) total += s;
     if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
-    r.rate = samples(program) * static_cast<double>(r.lengths.size()) / total;
-    // Where workers drift apart the last one's ends say little: count everyone's iterations instead.
-    if (!is_static(program) && !in_lock_step(program) && r.trace.steady_rate > 0) {
-      r.rate = static_cast<double>(program.samples_per_iteration) * r.trace.steady_rate;
-    }
+    r.rate = samples(program) * static_cast<double>(r.lengths.size()) / total * r.trace.kept_share();
     std::sort(r.lengths.begin(), r.lengths.end());
   }
 
@@ -445,6 +441,15 @@ std::string meaning_here(const Prediction& p, const Device& device) {
   return "";
 }
 
+std::string too_wide(const Report& r, const Prediction& p) {
+  return fmt::format("{} device{}: an interval of a factor of {:.0f} says next to nothing; {}", r.devices,
+                     r.devices == 1 ? "" : "s", r.interval.high / r.interval.low,
+                     r.calibrated && !p.anchor
+                         ? "the profile's kernels are far from this model's, or were measured in few or "
+                           "disturbed runs: tandem measure, without --quick, on an idle machine"
+                         : "a measured rate (--anchor) would narrow it");
+}
+
 /// The anchor may have been measured with another batch or on another system than the prediction's.
 double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
   const bool own = p.anchor->system == nullptr || p.anchor->system == p.system;
@@ -505,6 +510,7 @@ Report simulate(const Prediction& p) {
   r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
   r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error,
                         run.bound.several_error.value_or(kSeveralDevices));
+  if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0 && !run.bound.measured) {
     r.extrapolates.push_back(

@@ -7,30 +7,35 @@
 
 namespace tandem {
 
-/// All (shard, key) pairs of one Store. Clocks are kept as counts per value, so a gate costs O(1); memory is
-/// O(shards x keys x spread of clocks), and with drop_late O(shards x keys x workers).
+/// All (shard, key, share) of one Store; a worker sees its own share alone. Clocks are kept as counts per
+/// value, so a gate costs O(1); memory is O(shards x keys x shares x spread of clocks), and with drop_late
+/// O(shards x keys x workers).
 class VersionedStore {
  public:
   VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers);
 
-  uint32_t version(uint32_t shard, uint32_t key) const { return at(shard, key).version; }
+  uint32_t version(uint32_t shard, uint32_t key, uint32_t worker) const {
+    return at(shard, key, worker).version;
+  }
   /// Whether a gradient computed on version `read` is to be dropped now.
-  bool late(uint32_t shard, uint32_t key, uint32_t read) const {
-    return store_.drop_late && read < at(shard, key).version;
+  bool late(uint32_t shard, uint32_t key, uint32_t worker, uint32_t read) const {
+    return store_.drop_late && read < at(shard, key, worker).version;
   }
   /// Merges one gradient: every `batch`-th raises the version.
-  void merge(uint32_t shard, uint32_t key);
-  /// `last`: it was the worker's last one of that key; it holds nobody back any more.
+  void merge(uint32_t shard, uint32_t key, uint32_t worker);
   /// The worker's gradient was handled (merged or dropped): it is the `number`-th of its (worker, key), from
   /// 1, computed on version `read`. Returns the worker's clock. Appends to `released` the messages parked at
   /// gates that open by it, in the order they were parked.
-  uint32_t handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number, uint32_t read, bool last,
+  uint32_t handled(uint32_t shard, uint32_t key, uint32_t worker, uint32_t number, uint32_t read,
                    std::vector<uint32_t>& released);
+  /// The worker will send no more of that key, of which `sent` were handled: it holds nobody back any more.
+  /// Appends to `released` as above.
+  void leave(uint32_t shard, uint32_t key, uint32_t worker, uint32_t sent, std::vector<uint32_t>& released);
   /// Whether the gate is open for a worker of this clock.
-  bool open(uint32_t shard, uint32_t key, uint32_t clock) const;
+  bool open(uint32_t shard, uint32_t key, uint32_t worker, uint32_t clock) const;
   /// Keeps `message` until the gate opens for `clock`. Requires !open().
-  void park(uint32_t shard, uint32_t key, uint32_t clock, uint32_t message);
-  int64_t versions() const;  ///< summed over all shards and keys
+  void park(uint32_t shard, uint32_t key, uint32_t worker, uint32_t clock, uint32_t message);
+  int64_t versions() const;  ///< summed over all shards, keys and shares
 
  private:
   struct Level {
@@ -41,18 +46,23 @@ class VersionedStore {
     uint32_t version = 0, merged = 0;
     uint32_t base = 1;  ///< value of levels[0]; all workers have passed every value below
     std::vector<Level> levels;
-    std::vector<uint32_t> clock;  ///< [worker], with drop_late only
+    std::vector<uint32_t> clock;  ///< [worker / shares], with drop_late only
     std::vector<uint32_t> left;   ///< last clocks of workers that have finished
   };
-  const Part& at(uint32_t shard, uint32_t key) const { return parts_[std::size_t{shard} * keys_ + key]; }
-  Part& at(uint32_t shard, uint32_t key) { return parts_[std::size_t{shard} * keys_ + key]; }
+  std::size_t index(uint32_t shard, uint32_t key, uint32_t worker) const {
+    return (std::size_t{shard} * keys_ + key) * shares_ + worker % shares_;
+  }
+  const Part& at(uint32_t shard, uint32_t key, uint32_t worker) const {
+    return parts_[index(shard, key, worker)];
+  }
+  Part& at(uint32_t shard, uint32_t key, uint32_t worker) { return parts_[index(shard, key, worker)]; }
   void reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const;
   bool met(const Part& part, uint32_t value, uint32_t reached) const;
-  void leave(Part& part, uint32_t clock, std::vector<uint32_t>& released) const;
   static Level& level(Part& part, uint32_t value);
 
   Store store_;
-  uint32_t keys_, workers_;
+  uint32_t keys_, shares_;
+  uint32_t workers_;  ///< of one share
   std::vector<Part> parts_;
 };
 

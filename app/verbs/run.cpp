@@ -82,6 +82,19 @@ void read_checkpoint(const Arguments& a, Job& job) {
                      fmt::format("there is no folder {}", printable(folder.string())));
 }
 
+/// A run of one worker for the speed-up has no server in any scheme.
+void check_staleness(const Job& job) {
+  if (!job.execution.rate.by_staleness) return;
+  Execution e = job.execution;
+  e.cluster = cluster_of(*std::max_element(job.devices.begin(), job.devices.end()), job.nodes);
+  if (make_program(e).stores.empty())
+    throw InputError(
+        option_place("lr-by-staleness"),
+        fmt::format("{} on {} device{} has no server that counts versions; a parameter server on "
+                    "several has: --scheme parameter-server:mode=async --devices 2",
+                    job.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
+}
+
 std::unique_ptr<Job> read_job(const Arguments& a) {
   auto job =
       std::make_unique<Job>(Job{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
@@ -124,6 +137,7 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   }
   read_checkpoint(a, *job);
   for (const int64_t n : job->devices) cluster_of(n, job->nodes);
+  check_staleness(*job);
   return job;
 }
 
@@ -147,13 +161,17 @@ ExecutionResult run_once(const Arguments& a, const Job& job, int64_t devices, in
   e.iterations = iterations;
   e.stop = &interrupted;
   e.progress = [&](int32_t i) {
-    progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s", i + 1,
-                              e.iterations));
+    progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
+                              std::min(i + 1, e.iterations), e.iterations));
   };
   return execute(e, kept(a, job));
 }
 
 void finish(const Arguments& a, const Job& job, ExecutionResult& r) {
+  if (static_cast<int64_t>(r.losses.size()) < job.execution.iterations)
+    r.report.notes.push_back(fmt::format("stopped after {} of {} iterations",
+                                         grouped(static_cast<double>(r.losses.size())),
+                                         grouped(job.execution.iterations)));
   if (r.losses.empty()) return;
   r.report.training = {job.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
   if (job.execution.backend->name == "null") r.report.training.real = false;
@@ -175,13 +193,13 @@ std::string text(const Job& job, const std::vector<Report>& reports, const std::
                   job.execution.backend->name, job.execution.backend->describe(), job.execution.batch,
                   job.graph.sample().unit, report_table(reports).as(format));
   for (const Report& r : reports) {
+    for (const std::string& n : r.notes) out += "\n" + n;
     if (!r.training.real) continue;
     const double last = r.training.last_loss;
     out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.devices, r.devices == 1 ? "" : "s",
                        r.training.first_loss, std::isfinite(last) ? fmt::format("{:.4g}", last) : "none");
     if (r.training.accuracy >= 0)
       out += fmt::format(", {:.1f} % of held-out samples right", 100 * r.training.accuracy);
-    for (const std::string& n : r.notes) out += "\n" + n;
   }
   return out + "\n";
 }
@@ -233,6 +251,8 @@ int run(const Arguments& a) {
     else
       put_result(a, format == "csv" ? report_csv(reports) : text(*job, reports, format));
   }
+  if (interrupted && reports.empty())
+    note(a, "stopped before the run: one worker was being timed, for the speed-up");
   return interrupted ? 128 + by_signal : 0;
 }
 
@@ -255,13 +275,18 @@ void register_run(Registry<Verb>& registry) {
             {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
             {"route", "NAME",
              "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
-            {"iterations", "N", "default 30"},
+            {"iterations", "N",
+             "of each worker; default 30. Where workers do not wait for each other: N for each in all, of "
+             "which "
+             "fast ones make more"},
             {"warmup", "N", "iterations left out of the figures; default 3"},
             {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
             {"learning-rate", "RATE", "default 0.01"},
             {"lr-scale", "", "times the number of workers (linear scaling)"},
             {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},
-            {"lr-by-staleness", "", "a parameter server divides the rate by the gradient's staleness"},
+            {"lr-by-staleness", "",
+             "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
+             "softsync"},
             {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
             {"threads", "N", "processors that compute together for one worker; default 1"},
             {"nodes", "N", "play so many nodes: messages between them go over TCP"},

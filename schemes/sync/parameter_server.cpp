@@ -10,17 +10,18 @@ namespace tandem {
 
 namespace {
 
-/// Counts of the store; `node` multiplies where a node's devices push a share each.
 struct Rules {
   Store store;
   bool gated = false;
 };
 
-Rules rules(const Cluster& cluster, const Options& o, int64_t per_push) {
-  const int64_t workers = cluster.devices / per_push;  // devices, or nodes when these push as one
+/// `shares`: devices of a node that push a share of each key, 1 where every device pushes all of it.
+Rules rules(const Cluster& cluster, const Options& o, int64_t shares) {
+  const int64_t workers = cluster.devices / shares;  // devices, or nodes when these push as one
   const std::string& mode = o.text("mode");
-  const auto count = [&](int64_t n) { return static_cast<int32_t>(n * per_push); };
+  const auto count = [](int64_t n) { return static_cast<int32_t>(n); };
   Rules r;
+  r.store.shares = count(shares);
   r.gated = mode == "sync" || mode == "ssp" || mode == "backup";
   r.store.batch = r.store.quorum = count(1);
   if (mode == "sync") r.store.batch = r.store.quorum = count(workers);

@@ -1,4 +1,5 @@
 // tandem run, compare and plot as a user sees them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,6 +112,16 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
   EXPECT_EQ(run({"--data", "digits"}, "lenet5").status, 3) << "images of another size";
 }
 
+/// One worker, run first for the speed-up, has no server: that is no reason to refuse the others.
+TEST(Run, DividesTheRateByStaleness) {
+  for (const char* mode : {"async", "ssp", "softsync"}) {
+    const ChildResult r = run(
+        {"--devices", "2", "--scheme", fmt::format("parameter-server:mode={}", mode), "--lr-by-staleness"});
+    EXPECT_EQ(r.status, 0) << mode << r.err;
+  }
+  EXPECT_EQ(run({"--devices", "2", "--lr-by-staleness"}).status, 3);
+}
+
 TEST(Run, WithoutACudaPluginSaysSo) {
   const ChildResult r = run({"--backend", "cuda"});
   if (r.status == 0) GTEST_SKIP() << "there is one";
@@ -131,6 +142,7 @@ TEST(Run, InterruptedKeepsWhatWasDone) {
   EXPECT_EQ(r.status, 130) << r.err;
   const Json document = Json::load(report);
   EXPECT_GT(document.at("samples_per_second").as_real(), 0);
+  EXPECT_THAT(slurp(report), testing::ContainsRegex("stopped after [0-9,]+ of 90,000,000 iterations"));
   const ChildResult on = run({"--data", "digits", "--checkpoint", state, "--resume"});
   EXPECT_EQ(on.status, 0) << on.err;
 }

@@ -15,7 +15,7 @@ constexpr int64_t kElements = 6;
 
 /// A store of one or more keys that subtracts the gradients' sum.
 struct Bench {
-  explicit Bench(Store rules, int64_t workers, bool gated, uint32_t shards = 1) {
+  Bench(Store rules, int64_t workers, bool gated, uint32_t shards = 1) {
     ParameterStore::Setup setup;
     setup.rules = rules;
     setup.workers = workers;
@@ -88,19 +88,27 @@ TEST(ParameterStore, MakesAVersionOfSoManyGradients) {
   EXPECT_EQ(b.store->merged(), 4);
 }
 
-/// The shares that a node's devices push belong to one version, each at its own place.
-TEST(ParameterStore, MergesSharesOfOneKeyTogether) {
-  Bench b(rules(4, 1, 0), 4, false);
+/// Each of a node's devices pushes a share of its own, whose versions count the nodes.
+TEST(ParameterStore, CountsVersionsOfEachShare) {
+  Store two = rules(1, 1, 0);
+  two.shares = 2;
+  Bench b(two, 4, false);
   const std::vector<float> gradient = {1, 2, 3};
   std::vector<float> reply(3);
-  for (const uint32_t worker : {0U, 3U, 1U, 2U}) {
-    EXPECT_EQ(b.store->versions(), 0);
+  const auto push = [&](uint32_t worker) {
     const Slice half{worker % 2 * 3, 3};
     b.store->push(0, 0, worker, half, gradient.data(), reply.data(), [] {});
-  }
-  EXPECT_EQ(b.store->versions(), 1);
+  };
+  for (const uint32_t worker : {0U, 1U, 0U, 1U}) push(worker);
+  EXPECT_EQ(b.store->staleness().max(), 0) << "one node alone, whose devices push nothing in common";
+  EXPECT_EQ(b.store->versions(), 4);
+  for (const uint32_t worker : {2U, 3U}) push(worker);
+  EXPECT_EQ(b.store->staleness_of(2).max(), 2) << "two of the other node's came before";
+  EXPECT_EQ(b.store->staleness_of(3).max(), 2);
+  push(0);
+  EXPECT_EQ(b.store->staleness_of(0).max(), 1);
   const float* p = b.store->parameters();
-  EXPECT_EQ(std::vector<float>(p, p + kElements), (std::vector<float>{-2, -4, -6, -2, -4, -6}));
+  EXPECT_EQ(std::vector<float>(p, p + kElements), (std::vector<float>{-4, -8, -12, -3, -6, -9}));
 }
 
 TEST(ParameterStore, DropsLateGradients) {

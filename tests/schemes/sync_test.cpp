@@ -170,10 +170,12 @@ TEST(Sync, ServerRulesFollowTheMode) {
   EXPECT_EQ(store("mode=sync").batch, 8);
   EXPECT_EQ(store("mode=sync").quorum, 8);
   EXPECT_EQ(store("mode=async").batch, 1);
-  EXPECT_EQ(store("mode=async,push=node").batch, 4);
+  EXPECT_EQ(store("mode=async").shares, 1);
+  EXPECT_EQ(store("mode=async,push=node").batch, 1);
+  EXPECT_EQ(store("mode=async,push=node").shares, 4);
   EXPECT_EQ(store("mode=ssp,slack=5").slack, 5);
   EXPECT_EQ(store("mode=softsync,n=4").batch, 2);
-  EXPECT_EQ(store("mode=softsync,n=2,push=node").batch, 4);
+  EXPECT_EQ(store("mode=softsync,n=2,push=node").batch, 1);
   EXPECT_EQ(store("mode=backup,backup=2").batch, 6);
   EXPECT_TRUE(store("mode=backup,backup=2").drop_late);
   EXPECT_THROW(store("mode=backup,backup=8"), InputError);

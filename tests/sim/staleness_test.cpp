@@ -1,0 +1,147 @@
+// Staleness where closed forms know it: unlike workers, nodes that push as one, dropped gradients.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "sim/simulate.h"
+#include "tests/sim/workloads.h"
+#include "topologies/system.h"
+
+namespace tandem {
+namespace {
+
+using workloads::parameter_server;
+using workloads::ServerSetting;
+
+/// While a worker computes on one version, each other makes as many gradients as it does steps in that time.
+TEST(Staleness, OfOneSlowWorkerAmongMany) {
+  for (const int32_t workers : {2, 4, 8}) {
+    for (const double slow : {1.0, 2.0, 3.0}) {
+      SCOPED_TRACE(testing::Message() << workers << " workers, one " << slow << " times as slow");
+      Plan plan = parameter_server({.workers = workers});
+      const auto last = static_cast<uint32_t>(workers - 1);
+      plan.disturbance.slow = {{last, slow}};
+      const int32_t iterations = 600;
+      const Trace t = run_events(plan, {.iterations = iterations});
+      EXPECT_EQ(t.worker_iterations, int64_t{workers} * iterations);
+      EXPECT_EQ(t.versions, int64_t{workers} * iterations);
+      const Histogram& of_slow = t.staleness_by_worker[last];
+      const Histogram& of_fast = t.staleness_by_worker[0];
+      EXPECT_NEAR(of_slow.mean(), (workers - 1) * slow, 0.02 * workers);
+      EXPECT_NEAR(of_fast.mean(), workers - 2 + 1 / slow, 0.02 * workers);
+      EXPECT_NEAR(t.staleness.mean(), workers - 1, 0.02 * workers);
+      EXPECT_NEAR(static_cast<double>(of_fast.count()) / static_cast<double>(of_slow.count()), slow, 0.02);
+    }
+  }
+}
+
+/// Every gradient is merged between two of every other worker's, so the mean is W - 1 whatever the speeds:
+/// only what is merged after a worker's own last gradient is missing.
+TEST(Staleness, MeanIsWorkersLessOneAtAnySpeeds) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto workers = static_cast<int32_t>(2 + seed % 7);
+    ServerSetting s{.workers = workers, .apply = Time{static_cast<int64_t>(seed % 5) * 20'000}};
+    s.message = {Time{static_cast<int64_t>(seed % 3) * 300'000}, 100, 1e9, {}};
+    Plan plan = parameter_server(s);
+    plan.seed = seed;
+    plan.disturbance.compute_sigma = 0.1 * static_cast<double>(seed % 6);
+    for (uint32_t w = 1; w < static_cast<uint32_t>(workers); ++w)
+      plan.disturbance.slow.emplace_back(w, 1 + static_cast<double>((seed * w) % 4));
+    const int32_t iterations = 200;
+    const Trace t = run_events(plan, {.iterations = iterations});
+    EXPECT_EQ(t.staleness.count(), int64_t{workers} * iterations);
+    EXPECT_LE(t.staleness.mean(), workers - 1) << seed;
+    EXPECT_GE(t.staleness.mean(), 0.97 * (workers - 1)) << seed;
+  }
+}
+
+/// The rate of unlike workers is the sum of their own.
+TEST(Staleness, UnlikeWorkersRatesAddUp) {
+  Plan plan = parameter_server({.workers = 4, .compute = Time{1'000'000}});
+  plan.disturbance.slow = {{3, 4.0}};
+  const Trace t = run_events(plan, {.iterations = 400});
+  const auto rounds = static_cast<double>(t.iteration_end.size());
+  EXPECT_GE(rounds, 398);
+  EXPECT_NEAR(4 * rounds / t.iteration_end.back().seconds(), 3.25e6, 0.01e6);
+}
+
+/// Slack bounds how far a slow worker is left behind, and nobody who has ended holds others back.
+TEST(Staleness, SlackBoundsUnlikeWorkers) {
+  ServerSetting s{.workers = 4, .gate = true};
+  s.store = {.batch = 1, .quorum = 4, .slack = 2};
+  Plan plan = parameter_server(s);
+  plan.disturbance.slow = {{3, 2.0}};
+  const Trace t = run_events(plan, {.iterations = 300});
+  EXPECT_EQ(t.worker_iterations, 4 * 300);
+  // The slow one's gradient opens the gate for all others at once, who then come one after the other.
+  for (uint32_t w = 0; w < 4; ++w) EXPECT_NEAR(t.staleness_by_worker[w].mean(), w, 0.05) << w;
+  EXPECT_NEAR(t.iteration_end.back().seconds(), 300 * 2e-6, 0.02 * 300 * 2e-6);
+}
+
+TEST(Staleness, TimelineShowsTheLastIterationsOfUnlikeWorkers) {
+  Plan plan = parameter_server({.workers = 3});
+  plan.disturbance.slow = {{2, 5.0}};
+  const EvaluateOptions options{.iterations = 2000, .kept_iterations = 2};
+  const Trace t = run_events(plan, options);
+  for (uint32_t worker = 0; worker < 3; ++worker) {
+    uint32_t first = UINT32_MAX, last = 0;
+    for (const Span& span : t.spans) {
+      if (span.role != 0 || span.instance != worker) continue;
+      first = std::min(first, span.iteration);
+      last = std::max(last, span.iteration);
+    }
+    EXPECT_EQ(last - first, 1U) << worker;
+    EXPECT_EQ(last + 1, t.staleness_by_worker[worker].count()) << worker;
+  }
+}
+
+Report predict(const std::string& scheme_text, const System& system, int64_t devices,
+               const Disturbance& disturbance) {
+  static const Graph graph = Graph::load("lenet5");
+  const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.devices = devices;
+  p.optimizer = &optimizer("sgd");
+  p.input = false;
+  p.disturbance = disturbance;
+  return simulate(p);
+}
+
+/// A node's devices push a share of each key, which no other of them changes: nodes are what is counted.
+TEST(Staleness, OfNodesThatPushAsOneIsNodesLessOne) {
+  const System system = System::load("p3.8xlarge", {{"nodes", "4"}});
+  for (const int64_t nodes : {1, 2, 3, 4}) {
+    for (const char* overlap : {"on", "off"}) {
+      const Report r = predict(fmt::format("parameter-server:mode=async,push=node,overlap={}", overlap),
+                               system, 4 * nodes, {});
+      EXPECT_NEAR(r.staleness.mean(), static_cast<double>(nodes - 1), 0.02) << nodes << " " << overlap;
+    }
+  }
+}
+
+/// A gradient that is dropped trains nothing: with one of four at half speed, three count.
+TEST(Staleness, DroppedGradientsAreNoSamples) {
+  ServerSetting s{.workers = 4, .gate = true};
+  s.store = {.batch = 3, .quorum = 3, .slack = 0, .drop_late = true};
+  Plan plan = parameter_server(s);
+  plan.disturbance.slow = {{3, 2.0}};
+  const Trace t = run_events(plan, {.iterations = 400});
+  const auto rounds = static_cast<double>(t.iteration_end.size());
+  EXPECT_NEAR(t.kept_share() * 4 * rounds / t.iteration_end.back().seconds(), 3e6, 0.02e6);
+
+  // Whether the fourth comes a little late or never makes no difference.
+  const System system = System::load("p3.8xlarge");
+  double rates[2] = {};
+  for (const int i : {0, 1}) {
+    Disturbance slow;
+    slow.slow = {{3, i == 0 ? 2.0 : 1000.0}};
+    rates[i] = predict("parameter-server:mode=backup,backup=1", system, 4, slow).samples_per_second;
+  }
+  EXPECT_NEAR(rates[0] / rates[1], 1, 0.04);
+}
+
+}  // namespace
+}  // namespace tandem
