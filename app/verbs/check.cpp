@@ -40,7 +40,8 @@ std::string text(const CheckResult& result, const std::string& format, double to
   Table table(columns);
   for (const CheckRow& r : result.rows) table.add(r.cells());
   const CheckResult::Summary s = result.summary();
-  const std::string busy = busy_while(result.load), failed = failed_text(result, tolerance);
+  const bool prose = format != "csv";  // whose first line names its columns
+  const std::string busy = prose ? busy_while(result.load) : "", failed = failed_text(result, tolerance);
   return fmt::format("{}{}\nMean error {:.1f} %, largest {:.1f} %; {}.\n{}",
                      busy.empty() ? "" : "Note: " + busy + ".\n\n", table.as(format), 100 * s.mean,
                      100 * s.most, intervals_text(s), failed.empty() ? "" : failed + "\n");
@@ -129,7 +130,7 @@ int check(const Arguments& a) {
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
   if (interrupted) return 130;
   const std::string failed = failed_text(result, tolerance);
-  if (format == "json" || a.has("out")) {  // else they stand in the result
+  if (format == "json" || format == "csv" || a.has("out")) {  // else it stands in the result
     if (const std::string busy = busy_while(result.load); !busy.empty()) note(a, busy);
     if (!failed.empty()) note(a, failed);
   }
