@@ -41,7 +41,8 @@ std::string text(const CheckResult& result, const std::string& format, double to
   for (const CheckRow& r : result.rows) table.add(r.cells());
   const CheckResult::Summary s = result.summary();
   const bool prose = format != "csv";  // whose first line names its columns
-  const std::string busy = prose ? busy_while(result.load) : "", failed = failed_text(result, tolerance);
+  const std::string busy = prose ? busy_while(result.load) : "",
+                    failed = prose ? failed_text(result, tolerance) : "";
   return fmt::format("{}{}\nMean error {:.1f} %, largest {:.1f} %; {}.\n{}",
                      busy.empty() ? "" : "Note: " + busy + ".\n\n", table.as(format), 100 * s.mean,
                      100 * s.most, intervals_text(s), failed.empty() ? "" : failed + "\n");
