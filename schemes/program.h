@@ -162,7 +162,7 @@ struct Program {
   std::vector<Store> stores;
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
-  int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.7)
+  int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
   Spread spread;                      ///< says what must fit a device; an executor may hold all all the same
 };
 
