@@ -56,12 +56,14 @@ Table overhead_table(const Overheads& o) {
   };
   time("host time per iteration", o.iteration);
   time("per collective, push or pull", o.collective);
-  time("per collective and further node", o.collective_per_node);
+  time("cycle of the coordinator", o.cycle);
+  if (o.agreement != Overheads::Agreement::none)
+    table.add({"ranks agree on gradients by", o.agreement == Overheads::Agreement::bits ? "bits" : "lists"});
+  if (o.merge) table.add({"gradients merge", "where that costs less than a start-up"});
+  if (!o.network.empty()) table.add({"messages by", o.network});
   share("compute slowed by", o.compute_slowdown, 0);
   share("memory passes per gradient byte", o.copies_per_byte, 0);
-  share("share of network bandwidth", o.network_efficiency, 1);
   share("share of link bandwidth", o.link_efficiency, 1);
-  if (o.server_reduce.bytes_per_second > 0) table.add({"server adds gradients at", to_text(o.server_reduce)});
   return table;
 }
 

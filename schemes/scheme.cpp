@@ -14,26 +14,30 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "collective_per_node", "single_process", "replicate", "feed",
-             "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "network_efficiency",
-             "link_efficiency", "server_reduce"});
+  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "replicate", "feed",
+             "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "merge",
+             "link_efficiency"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();
   };
   time("iteration", out.iteration);
   time("collective", out.collective);
-  time("collective_per_node", out.collective_per_node);
+  time("cycle", out.cycle);
   time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
   out.norm_stall = json.real("norm_stall", 0, 0, 100);
   out.interference = json.real("interference", 0, 0, 1);
   out.copies_per_byte = json.real("copies_per_byte", 0, 0, 100);
-  out.network_efficiency = json.real("network_efficiency", 1, 0.01, 1);
+  out.merge = json.boolean("merge", false);
+  if (const Json* how = json.find("agreement")) {
+    if (how->as_text() != "bits" && how->as_text() != "lists")
+      how->fail("ranks agree by \"bits\" or \"lists\"");
+    out.agreement = how->as_text() == "bits" ? Overheads::Agreement::bits : Overheads::Agreement::lists;
+  }
   out.link_efficiency = json.real("link_efficiency", 1, 0.01, 1);
   if (const Json* rate = json.find("feed")) out.feed = rate->as_bandwidth();
-  if (const Json* rate = json.find("server_reduce")) out.server_reduce = rate->as_bandwidth();
   return out;
 }
 
@@ -55,7 +59,8 @@ std::string setting(const Json& value) {
 
 ResolvedScheme from_preset(const std::string& path, const Selection& selection, const Place& place) {
   const Json json = Json::load(path);
-  json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "fitted", "memory", "source"});
+  json.only({"name", "summary", "scheme", "options", "recipe", "overheads", "network", "fitted", "memory",
+             "source"});
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;
@@ -68,6 +73,7 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
   ResolvedScheme out{
       &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}, {}};
   if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
+  out.overheads.network = json.text("network", "");
   if (const Json* memory = json.find("memory")) {
     for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, setting(value));
     memory_habits(out.memory, "memory of " + selection.name, memory->place());

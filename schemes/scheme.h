@@ -24,6 +24,9 @@ struct Workload {
   /// Repeated blocks keep their input alone and run forward once more in front of their backward (Chen et
   /// al. 2016, Training Deep Nets with Sublinear Memory Cost); also called activation checkpointing.
   bool recompute = false;
+  /// In the order in which gradients get ready, elements from which on a bucket is full, instead of the
+  /// scheme's own rule; behind the last of them every tensor is a bucket. Empty: the scheme's rule.
+  std::vector<int64_t> buckets = {};
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
@@ -52,19 +55,25 @@ const Registry<Scheme>& sync_registry();
 /// Costs of a framework around the kernels and links, measured and sourced in schemes/presets/*.json.
 /// All zero for a plain scheme. sim/cost applies them; exec ignores them.
 struct Overheads {
-  Time iteration;               ///< host time per iteration on the compute lane when `devices` > 1
-  Time collective;              ///< per collective, push or pull: negotiation, launch
-  Time collective_per_node;     ///< the same, once more per node beyond the first
+  Time iteration;   ///< host time per iteration on the compute lane when `devices` > 1
+  Time collective;  ///< per collective, push or pull: hooks, launch
+  Time cycle;       ///< a coordinator looks this often for gradients to reduce; 0 = they start when ready
+  enum class Agreement : uint8_t {
+    none,
+    bits,   ///< two reductions of a bit vector, for whatever is ready (Horovod with its cache warm)
+    lists,  ///< rank 0 reads two messages of every rank for each reduction (without the cache)
+  };
+  Agreement agreement = Agreement::none;  ///< how ranks agree on what to reduce
   bool single_process = false;  ///< one interpreter issues all devices' forward passes one after the other
   Time replicate;               ///< host time to copy one layer's module to one device, under the broadcast
   Bandwidth feed;               ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;  ///< compute runs (1 + this) slower while training on several devices
   double norm_stall = 0;    ///< half-precision normalisation takes (1 + this * log2(devices)) times as long
   double interference = 0;  ///< share of a collective's time that overlapped compute loses to it
-  double copies_per_byte = 0;     ///< device-memory passes over every gradient byte (fusion buffers)
-  double network_efficiency = 1;  ///< of the usable network bandwidth
-  double link_efficiency = 1;     ///< of the usable bandwidth inside a node
-  Bandwidth server_reduce;        ///< rate at which a CPU server adds gradients; 0 = memory bandwidth / 3
+  double copies_per_byte = 0;  ///< device-memory passes over every gradient byte (fusion buffers)
+  double link_efficiency = 1;  ///< of the usable bandwidth inside a node
+  bool merge = false;          ///< gradients wait for others where that costs less than a start-up (MG-WFBP)
+  std::string network;  ///< library of its messages, in calibration/profiles/network_software.json; "" = none
 };
 
 /// A scheme or preset as the user named it, with every option settled.

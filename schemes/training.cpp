@@ -143,6 +143,12 @@ void Training::fill_buckets(const BucketRule& rule) {
     sizes.clear();
     open = false;
   };
+  const auto full = [&] {
+    const Bucket& b = buckets_.back();
+    const std::size_t i = buckets_.size() - 1;
+    if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
+    return b.bytes >= (i == 0 ? rule.first : rule.rest);
+  };
   for (const Tensor& t : backward_order(stages_, layers)) {
     if (!open) {
       buckets_.emplace_back();
@@ -155,7 +161,7 @@ void Training::fill_buckets(const BucketRule& rule) {
     b.elements = checked_add(b.elements, t.elements, "the number of parameters");
     b.bytes = Bytes{rule.element} * b.elements;
     ++sizes[t.elements];
-    if (b.bytes >= (buckets_.size() == 1 ? rule.first : rule.rest)) close();
+    if (full()) close();
   }
   if (open) close();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "sim/cost/link_cost.h"
 #include "sim/cost/machine.h"
 #include "sim/cost/machine_collective.h"
+#include "sim/cost/network_software.h"
 
 namespace tandem {
 
@@ -30,16 +32,23 @@ constexpr double kPlainOp = 8e-6;
 /// The host's copying of the module for all devices.
 bool copies_module(const Task& task) { return task.layers == 0 && task.kernels.empty(); }
 
+/// One node's processes talk through its memory.
+Overheads between_nodes(const BindInput& in) {
+  Overheads out = in.overheads;
+  if (in.cluster.nodes == 1) out.network.clear();
+  return out;
+}
+
 class Binder {
  public:
   explicit Binder(const BindInput& input)
       : in_(input),
         program_(*input.program),
         machine_(MachineProfile::find(input.profile, input.precision)),
-        links_(std::make_shared<LinkCost>(*input.system, input.overheads)),
+        links_(std::make_shared<LinkCost>(*input.system, between_nodes(input))),
         where_(place(program_, *input.system, input.cluster)) {
     const Overheads& o = in_.overheads;
-    extra_ = o.collective + o.collective_per_node * (in_.cluster.nodes - 1);
+    extra_ = o.collective;
     if (!machine_) return;
     for (const Op& op : program_.roles[0].ops) {
       if (op.kind != OpKind::compute) continue;
@@ -52,6 +61,7 @@ class Binder {
   Bound run() {
     bound_.plan.program = in_.program;
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
+    number_threads();
     std::vector<uint32_t> index = number_resources();
     if (!program_.channels.empty()) {
       bound_.plan.messages = bound_messages(in_, {links_, where_, extra_, std::move(index), machine_, step_});
@@ -60,6 +70,19 @@ class Binder {
   }
 
  private:
+  /// Makes the resources of all connections that messages may take, before the first is sent.
+  void number_threads() {
+    if (!links_->software().binds()) return;
+    for (const Channel& c : program_.channels) {
+      for (const VertexId from : where_[c.from_role]) {
+        for (const VertexId to : where_[c.to_role]) {
+          links_->thread_of(from, to);
+          links_->thread_of(to, from);
+        }
+      }
+    }
+  }
+
   /// Numbers the resources that may carry bytes without gaps, in their order, so that a few devices of a
   /// large system cost no more than those of a small one. Returns the new index of each.
   std::vector<uint32_t> number_resources() {
@@ -95,10 +118,8 @@ class Binder {
     const auto count = static_cast<uint32_t>(role.mesh.size());
     RoleCosts costs;
     // Classes: one per instance while that is cheap, else one per device model.
-    if (own_transfers(role)) {
-      for (uint32_t i = 0; i < count; ++i) costs.class_of.push_back(i);
-    }
-    const uint32_t classes = own_transfers(role) ? count : 1;
+    const uint32_t classes = own_transfers(role) && !in_.first_only ? count : 1;
+    for (uint32_t i = 0; i < count && classes > 1; ++i) costs.class_of.push_back(i);
     for (uint32_t c = 0; c < classes; ++c) {
       costs.duration.push_back(durations(r, c));
       costs.transfer.push_back(transfers(r, c));
@@ -278,12 +299,31 @@ class Binder {
   std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {
     const Role& role = program_.roles[r];
     std::vector<int32_t> out(role.ops.size(), -1);
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      if (role.ops[i].kind == OpKind::collective) last = i;
+    }
     for (std::size_t i = 0; i < role.ops.size(); ++i) {
       const Op& op = role.ops[i];
       if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
-      if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op);
+      if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
     }
     return out;
+  }
+
+  /// What a coordinator adds to a reduction. Lists: rank 0 reads the size and then the list of every rank,
+  /// one after the other. Bits: two reductions along a tree of the nodes, for all gradients at once, so only
+  /// the last ones wait for them; as they do for half a cycle in the mean, until it looks.
+  Time agreement(bool last) const {
+    using Agreement = Overheads::Agreement;
+    const Overheads& o = in_.overheads;
+    const double wait = last ? o.cycle.seconds() / 2 : 0;
+    if (machine_ || in_.cluster.nodes == 1) return Time::from_seconds(wait);
+    const auto tree = static_cast<double>(std::bit_width(static_cast<uint64_t>(in_.cluster.nodes - 1)));
+    const double messages = o.agreement == Agreement::lists  ? 2 * static_cast<double>(in_.cluster.devices)
+                            : o.agreement == Agreement::bits ? (last ? 4 * tree : 0)
+                                                             : 0;
+    return Time::from_seconds(wait + messages * control_message(*in_.system));
   }
 
   int32_t add(Transfer t) {
@@ -350,14 +390,19 @@ class Binder {
     return links_->message(in ? host : v, in ? v : host, op.bytes);
   }
 
-  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op) {
+  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
     const auto members = group_of(role.mesh, c.axes, instance);
-    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n);
+    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n, last);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
-    if (own_transfers(role)) return collectives_[key] = add(collective_of(r, members, op));
+    const auto priced = [&](const std::vector<uint32_t>& group) {
+      Transfer t = collective_of(r, group, op);
+      t.latency += agreement(last);
+      return t;
+    };
+    if (own_transfers(role)) return collectives_[key] = add(priced(members));
     std::vector<std::vector<uint32_t>> groups{members};
     for (uint32_t i = 0; i < first_node(r); ++i) {
       const bool met = std::any_of(groups.begin(), groups.end(), [&](const std::vector<uint32_t>& g) {
@@ -366,7 +411,7 @@ class Binder {
       if (!met) groups.push_back(group_of(role.mesh, c.axes, i));
     }
     std::vector<Transfer> together;
-    for (const auto& g : groups) together.push_back(collective_of(r, g, op));
+    for (const auto& g : groups) together.push_back(priced(g));
     const int64_t all = role.mesh.size() / static_cast<int64_t>(members.size());
     return collectives_[key] = add(settle(together, all));
   }
@@ -448,7 +493,8 @@ class Binder {
   std::map<int32_t, KernelCost> kernels_;
   std::vector<int64_t> pieces_;  ///< per layer: how many gradients its backward makes
   std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, collectives_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t, bool>, int32_t> collectives_;
   /// Over played nodes: processor seconds of a rank, by collective and bytes.
   std::map<std::pair<uint32_t, int64_t>, double> wire_cpu_;
 };

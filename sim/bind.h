@@ -20,6 +20,8 @@ struct BindInput {
   Recipe recipe;
   std::string profile = "stock";  ///< of the kernel costs
   double compute_scale = 1;       ///< of every compute op on the accelerators (the anchor's)
+  bool first_only =
+      false;  ///< price each role's first instance, which stands for all: when only worker 0 counts
 };
 
 /// What the binding knows beyond the Plan, for the Report.

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "models/optimizer.h"
+#include "sim/cost/network_software.h"
 
 namespace tandem {
 
@@ -11,10 +12,9 @@ namespace {
 
 /// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
 /// of the memory bandwidth at it.
-Bandwidth reduce_rate(const Device& device, const Overheads& overheads) {
+double reduce_rate(const Device& device) {
   const bool cpu = device.kind == Device::Kind::cpu;
-  if (cpu && overheads.server_reduce.bytes_per_second > 0) return overheads.server_reduce;
-  return {device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3};
+  return device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3;
 }
 
 /// Messages of channels: the way between two vertices is priced on first use and kept.
@@ -27,7 +27,6 @@ class BoundMessages : public Plan::Messages {
         workers_(in.cluster.devices),
         system_(*in.system),
         optimizer_(*in.optimizer),
-        overheads_(in.overheads),
         links_(std::move(costs.links)),
         where_(std::move(costs.where)),
         extra_(costs.start_up),
@@ -43,12 +42,12 @@ class BoundMessages : public Plan::Messages {
     if (from == to || bytes.n <= 0) return free_;
     auto& [t, rate] = ways_[uint64_t{from} << 32 | to];
     if (t.bytes == 0) {
-      t = links_->message(from, to, bytes);
+      t = links_->post(from, to, bytes);
       t.latency += extra_;
       rate = t.rate_alone(links_->capacity());
       for (Use& use : t.uses) use.link = index_[use.link];
     }
-    t.bytes = static_cast<double>(bytes.n);
+    links_->resize(t, static_cast<double>(bytes.n));
     return machine_ ? over_wire(c, t, rate) : t;
   }
 
@@ -57,7 +56,9 @@ class BoundMessages : public Plan::Messages {
     if (machine_) return merge(s, push_bytes(s, key));
     const Device& device = system_.device(where_[s.role][shard]);
     const double bytes = static_cast<double>(push_bytes(s, key).n);
-    const double rate = reduce_rate(device, overheads_).bytes_per_second;
+    const double handled = links_->software().handling;
+    if (handled > 0 && device.kind == Device::Kind::cpu) return Time::from_seconds(bytes / handled);
+    const double rate = reduce_rate(device);
     if (!optimizer_.updates()) return Time::from_seconds(bytes / rate);
     // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
     const double passes = (3.0 + 2.0 * static_cast<double>(optimizer_.state)) / 3.0 / s.batch;
@@ -130,7 +131,6 @@ class BoundMessages : public Plan::Messages {
   Transfer memory_;
   const System& system_;
   const Optimizer& optimizer_;
-  Overheads overheads_;
   std::shared_ptr<LinkCost> links_;
   std::vector<std::vector<VertexId>> where_;
   Time extra_;

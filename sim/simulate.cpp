@@ -12,6 +12,7 @@
 #include "sim/bind.h"
 #include "sim/cost/machine.h"
 #include "sim/evaluate.h"
+#include "sim/gather.h"
 #include "sim/memory.h"
 #include "sim/side_by_side.h"
 
@@ -76,8 +77,9 @@ class Simulation {
     return out;
   }
 
-  Program compile(const Cluster& cluster) const {
-    return p_.scheme->scheme->compile(work_, cluster, p_.scheme->options);
+  Program compile(const Cluster& cluster) const { return compile(cluster, work_); }
+  Program compile(const Cluster& cluster, const Workload& work) const {
+    return p_.scheme->scheme->compile(work, cluster, p_.scheme->options);
   }
 
   Bound bound(const Cluster& cluster, double scale) const {
@@ -92,6 +94,7 @@ class Simulation {
     in.recipe = p_.scheme->recipe;
     in.profile = p_.profile;
     in.compute_scale = scale;
+    if (gathers(in.overheads) && cluster.devices > 1) in.program = gathered(in);
     Bound b = bind(in);
     b.plan.seed = p_.seed;
     b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
@@ -154,6 +157,16 @@ class Simulation {
   }
 
  private:
+  /// The program with buckets that follow from when gradients are ready.
+  std::shared_ptr<const Program> gathered(BindInput in) const {
+    Workload work = work_;
+    work.buckets = {1};
+    in.first_only = true;
+    in.program = std::make_shared<const Program>(compile(in.cluster, work));
+    work.buckets = gather(bind(in).plan, in.overheads, p_.scheme->options.bytes("bucket"));
+    return std::make_shared<const Program>(compile(in.cluster, work));
+  }
+
   /// Of the program: whole steps, and as far as it is free to choose whole periods.
   int32_t iterations(const Program& program) const {
     const int64_t all = checked_mul(steps(program), program.micro_batches, "the iterations to simulate");

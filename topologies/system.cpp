@@ -159,6 +159,9 @@ const std::vector<Device>& System::devices() const { return impl_->devices; }
 const std::vector<uint32_t>& System::accelerators() const { return impl_->accelerators; }
 const HostInfo& System::host() const { return impl_->host; }
 const Json& System::communication() const { return impl_->communication; }
+std::string_view System::transport() const {
+  return impl_->network == nullptr ? std::string_view() : impl_->transport.name;
+}
 
 VertexId System::vertex(int64_t node, uint32_t local) const {
   TANDEM_CHECK(node >= 0 && node < nodes() && local < vertices().size());

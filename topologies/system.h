@@ -83,6 +83,8 @@ class System {
   /// Free-form figures of the data file's "communication" object that sim/cost reads (library, protocol
   /// constants, staging rules), so that the system file stays the one place for a machine's facts.
   const Json& communication() const;
+  /// How messages enter the network: "tcp", "ipoib", "rdma", "efa", ...; empty where nothing joins nodes.
+  std::string_view transport() const;
 
   VertexId vertex(int64_t node, uint32_t local) const;
   int64_t node_of(VertexId v) const;

@@ -66,7 +66,8 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   }
   for (std::size_t i = 0; i < t.buckets().size(); ++i) {
     const Bucket& bucket = t.buckets()[i];
-    const OpId sum = parallel ? reduced[i] : OpId{};
+    const bool all = o.text("update") == "all";  // sums are made in order: the last is the last to end
+    const OpId sum = !parallel ? OpId{} : all ? reduced.back() : reduced[i];
     if (packed) {
       w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
           .of(Payload::gradients, bucket.key)
@@ -91,6 +92,10 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
+        {"update", Type::choice, "bucket",
+         "what an update waits for: the sum of its own gradients, or of all (one step of the optimiser, "
+         "clipping by their norm)",
+         "bucket|all"},
         {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
         kAccumulateOption,
         kGradientsOption},

@@ -78,7 +78,7 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
     for (const RingHop& h : hops(group, ring)) {
       const Route r = system.route(h.from, h.to);
       const HopClass hop = hop_class(system, h.from, h.to, r);
-      p.add(r, hop, ring.share * sent / n, system);
+      p.add(h.from, h.to, r, hop, ring.share * sent / n, system);
       if (&ring != &rings.front()) continue;
       // A chunk passes every hop of the ring equally often: steps and latency add up along its way.
       p.steps[static_cast<std::size_t>(hop)] += steps / n * h.stands_for;

@@ -19,7 +19,7 @@ Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, cons
       const VertexId from = ranks[m.from], to = ranks[m.to];
       const Route r = system.route(from, to);
       const HopClass hop = hop_class(system, from, to, r);
-      one.add(r, hop, static_cast<double>(m.count) / schedule.chunks, system);
+      one.add(from, to, r, hop, static_cast<double>(m.count) / schedule.chunks, system);
       latency = std::max(latency, r.latency.seconds());
       worst = std::max(worst, hop);
     }
@@ -36,6 +36,10 @@ Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, cons
       }
     }
     for (const auto& [link, weight] : sum) busiest = std::max(busiest, weight / system.usable(link));
+    for (const auto& [member, end] : one.ends) {
+      total.ends[member].sent += end.sent * step.repeat;
+      total.ends[member].received += end.received * step.repeat;
+    }
     in_turn += busiest * step.repeat;
     depth += step.repeat;
     total.steps[static_cast<std::size_t>(worst)] += step.repeat;
@@ -100,6 +104,7 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
     c.cap[k] /= growth;
     for (auto& [link, weight] : c.load[k]) weight *= growth;
   }
+  for (auto& [member, end] : c.ends) end = {end.sent * growth, end.received * growth};
   c.extra_time = extrapolate(a.extra_time, b.extra_time, c.extra_time, doublings);
   c.algorithm = algorithm.name;
   return c;

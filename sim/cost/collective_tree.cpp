@@ -36,8 +36,8 @@ void add_trees(const System& system, const Group& group, Pattern& p, double shar
     for (const int64_t up : {parent_in_tree(r, n), parent_in_twin(r, n)}) {
       if (up < 0 || !(shown(r) || shown(up))) continue;
       const VertexId child = head(static_cast<std::size_t>(r)), parent = head(static_cast<std::size_t>(up));
-      p.add(system.route(child, parent), HopClass::network, share / 2, system);
-      p.add(system.route(parent, child), HopClass::network, share / 2, system);
+      p.add(child, parent, system.route(child, parent), HopClass::network, share / 2, system);
+      p.add(parent, child, system.route(parent, child), HopClass::network, share / 2, system);
     }
   }
 }

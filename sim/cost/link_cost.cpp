@@ -10,17 +10,25 @@
 #include "schemes/collectives.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
+#include "sim/cost/network_software.h"
 #include "sim/cost/tuner.h"
 
 namespace tandem {
 
 struct LinkCost::Patterns {
   std::vector<Pattern> all;
+  /// [pattern]: bytes on the threads that move the payload between nodes, per byte of it.
+  std::vector<std::map<uint32_t, double>> threads;
   std::optional<Tuner> tuner;
 };
 
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
-    : system_(system), overheads_(overheads), library_(std::make_unique<Library>(library_of(system))) {
+    : system_(system),
+      overheads_(overheads),
+      library_(std::make_unique<Library>(library_of(system))),
+      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))),
+      collectives_(std::make_unique<NetworkSoftware>(
+          network_software(library_->name.substr(0, library_->name.find('-')), system, false))) {
   capacity_.resize(system.link_count());
   for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.usable(l);
 }
@@ -62,7 +70,7 @@ Transfer LinkCost::message(VertexId from, VertexId to, Bytes bytes) {
   if (from == to || bytes.n <= 0) return t;
   const Route route = system_.route(from, to);
   const bool network = system_.node_of(from) != system_.node_of(to);
-  const double efficiency = network ? overheads_.network_efficiency : overheads_.link_efficiency;
+  const double efficiency = network ? 1 : overheads_.link_efficiency;
   t.latency =
       route.latency + Time::from_seconds(library_->message_base + route.staged * library_->staged_base);
   t.bytes = static_cast<double>(bytes.n);
@@ -71,6 +79,35 @@ Transfer LinkCost::message(VertexId from, VertexId to, Bytes bytes) {
   put(uses, system_, route, 1 / efficiency);
   t.uses = listed(uses);
   return t;
+}
+
+Transfer LinkCost::post(VertexId from, VertexId to, Bytes bytes) {
+  Transfer t = message(from, to, bytes);
+  const uint32_t sender = thread_of(from, to), receiver = thread_of(to, from);
+  if (sender == kNoThread || t.bytes <= 0) return t;
+  t.uses.push_back({sender, 0});
+  t.uses.push_back({receiver, 0});
+  resize(t, t.bytes);
+  return t;
+}
+
+void LinkCost::resize(Transfer& posted, double bytes) const {
+  posted.bytes = bytes;
+  const NetworkSoftware& s = *messages_;
+  if (!s.binds()) return;
+  posted.uses.end()[-2].weight = static_cast<float>(s.per_byte(true, bytes) / s.send);
+  posted.uses.end()[-1].weight = static_cast<float>(s.per_byte(false, bytes) / s.send);
+}
+
+uint32_t LinkCost::thread_of(VertexId v, VertexId peer) {
+  const NetworkSoftware& s = *messages_;
+  if (!s.binds()) return kNoThread;
+  const VertexKind kind = system_.info(v).kind;
+  const bool worker = kind == VertexKind::gpu || kind == VertexKind::tpu;
+  const std::string number = s.threads > 1 ? fmt::format(" {}", system_.node_of(peer) % s.threads) : "";
+  return resource(
+      fmt::format("{}{} of node{}'s {}", s.thread, number, system_.node_of(v), worker ? "worker" : "server"),
+      1 / s.send);
 }
 
 double LinkCost::reported(double seconds, const Harness& harness) const {
@@ -116,8 +153,8 @@ struct Priced {
   std::map<uint32_t, double> uses;
 };
 
-Priced price(const Pattern& p, const Protocol& protocol, const Library& library, const Overheads& overheads,
-             const std::vector<double>& capacity) {
+Priced price(const Pattern& p, const std::map<uint32_t, double>& threads, const Protocol& protocol,
+             const Library& library, const Overheads& overheads, const std::vector<double>& capacity) {
   Priced out;
   out.latency = protocol.base;
   double caps = 0, fabric = 0, least = 1;
@@ -128,7 +165,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
     const bool network = c == static_cast<std::size_t>(HopClass::network);
     const bool on_fabric = c == static_cast<std::size_t>(HopClass::fabric);
     const double efficiency = protocol.efficiency[c] * p.efficiency * (on_fabric ? p.fabric_efficiency : 1) *
-                              (network ? overheads.network_efficiency : overheads.link_efficiency);
+                              (network ? 1 : overheads.link_efficiency);
     if (efficiency <= 0) return out;
     least = std::min(least, efficiency);
     for (const auto& [link, weight] : p.load[c]) uses[link] += weight / efficiency;
@@ -138,6 +175,7 @@ Priced price(const Pattern& p, const Protocol& protocol, const Library& library,
         fabric = std::max(fabric, weight / efficiency / capacity[link]);
     }
   }
+  for (const auto& [thread, weight] : threads) uses[thread] += weight;
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
@@ -289,15 +327,29 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
     }
     out->all.push_back(layout.lay(algorithm, kind));
   }
+  for (const Pattern& p : out->all) out->threads.push_back(threads(p));
   slot = std::move(out);
   return *slot;
 }
 
-Transfer LinkCost::first(const std::vector<Pattern>& patterns, double size, std::string_view what,
-                         const Rank& rank, Choice* chosen) const {
+std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
+  std::map<uint32_t, double> out;
+  const NetworkSoftware& s = *collectives_;
+  if (!s.binds()) return out;
+  for (const auto& [member, end] : p.ends) {
+    const uint32_t thread =
+        resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)), s.threads / s.send);
+    out[thread] += end.sent + end.received * s.receive / s.send;
+  }
+  return out;
+}
+
+Transfer LinkCost::first(const Patterns& known, double size, std::string_view what, const Rank& rank,
+                         Choice* chosen) const {
   double best = std::numeric_limits<double>::infinity();
   Priced winner;
-  for (const Pattern& p : patterns) {
+  for (std::size_t i = 0; i < known.all.size(); ++i) {
+    const Pattern& p = known.all[i];
     for (Protocol protocol : library_->protocols) {
       if (p.algorithm == "nvls") {
         // The switch reduces bulk stores only; its own figures stand for the fabric.
@@ -305,7 +357,7 @@ Transfer LinkCost::first(const std::vector<Pattern>& patterns, double size, std:
         protocol.base = protocol.step[0] = 0;
         protocol.efficiency[0] = library_->switch_efficiency;
       }
-      Priced priced = price(p, protocol, *library_, overheads_, capacity_);
+      Priced priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
       if (p.heads > 0)
         in_rounds(priced, size, switch_round(size, p.heads, library_->switch_channels), *library_);
       const double ranked = rank(p, protocol, priced.latency + size * priced.seconds_per_byte);
@@ -333,7 +385,7 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
     return std::isfinite(expected) ? expected
                                    : 1e9 + seconds;  // what was named, but the library would not take
   };
-  return first(known.all, size, tandem::name(kind), rank, chosen);
+  return first(known, size, tandem::name(kind), rank, chosen);
 }
 
 Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen) {
@@ -352,7 +404,10 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
   });
   p.fabric_efficiency = library_->exchange_efficiency;
   const auto fastest = [](const Pattern&, const Protocol&, double seconds) { return seconds; };
-  return first({p}, static_cast<double>(bytes.n), "grouped sends", fastest, chosen);
+  Patterns known;
+  known.threads.push_back(threads(p));
+  known.all.push_back(std::move(p));
+  return first(known, static_cast<double>(bytes.n), "grouped sends", fastest, chosen);
 }
 
 double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const {

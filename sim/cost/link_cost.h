@@ -19,12 +19,13 @@ namespace tandem {
 
 struct Harness;
 struct Library;
+struct NetworkSoftware;
 struct Pattern;
 struct Protocol;
 
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
-/// system's links (half-duplex pairs share one); further ones (storage, decoding cores) are appended by
-/// input(). Keeps references to `system`. Not thread safe.
+/// system's links (half-duplex pairs share one); further ones (storage, decoding cores, threads) are appended
+/// by input(), post() and collective(). Keeps references to `system`. Not thread safe.
 class LinkCost {
  public:
   LinkCost(const System& system, const Overheads& overheads);
@@ -32,6 +33,19 @@ class LinkCost {
 
   /// One point-to-point copy; free when from == to.
   Transfer message(VertexId from, VertexId to, Bytes bytes);
+
+  /// One message between processes of the scheme's network library (Overheads::network): as message(), and
+  /// its threads at both ends serialise and copy the bytes. Devices belong to their node's worker process,
+  /// other vertices to its server. Where threads bind, the last two uses are the sender's and the receiver's.
+  Transfer post(VertexId from, VertexId to, Bytes bytes);
+  /// Makes of a transfer of post() one of `bytes` > 0, whose cost per message weighs differently.
+  void resize(Transfer& posted, double bytes) const;
+  /// The resource of the thread that serves the connection of v's process to that of `peer`, both ways: they
+  /// take turns by the peer's node. kNoThread where no thread touches the bytes.
+  uint32_t thread_of(VertexId v, VertexId peer);
+  static constexpr uint32_t kNoThread = UINT32_MAX;
+  /// Of the scheme's messages.
+  const NetworkSoftware& software() const { return *messages_; }
 
   /// What priced a collective.
   struct Choice {
@@ -77,8 +91,10 @@ class LinkCost {
   /// Seconds that rank patterns and protocols, given what they would take.
   using Rank = std::function<double(const Pattern&, const Protocol&, double seconds)>;
   /// The pattern and protocol of the lowest rank.
-  Transfer first(const std::vector<Pattern>& patterns, double size, std::string_view what, const Rank& rank,
+  Transfer first(const Patterns& known, double size, std::string_view what, const Rank& rank,
                  Choice* chosen) const;
+  /// Bytes that the payload's way between nodes puts on threads, per byte of it.
+  std::map<uint32_t, double> threads(const Pattern& p);
   uint32_t resource(const std::string& name, double capacity);
 
   const System& system_;
@@ -88,6 +104,8 @@ class LinkCost {
   std::map<std::string, uint32_t> extra_;
   std::map<std::tuple<CollKind, std::string, std::vector<VertexId>>, std::unique_ptr<Patterns>> patterns_;
   std::unique_ptr<const Library> library_;
+  std::unique_ptr<const NetworkSoftware> messages_,
+      collectives_;  ///< of the scheme's library and of library_
 };
 
 }  // namespace tandem

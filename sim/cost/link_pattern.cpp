@@ -35,6 +35,14 @@ void Pattern::add(const Route& route, HopClass hop, double weight, const System&
   }
 }
 
+void Pattern::add(VertexId from, VertexId to, const Route& route, HopClass hop, double weight,
+                  const System& system) {
+  add(route, hop, weight, system);
+  if (hop != HopClass::network) return;
+  ends[from].sent += weight;
+  ends[to].received += weight;
+}
+
 Group make_group(const System& system, std::span<const VertexId> members) {
   Group g;
   g.members.assign(members.begin(), members.end());
@@ -73,7 +81,7 @@ Pattern sends_pattern(const System& system, const Group& group, const Sends& sen
     for (const auto& [j, weight] : targets) {
       const Route r = system.route(group.members[i], group.members[j]);
       const HopClass hop = hop_class(system, group.members[i], group.members[j], r);
-      p.add(r, hop, weight, system);
+      p.add(group.members[i], group.members[j], r, hop, weight, system);
       worst = std::max(worst, hop);
       slowest = std::max(slowest, r.latency.seconds());
     }
@@ -96,7 +104,7 @@ Pattern exchange_pattern(const System& system, const Group& group) {
   const auto put = [&](VertexId a, VertexId b, double weight) {
     const Route r = system.route(a, b);
     const HopClass hop = hop_class(system, a, b, r);
-    p.add(r, hop, weight, system);
+    p.add(a, b, r, hop, weight, system);
     // Flows between different pairs run side by side: the per-flow cap does not bind their sum.
     p.cap[static_cast<std::size_t>(hop)] = 0;
     worst = std::max(worst, hop);

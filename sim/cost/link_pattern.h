@@ -29,9 +29,16 @@ struct Pattern {
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
   std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
+  /// Bytes that a member sends to and receives from other nodes per byte of payload.
+  struct Ends {
+    double sent = 0, received = 0;
+  };
+  std::map<VertexId, Ends> ends;
 
   /// Adds `weight` payload bytes per byte on every link of `route` and narrows the cap.
   void add(const Route& route, HopClass hop, double weight, const System& system);
+  /// The same for a hop between two members, whose threads may have to move the bytes.
+  void add(VertexId from, VertexId to, const Route& route, HopClass hop, double weight, const System& system);
 };
 
 /// A route's class and the resource that stands for a link (half-duplex pairs share one).

@@ -66,7 +66,7 @@ TEST(Scheme, APresetFileIsHeldAgainstItsScheme) {
       says(R"({"name": "x", "scheme": "allreduce", "overheads": {"iteration": "1ms", "colective": "1ms"}})")
           .find("collective"),
       std::string::npos);
-  EXPECT_NE(says(R"({"name": "x", "scheme": "allreduce", "overheads": {"network_efficiency": 0}})")
+  EXPECT_NE(says(R"({"name": "x", "scheme": "allreduce", "overheads": {"link_efficiency": 0}})")
                 .find("preset.json:1"),
             std::string::npos);
   std::filesystem::remove(path);

@@ -107,6 +107,34 @@ TEST(Sync, ReducesOverlapBackwardAndUpdatesFollowAllOfIt) {
   EXPECT_TRUE(depends(off, find(off, "all-reduce fc2"), find(off, "backward fc1"), 0));
 }
 
+TEST(Sync, UpdatesOfOneStepWaitForAllSums) {
+  const auto waits_for = [](const char* text) {
+    const Program p = compile(text, small_mlp(), {4, 1, 4});
+    return p.labels[p.roles[0].ops[p.roles[0].ops[find(p, "update fc2")].deps.at(0).op].label];
+  };
+  EXPECT_EQ(waits_for("allreduce:bucket=1KiB"), "all-reduce fc2");
+  EXPECT_EQ(waits_for("allreduce:bucket=1KiB,update=all"), "all-reduce fc1");
+}
+
+TEST(Sync, BucketsOfAWorkloadReplaceTheRule) {
+  Workload work = workload(small_mlp());
+  const auto sizes = [&] {
+    const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=1GiB", {});
+    const Program p = scheme.scheme->compile(work, {4, 1, 4}, scheme.options);
+    std::vector<int64_t> out;
+    for (const Part& part : p.parts) out.push_back(part.elements);
+    return out;
+  };
+  ASSERT_EQ(sizes().size(), 1U);
+  work.buckets = {1};
+  const std::vector<int64_t> tensors = sizes();
+  ASSERT_GT(tensors.size(), 3U);
+  work.buckets = {tensors[0] + tensors[1]};
+  std::vector<int64_t> two_first(tensors.begin() + 1, tensors.end());
+  two_first[0] += tensors[0];
+  EXPECT_EQ(sizes(), two_first);
+}
+
 TEST(Sync, TheFirstLayerMakesNoInputGradient) {
   const Workload w = workload(small_mlp());
   Builder b;

@@ -10,6 +10,7 @@
 #include "schemes/collectives.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
+#include "sim/cost/network_software.h"
 
 namespace tandem {
 namespace {
@@ -110,17 +111,82 @@ TEST(Message, HalfDuplexDirectionsAreOneResource) {
   EXPECT_EQ(most, 2);  // up and down the switch's one uplink
 }
 
-TEST(Message, NetworkEfficiencyOfASchemeSlowsTheNetworkOnly) {
+Overheads with_network(const std::string& library) {
+  Overheads o;
+  o.network = library;
+  return o;
+}
+
+/// Seconds of a message from the first GPU to the CPU of the second node, without its latency.
+double posted(const System& s, const std::string& library, int64_t bytes) {
+  LinkCost links(s, with_network(library));
+  const Transfer t = links.post(s.accelerator(0), s.host_of(s.accelerator(2)), {bytes});
+  return seconds(links, t) - t.latency.seconds();
+}
+
+TEST(NetworkSoftware, ThreadsAtTheEndsAndNotTheWireBindSlowLibraries) {
+  const System s = small({{"network.bandwidth", "9GB/s"}});
+  const NetworkSoftware grpc = network_software("grpc", s, true);
+  ASSERT_TRUE(grpc.binds());
+  EXPECT_NEAR(posted(s, "", 900'000'000), 0.1, 1e-9);
+  EXPECT_NEAR(posted(s, "grpc", 900'000'000), 0.9 * grpc.send * 1e9 + grpc.message, 1e-6);
+  // A message has its own cost, however small.
+  EXPECT_NEAR(posted(s, "grpc", 1000), 1000 * grpc.send + grpc.message, 1e-9);
+  // A core of half the speed takes twice as long.
+  const System slow = small({{"network.bandwidth", "9GB/s"}, {"host.core_speed", "1"}});
+  EXPECT_NEAR(posted(slow, "grpc", 900'000'000) / posted(s, "grpc", 900'000'000), 2, 1e-6);
+}
+
+TEST(NetworkSoftware, ProcessesHaveThreadsOfTheirOwnThatAllTheirDevicesShare) {
   const System s = small();
-  Overheads half;
-  half.network_efficiency = 0.5;
-  LinkCost plain(s, {}), slow(s, half);
-  const auto time = [&](LinkCost& links, int64_t a, int64_t b) {
-    const Transfer t = links.message(s.accelerator(a), s.accelerator(b), {1'000'000'000});
-    return seconds(links, t) - t.latency.seconds();
-  };
-  EXPECT_NEAR(time(slow, 0, 2) / time(plain, 0, 2), 2, 1e-6);
-  EXPECT_NEAR(time(slow, 0, 1) / time(plain, 0, 1), 1, 1e-6);
+  LinkCost links(s, with_network("zeromq"));
+  const VertexId host = s.host_of(s.accelerator(0));
+  const VertexId far = s.host_of(s.accelerator(2));
+  EXPECT_EQ(links.thread_of(s.accelerator(0), host), links.thread_of(s.accelerator(1), host));
+  EXPECT_EQ(links.thread_of(s.accelerator(0), host), links.thread_of(s.accelerator(0), far));
+  EXPECT_NE(links.thread_of(s.accelerator(0), host), links.thread_of(s.accelerator(2), host));
+  EXPECT_NE(links.thread_of(s.accelerator(0), host), links.thread_of(host, s.accelerator(0)));
+  EXPECT_EQ(links.resource_name(links.thread_of(s.accelerator(0), far)),
+            "ZeroMQ I/O thread of node0's worker");
+  EXPECT_EQ(links.resource_name(links.thread_of(host, far)), "ZeroMQ I/O thread of node0's server");
+}
+
+TEST(NetworkSoftware, CostsNothingWhereTheNicMovesTheBytes) {
+  const System tcp = small({{"network.bandwidth", "9GB/s"}}),
+               rdma = small({{"network.bandwidth", "9GB/s"}, {"network.transport.name", "rdma"}});
+  EXPECT_GT(posted(tcp, "byteps", 900'000'000), 0.2);
+  EXPECT_NEAR(posted(rdma, "byteps", 900'000'000), 0.1, 1e-9);
+  EXPECT_GT(posted(rdma, "grpc", 900'000'000), 0.5);  // knows no verbs
+}
+
+TEST(NetworkSoftware, SocketsOfACollectiveAreFedByOneThreadOfEachRankAtTheEnds) {
+  const System tcp = small({{"network.bandwidth", "90GB/s"}, {"links.pcie.bandwidth", "90GB/s"}});
+  LinkCost links(tcp, {});
+  const double size = 1e9;
+  const Transfer t =
+      links.collective(CollKind::all_reduce, "ring", {static_cast<int64_t>(size)}, first(tcp, 4));
+  const double sent = 2 * 3.0 / 4 * size;  // by every member
+  EXPECT_NEAR(seconds(links, t) - t.latency.seconds(), sent * network_software("nccl", tcp, true).send, 1e-3);
+  std::set<std::string> threads;
+  for (const Use& u : t.uses) {
+    const std::string name = links.resource_name(u.link);
+    if (name.starts_with("NCCL proxy thread")) threads.insert(name);
+  }
+  EXPECT_EQ(threads.size(), 4);  // one sends and one receives on each of two nodes
+  const System rdma = small({{"network.transport.name", "rdma"}});
+  LinkCost verbs(rdma, {});
+  for (const Use& u : verbs.collective(CollKind::all_reduce, "ring", {1 << 20}, first(rdma, 4)).uses)
+    EXPECT_FALSE(verbs.resource_name(u.link).starts_with("NCCL proxy thread"));
+}
+
+TEST(NetworkSoftware, UnknownLibrariesAreRefusedWithTheKnownOnes) {
+  const System s = small();
+  try {
+    LinkCost links(s, with_network("grcp"));
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("grpc"), std::string::npos);
+  }
 }
 
 TEST(Input, IsLimitedByItsSlowestStage) {

@@ -1,0 +1,34 @@
+#pragma once
+// What a byte and a message between nodes cost the threads that move them: serialisation, system calls and
+// copies through host memory, by library and transport. Where a NIC moves the bytes itself (verbs), nothing.
+// Data: calibration/profiles/network_software.json, a source beside every figure. Floor 3.
+#include <string>
+#include <string_view>
+
+#include "topologies/system.h"
+
+namespace tandem {
+
+/// The threads of one process of a library, on the hosts of one system.
+struct NetworkSoftware {
+  std::string thread;  ///< what one is called: "gRPC thread"; empty: no thread touches the bytes
+  int threads = 1;     ///< of one process; each serves some of its connections, both ways
+  double send = 0;     ///< seconds of a thread per byte
+  double receive = 0;  ///< the same at the other end
+  double message = 0;  ///< seconds of a thread per message, at each end
+  double handling =
+      0;  ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
+  bool binds() const { return !thread.empty(); }
+  /// Seconds of a thread that one end spends on a message, per byte of it.
+  double per_byte(bool sends, double bytes) const { return (sends ? send : receive) + message / bytes; }
+};
+
+/// `library`: "nccl", "grpc", "zeromq" ...; one without an entry, like "", costs no thread anything. Figures
+/// of a core are scaled by the host's core speed. Throws InputError naming the libraries if `required`.
+NetworkSoftware network_software(std::string_view library, const System& system, bool required);
+
+/// Seconds that a process takes to send or receive a small message of a control plane: MPI's over the
+/// system's communication.control where that is said ("rdma": verbs beside sockets), else over its transport.
+double control_message(const System& system);
+
+}  // namespace tandem
