@@ -11,7 +11,8 @@ namespace tandem {
 
 namespace {
 
-constexpr std::string_view kLaneNames[] = {"compute", "comm", "copy", "host"};
+constexpr std::string_view kWaiting = "waiting";  // for others, apart from the lane where that happens
+constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host"};
 
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
 
@@ -21,7 +22,9 @@ Seconds per_iteration(const Report& report) {
   std::set<std::pair<uint32_t, uint32_t>> runs;
   for (const TimelineEntry& e : report.timeline) {
     if (e.role != "worker") continue;
-    out[{e.lane, e.label}] += std::max(0.0, e.end_seconds - e.start_seconds);
+    const auto key =
+        e.waits() ? std::pair(std::string(kWaiting), "before " + e.lane) : std::pair(e.lane, e.label);
+    out[key] += std::max(0.0, e.end_seconds - e.start_seconds);
     runs.emplace(e.instance, e.iteration);
   }
   for (auto& [key, seconds] : out) seconds /= static_cast<double>(runs.size());

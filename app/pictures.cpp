@@ -115,7 +115,40 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
   return plot.draw(base);
 }
 
+namespace {
+
+struct Share {
+  std::string_view name, colour;
+  double (*share)(const Report&);
+};
+constexpr Share kShares[] = {
+    {"compute", "#4C78A8", [](const Report& r) { return r.time_share.compute - r.slowed; }},
+    {"slowed by collectives", "#9ECAE9", [](const Report& r) { return r.slowed; }},
+    {"launches", "#EECA3B", [](const Report& r) { return r.time_share.launch; }},
+    {"exposed communication", "#F58518", [](const Report& r) { return r.time_share.exposed_communication; }},
+    {"waiting for workers", "#8C857E", [](const Report& r) { return r.time_share.waiting; }},
+    {"pipeline bubble", "#B279A2", [](const Report& r) { return r.time_share.bubble; }},
+    {"waiting for input", "#54A24B", [](const Report& r) { return r.time_share.input; }},
+    {"server", "#B23A48", [](const Report& r) { return r.time_share.server; }},
+    {"idle", "#D6D1CC", [](const Report& r) { return r.time_share.idle; }}};
+
+/// Those parts that can be seen in some bar.
+std::vector<Share> shown_shares(const std::vector<Series>& series) {
+  std::vector<Share> out;
+  for (const Share& part : kShares) {
+    const bool seen = std::any_of(series.begin(), series.end(), [&](const Series& s) {
+      return std::any_of(s.reports.begin(), s.reports.end(),
+                         [&](const Report& r) { return part.share(r) >= 0.002; });
+    });
+    if (seen) out.push_back(part);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base) {
+  const std::vector<Share> parts = shown_shares(series);
   Rows bars;
   std::size_t longest = 0;
   for (const Series& s : series) {
@@ -125,11 +158,18 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
                                     ? fmt::format("{} device{}", r.devices, r.devices == 1 ? "" : "s")
                                     : fmt::format("{} · {}", s.title, r.devices);
       longest = std::max(longest, width(label));
-      bars.push_back({label, cell(ms * r.time_share.compute), cell(ms * r.time_share.exposed_communication),
-                      cell(ms * r.time_share.input), cell(ms * r.time_share.idle), grouped(ms), cell(ms)});
+      bars.push_back({label});
+      for (const Share& part : parts) bars.back().push_back(cell(ms * part.share(r)));
+      bars.back().push_back(grouped(ms));
+      bars.back().push_back(cell(ms));
     }
   }
   Gnuplot plot("breakdown");
+  plot.set("parts", static_cast<double>(parts.size()));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    plot.set(fmt::format("part_{}", i + 1), parts[i].name);
+    plot.set(fmt::format("part_colour_{}", i + 1), parts[i].colour);
+  }
   plot.set("heading", heading(series, "Where an iteration goes"));
   const bool turn = longest * bars.size() > 110;  // else the labels would touch
   plot.set("rotation", turn ? 30 : 0);

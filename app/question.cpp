@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "app/elasticity.h"
 #include "base/text.h"
 #include "schemes/memory_habits.h"
 
@@ -170,6 +171,7 @@ Prediction Question::prediction(int64_t device_count) const {
 Report answer(const Question& question, int64_t devices) {
   const auto start = std::chrono::steady_clock::now();
   Report report = simulate(question.prediction(devices));
+  find_bottleneck(question, report);
   report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const auto& [path, value] : question.sets) report.inputs.emplace_back("set." + path, value);
   return report;

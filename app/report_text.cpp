@@ -31,6 +31,32 @@ std::string staleness_text(const Histogram& h) {
                         : fmt::format("{:.2f} (95 %: {}, most {})", h.mean(), h.quantile(0.95), h.max());
 }
 
+/// Kernel kinds as people call them.
+std::string_view kernel_words(std::string_view kind) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"gemm", "matrix products"},      {"conv", "convolutions"},
+      {"norm", "normalisation"},        {"pool", "pooling"},
+      {"embedding", "embeddings"},      {"elementwise", "elementwise kernels"},
+      {"optimizer", "optimiser update"}};
+  for (const auto& [name, words] : kWords) {
+    if (name == kind) return words;
+  }
+  return kind;
+}
+
+/// "compute: matrix products 54 % (most: forward 20 %)"; of a slower worker, where others wait for it.
+std::string compute_words(const Report& r) {
+  if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
+    return fmt::format("compute of {}, awaited for {:.0f} % of the step", r.waiting_for[0].first,
+                       100 * r.waiting_for[0].second);
+  if (r.kernels.empty()) return fmt::format("compute ({:.0f} % of the step)", 100 * r.time_share.compute);
+  const KernelShare& k = r.kernels[0];
+  std::string out = fmt::format("compute: {} {:.0f} %", kernel_words(k.kind), 100 * k.share);
+  if (k.heaviest < 0.99 * k.share)
+    out += fmt::format(" (most: {} {:.0f} %)", k.heaviest_pass, 100 * k.heaviest);
+  return out;
+}
+
 }  // namespace
 
 std::string report_input(const Report& report, std::string_view key) {
@@ -46,19 +72,29 @@ std::string report_title(const Report& report) {
                      report_input(report, "precision"), report.batch_per_device);
 }
 
+std::string resource_words(const Report& r) {
+  const std::string& path = r.bottleneck.resource;
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"network.bandwidth", "network bandwidth"}, {"host.local_storage", "local storage"},
+      {"host.shared_storage", "shared storage"},  {"host.core_speed", "the cores that decode input"},
+      {"launch", "the host's launches"},          {"server", "the server's processor"},
+      {"latency", "latency of messages"}};
+  if (path == "compute") return compute_words(r);
+  if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
+  for (const auto& [name, words] : kWords) {
+    if (name == path) return std::string(words);
+  }
+  if (path.rfind("links.", 0) == 0) return path.substr(6, path.rfind('.') - 6) + " bandwidth";
+  return path;
+}
+
 std::string bound_by(const Report& r) {
   const auto& b = r.bottleneck;
-  constexpr std::string_view link = "link ";
-  if (b.resource.rfind(link, 0) == 0) {
-    const std::string name = b.resource.substr(link.size());
-    double busy = 0;
-    for (const LinkUse& use : r.links) {
-      if (use.name == name) busy = use.busy;
-    }
-    return fmt::format("{} ({:.0f} % busy), {:.0f} % of the step exposed", name, 100 * busy, 100 * b.share);
-  }
-  if (b.resource.rfind("compute", 0) == 0) return b.resource;
-  return fmt::format("{} ({:.0f} % of the step)", b.resource, 100 * b.share);
+  std::string out = resource_words(r);
+  if (b.resource == "compute") return out;
+  out += fmt::format(", {:.0f} % of the step", 100 * b.share);
+  if (b.gain_if_unlimited) out += fmt::format(" (unlimited: {:+.0f} %)", 100 * *b.gain_if_unlimited);
+  return out;
 }
 
 std::string memory_line(const Report& report) {
@@ -122,10 +158,16 @@ std::string report_csv(const std::vector<Report>& reports) {
                {"memory_bytes"},
                {"memory_capacity_bytes"},
                {"compute_share"},
+               {"launch_share"},
                {"exposed_communication_share"},
+               {"waiting_share"},
+               {"bubble_share"},
                {"input_share"},
+               {"server_share"},
                {"idle_share"},
                {"bottleneck"},
+               {"bottleneck_elasticity"},
+               {"gain_if_unlimited"},
                {"calibrated"},
                {"first_loss"},
                {"last_loss"},
@@ -150,10 +192,16 @@ std::string report_csv(const std::vector<Report>& reports) {
                std::to_string(r.memory.needed().n),
                std::to_string(r.memory.capacity.n),
                real(r.time_share.compute),
+               real(r.time_share.launch),
                real(r.time_share.exposed_communication),
+               real(r.time_share.waiting),
+               real(r.time_share.bubble),
                real(r.time_share.input),
+               real(r.time_share.server),
                real(r.time_share.idle),
                r.bottleneck.resource,
+               r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
+               r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
                r.calibrated ? "true" : "false",
                r.training.real && std::isfinite(r.training.first_loss) ? real(r.training.first_loss) : "",
                r.training.real && std::isfinite(r.training.last_loss) ? real(r.training.last_loss) : "",
@@ -175,17 +223,19 @@ Table compare_table(const std::vector<ReportPair>& pairs) {
   const auto model = [](const Report& r) { return report_input(r, "model"); };
   const bool several = std::any_of(pairs.begin(), pairs.end(),
                                    [&](const ReportPair& p) { return model(p.b) != model(pairs[0].a); });
-  std::vector<Column> columns = {{"devices", true},  {"A samples/s", true},  {"B samples/s", true},
-                                 {"B / A", true},    {"A efficiency", true}, {"B efficiency", true},
-                                 {"A memory", true}, {"B memory", true},     {"A bound by"},
-                                 {"B bound by"}};
+  std::vector<Column> columns = {{"devices", true},      {"A samples/s", true},   {"B samples/s", true},
+                                 {"B / A", true},        {"90 % interval", true}, {"A efficiency", true},
+                                 {"B efficiency", true}, {"A memory", true},      {"B memory", true},
+                                 {"A bound by"},         {"B bound by"}};
   if (several) columns.insert(columns.begin(), Column{"model"});
   Table table(std::move(columns));
   for (const auto& [x, y, asked_x, asked_y] : pairs) {
+    const Report::Interval interval = ratio_interval(x, y);
     std::vector<std::string> row = {std::to_string(x.devices),
                                     grouped(x.samples_per_second),
                                     grouped(y.samples_per_second),
                                     fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second),
+                                    fmt::format("{:.2f} .. {:.2f}", interval.low, interval.high),
                                     fmt::format("{:.0f} %", 100 * x.scaling_efficiency),
                                     fmt::format("{:.0f} %", 100 * y.scaling_efficiency),
                                     memory_text(x.memory),

@@ -38,6 +38,9 @@ std::string report_title(const Report& report);
 /// The value of one of Report::inputs, "" when absent.
 std::string report_input(const Report& report, std::string_view key);
 
+/// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
+std::string resource_words(const Report& report);
+
 /// What the step waits for, in a few words with shares.
 std::string bound_by(const Report& report);
 

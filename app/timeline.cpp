@@ -26,9 +26,10 @@ struct Work {
 };
 constexpr Work kWork[] = {{"forward", "#4C78A8"},       {"backward", "#2A4D73"},      {"update", "#8C6BB1"},
                           {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"}, {"server", "#B23A48"},
-                          {"waiting", "#BDB7B0"}};
+                          {"waiting", "#8C857E"}};
 
 std::size_t work_of(const TimelineEntry& e) {
+  if (e.waits()) return 6;
   if (e.lane == "comm") return 3;
   if (e.lane == "copy") return 4;
   for (std::size_t i = 0; i < 3; ++i) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "app/elasticity.h"
+#include "app/report_text.h"
 #include "app/table.h"
 #include "base/data.h"
 
@@ -15,7 +15,6 @@ namespace tandem {
 namespace {
 
 // The line must stay instant: beyond these a change is not tried out.
-constexpr std::size_t kMostLinks = 20'000;
 constexpr int64_t kMostEvents = 2'000'000;
 
 std::optional<Report> try_simulate(Prediction p) {
@@ -29,46 +28,19 @@ std::optional<Report> try_simulate(Prediction p) {
 
 std::string gain(double after, double before) { return fmt::format("{:+.0f} %", 100 * (after / before - 1)); }
 
-/// The kinds of the busiest links, busiest first, at most `most`.
-std::vector<std::string> busy_kinds(const System& system, const Report& report, std::size_t most) {
-  std::map<std::string, std::string> kind_of;
-  for (LinkId id = 0; id < system.link_count(); ++id) {
-    LinkInfo link = system.link(id);
-    kind_of.try_emplace(std::move(link.name), std::move(link.kind));
-  }
-  std::vector<std::string> out;
-  for (const LinkUse& use : report.links) {
-    const auto link = kind_of.find(use.name);
-    if (link == kind_of.end()) continue;  // storage, decoding cores: not links of the file
-    if (std::find(out.begin(), out.end(), link->second) != out.end()) continue;
-    out.push_back(link->second);
-    if (out.size() == most) break;
-  }
-  return out;
-}
-
-/// "Twice the pcie bandwidth would give +38 %.": the kind of link that helps most, of the three busiest.
-std::string twice_the_link(const Question& q, const Report& last) {
-  if (q.system.link_count() > kMostLinks) return "";
-  std::string best;
-  double rate = 1.01 * last.samples_per_second;
-  const auto kinds = busy_kinds(q.system, last, 3);
+/// "Twice the pcie bandwidth would give +38 %.": of what the report is bound by.
+std::string twice(const Question& q, const Report& last) {
+  const std::string& bound = last.bottleneck.resource;
   for (const Resource& resource : resources_of(q)) {
-    const auto is = [&](const std::string& kind) {
-      return resource.path == "links." + kind + ".bandwidth" || resource.path == kind + ".bandwidth";
-    };
-    const auto kind = std::find_if(kinds.begin(), kinds.end(), is);
-    if (kind == kinds.end()) continue;
-    const System faster = turned(q, resource, 2);
-    const auto report = try_simulate(prediction_on(q, faster, last.devices));
-    if (!report || report->samples_per_second <= rate) continue;
-    rate = report->samples_per_second;
-    best = *kind;
+    if (resource.path != bound) continue;
+    const double rate = rate_with(q, resource, 2, last.devices);
+    const std::string words = bound == "latency"  ? "Half the latency of messages"
+                              : bound == "launch" ? "Launches in half the time"
+                              : bound == "server" ? "A server's processor twice as fast"
+                                                  : "Twice the " + resource_words(last);
+    return fmt::format("{} would give {}. ", words, gain(rate, last.samples_per_second));
   }
-  if (!best.empty()) {
-    return fmt::format("Twice the {} bandwidth would give {}. ", best, gain(rate, last.samples_per_second));
-  }
-  return kinds.empty() ? "" : "Twice the bandwidth of any one kind of link would not help. ";
+  return "";
 }
 
 /// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on.
@@ -127,17 +99,39 @@ std::string without_input(const Question& q, const Report& last) {
 
 }  // namespace
 
+void note_idle_settings(const Question& q, Report& report) {
+  if (report.simulated_events > kMostEvents) return;
+  for (const auto& setting : q.sets) {
+    auto others = q.sets;
+    std::erase(others, setting);
+    try {
+      const System system = System::load(q.system_text, others);
+      Prediction p = q.prediction(report.devices);
+      p.system = &system;
+      const Report without = simulate(p);
+      const bool same = without.samples_per_second == report.samples_per_second &&
+                        without.memory.capacity == report.memory.capacity &&
+                        without.interval.low == report.interval.low;
+      if (same)
+        report.notes.push_back(fmt::format("--set {}={} changes nothing with {} device{}", setting.first,
+                                           setting.second, report.devices, report.devices == 1 ? "" : "s"));
+    } catch (const InputError&) {
+      // Without it there is no answer: it matters.
+    }
+  }
+}
+
 std::string closing_line(const Question& q, const std::vector<Report>& reports) {
   const Report& last = reports.back();
   std::string out;
   if (last.simulated_events > kMostEvents) {
     // Too slow to repeat; only say what the figures rest on.
-  } else if (last.bottleneck.resource.rfind("compute", 0) == 0) {
+  } else if (last.bottleneck.resource == "compute") {
     out += smaller_format(q, last);
-  } else if (last.bottleneck.resource == "input") {
+  } else if (last.bottleneck.resource.rfind("host.", 0) == 0) {
     out += without_input(q, last);
   } else {
-    out += twice_the_link(q, last);
+    out += twice(q, last);
     if (!q.anchor && q.sets.empty()) out += other_system(q, last);
   }
   if (last.calibrated && !q.anchor) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -22,20 +22,25 @@ constexpr double kSame = 0.005;  // relative difference below which nothing chan
 constexpr double kEndless = 1e3;
 constexpr std::size_t kMostLinks = 20'000;  // beyond these links no change is tried out
 
-/// Where the time of a step goes, in seconds, in the order of kCauses.
-using Parts = std::array<double, 4>;
-constexpr std::array<const char*, 4> kCauses = {"computes for", "waits for communication for",
-                                                "waits for input for", "waits for other devices for"};
-constexpr std::size_t kCommunication = 1;
+/// A part of a step, and how it is told of a step that has more or less of it.
+struct Cause {
+  const char* words;  ///< "a step ... X instead of Y ms"
+  double (*share)(const Report&);
+};
+constexpr Cause kCauses[] = {
+    {"computes for", [](const Report& r) { return r.time_share.compute - r.slowed; }},
+    {"loses to collectives that slow its kernels", [](const Report& r) { return r.slowed; }},
+    {"waits for the host's launches for", [](const Report& r) { return r.time_share.launch; }},
+    {"waits for communication for", [](const Report& r) { return r.time_share.exposed_communication; }},
+    {"waits for slower workers for", [](const Report& r) { return r.time_share.waiting; }},
+    {"waits for other stages for", [](const Report& r) { return r.time_share.bubble; }},
+    {"waits for input for", [](const Report& r) { return r.time_share.input; }},
+    {"waits for the server's processor for", [](const Report& r) { return r.time_share.server; }},
+    {"is idle for", [](const Report& r) { return r.time_share.idle; }}};
+constexpr std::size_t kComputes = 0, kSlowed = 1, kCommunication = 3, kWaits = 4;
 
 double step_seconds(const Report& r) {
   return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
-}
-
-Parts parts_of(const Report& r) {
-  const double step = step_seconds(r);
-  const TimeShare& t = r.time_share;
-  return {step * t.compute, step * t.exposed_communication, step * t.input, step * t.idle};
 }
 
 std::string milliseconds(double seconds) {
@@ -110,9 +115,9 @@ double ring_crossings(const Question& q, int64_t devices, LinkId link) {
 /// Kinds of links ("socket", "network") with as good as no limit on their bandwidth: samples/s.
 double rate_without(const Question& q, const std::vector<Resource>& endless, int64_t devices) {
   auto sets = q.sets;
-  for (const Resource& r : endless) sets.emplace_back(r.path, r.text(std::min(kEndless, 1e18 / r.value)));
+  for (const Resource& r : endless) sets.emplace_back(r.path, r.text(r.most()));
   const System system = System::load(q.system_text, sets);
-  return simulate(prediction_on(q, system, devices)).samples_per_second;
+  return throughput(prediction_on(q, system, devices));
 }
 
 std::string kind_of(const Resource& r) {
@@ -184,8 +189,14 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
   }
   const Remedy remedy = remedy_for(*q, slow, fast);
   const double missing = fast.samples_per_second - slow.samples_per_second;
-  if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing)
-    return fmt::format("; {} no link is too narrow: the latency of its messages is what it waits for", where);
+  if (remedy.kinds.empty() || remedy.rate - slow.samples_per_second < 0.1 * missing) {
+    Prediction p = prediction_on(*q, q->system, slow.devices);
+    p.speeds.latency = kEndless;
+    const double rate = throughput(p);
+    const bool helps = rate - slow.samples_per_second >= 0.1 * missing;
+    return fmt::format("; {} no link is too narrow{}", where,
+                       helps ? fmt::format(": messages without latency would give {}", grouped(rate)) : "");
+  }
   std::vector<std::string> links, kinds;
   bool ring = false;
   for (const Resource& r : remedy.kinds) {
@@ -202,16 +213,21 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
   }
   std::string shared;
   if (!links.empty()) shared = (ring ? "the ring crosses " : "the flows share ") + listed(links) + "; ";
-  return fmt::format("; {} {}endless {} bandwidth would give {}", where, shared, listed(kinds),
+  return fmt::format("; {} {}unlimited {} bandwidth would give {}", where, shared, listed(kinds),
                      grouped(remedy.rate));
 }
 
-/// " (v100-sxm2-16gb instead of v100-pcie)" where the devices differ.
-std::string devices_text(const ReportPair& pair) {
-  if (pair.asked_a == nullptr || pair.asked_b == nullptr) return "";
-  const auto device = [](const Question& q) { return q.system.device(q.system.accelerator(0)).name; };
-  const std::string a = device(*pair.asked_a), b = device(*pair.asked_b);
-  return a == b ? "" : fmt::format(" ({} instead of {})", b, a);
+std::string device_name(const Question& q) { return q.system.device(q.system.accelerator(0)).name; }
+
+/// "; with only the devices changed (k80 instead of p100) 1.02x, with only links and host changed 1.3x".
+std::string swap_text(const ReportPair& pair, const Swap& swap) {
+  std::string out;
+  if (swap.devices)
+    out += fmt::format("; with only the devices changed ({} instead of {}) {:.2f}x",
+                       device_name(*pair.asked_b), device_name(*pair.asked_a), *swap.devices);
+  if (swap.rest)
+    out += fmt::format("{} with only links and host changed {:.2f}x", swap.devices ? "," : ";", *swap.rest);
+  return out;
 }
 
 std::string change(double ratio) {
@@ -225,31 +241,44 @@ std::string change(double ratio) {
 
 }  // namespace
 
-std::string why(const ReportPair& pair) {
+Reason why(const ReportPair& pair) {
   const Report &a = pair.a, &b = pair.b;
-  if (a.engine != b.engine || !(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return "";
+  if (a.engine != b.engine || !(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
   const double ratio = b.samples_per_second / a.samples_per_second;
-  const Parts before = parts_of(a), after = parts_of(b);
-  const std::string head =
-      fmt::format("{} on {} device{}: {} {} ({} -> {} samples/s)", report_input(b, "model"), b.devices,
-                  b.devices == 1 ? "" : "s", change(ratio), place_of(b, a), grouped(a.samples_per_second),
-                  grouped(b.samples_per_second));
-  const double share = std::min(a.time_share.compute, b.time_share.compute);
-  const std::string rest =
-      share >= 0.5 ? fmt::format("; at least {:.0f} % of a step computes on both", 100 * share) : "";
-  if (std::abs(ratio - 1) < kSame) return head + rest;
+  const Report::Interval interval = ratio_interval(a, b);
+  Reason out;
+  out.text = fmt::format(
+      "{} on {} device{}: {} {} ({} -> {} samples/s; ratio {:.2f}, 90 % interval {:.2f} .. "
+      "{:.2f})",
+      report_input(b, "model"), b.devices, b.devices == 1 ? "" : "s", change(ratio), place_of(b, a),
+      grouped(a.samples_per_second), grouped(b.samples_per_second), ratio, interval.low, interval.high);
+  out.swap = swap_parts(pair);
+  const double share = std::min(a.time_share.compute - a.slowed, b.time_share.compute - b.slowed);
+  const std::string both =
+      share >= 0.5 ? fmt::format("; both compute for at least {:.0f} % of a step", 100 * share) : "";
+  if (std::abs(ratio - 1) < kSame) {
+    out.text += swap_text(pair, out.swap) + both;
+    return out;
+  }
+  const double before = step_seconds(a), after = step_seconds(b);
   std::size_t cause = 0;
   double most = 0;
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    const double saved = (before[i] - after[i]) * (ratio > 1 ? 1 : -1);
+  for (std::size_t i = 0; i < std::size(kCauses); ++i) {
+    const auto share_of = kCauses[i].share;
+    const double saved = (before * share_of(a) - after * share_of(b)) * (ratio > 1 ? 1 : -1);
     if (saved > most) most = saved, cause = i;
   }
-  std::string out = head + fmt::format(", because a step {} {} instead of {} ms", kCauses[cause],
-                                       milliseconds(after[cause]), milliseconds(before[cause]));
-  if (cause == 0) out += devices_text(pair);
-  if (cause == kCommunication)
-    out += in_the_way(ratio > 1 ? a : b, ratio > 1 ? b : a, ratio > 1 ? pair.asked_a : pair.asked_b);
-  return out + (std::max(ratio, 1 / ratio) < 1.1 ? rest : "");
+  const auto share_of = kCauses[cause].share;
+  out.text += fmt::format(", because a step {} {} instead of {} ms", kCauses[cause].words,
+                          milliseconds(after * share_of(b)), milliseconds(before * share_of(a)));
+  const Report &slow = ratio > 1 ? a : b, &fast = ratio > 1 ? b : a;
+  if (cause == kWaits && !slow.waiting_for.empty())
+    out.text += fmt::format(", most for {}", slow.waiting_for[0].first);
+  if (cause == kCommunication || cause == kSlowed)
+    out.text += in_the_way(slow, fast, ratio > 1 ? pair.asked_a : pair.asked_b);
+  out.text +=
+      swap_text(pair, out.swap) + (std::max(ratio, 1 / ratio) < 1.1 && cause != kComputes ? both : "");
+  return out;
 }
 
 }  // namespace tandem

@@ -270,7 +270,7 @@ void Queues::harvest(int32_t iteration) {
     if (!s.ended[l]) continue;
     device_.synchronize(*s.ends[l]);
     const int64_t end = ns(*s.ends[l]);
-    lane.executed.push_back({static_cast<uint32_t>(iteration), Worker::kNoOp, end, end});
+    lane.executed.push_back({static_cast<uint32_t>(iteration), Worker::kNoOp, end, end, end});
   }
   if (s.sampled) collect(s, iteration);
   if (w_.instance_ != 0) return;
@@ -280,7 +280,6 @@ void Queues::harvest(int32_t iteration) {
 }
 
 void Queues::collect(Slot& slot, int32_t iteration) {
-  int64_t before[kLanes] = {};
   const bool steady = iteration >= run_.warmup;
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
@@ -289,12 +288,7 @@ void Queues::collect(Slot& slot, int32_t iteration) {
     const int64_t start = ns(*s.begin),
                   end = start + static_cast<int64_t>(device_.seconds_between(*s.begin, *s.end) * 1e9);
     w_.lanes_[l].executed.push_back(
-        {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end});
-    // What the compute lane stood still in front of an op, it waited for the lane that the op depends on.
-    const auto& deps = w_.lanes_[l].ops[steps_[step_of_[s.what]].bound].deps;
-    if (steady && s.lane == Lane::compute && before[l] > 0 && !deps.empty())
-      w_.waited_[static_cast<std::size_t>(deps.front().lane)] += std::max<int64_t>(0, start - before[l]);
-    before[l] = end;
+        {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end, start});
   }
   for (std::size_t k = 0; steady && k < slot.calls.used; ++k) {
     Span& s = slot.calls.list[k];

@@ -1,6 +1,7 @@
 #include "exec/summary.h"
 #include "base/statistics.h"
 #include "exec/memory.h"
+#include "exec/time_shares.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -66,7 +67,7 @@ class Summary {
     r.batch_per_device = e.batch;
     r.inputs = inputs();
     rates(out);
-    shares(r);
+    add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
     stores(out);
     memory(r);
     spans(out);
@@ -167,37 +168,6 @@ class Summary {
     r.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
   }
 
-  void shares(Report& r) const {
-    double busy = 0, wall = 0;
-    const auto& ends = ends_[0];
-    uint32_t last = Worker::kNoOp;
-    for (const Worker::Executed& e : workers_[0]->executed(Lane::compute)) {
-      if (e.iteration < warm() || e.op == Worker::kNoOp) continue;
-      busy += static_cast<double>(e.end - e.start) * 1e-9;
-      if (e.iteration != last)
-        wall += static_cast<double>(ends[e.iteration] - (e.iteration == 0 ? begin_ : ends[e.iteration - 1])) *
-                1e-9;
-      last = e.iteration;
-    }
-    const int64_t* waited = workers_[0]->waited();
-    const auto lane = [&](Lane l) { return static_cast<double>(waited[static_cast<std::size_t>(l)]) * 1e-9; };
-    const double comm = lane(Lane::comm) + lane(Lane::host), input = lane(Lane::copy);
-    const double all = std::max(wall, busy + comm + input);
-    if (all <= 0) return;
-    r.time_share = {busy / all, comm / all, input / all, std::max(0.0, all - busy - comm - input) / all};
-    const TimeShare& t = r.time_share;
-    if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
-      r.bottleneck = {
-          "communication",
-          fmt::format("{:.0f} % of the step waits for communication", 100 * t.exposed_communication),
-          t.exposed_communication};
-    } else if (t.input >= 0.1) {
-      r.bottleneck = {"input", fmt::format("{:.0f} % of the step waits for input", 100 * t.input), t.input};
-    } else {
-      r.bottleneck = {"compute", fmt::format("{:.0f} % of the step computes", 100 * t.compute), t.compute};
-    }
-  }
-
   void stores(ExecutionResult& out) const {
     if (run_.store) {
       out.report.staleness = run_.store->staleness();
@@ -259,6 +229,10 @@ class Summary {
           if (run_.keep.spans) out.spans.push_back(span);
           if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
             continue;
+          if (e.ready < e.start && run_.program.roles[0].ops[e.op].kind == OpKind::collective)
+            out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)), "waiting", w,
+                                           e.iteration, static_cast<double>(e.ready - begin_) * 1e-9,
+                                           span.start.seconds()});
           out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
                                          run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
                                          e.iteration, span.start.seconds(), span.end.seconds()});

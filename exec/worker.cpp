@@ -191,17 +191,15 @@ void Worker::bind() {
   }
 }
 
-void Worker::wait(const Bound& b, int32_t iteration, bool compute) {
+void Worker::wait(const Bound& b, int32_t iteration) {
   for (const Dependency& d : b.deps) {
     const int32_t of = iteration - d.lag;
     if (of < 0 || (of + 1) % d.every != 0) continue;  // it does not exist (semantics.md 1.3, 1.4)
     const Counter& passed = lane(d.lane).passed;
     const uint32_t target = static_cast<uint32_t>(of) * d.lane_ops + d.position + 1;
     if (!queues_ && static_cast<int32_t>(passed.value() - target) >= 0) continue;
-    const int64_t start = compute ? now_ns() : 0;
     passed.wait(target, run_.abort, run_.spins);
     if (queues_) queues_->wait(d.op, of);
-    if (compute && iteration >= run_.warmup) waited_[static_cast<std::size_t>(d.lane)] += now_ns() - start;
   }
 }
 
@@ -227,11 +225,11 @@ void Worker::run_lane(Lane which) {
   for (int32_t i = 0; goes_on(i); ++i) {
     for (const Bound& b : lane.ops) {
       if ((i + 1) % role().ops[b.op].every == 0) {
-        wait(b, i, compute);
+        wait(b, i);
         run_.abort.check();
         const int64_t start = now_ns();
         const int64_t began = act(b, i);
-        lane.executed.push_back({static_cast<uint32_t>(i), b.op, std::max(start, began), now_ns()});
+        lane.executed.push_back({static_cast<uint32_t>(i), b.op, std::max(start, began), now_ns(), start});
       }
       lane.passed.set(++passed);
     }

@@ -37,6 +37,7 @@ class Worker {
     uint32_t iteration;
     uint32_t op;         ///< kNoOp: only the iteration's end on this lane was timed
     int64_t start, end;  ///< ns; without waiting for dependencies; a collective starts with its last member
+    int64_t ready;  ///< when its lane and its dependencies let it start; of a device's own queues `start`
   };
   const std::vector<Executed>& executed(Lane lane) const {
     return lanes_[static_cast<std::size_t>(lane)].executed;
@@ -47,8 +48,6 @@ class Worker {
   double estimate(uint32_t op) const { return estimates_[op]; }
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
   int64_t bytes(uint32_t op) const { return bytes_[op]; }
-  /// Nanoseconds that the compute lane waited for ops of each lane.
-  const int64_t* waited() const { return waited_; }
   /// From the device's memory, after the run.
   std::vector<float> parameters() const { return read(parameters_, run_.network.parameters()); }
   std::vector<float> state() const;
@@ -107,7 +106,7 @@ class Worker {
   void add_up(int64_t begin, int64_t end, int32_t iteration, Lane lane);
   void fill_batch(int64_t batch, float* host) const;
   int64_t act(const Bound& op, int32_t iteration);
-  void wait(const Bound& op, int32_t iteration, bool compute);
+  void wait(const Bound& op, int32_t iteration);
 
   Run& run_;
   uint32_t instance_;
@@ -125,9 +124,8 @@ class Worker {
   std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
   std::vector<double> estimates_;            ///< [op]
   std::vector<int64_t> bytes_;               ///< [op]
-  int64_t waited_[kLanes] = {};
-  std::unique_ptr<Queues> queues_;                                ///< of an asynchronous device
-  float* losses_now_ = nullptr;                                   ///< there: of the iteration under way
+  std::unique_ptr<Queues> queues_;           ///< of an asynchronous device
+  float* losses_now_ = nullptr;              ///< there: of the iteration under way
   float *host_gradients_ = nullptr, *host_parameters_ = nullptr;  ///< there: on the way to and from a store
 };
 

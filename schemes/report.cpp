@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace tandem {
@@ -10,6 +12,17 @@ namespace tandem {
 namespace {
 
 using Writer = nlohmann::ordered_json;
+
+/// The time shares in the order of the document.
+constexpr std::pair<const char*, double TimeShare::*> kShares[] = {
+    {"compute", &TimeShare::compute},
+    {"launch", &TimeShare::launch},
+    {"exposed_communication", &TimeShare::exposed_communication},
+    {"waiting", &TimeShare::waiting},
+    {"bubble", &TimeShare::bubble},
+    {"input", &TimeShare::input},
+    {"server", &TimeShare::server},
+    {"idle", &TimeShare::idle}};
 
 /// JSON has no infinities: one that reaches a report is a bug of whoever computed it.
 double finite(double value) {
@@ -81,6 +94,31 @@ Writer links_json(const std::vector<LinkUse>& links) {
   return out;
 }
 
+Writer shares_json(const std::vector<NamedShare>& shares) {
+  Writer out = Writer::array();
+  for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", finite(share)}});
+  return out;
+}
+
+Writer kernels_json(const std::vector<KernelShare>& kernels) {
+  Writer out = Writer::array();
+  for (const KernelShare& k : kernels) {
+    out.push_back({{"name", k.kind},
+                   {"share", finite(k.share)},
+                   {"heaviest_pass", k.heaviest_pass},
+                   {"heaviest_pass_share", finite(k.heaviest)}});
+  }
+  return out;
+}
+
+Writer bottleneck_json(const Report::Bottleneck& b) {
+  Writer out = {{"resource", b.resource}, {"share", finite(b.share)}};
+  if (b.elasticity) out["elasticity"] = finite(*b.elasticity);
+  if (b.gain_if_unlimited) out["gain_if_unlimited"] = finite(*b.gain_if_unlimited);
+  out["explanation"] = b.explanation;
+  return out;
+}
+
 Writer timeline_json(const std::vector<TimelineEntry>& timeline) {
   Writer out = Writer::array();
   for (const TimelineEntry& t : timeline) {
@@ -110,24 +148,26 @@ Writer report_json(const Report& r, bool reproducible) {
   out["samples_per_second_interval"] = {{"low", finite(r.interval.low)},
                                         {"high", finite(r.interval.high)},
                                         {"level", finite(r.interval.level)}};
+  for (const ErrorSource& e : r.errors)
+    out["error_sources"].push_back({{"source", e.source}, {"relative_standard_error", finite(e.sigma)}});
   out["iteration_seconds"] = {{"median", finite(r.iteration_median)},
                               {"p05", finite(r.iteration_p05)},
                               {"p95", finite(r.iteration_p95)}};
   out["speedup"] = finite(r.speedup);
   out["scaling_efficiency"] = finite(r.scaling_efficiency);
   out["staleness"] = staleness_json(r);
-  out["time_share"] = {{"compute", finite(r.time_share.compute)},
-                       {"exposed_communication", finite(r.time_share.exposed_communication)},
-                       {"input", finite(r.time_share.input)},
-                       {"idle", finite(r.time_share.idle)}};
+  for (const auto& [key, share] : kShares) out["time_share"][key] = finite(r.time_share.*share);
+  out["exposed_communication_by_kind"] = shares_json(r.communication_kinds);
+  out["waiting_for"] = shares_json(r.waiting_for);
+  out["compute_by_kernel"] = kernels_json(r.kernels);
+  out["compute_slowed_by_collectives"] = finite(r.slowed);
   out["memory_bytes_per_device"] = memory_json(r.memory);
   out["memory_by_role"] = Writer::array();
   for (const RoleMemory& role : r.memory_by_role)
     out["memory_by_role"].push_back(
         {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
-  out["bottleneck"] = {{"resource", r.bottleneck.resource},
-                       {"share", finite(r.bottleneck.share)},
-                       {"explanation", r.bottleneck.explanation}};
+  out["bottleneck"] = bottleneck_json(r.bottleneck);
+  if (!r.busiest_link.name.empty()) out["busiest_link"] = links_json({r.busiest_link})[0];
   out["links"] = links_json(r.links);
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
@@ -160,6 +200,12 @@ std::vector<std::string> texts(const Json& document, std::string_view key) {
   return out;
 }
 
+void read_named(const Json& document, std::string_view key, std::vector<NamedShare>& out) {
+  const Json* list = document.find(key);
+  if (list == nullptr) return;
+  for (const Json& item : list->items()) out.emplace_back(item.at("name").as_text(), item.real("share", 0));
+}
+
 void read_head(Report& r, const Json& d) {
   r.engine = d.at("engine").as_text();
   r.evaluator = d.text("evaluator", "");
@@ -174,6 +220,10 @@ void read_head(Report& r, const Json& d) {
   r.samples_per_iteration = d.integer("samples_per_iteration", r.batch_per_device * r.devices, 1);
   const Json& interval = part(d, "samples_per_second_interval");
   r.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
+  if (const Json* errors = d.find("error_sources")) {
+    for (const Json& e : errors->items())
+      r.errors.push_back({e.at("source").as_text(), e.real("relative_standard_error", 0)});
+  }
   const Json& iteration = part(d, "iteration_seconds");
   r.iteration_median = iteration.real("median", 0);
   r.iteration_p05 = iteration.real("p05", 0);
@@ -195,8 +245,15 @@ void read_shares(Report& r, const Json& d) {
     for (const Json& w : workers->items()) read_bins(w, r.staleness_by_worker.emplace_back());
   }
   const Json& share = part(d, "time_share");
-  r.time_share = {share.real("compute", 0), share.real("exposed_communication", 0), share.real("input", 0),
-                  share.real("idle", 0)};
+  for (const auto& [key, value] : kShares) r.time_share.*value = share.real(key, 0);
+  read_named(d, "exposed_communication_by_kind", r.communication_kinds);
+  read_named(d, "waiting_for", r.waiting_for);
+  if (const Json* kernels = d.find("compute_by_kernel")) {
+    for (const Json& k : kernels->items())
+      r.kernels.push_back({k.at("name").as_text(), k.text("heaviest_pass", ""), k.real("share", 0),
+                           k.real("heaviest_pass_share", 0)});
+  }
+  r.slowed = d.real("compute_slowed_by_collectives", 0);
   const Json& m = part(d, "memory_bytes_per_device");
   r.memory = read_memory(m);
   if (const Json* roles = d.find("memory_by_role")) {
@@ -208,6 +265,10 @@ void read_shares(Report& r, const Json& d) {
   r.bottleneck.resource = b.text("resource", "");
   r.bottleneck.explanation = b.text("explanation", "");
   r.bottleneck.share = b.real("share", 0);
+  if (const Json* e = b.find("elasticity")) r.bottleneck.elasticity = e->as_real();
+  if (const Json* gain = b.find("gain_if_unlimited")) r.bottleneck.gain_if_unlimited = gain->as_real();
+  if (const Json* l = d.find("busiest_link"))
+    r.busiest_link = {l->at("name").as_text(), l->real("busy", 0), bytes_of(*l, "bytes")};
   if (const Json* links = d.find("links")) {
     for (const Json& l : links->items())
       r.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
@@ -232,6 +293,30 @@ void read_timeline(Report& r, const Json& d) {
 
 }  // namespace
 
+void Report::largest_share_is_bottleneck() {
+  struct Part {
+    double TimeShare::*share;
+    const char *resource, *words;
+  };
+  constexpr Part kParts[] = {{&TimeShare::compute, "compute", "computes"},
+                             {&TimeShare::launch, "launch", "waits for the host to issue operations"},
+                             {&TimeShare::exposed_communication, "communication", "is exposed communication"},
+                             {&TimeShare::waiting, "waiting", "waits for other workers"},
+                             {&TimeShare::bubble, "bubble", "waits for other stages of the pipeline"},
+                             {&TimeShare::input, "input", "waits for input"},
+                             {&TimeShare::server, "server", "waits for a server's processor"},
+                             {&TimeShare::idle, "idle", "waits for nothing that is known"}};
+  const Part& most = *std::max_element(
+      std::begin(kParts), std::end(kParts),
+      [&](const Part& a, const Part& b) { return time_share.*a.share < time_share.*b.share; });
+  bottleneck = {};
+  bottleneck.resource = most.resource;
+  bottleneck.share = time_share.*most.share;
+  bottleneck.explanation = fmt::format("{:.0f} % of the step {}", 100 * bottleneck.share, most.words);
+  if (bottleneck.resource == "waiting" && !waiting_for.empty())
+    bottleneck.explanation += fmt::format(", most for {}", waiting_for[0].first);
+}
+
 std::string Report::to_json(bool reproducible) const { return dump(report_json(*this, reproducible)); }
 
 Report Report::from_json(const Json& document) {
@@ -254,6 +339,36 @@ Report Report::from_json(const Json& document) {
   r.wall_seconds = part(document, "run").real("wall_seconds", 0);
   read_timeline(r, document);
   return r;
+}
+
+namespace {
+
+constexpr double kNormal90 = 1.645;
+
+std::vector<ErrorSource> errors_of(const Report& r) {
+  if (!r.errors.empty()) return r.errors;
+  if (r.interval.low <= 0) return {};
+  return {{std::string(kRunToRun), std::log(r.interval.high / r.interval.low) / (2 * kNormal90)}};
+}
+
+}  // namespace
+
+Report::Interval ratio_interval(const Report& a, const Report& b) {
+  if (!(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
+  std::vector<ErrorSource> left = errors_of(a);
+  double square = 0;
+  for (const ErrorSource& e : errors_of(b)) {
+    const auto same = std::find_if(left.begin(), left.end(), [&](const ErrorSource& other) {
+      return e.source == other.source && e.source != kRunToRun;
+    });
+    const double sigma = e.sigma - (same == left.end() ? 0 : same->sigma);
+    square += sigma * sigma;
+    if (same != left.end()) left.erase(same);
+  }
+  for (const ErrorSource& e : left) square += e.sigma * e.sigma;
+  const double ratio = b.samples_per_second / a.samples_per_second;
+  return {ratio * std::exp(-kNormal90 * std::sqrt(square)), ratio * std::exp(kNormal90 * std::sqrt(square)),
+          0.9};
 }
 
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible) {

@@ -2,7 +2,9 @@
 // What both engines return: CONTRACT "tandem-report-1". JSON in, JSON out; plots read only the JSON. Floor 2.
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,9 @@ namespace tandem {
 struct Span {
   uint32_t role = 0, instance = 0, iteration = 0, op = 0;
   Time start, end;
+  /// Of a collective: from `ready` until `start` the instance waited for the others, last for `last`.
+  Time ready;
+  uint32_t last = 0;
   auto operator<=>(const Span&) const = default;
 };
 
@@ -43,8 +48,35 @@ struct RoleMemory {
   MemoryUse memory;
 };
 
+/// Where worker 0's wall time goes; the sum is 1. All but `compute` are what its compute lane stood still
+/// for.
 struct TimeShare {
-  double compute = 0, exposed_communication = 0, input = 0, idle = 0;  ///< of worker 0's wall time; sum 1
+  double compute = 0;
+  double launch = 0;                 ///< the host had not issued the next op yet
+  double exposed_communication = 0;  ///< bytes on their way, once all that take part were there
+  double waiting = 0;                ///< for other workers: of a collective, a peer, whoever opens a gate
+  double bubble = 0;                 ///< other stages of a pipeline
+  double input = 0;
+  double server = 0;  ///< a server's processor: gradients that queue for it or that it applies
+  double idle = 0;    ///< none of these
+};
+
+/// A part of a whole by name, e.g. ("all-reduce", 0.31).
+using NamedShare = std::pair<std::string, double>;
+
+/// What makes a prediction uncertain: its part in the relative standard error of the samples/s. The same
+/// source errs in the same direction in every report that names it, so that it cancels in their ratio.
+struct ErrorSource {
+  std::string source;
+  double sigma = 0;
+};
+/// Of this source each run has an error of its own.
+inline constexpr std::string_view kRunToRun = "run to run";
+
+/// Time of one kind of kernel, all its passes, and of the pass that takes most of it: shares of the step.
+struct KernelShare {
+  std::string kind, heaviest_pass;
+  double share = 0, heaviest = 0;
 };
 
 /// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start,
@@ -53,6 +85,8 @@ struct TimelineEntry {
   std::string role, lane, label;
   uint32_t instance = 0, iteration = 0;
   double start_seconds = 0, end_seconds = 0;
+  /// No op: its lane waited for other members of a collective. Label "waiting", or with the last of them.
+  bool waits() const { return label.rfind("waiting", 0) == 0; }
 };
 
 struct Report {
@@ -65,17 +99,28 @@ struct Report {
   struct Interval {
     double low = 0, high = 0, level = 0.9;
   } interval;
+  std::vector<ErrorSource> errors;  ///< behind the interval of a prediction, in quadrature
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
   double speedup = 1, scaling_efficiency = 1;  ///< against one device, same batch per device
   Histogram staleness;                         ///< versions; empty without stores
   std::vector<Histogram> staleness_by_worker;  ///< of the first 64, where known
   TimeShare time_share;
+  std::vector<NamedShare> communication_kinds;  ///< of exposed_communication, largest first; sums up to it
+  std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
+  std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
+  double slowed = 0;                            ///< of compute: what kernels lose to collectives beside them
   MemoryUse memory;  ///< of the role that needs most
   std::vector<RoleMemory> memory_by_role;
+  /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
+  /// largest time share.
   struct Bottleneck {
     std::string resource, explanation;
-    double share = 0;
+    double share = 0;  ///< of the step
+    /// d log(samples/s) / d log(resource), and the relative gain if there were no limit to the resource.
+    /// Absent where changes were not tried out.
+    std::optional<double> elasticity, gain_if_unlimited;
   } bottleneck;
+  LinkUse busiest_link;        ///< of those that the job itself uses; not always the one that limits
   std::vector<LinkUse> links;  ///< busiest first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
@@ -90,10 +135,17 @@ struct Report {
   } training;
   std::vector<TimelineEntry> timeline;  ///< a few instances, a few iterations
 
+  /// The bottleneck by the largest of the time shares, for reports that try no changes.
+  void largest_share_is_bottleneck();
+
   /// One JSON document; `reproducible` leaves out "run" (wall time). Non-finite numbers never appear.
   std::string to_json(bool reproducible = false) const;
   static Report from_json(const Json& document);
 };
+
+/// Of b's samples/s over a's: each error source that both have counts by the difference of its parts, every
+/// other one in full. A report without sources counts by its interval.
+Report::Interval ratio_interval(const Report& a, const Report& b);
 
 /// {"schema": "tandem-reports-1", "reports": [...]} for several, the report itself for one.
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible);

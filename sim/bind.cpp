@@ -123,8 +123,10 @@ class Binder {
     for (uint32_t c = 0; c < classes; ++c) {
       costs.duration.push_back(durations(r, c));
       costs.transfer.push_back(transfers(r, c));
-      if (in_.overheads.interference > 0 || (machine_ && in_.cluster.nodes > 1))
-        interfere(role, costs.transfer.back(), costs.duration.back());
+      if (in_.overheads.interference > 0 || (machine_ && in_.cluster.nodes > 1)) {
+        const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
+        if (r == 0 && c == 0) bound_.slowed_seconds = slowed;
+      }
     }
     if (host_issues(r)) issue(r, classes, costs);
     if (r == 0) account(role);
@@ -133,15 +135,16 @@ class Binder {
 
   /// Collectives take memory bandwidth and multiprocessors from the kernels beside them: each costs a share
   /// of the time in which forward or backward runs on while it does. `queued`: what the comm lane still has
-  /// to do.
-  void interfere(const Role& role, const std::vector<int32_t>& transfer, std::vector<Time>& duration) const {
+  /// to do. Returns the seconds that this adds.
+  double interfere(const Role& role, const std::vector<int32_t>& transfer,
+                   std::vector<Time>& duration) const {
     const auto computes = [&](const Op& op) {
       return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
     };
     double ahead = 0;  // compute that is still to come in the iteration
     for (std::size_t i = 0; i < role.ops.size(); ++i)
       ahead += computes(role.ops[i]) ? duration[i].seconds() : 0;
-    double queued = 0, owed = 0;
+    double queued = 0, owed = 0, added = 0;
     for (std::size_t i = 0; i < role.ops.size(); ++i) {
       const Op& op = role.ops[i];
       if (op.kind == OpKind::collective) {
@@ -153,11 +156,13 @@ class Binder {
       } else if (computes(op)) {
         const double seconds = duration[i].seconds();
         duration[i] += Time::from_seconds(owed);
+        added += owed;
         owed = 0;
         ahead -= seconds;
         queued = std::max(0.0, queued - seconds);
       }
     }
+    return added;
   }
 
   const KernelCost& kernel_cost(VertexId v) {
@@ -177,7 +182,8 @@ class Binder {
     const Overheads& o = in_.overheads;
     const auto devices = static_cast<double>(in_.cluster.devices);
     if (copies_module(task)) {
-      return o.replicate.seconds() * static_cast<double>(in_.graph->layers().size()) * devices;
+      return o.replicate.seconds() * static_cast<double>(in_.graph->layers().size()) * devices /
+             in_.speeds.launch;
     }
     const KernelCost& cost = kernel_cost(v);
     double seconds = 0;
@@ -185,8 +191,8 @@ class Binder {
     for (const Kernel& k : task.kernels) {
       seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
     }
-    if (!worker) return seconds;
-    return seconds * in_.compute_scale * (devices > 1 ? 1 + o.compute_slowdown : 1);
+    if (!worker) return seconds / in_.speeds.server;
+    return seconds * compute_scale() * (devices > 1 ? 1 + o.compute_slowdown : 1);
   }
 
   /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one process
@@ -199,7 +205,7 @@ class Binder {
     if (task.pass == Pass::forward) seconds *= driven;
     if (task.pass == Pass::backward_weights)
       seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
-    return seconds * in_.compute_scale / in_.system->host().core_speed;
+    return seconds * in_.compute_scale / (in_.system->host().core_speed * in_.speeds.launch);
   }
 
   /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs, and the kernels of a measured
@@ -212,7 +218,8 @@ class Binder {
   void issue(uint32_t r, uint32_t classes, RoleCosts& costs) {
     const Role& role = program_.roles[r];
     double sum = in_.cluster.devices > 1 && r == 0
-                     ? in_.overheads.iteration.seconds() / static_cast<double>(program_.micro_batches)
+                     ? in_.overheads.iteration.seconds() /
+                           (static_cast<double>(program_.micro_batches) * in_.speeds.launch)
                      : 0;
     // What comes back from servers is copied into the layers' tensors, one by one.
     std::size_t tensors = 0;
@@ -254,10 +261,10 @@ class Binder {
   }
 
   double machine_seconds(const Task& task) {
-    double seconds = machine_->op_overhead();
+    double seconds = machine_->op_overhead() / in_.speeds.launch;
     for (const Kernel& k : task.kernels) {
       double distance = 0;
-      seconds += machine_->seconds(k, in_.cluster.devices, step_, &distance) * in_.compute_scale;
+      seconds += machine_->seconds(k, in_.cluster.devices, step_, &distance) * compute_scale();
       if (distance < KernelNeighbours::kFar) continue;
       const std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
                                            name(k.kind), name(k.pass));
@@ -290,7 +297,9 @@ class Binder {
       out[i] = Time::from_seconds(task_seconds(program_.tasks[op.what], v, worker));
       if (copies_module(program_.tasks[op.what])) continue;
       if (first)
-        out[i] += feeding() + (host_issues(r) ? Time{} : Time{in_.overheads.iteration.ps / program_.micro_batches});
+        out[i] += scaled(
+            feeding() + (host_issues(r) ? Time{} : Time{in_.overheads.iteration.ps / program_.micro_batches}),
+            1 / in_.speeds.launch);
       first = false;
     }
     return durations_.emplace(key, std::move(out)).first->second;
@@ -311,6 +320,8 @@ class Binder {
     return out;
   }
 
+  double compute_scale() const { return in_.compute_scale / in_.speeds.compute; }
+
   /// What a coordinator adds to a reduction. Lists: rank 0 reads the size and then the list of every rank,
   /// one after the other. Bits: two reductions along a tree of the nodes, for all gradients at once, so only
   /// the last ones wait for them; as they do for half a cycle in the mean, until it looks.
@@ -327,6 +338,7 @@ class Binder {
   }
 
   int32_t add(Transfer t) {
+    t.latency = scaled(t.latency, 1 / in_.speeds.latency);
     bound_.plan.transfers.push_back(std::move(t));
     return static_cast<int32_t>(bound_.plan.transfers.size()) - 1;
   }
@@ -469,7 +481,7 @@ class Binder {
         double distance = 0;
         const double seconds =
             (machine_ ? machine_->seconds(k, in_.cluster.devices, step_, &distance) : cost->seconds(k)) *
-            in_.compute_scale / op.every;
+            compute_scale() / op.every;
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
         step += seconds;
         far += seconds * std::min(distance, KernelNeighbours::kFar);

@@ -5,6 +5,7 @@
 #include "schemes/scheme.h"
 #include "sim/placement.h"
 #include "sim/plan.h"
+#include "sim/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem {
@@ -19,7 +20,8 @@ struct BindInput {
   Overheads overheads;
   Recipe recipe;
   std::string profile = "stock";  ///< of the kernel costs
-  double compute_scale = 1;       ///< of every compute op on the accelerators (the anchor's)
+  double compute_scale = 1;       ///< of every kernel on the accelerators (the anchor's)
+  Speeds speeds;
   bool first_only =
       false;  ///< price each role's first instance, which stands for all: when only worker 0 counts
 };
@@ -33,6 +35,7 @@ struct Bound {
   std::vector<std::string> extrapolates;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};
+  double slowed_seconds = 0;  ///< what collectives beside them add to these
 };
 
 Bound bind(const BindInput& input);

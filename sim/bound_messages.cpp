@@ -27,11 +27,12 @@ class BoundMessages : public Plan::Messages {
         workers_(in.cluster.devices),
         system_(*in.system),
         optimizer_(*in.optimizer),
+        speeds_(in.speeds),
         links_(std::move(costs.links)),
         where_(std::move(costs.where)),
         extra_(costs.start_up),
         index_(std::move(costs.index)) {
-    free_.latency = extra_;
+    free_.latency = faster(extra_);
   }
 
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
@@ -43,7 +44,7 @@ class BoundMessages : public Plan::Messages {
     auto& [t, rate] = ways_[uint64_t{from} << 32 | to];
     if (t.bytes == 0) {
       t = links_->post(from, to, bytes);
-      t.latency += extra_;
+      t.latency = faster(t.latency + extra_);
       rate = t.rate_alone(links_->capacity());
       for (Use& use : t.uses) use.link = index_[use.link];
     }
@@ -53,19 +54,21 @@ class BoundMessages : public Plan::Messages {
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
     const Store& s = program_->stores[store];
-    if (machine_) return merge(s, push_bytes(s, key));
+    if (machine_) return scaled(merge(s, push_bytes(s, key)), 1 / speeds_.server);
     const Device& device = system_.device(where_[s.role][shard]);
     const double bytes = static_cast<double>(push_bytes(s, key).n);
     const double handled = links_->software().handling;
-    if (handled > 0 && device.kind == Device::Kind::cpu) return Time::from_seconds(bytes / handled);
+    if (handled > 0 && device.kind == Device::Kind::cpu)
+      return Time::from_seconds(bytes / handled / speeds_.server);
     const double rate = reduce_rate(device);
     if (!optimizer_.updates()) return Time::from_seconds(bytes / rate);
     // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
     const double passes = (3.0 + 2.0 * static_cast<double>(optimizer_.state)) / 3.0 / s.batch;
-    return Time::from_seconds(bytes / rate * (1 + passes));
+    return Time::from_seconds(bytes / rate * (1 + passes) / speeds_.server);
   }
 
  private:
+  Time faster(Time latency) const { return scaled(latency, 1 / speeds_.latency); }
   /// A channel's payload is split over the shards on the side that has several.
   Bytes payload(const Channel& c, uint32_t key) const {
     int64_t shards = 1;
@@ -92,7 +95,7 @@ class BoundMessages : public Plan::Messages {
       seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
     else if (from && !same)
       seconds += machine_->copy(size, CopyWay::peer);
-    memory_.latency = Time::from_seconds(seconds);
+    memory_.latency = faster(Time::from_seconds(seconds));
     return memory_;
   }
   /// Not where its memory is the host's.
@@ -104,8 +107,8 @@ class BoundMessages : public Plan::Messages {
   const Transfer& over_wire(const Channel& c, const Transfer& way, double rate) {
     memory_ = way;
     const double beyond = machine_->wire_message(way.bytes, rate) - way.bytes / rate;
-    memory_.latency +=
-        Time::from_seconds(std::max(0.0, beyond) + (c.address == Address::reply ? 2 : 1) * machine_->wake());
+    memory_.latency += faster(
+        Time::from_seconds(std::max(0.0, beyond) + (c.address == Address::reply ? 2 : 1) * machine_->wake()));
     return memory_;
   }
   /// Within the memory of a store.
@@ -131,6 +134,7 @@ class BoundMessages : public Plan::Messages {
   Transfer memory_;
   const System& system_;
   const Optimizer& optimizer_;
+  Speeds speeds_;
   std::shared_ptr<LinkCost> links_;
   std::vector<std::vector<VertexId>> where_;
   Time extra_;

@@ -2,7 +2,9 @@
 // The evaluators: same Plan in, same Trace out. `events` is the reference; `sweep` and `folded` are
 // optimisations proven equal by tests. Floor 3.
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/histogram.h"
@@ -17,6 +19,22 @@ struct EvaluateOptions {
   int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
 };
 
+/// What worker 0's compute lane can stand still for; the time shares of a Report.
+enum class Wait : uint8_t {
+  launch,         ///< the host: the op had not been issued yet
+  communication,  ///< bytes on their way, from when all that take part are there
+  waiting,        ///< other workers: the last member of a collective, a peer, whoever opens a gate
+  input,
+  server,  ///< a server's processor: from a gradient's arrival until its reply, gates apart
+  idle,    ///< none of these
+};
+inline constexpr int kWaits = 6;
+
+/// Kinds of communication: those of collectives, then messages to a store, from it, between peers, copies.
+inline constexpr int kMovePush = kCollKinds, kMovePull = kCollKinds + 1, kMovePeer = kCollKinds + 2,
+                     kMoveCopy = kCollKinds + 3, kMoves = kCollKinds + 4;
+std::string_view move_name(int move);
+
 /// What an evaluation leaves behind. Memory: O(instances + iterations + links), never their product.
 struct Trace {
   std::string evaluator;  ///< "events", "sweep", "folded"
@@ -27,13 +45,13 @@ struct Trace {
   int64_t worker_iterations = 0;  ///< completed by all workers together
   Time makespan;                  ///< end of the last op
   /// Of worker 0: busy time per lane. busy[compute] counts compute and apply ops only, so that
-  /// busy[compute] + exposed_comm + exposed_input + idle is the end of its last op.
+  /// busy[compute] and the sum of `exposed` are the end of its last op.
   Time busy[kLanes];
-  /// Of worker 0: time without compute, by the op that its next compute op waited for last.
-  Time exposed_comm, exposed_input, idle;
-  /// Of worker 0: time by which compute ops ended later because the host had not issued them. Not in
-  /// busy[compute]; the two and the above add up to the end of its last op.
-  Time exposed_launch;
+  /// Of worker 0: time without compute, along the chain of ops that its next compute op waited for.
+  Time exposed[kWaits];
+  Time moved[kMoves];                ///< exposed[communication] by kind
+  std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker
+  Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }
   /// One sample per gradient kept and shard: version at the end of its apply less the version of the
   /// parameters it was computed from.
   Histogram staleness;

@@ -30,6 +30,7 @@ class EventEngine {
   /// A lane of a repeating instance: everything before (iteration, position) is done.
   struct LaneState {
     int64_t start = 0;  ///< of the op that runs
+    int64_t ready = 0;  ///< the same, without waiting for other members of a collective
     uint32_t iteration = 0;
     uint32_t position = 0;  ///< in the role's ops of this lane
     uint32_t sending = 0;   ///< messages of a send that have not left yet
@@ -68,6 +69,7 @@ class EventEngine {
   struct Rendezvous {
     std::optional<Groups> groups;
     std::vector<uint32_t> arrived;  ///< [group]
+    std::vector<uint32_t> last;     ///< [group]: who came last, the lowest of several
   };
   struct Message {
     uint32_t channel = 0, key = 0;
@@ -76,6 +78,7 @@ class EventEngine {
     uint32_t version = 0, clock = 0, step = 0, next = 0;
     uint32_t request = 0;  ///< of a reply: the message served
     int64_t start = 0, delay = 0;
+    Way way;  ///< a reply has its request's
     bool left = false;
   };
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -87,7 +90,7 @@ class EventEngine {
   void begin();
   void dispatch(uint64_t data);
   void op_ended(uint32_t lane_id);
-  void complete(uint32_t r, uint32_t instance, int lane, int64_t start);
+  void complete(uint32_t r, uint32_t instance, int lane, int64_t start, uint32_t last = 0);
   void try_lane(uint32_t r, uint32_t instance, int lane);
   bool ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const;
   void wrap(uint32_t r, uint32_t instance);
@@ -115,6 +118,8 @@ class EventEngine {
   void post_in_turn(uint32_t lane_id, double factor);
   void message_event(uint32_t slot, uint32_t lane_id);
   void arrive(uint32_t slot);
+  void explain_recv(const Message& m, bool reply);
+  void open_gate(uint32_t parked, const Message& by, uint32_t r);
   void receive(uint32_t r, uint32_t instance, int lane, uint32_t op);
   void serve(uint32_t slot);
   void record_service(const Message& m, uint32_t r, int64_t start);
@@ -123,7 +128,7 @@ class EventEngine {
   void apply(uint32_t slot, const Op& op, bool dropped);
   void leave_stores(uint32_t worker);
   bool pushes(uint32_t channel) const;
-  void pass_gates();
+  void pass_gates(Message by);
   void reply(uint32_t slot, uint32_t r, uint32_t op);
   uint32_t new_message();
 

@@ -101,6 +101,7 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
     m.receiver = to;
     m.number = number;
     m.request = kNone;
+    m.way.sent = now_;
     if (pull_of_[op.what] >= 0) {
       m.version = inboxes_[static_cast<std::size_t>(pull_of_[op.what])]->version(
           instance, op.key, channel.address == Address::shards ? to : 0);
@@ -159,7 +160,10 @@ void EventEngine::message_event(uint32_t slot, uint32_t lane_id) {
 void EventEngine::arrive(uint32_t slot) {
   Message& m = messages_[slot];
   const uint32_t to_role = program_.channels[m.channel].to_role;
-  if (roles_[to_role].serves) return serve(slot);
+  if (roles_[to_role].serves) {
+    m.way.arrived = m.way.parked = m.way.late = m.way.flown = m.way.opened = now_;
+    return serve(slot);
+  }
   const bool replies = program_.channels[m.channel].address == Address::reply;
   uint32_t number = m.number;
   if (!heard_[m.channel].empty())
@@ -168,6 +172,7 @@ void EventEngine::arrive(uint32_t slot) {
   const uint32_t source = replies && inbox.sources() > 1 ? m.sender : 0;
   inbox.arrive(m.receiver, m.key, source, number, m.version);
   const uint32_t channel = m.channel, key = m.key, instance = m.receiver;
+  if (to_role == 0 && instance == 0) explain_recv(m, replies);
   free_messages_.push_back(slot);
   const RoleInfo& info = roles_[to_role];
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -179,6 +184,29 @@ void EventEngine::arrive(uint32_t slot) {
     inbox.take(instance, key);
     return complete(to_role, instance, lane, state.start);
   }
+}
+
+/// A recv of worker 0 that waits now is ended by `m`, if by any message.
+void EventEngine::explain_recv(const Message& m, bool reply) {
+  if (reply) {
+    recorder_.replied(m.way);
+  } else {
+    recorder_.heard(m.sender, m.way.sent);
+  }
+}
+
+/// `by` was applied, which lets the message `parked` pass its gate: before, its worker had not sent it, or it
+/// was on its way, or waited for the server's processor.
+void EventEngine::open_gate(uint32_t parked, const Message& by, uint32_t r) {
+  Message& p = messages_[parked];
+  record_service(p, r, p.start);
+  p.way.parked = p.start;
+  p.way.late = std::clamp(by.way.sent, p.start, now_);
+  p.way.flown = std::clamp(by.way.arrived, p.way.late, now_);
+  p.way.opened = now_;
+  p.way.behind = by.sender;
+  ++p.step;
+  serve(parked);
 }
 
 void EventEngine::receive(uint32_t r, uint32_t instance, int lane, uint32_t index) {
@@ -200,7 +228,7 @@ void EventEngine::record_service(const Message& m, uint32_t r, int64_t start) {
   recorder_.hash(mark * weight_[roles_[r].base + m.receiver], 1);
   recorder_.makespan(now_);
   if (m.receiver < recorder_.kept() && m.sender < recorder_.kept()) {
-    recorder_.keep(r, m.receiver, iteration, m.step, start, now_, 1, m.sender);
+    recorder_.keep(r, m.receiver, iteration, m.step, {start, start, now_, 0}, 1, m.sender);
   }
 }
 
@@ -269,20 +297,17 @@ void EventEngine::service_ended(uint32_t global) {
     server.head = messages_[next].next;
     begin_service(global, next);
   }
-  pass_gates();  // in the order they came, then this one
+  pass_gates(messages_[slot]);  // in the order they came, then this one
   ++messages_[slot].step;
   serve(slot);
 }
 
-/// What was parked goes on.
-void EventEngine::pass_gates() {
+/// What was parked goes on, thanks to `by`.
+void EventEngine::pass_gates(Message by) {
   const std::vector<uint32_t> opened(released_);
   released_.clear();
   for (const uint32_t parked : opened) {
-    Message& p = messages_[parked];
-    record_service(p, program_.channels[p.channel].to_role, p.start);
-    ++p.step;
-    serve(parked);
+    open_gate(parked, by, program_.channels[messages_[parked].channel].to_role);
   }
 }
 
@@ -342,6 +367,8 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
   m.number = served.number;
   m.request = request;
   m.start = now_;
+  m.way = served.way;
+  m.way.replied = now_;
   if (store_of_[m.channel] >= 0) {
     m.version = stores_[static_cast<std::size_t>(store_of_[m.channel])].version(m.sender, m.key, m.receiver);
   }

@@ -60,6 +60,7 @@ void EventEngine::build_role(uint32_t r) {
     Rendezvous& meeting = rendezvous_[r].emplace_back();
     meeting.groups.emplace(info.role->mesh, axes);
     meeting.arrived.assign(meeting.groups->count(), 0);
+    meeting.last.assign(meeting.groups->count(), 0);
   }
 }
 
@@ -173,7 +174,10 @@ void EventEngine::finish_lane(uint32_t r, uint32_t instance, int lane) {
   if (plan_.measured(r)) --open_lanes_;
   if (r != 0 || unhandled_.empty() || unhandled_[instance] > 0) return;
   leave_stores(instance);
-  pass_gates();
+  Message last;
+  last.sender = instance;
+  last.way.sent = last.way.arrived = now_;
+  pass_gates(last);
 }
 
 void EventEngine::begin() {
@@ -245,17 +249,18 @@ void EventEngine::op_ended(uint32_t lane_id) {
   if (info.role->ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
   Rendezvous& meeting = rendezvous_[r][shared_[r][info.role->ops[op].what]];
   const int64_t start = state.start;
-  meeting.arrived[meeting.groups->of(instance)] = 0;
-  for (const uint32_t offset : meeting.groups->offsets()) complete(r, instance + offset, lane, start);
+  const uint32_t group = meeting.groups->of(instance), last = meeting.last[group];
+  meeting.arrived[group] = 0;
+  for (const uint32_t offset : meeting.groups->offsets()) complete(r, instance + offset, lane, start, last);
 }
 
-void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t start) {
+void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t start, uint32_t last) {
   const RoleInfo& info = roles_[r];
   const uint32_t global = info.base + instance;
   LaneState* const lanes = &lanes_[std::size_t{global} * kLanes];
   LaneState& state = lanes[lane];
-  recorder_.op(r, instance, state.iteration, info.lane_ops[lane][state.position], start, now_,
-               weight_[global]);
+  recorder_.op(r, instance, state.iteration, info.lane_ops[lane][state.position],
+               {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
   ++state.position;
   state.state = State::blocked;
@@ -343,9 +348,9 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
   const RoleInfo& info = roles_[r];
   const uint32_t lane_id = (info.base + instance) * kLanes + static_cast<uint32_t>(lane);
   LaneState& state = lanes_[lane_id];
-  state.start = now_;
+  state.start = state.ready = now_;
   state.state = State::running;
-  if (r == 0 && instance == 0 && lane == 0) recorder_.compute_starts(state.iteration, index, now_);
+  if (r == 0 && instance == 0) recorder_.ready(state.iteration, index, now_);
   switch (info.role->ops[index].kind) {
     case OpKind::compute: {
       schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);
@@ -382,7 +387,11 @@ void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index
   const uint32_t group = meeting.groups->of(instance);
   const uint32_t first = meeting.groups->first(group);
   const auto lane = static_cast<uint32_t>(op.lane);
-  lanes_[(info.base + instance) * kLanes + lane].state = State::waiting;
+  LaneState& state = lanes_[(info.base + instance) * kLanes + lane];
+  state.state = State::waiting;
+  uint32_t& last = meeting.last[group];
+  const bool tied = meeting.arrived[group] > 0 && lanes_[(info.base + last) * kLanes + lane].ready == now_;
+  last = tied ? std::min(last, instance) : instance;
   if (++meeting.arrived[group] < meeting.groups->size()) return;
   for (const uint32_t offset : meeting.groups->offsets())
     lanes_[(info.base + first + offset) * kLanes + lane].state = State::running;

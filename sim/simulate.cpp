@@ -15,6 +15,7 @@
 #include "sim/gather.h"
 #include "sim/memory.h"
 #include "sim/side_by_side.h"
+#include "sim/time_shares.h"
 
 namespace tandem {
 
@@ -22,7 +23,7 @@ namespace {
 
 /// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU
 /// deviations).
-constexpr double kRunToRun = 0.01;
+constexpr double kSpread = 0.01;
 // Relative standard errors behind the 90 % intervals, set so that VALIDATION.md's rows are covered about as
 // often as stated: of an exposed communication time, of compute once one rate was measured on the same
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
@@ -94,6 +95,7 @@ class Simulation {
     in.recipe = p_.scheme->recipe;
     in.profile = p_.profile;
     in.compute_scale = scale;
+    in.speeds = p_.speeds;
     if (gathers(in.overheads) && cluster.devices > 1) in.program = gathered(in);
     Bound b = bind(in);
     b.plan.seed = p_.seed;
@@ -139,7 +141,7 @@ class Simulation {
       const double want = samples(*r.program) / anchor.rate;
       const double got = samples(*r.program) / r.rate;
       if (std::abs(got / want - 1) < 1e-4) return scale;
-      const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_launch;
+      const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_to(Wait::launch);
       const double compute = working.seconds() / static_cast<double>(r.trace.iteration_end.size()) *
                              r.program->micro_batches;
       // Newton on "all but worker 0's compute and its issuing stays": exact when nothing else is exposed.
@@ -291,18 +293,6 @@ std::vector<LinkUse> link_uses(const Run& run) {
   return out;
 }
 
-TimeShare time_share(const Trace& t) {
-  TimeShare s;
-  const double compute = t.busy[static_cast<int>(Lane::compute)].seconds();
-  const double total = compute + t.exposed_comm.seconds() + t.exposed_input.seconds() + t.idle.seconds();
-  if (total <= 0) return s;
-  s.compute = compute / total;
-  s.exposed_communication = t.exposed_comm.seconds() / total;
-  s.input = t.exposed_input.seconds() / total;
-  s.idle = t.idle.seconds() / total;
-  return s;
-}
-
 /// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
 LinkUse own_busiest(const Report& r, const Run& run) {
   const Plan& plan = run.bound.plan;
@@ -323,57 +313,15 @@ LinkUse own_busiest(const Report& r, const Run& run) {
   return at == r.links.end() ? LinkUse{} : *at;
 }
 
-/// The slowest device that a fault left, when waiting for it is most of what looks like communication.
-std::string waits_for_slow(const Report& r, const Prediction& p) {
-  const Cluster cluster = make_cluster(*p.system, p.devices);
-  const auto speed = [&](int64_t i) { return p.system->speed(used_accelerator(*p.system, cluster, i)); };
-  int64_t slowest = 0;
-  for (int64_t i = 1; i < p.devices && !p.system->faults().empty(); ++i) {
-    if (speed(i) < speed(slowest)) slowest = i;
-  }
-  const double wait = r.time_share.compute * (speed(0) / speed(slowest) - 1);
-  const bool most = wait > 0.5 * r.time_share.exposed_communication && wait > 0.05;
-  return most ? p.system->vertex_name(used_accelerator(*p.system, cluster, slowest)) : "";
-}
-
-Report::Bottleneck bottleneck(const Report& r, const Run& run, const Prediction& p) {
-  const Bound& bound = run.bound;
-  Report::Bottleneck b;
-  int kind = 0, pass = 0;
-  double most = 0, sum = 0;
-  for (int k = 0; k < kKernelKinds; ++k) {
-    for (int q = 0; q < kPasses; ++q) {
-      sum += bound.by_kind[k][q];
-      if (bound.by_kind[k][q] > most) most = bound.by_kind[k][q], kind = k, pass = q;
-    }
-  }
-  const std::string heaviest =
-      fmt::format("{} {}", name(static_cast<KernelKind>(kind)), name(static_cast<Pass>(pass)));
-  const TimeShare& t = r.time_share;
-  const LinkUse busiest = own_busiest(r, run);
-  const std::string link = busiest.name.empty() ? "communication latency" : busiest.name;
-  const double busy = busiest.busy;
-  if (const std::string slow = waits_for_slow(r, p); !slow.empty()) {
-    b.resource = "slow device " + slow;
-    b.share = t.exposed_communication + t.idle;
-    b.explanation = fmt::format("the others wait for {} for {:.0f} % of the step", slow, 100 * b.share);
-  } else if (t.exposed_communication >= 0.1 && t.exposed_communication >= t.input) {
-    b.resource = busiest.name.empty() || busy < 0.2 ? "communication latency" : "link " + link;
-    b.share = t.exposed_communication;
-    b.explanation = fmt::format("{:.0f} % of the step is exposed communication; {} is {:.0f} % busy",
-                                100 * t.exposed_communication, link, 100 * busy);
-  } else if (t.input >= 0.1) {
-    b.resource = "input";
-    b.share = t.input;
-    b.explanation = fmt::format("{:.0f} % of the step waits for input; {} is {:.0f} % busy", 100 * t.input,
-                                link, 100 * busy);
-  } else {
-    b.resource = "compute: " + heaviest;
-    b.share = t.compute;
-    b.explanation = fmt::format("{:.0f} % of the step computes, {:.0f} % of that in {}", 100 * t.compute,
-                                sum > 0 ? 100 * most / sum : 0.0, heaviest);
-  }
-  return b;
+/// "worker 1 on gpu1", with the device's model where the job has several.
+std::string worker_name(const Prediction& p, const Cluster& cluster, uint32_t worker) {
+  const auto at = [&](int64_t i) { return used_accelerator(*p.system, cluster, i); };
+  const VertexId v = at(worker);
+  const std::string& model = p.system->device(v).name;
+  bool alike = true;
+  for (int64_t i = 0; i < cluster.devices && alike; ++i) alike = p.system->device(at(i)).name == model;
+  return fmt::format("worker {} on {}{}", worker, p.system->vertex_name(v),
+                     alike ? "" : fmt::format(" ({})", model));
 }
 
 /// The first instances of each role, as many as keep a report file below about 400 KB: (instance, role).
@@ -407,17 +355,38 @@ void add_timeline(Report& r, const Run& run) {
     const Op& op = role.ops[s.op];
     r.timeline.push_back({role.name, std::string(name(op.lane)), program.labels[op.label], s.instance,
                           s.iteration, s.start.seconds(), s.end.seconds()});
+    if (s.ready < s.start) {
+      r.timeline.push_back({role.name, std::string(name(op.lane)),
+                            fmt::format("waiting for worker {}", s.last), s.instance, s.iteration,
+                            s.ready.seconds(), s.start.seconds()});
+    }
   }
 }
 
-Report::Interval interval(const Report& r, double compute_error, double several_error) {
+/// What the prediction's errors come from; two predictions share those that have the same name.
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const Bound& bound) {
   const TimeShare& t = r.time_share;
-  const double rate = r.samples_per_second;
-  const double several = r.devices > 1 ? several_error : 0;
-  const double compute = (t.compute + t.idle) * compute_error;
-  const double rest = (t.exposed_communication + t.input) * kLinkError;
-  const double sigma = std::sqrt(compute * compute + rest * rest + several * several + kRunToRun * kRunToRun);
-  return {rate * std::exp(-kNormal90 * sigma), rate * std::exp(kNormal90 * sigma), 0.9};
+  const Device& device = p.system->device(p.system->accelerator(0));
+  std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
+  const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
+                                       : fmt::format("kernels of {} on {} in {} by {}", p.graph->name(),
+                                                     device.architecture, name(p.precision), p.profile);
+  out.push_back({kernels, (t.compute + t.launch + t.waiting + t.idle) *
+                              (p.anchor ? kAnchoredError : bound.compute_error)});
+  if (const double share = t.exposed_communication + t.server; share > 0)
+    out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
+  if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
+  if (r.devices > 1)
+    out.push_back({fmt::format("{} on several devices", p.scheme->name),
+                   bound.several_error.value_or(kSeveralDevices)});
+  return out;
+}
+
+Report::Interval interval(double rate, const std::vector<ErrorSource>& errors) {
+  double square = 0;
+  for (const ErrorSource& e : errors) square += e.sigma * e.sigma;
+  const double factor = std::exp(kNormal90 * std::sqrt(square));
+  return {rate / factor, rate * factor, 0.9};
 }
 
 std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
@@ -463,13 +432,17 @@ std::string too_wide(const Report& r, const Prediction& p) {
                          : "a measured rate (--anchor) would narrow it");
 }
 
-/// The anchor may have been measured with another batch or on another system than the prediction's.
+/// The anchor may have been measured with another batch or on another system than the prediction's, and
+/// never at other speeds.
 double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
+  if (p.anchor_scale) return *p.anchor_scale;
+  if (!p.anchor) return 1;
   const bool own = p.anchor->system == nullptr || p.anchor->system == p.system;
   const bool same = p.anchor->scheme == nullptr || p.anchor->scheme == p.scheme;
-  if (own && same && (p.anchor->batch == 0 || p.anchor->batch == p.batch))
+  if (own && same && (p.anchor->batch == 0 || p.anchor->batch == p.batch) && p.speeds == Speeds{})
     return simulation.anchor_scale(*p.anchor, notes);
   Prediction measured = p;
+  measured.speeds = {};
   if (p.anchor->batch != 0) measured.batch = p.anchor->batch;
   if (!own) measured.system = p.anchor->system;
   if (!same) measured.scheme = p.anchor->scheme;
@@ -480,9 +453,19 @@ double anchor_scale(const Prediction& p, const Simulation& simulation, std::vect
 
 Plan make_plan(const Prediction& prediction) {
   check_arguments(prediction);
-  return Simulation(prediction)
-      .bound(make_cluster(*prediction.system, prediction.devices), 1 / prediction.compute_speed)
-      .plan;
+  return Simulation(prediction).bound(make_cluster(*prediction.system, prediction.devices), 1).plan;
+}
+
+double throughput(const Prediction& p) {
+  check_arguments(p);
+  const Simulation simulation(p);
+  std::vector<std::string> notes;
+  return simulation.run(p.devices, anchor_scale(p, simulation, notes), true).rate;
+}
+
+double anchored_scale(const Prediction& p) {
+  std::vector<std::string> notes;
+  return anchor_scale(p, Simulation(p), notes);
 }
 
 Report simulate(const Prediction& p) {
@@ -501,7 +484,7 @@ Report simulate(const Prediction& p) {
     check_memory(p, device_memory(simulation.work(), device, program, habits_of(p)), device, program);
   }
 
-  const double scale = (p.anchor ? anchor_scale(p, simulation, r.notes) : 1) / p.compute_speed;
+  const double scale = anchor_scale(p, simulation, r.notes);
   const Run run = simulation.run(p.devices, scale, true);
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
@@ -515,14 +498,15 @@ Report simulate(const Prediction& p) {
   r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
   r.staleness = run.trace.staleness;
   r.staleness_by_worker = run.trace.staleness_by_worker;
-  r.time_share = time_share(run.trace);
+  add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
   r.memory_by_role = memory_by_role(simulation.work(), device, *run.program, habits_of(p));
   r.memory = largest(r.memory_by_role);
   r.links = link_uses(run);
-  r.bottleneck = bottleneck(r, run, p);
+  r.busiest_link = own_busiest(r, run);
+  r.largest_share_is_bottleneck();
   r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
-  r.interval = interval(r, p.anchor ? kAnchoredError : run.bound.compute_error,
-                        run.bound.several_error.value_or(kSeveralDevices));
+  r.errors = error_sources(r, p, run.bound);
+  r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0 && !run.bound.measured) {

@@ -8,6 +8,7 @@
 #include "schemes/report.h"
 #include "schemes/scheme.h"
 #include "sim/plan.h"
+#include "sim/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem {
@@ -47,7 +48,9 @@ struct Prediction {
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
   std::optional<Anchor> anchor;
-  double compute_speed = 1;                ///< factor on the speed of all kernels on the accelerators
+  /// What the anchor comes to (anchored_scale), where that is known: it is not fitted again.
+  std::optional<double> anchor_scale;
+  Speeds speeds;
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
   /// Jobs whose transfers share the links; precision, optimiser, input and profile are the prediction's own.
   std::vector<JobBeside> beside;
@@ -57,6 +60,12 @@ struct Prediction {
 /// Throws InputError for device counts the system lacks, precision the device lacks, or a model that does
 /// not fit (message names the largest batch that does).
 Report simulate(const Prediction& prediction);
+
+/// Report::samples_per_second alone, without looking at memory or at one device. Throws as simulate() does.
+double throughput(const Prediction& prediction);
+
+/// The factor on compute costs with which the prediction meets its anchor; 1 without one.
+double anchored_scale(const Prediction& prediction);
 
 /// The settled plan behind simulate(), for tests and `show`.
 Plan make_plan(const Prediction& prediction);

@@ -57,6 +57,8 @@ class RoleSweep {
     for (Row& lane : lanes_) lane.assign(rows_, 0);
     waited_.assign(rows_, 0);
     start_.assign(rows_, 0);
+    ready_.assign(std::min(rows_, recorder.kept()), 0);
+    last_.assign(rows_, 0);
     ops_.resize(role_.ops.size());
     for (uint32_t o = 0; o < ops_.size(); ++o) plan_op(o);
     ends_.resize(ops_.size());
@@ -165,15 +167,18 @@ class RoleSweep {
     ++ops_[o].runs;
     Row& lane = lanes_[static_cast<int>(op.lane)];
     find_starts(o, lane);
+    const uint32_t kept = std::min(rows_, recorder_.kept());
+    std::copy_n(start_.begin(), kept, ready_.begin());
     const uint64_t stem = Recorder::stem(r_, iteration_, o);
     const bool collective = op.kind == OpKind::collective && rows_ == count_;
     const int64_t latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
     if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(latest);
     const uint32_t weight = rows_ == count_ ? 1 : count_;
-    for (uint32_t i = 0; i < std::min(rows_, recorder_.kept()); ++i) {
-      if (r_ == 0 && i == 0 && op.lane == Lane::compute) recorder_.compute_starts(iteration_, o, start_[0]);
-      recorder_.keep(r_, i, iteration_, o, start_[i], lane[i], weight);
+    for (uint32_t i = 0; i < kept; ++i) {
+      if (r_ == 0 && i == 0) recorder_.ready(iteration_, o, ready_[0]);
+      const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
+      recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last}, weight);
     }
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
   }
@@ -215,8 +220,12 @@ class RoleSweep {
     int64_t latest = 0;
     for (uint32_t g = 0; g < groups.count(); ++g) {
       const uint32_t first = groups.first(g);
-      int64_t begin = 0;
-      for (const uint32_t offset : groups.offsets()) begin = std::max(begin, start_[first + offset]);
+      int64_t begin = -1;
+      for (const uint32_t offset : groups.offsets()) {
+        if (start_[first + offset] <= begin) continue;
+        begin = start_[first + offset];
+        last_[g] = first + offset;
+      }
       const int64_t end = begin + duration(o, first);
       for (const uint32_t offset : groups.offsets()) {
         start_[first + offset] = begin;
@@ -285,8 +294,9 @@ class RoleSweep {
   std::vector<uint64_t> weight_;         ///< [row]
   std::vector<double> factor_;           ///< [row]
   std::vector<Row> spare_;
-  Row lanes_[kLanes], start_;
-  Row waited_;  ///< [row]: end of the compute lane's previous iteration
+  Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
+  std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
+  Row waited_;                         ///< [row]: end of the compute lane's previous iteration
 };
 
 }  // namespace

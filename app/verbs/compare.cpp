@@ -33,7 +33,47 @@ nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
 }
 
 nlohmann::ordered_json side_json(const Report& r) {
-  return {{"title", report_title(r)}, {"engine", r.engine}, {"samples_per_second", r.samples_per_second}};
+  return {{"title", report_title(r)},
+          {"engine", r.engine},
+          {"samples_per_second", r.samples_per_second},
+          {"samples_per_second_interval",
+           {{"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}}},
+          {"scaling_efficiency", r.scaling_efficiency},
+          {"memory_bytes_per_device", r.memory.total().n},
+          {"bottleneck", r.bottleneck.resource}};
+}
+
+std::string compare_csv(const std::vector<ReportPair>& pairs) {
+  Table table({{"model"},
+               {"devices"},
+               {"a_system"},
+               {"b_system"},
+               {"a_samples_per_second"},
+               {"b_samples_per_second"},
+               {"ratio"},
+               {"ratio_low"},
+               {"ratio_high"},
+               {"a_scaling_efficiency"},
+               {"b_scaling_efficiency"},
+               {"a_memory_bytes"},
+               {"b_memory_bytes"},
+               {"a_bottleneck"},
+               {"b_bottleneck"},
+               {"only_devices_changed_ratio"},
+               {"only_links_and_host_changed_ratio"}});
+  const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+  for (const ReportPair& pair : pairs) {
+    const Report &x = pair.a, &y = pair.b;
+    const Report::Interval interval = ratio_interval(x, y);
+    const Swap swap = swap_parts(pair);
+    table.add({report_input(x, "model"), std::to_string(x.devices), report_input(x, "system"),
+               report_input(y, "system"), real(x.samples_per_second), real(y.samples_per_second),
+               real(y.samples_per_second / x.samples_per_second), real(interval.low), real(interval.high),
+               real(x.scaling_efficiency), real(y.scaling_efficiency), std::to_string(x.memory.total().n),
+               std::to_string(y.memory.total().n), x.bottleneck.resource, y.bottleneck.resource,
+               swap.devices ? real(*swap.devices) : "", swap.rest ? real(*swap.rest) : ""});
+  }
+  return table.csv();
 }
 
 std::string compare_json(const std::vector<ReportPair>& pairs) {
@@ -51,7 +91,13 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
         {"staleness_mean_difference", y.staleness.mean() - x.staleness.mean()},
         {"memory_ratio",
          ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n))}};
-    if (const std::string reason = why(pair); !reason.empty()) row["why"] = reason;
+    const Report::Interval interval = ratio_interval(x, y);
+    row["samples_per_second_ratio_interval"] = {
+        {"low", interval.low}, {"high", interval.high}, {"level", interval.level}};
+    const Reason reason = why(pair);
+    if (reason.swap.devices) row["only_devices_changed_ratio"] = *reason.swap.devices;
+    if (reason.swap.rest) row["only_links_and_host_changed_ratio"] = *reason.swap.rest;
+    if (!reason.text.empty()) row["why"] = reason.text;
     row["lanes"] = pairs_json(ops.lanes);
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
@@ -80,7 +126,7 @@ std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& fo
 std::string reasons(const std::vector<ReportPair>& pairs) {
   std::string out;
   for (const ReportPair& pair : pairs) {
-    if (const std::string reason = why(pair); !reason.empty()) out += reason + ".\n";
+    if (const std::string reason = why(pair).text; !reason.empty()) out += reason + ".\n";
   }
   return out.empty() ? "" : "\n" + out;
 }
@@ -90,9 +136,8 @@ void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& p
                     const std::string& rest) {
   const std::string format = format_of(arguments);
   if (format == "json") return put_result(arguments, compare_json(pairs));
-  const Table table = compare_table(pairs);
-  if (format == "csv") return put_result(arguments, table.csv());
-  put_result(arguments, head + "\n" + table.as(format) + reasons(pairs) + rest);
+  if (format == "csv") return put_result(arguments, compare_csv(pairs));
+  put_result(arguments, head + "\n" + compare_table(pairs).as(format) + reasons(pairs) + rest);
 }
 
 int compare_reports(const Arguments& arguments) {

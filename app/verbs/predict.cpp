@@ -63,6 +63,7 @@ int predict(const Arguments& arguments) {
     for (const int64_t n : question.devices) {
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
       reports.push_back(answer(question, n));
+      note_idle_settings(question, reports.back());
     }
   }
   if (format == "json") {
@@ -83,8 +84,8 @@ int predict(const Arguments& arguments) {
 void register_predict(Registry<Verb>& registry) {
   auto flags = question_flags();
   flags.insert(flags.end(), {{"elasticities", "",
-                              "instead: by how many per cent the throughput grows with each link, store "
-                              "and the devices' speed"},
+                              "instead: by how many per cent the throughput grows with each link, store, the "
+                              "devices' and servers' speed, and what it would be without their limit"},
                              format_flag(),
                              out_flag(),
                              {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json.h"
@@ -71,6 +72,63 @@ TEST(CompareSystems, ReportsAreExplainedByWhatTheyHold) {
   EXPECT_THAT(result.out, HasSubstr("because a step waits for communication"));
 }
 
+/// What NVLink saves here is time that collectives over PCIe take from the kernels beside them.
+TEST(CompareSystems, KernelsThatCollectivesSlowAreNoCompute) {
+  const ChildResult result = tool(with(kBoxes, {"--model", "resnet50"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("because a step loses to collectives that slow its kernels"));
+  EXPECT_THAT(result.out, HasSubstr("the ring crosses the socket link"));
+  EXPECT_THAT(result.out, Not(HasSubstr("a step computes for")));
+}
+
+TEST(CompareSystems, TriesTheDevicesAndTheLinksAlone) {
+  const auto json = [](const std::vector<std::string>& words) {
+    return Json::parse(tool(with(words, {"--model", "vgg16", "--scheme", "pytorch-ddp", "--devices", "8",
+                                         "--format", "json"}))
+                           .out,
+                       "json");
+  };
+  const Json row = json({"compare", "v100-pcie-8x", "dgx1-v100"}).at("rows").items()[0];
+  const double a = row.at("a").at("samples_per_second").as_real();
+  const auto rate = [&](const std::string& system, const std::string& model) {
+    return json({"predict", "--system", system, "--set", "devices.gpu[0-7].model=" + model})
+        .at("samples_per_second")
+        .as_real();
+  };
+  EXPECT_NEAR(row.at("only_devices_changed_ratio").as_real(), rate("v100-pcie-8x", "v100-sxm2-16gb") / a,
+              1e-9);
+  EXPECT_NEAR(row.at("only_links_and_host_changed_ratio").as_real(), rate("dgx1-v100", "v100-pcie") / a,
+              1e-9);
+  const Json& interval = row.at("samples_per_second_ratio_interval");
+  const double ratio = row.at("samples_per_second_ratio").as_real();
+  EXPECT_LT(interval.at("low").as_real(), ratio);
+  EXPECT_GT(interval.at("high").as_real(), ratio);
+  EXPECT_THAT(row.at("why").as_text(), HasSubstr("with only links and host changed"));
+}
+
+TEST(CompareSystems, RatioOfTheSameCardsIsSurerThanTheirRates) {
+  const Json row =
+      Json::parse(
+          tool({"compare", "a100-pcie-4x", "a100-pcie-4x-nvlink", "--model", "resnet50", "--format", "json"})
+              .out,
+          "json")
+          .at("rows")
+          .items()[0];
+  const auto width = [](const Json& i) { return i.at("high").as_real() / i.at("low").as_real(); };
+  EXPECT_LT(width(row.at("samples_per_second_ratio_interval")),
+            0.9 * width(row.at("a").at("samples_per_second_interval")));
+}
+
+TEST(CompareSystems, CsvHoldsPlainNumbers) {
+  const std::string csv = tool(with(kBoxes, {"--model", "vgg16", "--format", "csv"})).out;
+  const auto line = csv.find('\n');
+  ASSERT_NE(line, std::string::npos);
+  const std::string head = csv.substr(0, line), row = csv.substr(line + 1);
+  EXPECT_EQ(head.find(' '), std::string::npos) << head;
+  EXPECT_EQ(row.find_first_of("% \""), std::string::npos) << row;
+  EXPECT_EQ(std::count(head.begin(), head.end(), ','), std::count(row.begin(), row.end(), ','));
+}
+
 TEST(CompareSystems, SaysWhatIsWrong) {
   const ChildResult names = tool({"compare", "v100-pcie-8x", "dgx1-v100"});
   EXPECT_EQ(names.status, 2);
@@ -112,6 +170,44 @@ TEST(Elasticities, AreTheFiniteDifferencesOfPredictions) {
                down = rate({"--set", "links.pcie.bandwidth=15594059405.940594B/s"});
   EXPECT_NEAR(found, std::log(up / down) / (2 * std::log(1.01)), 1e-4);
   EXPECT_GT(found, 0.05);
+}
+
+TEST(Elasticities, SayWhatUnlimitedResourcesWouldGive) {
+  const std::vector<std::string> ask = {"predict",     "--model", "vgg16",     "--system", "v100-pcie-8x",
+                                        "--precision", "fp16",    "--devices", "4",        "--format",
+                                        "json"};
+  const Json json = Json::parse(tool(with(ask, {"--elasticities"})).out, "e");
+  double sum = 0;
+  for (const Json& row : json.at("rows").items()) {
+    sum += row.at("elasticity").as_real();
+    if (row.at("resource").as_text() != "links.pcie.bandwidth") continue;
+    EXPECT_NEAR(row.at("gain_if_unlimited").as_real(),
+                rate({"--set", "links.pcie.bandwidth=15750GB/s"}) / rate({}) - 1, 1e-9);
+  }
+  EXPECT_NEAR(sum, 1, 0.1) << "all of a step's time belongs to some resource";
+  const Json bound = Json::parse(tool(ask).out, "p").at("bottleneck");
+  const Json& first = json.at("rows").items()[0];
+  EXPECT_EQ(bound.at("resource").as_text(), first.at("resource").as_text());
+  EXPECT_EQ(bound.at("elasticity").as_real(), first.at("elasticity").as_real());
+  EXPECT_EQ(bound.at("gain_if_unlimited").as_real(), first.at("gain_if_unlimited").as_real());
+}
+
+TEST(Elasticities, AServerThatIsBusyAllTheTimeIsTheBottleneck) {
+  const Json bound = Json::parse(
+      tool({"predict", "--model", "vgg16", "--system", "dgx1-v100", "--scheme", "parameter-server:mode=async",
+            "--precision", "fp16", "--devices", "8", "--format", "json"})
+          .out,
+      "p");
+  EXPECT_EQ(bound.at("bottleneck").at("resource").as_text(), "server");
+  EXPECT_GT(bound.at("bottleneck").at("elasticity").as_real(), 0.8);
+  EXPECT_GT(bound.at("time_share").at("server").as_real(), 0.5);
+}
+
+TEST(Predict, SaysOfASettingThatChangesNothing) {
+  EXPECT_THAT(tool(small_predict({"--set", "network.bandwidth=50GB/s"})).out,
+              HasSubstr("--set network.bandwidth=50GB/s changes nothing"));
+  EXPECT_THAT(tool(small_predict({"--set", "devices.gpu[0-7].model=v100-pcie"})).out,
+              Not(HasSubstr("changes nothing")));
 }
 
 TEST(Elasticities, OfAnAnchoredPredictionKeepTheAnchor) {

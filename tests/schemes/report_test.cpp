@@ -29,10 +29,16 @@ Report sample() {
   r.staleness_by_worker.resize(2);
   r.staleness_by_worker[0].add(0, 10);
   r.staleness_by_worker[1].add(3, 30);
-  r.time_share = {0.9, 0.06, 0.01, 0.03};
+  r.time_share = {0.6, 0.1, 0.06, 0.1, 0.02, 0.01, 0.08, 0.03};
+  r.communication_kinds = {{"all-reduce", 0.05}, {"copy", 0.01}};
+  r.waiting_for = {{"worker 1 on gpu1", 0.1}};
+  r.kernels = {{"conv", "forward", 0.5, 0.2}};
+  r.slowed = 0.1;
+  r.errors = {{"kernels of vgg16 on v100", 0.1}, {"run to run", 0.01}};
   r.memory = {{1}, {2}, {3}, {4}, {5}, {6}, {100}, {22}, {23}};
   r.memory_by_role = {{"master", 1, r.memory}};
-  r.bottleneck = {"link pcie0", "94 % busy", 0.31};
+  r.bottleneck = {"links.pcie.bandwidth", "31 % of the step", 0.31, 0.8, 0.52};
+  r.busiest_link = {"pcie0", 0.31, {1234}};
   r.links = {{"pcie0", 0.31, {1234}}};
   r.calibrated = true;
   r.extrapolates = {"batch 512"};
@@ -79,10 +85,35 @@ TEST(Report, HasTheContractsSchema) {
   EXPECT_DOUBLE_EQ(j.at("time_share").at("exposed_communication").as_real(), 0.06);
   EXPECT_EQ(j.at("memory_bytes_per_device").at("total").as_int(), 21);
   EXPECT_TRUE(j.at("memory_bytes_per_device").at("fits").as_bool());
-  EXPECT_EQ(j.at("bottleneck").at("resource").as_text(), "link pcie0");
+  double sum = 0;
+  for (const auto& [part, share] : j.at("time_share").members()) sum += share.as_real();
+  EXPECT_DOUBLE_EQ(sum, 1);
+  EXPECT_EQ(j.at("bottleneck").at("resource").as_text(), "links.pcie.bandwidth");
+  EXPECT_DOUBLE_EQ(j.at("bottleneck").at("elasticity").as_real(), 0.8);
+  EXPECT_DOUBLE_EQ(j.at("bottleneck").at("gain_if_unlimited").as_real(), 0.52);
   EXPECT_EQ(j.at("links").items()[0].at("bytes").as_int(), 1234);
   EXPECT_EQ(j.at("inputs").at("batch_per_device").as_int(), 64);
   EXPECT_EQ(j.at("run").keys(), std::vector<std::string>{"wall_seconds"});
+}
+
+TEST(Report, ErrorsThatTwoPredictionsShareCancelInTheirRatio) {
+  Report a, b;
+  a.samples_per_second = 100;
+  b.samples_per_second = 200;
+  a.errors = {{"kernels of resnet50", 0.2}, {std::string(kRunToRun), 0.01}};
+  b.errors = {{"kernels of resnet50", 0.17}, {"communication", 0.04}, {std::string(kRunToRun), 0.01}};
+  const auto sigma = [&] {
+    const Report::Interval i = ratio_interval(a, b);
+    EXPECT_NEAR(std::sqrt(i.low * i.high), 2, 1e-12);
+    return std::log(i.high / i.low) / 2 / 1.645;
+  };
+  EXPECT_NEAR(sigma(), std::sqrt(0.03 * 0.03 + 0.04 * 0.04 + 2 * 0.01 * 0.01), 1e-12);
+  b.errors[0].source = "kernels of vgg16";
+  EXPECT_NEAR(sigma(), std::sqrt(0.2 * 0.2 + 0.17 * 0.17 + 0.04 * 0.04 + 2 * 0.01 * 0.01), 1e-12);
+  a.errors.clear();  // an execution
+  a.interval = {99, 101, 0.9};
+  EXPECT_NEAR(sigma(), std::hypot(std::log(101.0 / 99) / 2 / 1.645, std::hypot(std::hypot(0.17, 0.04), 0.01)),
+              1e-12);
 }
 
 TEST(Report, ReadsBackWhatItWrote) {

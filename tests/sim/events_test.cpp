@@ -54,8 +54,9 @@ TEST(Events, OverlapOracles) {
   EXPECT_EQ(overlap(0, 1, 8).makespan, Time{8 * 40 * kMs});        // 37 + the 3 that nothing hides
   EXPECT_EQ(overlap(1, 1, 8).makespan.ps / kMs / 8, 37);           // delayed: all hidden
   EXPECT_EQ(overlap(0, 4, 8).makespan, Time{8 * 37'750'000'000});  // every 4th: 37 + 3/4
-  EXPECT_EQ(overlap(0, 1, 8).exposed_comm, Time{8 * 3 * kMs});
-  EXPECT_EQ(overlap(1, 1, 8).exposed_comm, Time{2 * kMs});  // the very last reduce, less the update
+  EXPECT_EQ(overlap(0, 1, 8).exposed_to(Wait::communication), Time{8 * 3 * kMs});
+  EXPECT_EQ(overlap(1, 1, 8).exposed_to(Wait::communication),
+            Time{2 * kMs});  // the very last reduce, less the update
 }
 
 /// Two compute ops of 1 and 6 ms, which the host issues in 4 ms and `second`.
@@ -82,14 +83,14 @@ TEST(Events, AStepTakesAsLongAsTheSlowerOfHostAndDevice) {
     // The host is ahead from the second iteration on: the device's 7 ms, after the 3 that it began late.
     const Trace ahead = run(issued(1, true), options);
     EXPECT_EQ(ahead.makespan, Time{(3 + 8 * 7) * kMs});
-    EXPECT_EQ(ahead.exposed_launch, Time{3 * kMs});
+    EXPECT_EQ(ahead.exposed_to(Wait::launch), Time{3 * kMs});
     EXPECT_EQ(ahead.busy[0], Time{8 * 7 * kMs});
     // A host that waits for the device begins late every time.
     EXPECT_EQ(run(issued(1, false), options).makespan, Time{8 * 10 * kMs});
     // 13 ms of issuing bind, and no surcharge adds to them.
     const Trace bound = run(issued(9, true), options);
     EXPECT_EQ(bound.makespan, Time{8 * 13 * kMs});
-    EXPECT_EQ(bound.exposed_launch, Time{8 * 6 * kMs});
+    EXPECT_EQ(bound.exposed_to(Wait::launch), Time{8 * 6 * kMs});
   }
 }
 

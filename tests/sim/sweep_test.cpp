@@ -15,9 +15,9 @@ void expect_same(const Trace& a, const Trace& b, uint64_t seed) {
   EXPECT_EQ(a.iteration_end, b.iteration_end);
   EXPECT_EQ(a.worker_iterations, b.worker_iterations);
   for (int lane = 0; lane < kLanes; ++lane) EXPECT_EQ(a.busy[lane], b.busy[lane]);
-  EXPECT_EQ(a.exposed_comm, b.exposed_comm);
-  EXPECT_EQ(a.exposed_input, b.exposed_input);
-  EXPECT_EQ(a.idle, b.idle);
+  for (int wait = 0; wait < kWaits; ++wait) EXPECT_EQ(a.exposed[wait], b.exposed[wait]) << wait;
+  for (int move = 0; move < kMoves; ++move) EXPECT_EQ(a.moved[move], b.moved[move]) << move;
+  EXPECT_EQ(a.awaited, b.awaited);
   EXPECT_EQ(a.link_bytes, b.link_bytes);
   EXPECT_EQ(a.events, b.events);
   EXPECT_EQ(a.spans, b.spans);
@@ -68,7 +68,13 @@ TEST(Sweep, TimeSharesOfWorkerZeroAddUp) {
     const Trace t = evaluate(plan, {.iterations = 9, .kept_iterations = 9});
     Time end;
     for (const Span& s : t.spans) end = s.role == 0 && s.instance == 0 ? std::max(end, s.end) : end;
-    EXPECT_EQ(t.busy[0] + t.exposed_comm + t.exposed_input + t.exposed_launch + t.idle, end) << seed;
+    Time sum = t.busy[0], moved, awaited;
+    for (const Time& time : t.exposed) sum += time;
+    for (const Time& time : t.moved) moved += time;
+    for (const auto& [worker, time] : t.awaited) awaited += time;
+    EXPECT_EQ(sum, end) << seed;
+    EXPECT_EQ(moved, t.exposed_to(Wait::communication)) << seed;
+    EXPECT_EQ(awaited, t.exposed_to(Wait::waiting)) << seed;
   }
 }
 

@@ -1,0 +1,15 @@
+#pragma once
+// Parts of a machine that no figure of its description turns at once. Floor 3.
+
+namespace tandem {
+
+/// How fast these are, as multiples of what the costs say.
+struct Speeds {
+  double compute = 1;  ///< kernels on the devices that train
+  double launch = 1;   ///< the host's work for a step: issuing operations, feeding the devices
+  double server = 1;   ///< processors of servers, at applying gradients
+  double latency = 1;  ///< what a message or a collective takes besides its bytes: steps, software
+  bool operator==(const Speeds&) const = default;
+};
+
+}  // namespace tandem

@@ -1,0 +1,16 @@
+#pragma once
+// Where worker 0's time went, from a Trace into a Report. Floor 3.
+#include <functional>
+#include <string>
+
+#include "schemes/report.h"
+#include "sim/bind.h"
+#include "sim/evaluate.h"
+
+namespace tandem {
+
+/// Fills Report::time_share, communication_kinds, waiting_for, kernels and slowed. `who` names a worker.
+void add_time_shares(Report& report, const Trace& trace, const Bound& bound,
+                     const std::function<std::string(uint32_t)>& who);
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// What a prediction is said to be bound by, against all elasticities, on a grid of 200 questions.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "app/elasticity.h"
+#include "models/optimizer.h"
+
+namespace tandem {
+namespace {
+
+Question question(const std::string& model, const std::string& system, const std::string& scheme,
+                  int64_t batch) {
+  Question q{.graph = Graph::load(model),
+             .system = System::load(system, {}),
+             .scheme = resolve_scheme(scheme, Place{}),
+             .system_text = system,
+             .sets = {},
+             .devices = {},
+             .anchor = {},
+             .disturbance = {},
+             .beside = {}};
+  q.devices = {std::min<int64_t>(8, q.system.accelerator_count())};
+  q.batch = batch;
+  q.precision = Precision::fp16;
+  q.optimizer = &optimizer("momentum");
+  return q;
+}
+
+/// A model and a system.
+class Bottlenecks : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+/// Eight questions about a model on a system, 25 times.
+TEST_P(Bottlenecks, HaveTheLargestElasticity) {
+  const auto [model, system] = GetParam();
+  int asked = 0, right = 0;
+  double least = 2, most = 0;
+  for (const char* scheme :
+       {"pytorch-ddp", "allreduce:overlap=off", "parameter-server:mode=async", "zero:stage=2"}) {
+    for (const int64_t batch : {4, 64}) {
+      const Question q = question(model, system, scheme, batch);
+      Prediction p = q.prediction(q.devices[0]);
+      p.check_memory = false;
+      Report report = simulate(p);
+      find_bottleneck(q, report);
+      const auto all = elasticities(q);
+      double sum = 0;
+      for (const Elasticity& e : all) sum += e.at[0];
+      least = std::min(least, sum);
+      most = std::max(most, sum);
+      ++asked;
+      const bool same = report.bottleneck.resource == all[0].resource.path;
+      right += same ? 1 : 0;
+      EXPECT_TRUE(same) << model << " on " << system << ", " << scheme << ", batch " << batch << ": "
+                        << report.bottleneck.resource << " " << report.bottleneck.elasticity.value_or(-1)
+                        << ", but " << all[0].resource.path << " " << all[0].at[0];
+    }
+  }
+}
+fmt::print(
+    "{}: {} of {} named resources have the largest elasticity; elasticities add up to {:.2f} .. {:.2f}\n",
+    GetParam(), right, asked, least, most);
+EXPECT_EQ(asked, 8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, Bottlenecks,
+                         testing::Combine(testing::Values("resnet50", "vgg16", "alexnet", "bert-base",
+                                                          "lenet5"),
+                                          testing::Values("v100-pcie-8x", "dgx1-v100", "dgx-a100",
+                                                          "workstation-2x", "p3.16xlarge")));
+
+}  // namespace
+}  // namespace tandem
