@@ -20,9 +20,9 @@ Device::Kind parse_kind(const Json& value) {
 }  // namespace
 
 Device Device::from_json(const Json& document) {
-  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "memory_bandwidth",
-                 "memory", "usable_memory", "units", "boost_mhz", "launch", "watts", "sources", "unverified",
-                 "note"});
+  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "fp32_products",
+                 "memory_bandwidth", "memory", "usable_memory", "units", "boost_mhz", "launch", "watts",
+                 "sources", "unverified", "note"});
   Device d;
   d.name = document.at("name").as_text();
   d.summary = document.at("summary").as_text();
@@ -38,6 +38,11 @@ Device Device::from_json(const Json& document) {
   }
   if (d.peak_at(Precision::fp32).flops_per_second <= 0) {
     peak.fail("a peak of \"fp32\" above 0 is needed: it is what unsupported formats fall back to");
+  }
+  if (const Json* format = document.find("fp32_products")) {
+    d.fp32_products = parse_precision(format->as_text(), format->place());
+    if (d.peak_at(d.fp32_products).flops_per_second <= 0)
+      format->fail(fmt::format("no peak of {} is given", tandem::name(d.fp32_products)));
   }
   d.memory_bandwidth = document.at("memory_bandwidth").as_bandwidth();
   if (d.memory_bandwidth.bytes_per_second < 1 || d.memory_bandwidth.bytes_per_second > 1e18) {

@@ -27,7 +27,14 @@ struct Device {
   double boost_mhz = 0;  ///< highest clock of the cores, 0 = unknown
   Time launch;           ///< least time between two dependent kernel starts
   double watts = 0;      ///< board or socket power, 0 = unknown
+  /// What matrix products and convolutions of fp32 tensors multiply in: TPUs round their operands to bf16.
+  Precision fp32_products = Precision::fp32;
   FlopRate peak_at(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
+  /// Peak of matrix products and convolutions of tensors in `p`; formats without arithmetic count as fp32.
+  FlopRate product_peak(Precision p) const {
+    const bool own = p != Precision::fp32 && peak_at(p).flops_per_second > 0;
+    return peak_at(own ? p : fp32_products);
+  }
 
   /// Throws InputError. A name in topologies/devices or a .json path.
   static Device load(const std::string& name_or_file, const Place& place = {});

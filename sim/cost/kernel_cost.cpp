@@ -245,7 +245,7 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
     impl_->assumptions.push_back(fmt::format("no measurements of architecture {}: kernels cost as on {}",
                                              printable(device.architecture), a->name));
   }
-  const double peak = device.peak_at(precision).flops_per_second;
+  const double peak = device.product_peak(precision).flops_per_second;
   const double fp32 = device.peak_at(Precision::fp32).flops_per_second;
   // Consumer boards compute TF32 no faster than FP32: libraries then keep FP32 and its Winograd kernels.
   const bool matrix = a->matrix_units && peak > fp32;

@@ -107,6 +107,15 @@ TEST(KernelCost, NeverBelowTheRoofline) {
   }
 }
 
+TEST(KernelCost, OfATpuInFp32DiffersFromBf16ByItsBytesOnly) {
+  const Device d = Device::load("tpu-v3");
+  const KernelCost full(d, Precision::fp32), half(d, Precision::bf16);
+  for (const Kernel& k : one_of_each()) {
+    if (k.kind != KernelKind::conv && k.kind != KernelKind::gemm) continue;
+    EXPECT_LT(full.seconds(k), 2.1 * half.seconds(k)) << name(k.kind) << " " << name(k.pass);
+  }
+}
+
 TEST(KernelCost, RepeatsMultiply) {
   const KernelCost cost(device("volta"), Precision::fp32);
   for (Kernel k : one_of_each()) {

@@ -41,6 +41,17 @@ TEST(Device, ReadsTheFigures) {
   EXPECT_EQ(d.units, 28);
 }
 
+TEST(Device, TpusMultiplyInBf16WhateverTheTensorsAre) {
+  const Device tpu = Device::load("tpu-v3"), gpu = Device::load("v100-sxm2-16gb");
+  for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16})
+    EXPECT_DOUBLE_EQ(tpu.product_peak(p).flops_per_second, 123e12) << name(p);
+  EXPECT_DOUBLE_EQ(gpu.product_peak(Precision::fp32).flops_per_second,
+                   gpu.peak_at(Precision::fp32).flops_per_second);
+  EXPECT_DOUBLE_EQ(gpu.product_peak(Precision::bf16).flops_per_second,
+                   gpu.peak_at(Precision::fp32).flops_per_second)
+      << "formats without arithmetic run as fp32";
+}
+
 TEST(Device, EveryFileLoadsUnderItsOwnNameAndIsPlausible) {
   const auto all = list_devices();
   ASSERT_GE(all.size(), 60u);
