@@ -68,7 +68,8 @@ SMALL = 1 << 20  # bytes; errors are told up to and above
 # Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
 GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
                "Blackwell": ("dgx-b200", "gb200-nvl72")}
-SELF_DESCRIBED = "l40s-pcie-8x"  # its host was inferred from these very rows; "...-stock" is the same without them
+SELF_DESCRIBED = "l40s-poor-host-8x"  # its host was inferred from these very rows
+ORDINARY = "l40s-pcie-8x"  # the same without them
 # 120 of 128 bytes are payload, and NCCL counts 0.92. Switches reduce at the same share of their ports.
 TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92),
         "switch_efficiency.blackwell": ("switch_efficiency.hopper", 1)}
@@ -277,14 +278,14 @@ def leave_one_out(program, name, lines, comment, profile):
 def described_by_stock(lines):
     """The PCIe servers that were described by their own measurements, as they would be without."""
     own = SELF_DESCRIBED + ","
-    return [line.replace(own, f"{SELF_DESCRIBED}-stock,") for line in lines if line.startswith(own)]
+    return [line.replace(own, ORDINARY + ",") for line in lines if line.startswith(own)]
 
 
 def joined_by(row):
     """What the devices of a row are joined by: the class of its worst hop."""
     if "nodes=" in row[1] and int(row[3]) > 8:
         return "network"
-    if "pcie" not in row[0]:
+    if "pcie" not in row[0] and row[0] != SELF_DESCRIBED:
         return "fabric"
     return "pcie" if row[0].startswith("l40s") and int(row[3]) == 2 else "host"  # two of them share a switch
 

@@ -11,8 +11,8 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kSystems[] = {"dgx1-v100",    "dgx-a100",     "dgx-h100",  "dgx-b200",
-                                    "v100-pcie-8x", "l40s-pcie-8x", "mi300x-8x", "p4d.24xlarge"};
+constexpr const char* kSystems[] = {"dgx1-v100",    "dgx-a100",          "dgx-h100",  "dgx-b200",
+                                    "v100-pcie-8x", "l40s-poor-host-8x", "mi300x-8x", "p4d.24xlarge"};
 constexpr int64_t kSizes[] = {256, int64_t{64} << 10, int64_t{4} << 20, int64_t{1} << 30};
 
 std::vector<VertexId> first(const System& system, int64_t count) {
@@ -24,6 +24,20 @@ std::vector<VertexId> first(const System& system, int64_t count) {
 double all_reduce(const System& s, const std::vector<VertexId>& members, int64_t bytes) {
   LinkCost links(s, {});
   return links.collective(CollKind::all_reduce, "auto", {bytes}, members).alone(links.capacity()).seconds();
+}
+
+/// GB/s of bus bandwidth of all eight devices.
+double bus_bandwidth(const char* system) {
+  const System s = System::load(system);
+  return 1.75 * 0.268435456 / all_reduce(s, first(s, 8), 268435456);
+}
+
+TEST(PcieBoxes, OfOneGenerationAreAlikeUnderTheirNaturalNames) {
+  const double stock = bus_bandwidth("4090-pcie-8x");  // measured
+  for (const char* system : {"3090-pcie", "l40s-pcie-8x"})
+    EXPECT_NEAR(bus_bandwidth(system) / stock, 1, 0.1) << system;
+  for (const char* system : {"3090-poor-host-8x", "l40s-poor-host-8x"})
+    EXPECT_LT(bus_bandwidth(system), 0.1 * stock) << system;
 }
 
 class Machines : public testing::TestWithParam<const char*> {};

@@ -103,7 +103,7 @@ TEST(Tuner, ThoughtLessOfLlBefore221) {
 }
 
 TEST(Tuner, SpeaksOnlyForSwitchedNvlinkInsideOneNode) {
-  EXPECT_FALSE(tuner(System::load("l40s-pcie-8x"), 8));
+  EXPECT_FALSE(tuner(System::load("l40s-poor-host-8x"), 8));
   EXPECT_FALSE(tuner(System::load("dgx1-v100"), 8));
   EXPECT_FALSE(tuner(System::load("mi300x-8x"), 8));
   EXPECT_FALSE(tuner(System::load("dgx-h100", {{"nodes", "2"}}), 16));
