@@ -60,6 +60,7 @@ void set_titles(Gnuplot& plot, const std::vector<Series>& series) {
 std::vector<Series> series_of(const std::vector<Report>& reports) {
   std::vector<Series> out;
   for (const Report& r : reports) {
+    if (!r.fits) continue;
     const auto same = [&](const Series& s) {
       return s.reports[0].engine == r.engine &&
              std::all_of(std::begin(kTitleKeys), std::end(kTitleKeys),
@@ -93,14 +94,15 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
 
 std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base) {
   Rows points, ticks;
-  std::set<int64_t> devices;
+  std::set<int64_t> devices, bases;
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (i > 0) points.insert(points.end(), 2, {});
     for (const Report& r : series[i].reports) {
-      const double one = r.speedup > 0 ? r.samples_per_second / r.speedup : 0;
+      const double ideal = r.scaling_efficiency > 0 ? r.samples_per_second / r.scaling_efficiency : 0;
       points.push_back({std::to_string(r.devices), cell(r.samples_per_second), cell(r.interval.low),
-                        cell(r.interval.high), cell(one * static_cast<double>(r.devices))});
+                        cell(r.interval.high), cell(ideal)});
       devices.insert(r.devices);
+      bases.insert(r.speedup_base_devices);
     }
   }
   if (devices.size() < 2) return {};
@@ -108,6 +110,12 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
   Gnuplot plot("scaling");
   set_titles(plot, series);
   plot.set("heading", heading(series, "Throughput"));
+  // What every ideal line is a multiple of.
+  plot.set("ideal",
+           bases == std::set<int64_t>{1} ? "ideal: one device times n"
+           : bases.size() == 1
+               ? fmt::format("ideal: in proportion to {} devices, the fewest that hold it", *bases.begin())
+               : "ideal: in proportion to the fewest devices that hold it");
   plot.set("most_devices", static_cast<double>(*devices.rbegin()));
   plot.set("log_axes", *devices.rbegin() > 16 ? 1 : 0);
   plot.data("points", points);

@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-/// Reports that differ only in the number of devices make one line; `title` tells it from the others.
+/// Reports that differ only in the number of devices make one line; `title` tells it from the others. What
+/// does not fit is left out.
 struct Series {
   std::string title;
   std::vector<Report> reports;  ///< by increasing device count

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "app/elasticity.h"
 #include "base/text.h"
 #include "schemes/memory_habits.h"
+#include "sim/capacity.h"
 
 namespace tandem {
 
@@ -43,11 +45,12 @@ Question::Beside read_beside(const std::string& text, int64_t batch) {
   return out;
 }
 
-/// 1, 2, 4, ... up to all accelerators of the system, at most 64.
+/// 1, 2, 4, ... and all accelerators of the system, at most 64.
 std::vector<int64_t> doublings(int64_t count) {
   std::vector<int64_t> out;
-  for (int64_t n = 1; n <= count && n <= 64; n *= 2) out.push_back(n);
-  if (out.empty()) out.push_back(1);
+  const int64_t most = std::clamp<int64_t>(count, 1, 64);
+  for (int64_t n = 1; n < most; n *= 2) out.push_back(n);
+  out.push_back(most);
   return out;
 }
 
@@ -57,7 +60,7 @@ std::vector<Flag> question_flags() {
   return {
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"system", "NAME|FILE", "the machine (tandem list systems)"},
-      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... up to what the system has, at most 64"},
+      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
@@ -181,6 +184,15 @@ std::vector<Report> answer(const Question& question) {
   std::vector<Report> out;
   for (const int64_t n : question.devices) out.push_back(answer(question, n));
   return out;
+}
+
+void check_fits(const Question& question, const std::vector<Report>& reports) {
+  int64_t most = 0;
+  for (const Report& r : reports) {
+    if (r.fits) return;
+    most = std::max(most, r.devices);
+  }
+  if (most > 0) throw InputError(fit_advice(question.prediction(most)));
 }
 
 }  // namespace tandem

@@ -59,5 +59,7 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
 Report answer(const Question& question, int64_t devices);
 /// One report per device count, in order.
 std::vector<Report> answer(const Question& question);
+/// Throws InputError with what would help when none of the reports, which answer `question`, fits.
+void check_fits(const Question& question, const std::vector<Report>& reports);
 
 }  // namespace tandem

@@ -88,7 +88,24 @@ std::string resource_words(const Report& r) {
   return path;
 }
 
+std::string needs_text(const Report& r) {
+  const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
+  if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
+    return fmt::format("needs {} of {} MiB", grouped(1024 * needs), grouped(1024 * has));
+  return fmt::format("needs {} of {:.3g} GiB", grouped(needs), has);
+}
+
+std::string base_text(const std::vector<Report>& reports) {
+  for (const Report& r : reports) {
+    if (r.fits && r.speedup_base_devices > 1)
+      return fmt::format("Speed-up and efficiency count from {} devices, the fewest that hold the model.",
+                         r.speedup_base_devices);
+  }
+  return "";
+}
+
 std::string bound_by(const Report& r) {
+  if (!r.fits) return "does not fit: " + needs_text(r);
   const auto& b = r.bottleneck;
   std::string out = resource_words(r);
   if (b.resource == "compute") return out;
@@ -119,93 +136,116 @@ std::string memory_line(const Report& report) {
 
 Table report_table(const std::vector<Report>& reports) {
   const bool stale = any_staleness(reports);
-  std::vector<Column> columns = {{"devices", true},  {"samples/s", true},  {"90 % interval", true},
-                                 {"speed-up", true}, {"efficiency", true}, {"memory/device", true}};
-  if (stale) columns.insert(columns.begin() + 5, {"staleness", true});
-  columns.push_back({"bound by", false});
-  Table table(std::move(columns));
+  const bool tokens =
+      std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.tokens_per_second > 0; });
+  std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
+  if (tokens) columns.push_back({"tokens/s", true});
+  columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true}, {"efficiency", true}});
+  if (stale) columns.push_back({"staleness", true});
+  columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
+  Table table(columns);
   for (const Report& r : reports) {
-    std::vector<std::string> row = {
-        fmt::format("{}", r.devices),
-        grouped(r.samples_per_second),
-        fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
-        grouped(r.speedup),
-        fmt::format("{:.0f} %", 100 * r.scaling_efficiency),
-        memory_text(r.memory)};
-    if (stale) row.insert(row.begin() + 5, staleness_text(r.staleness));
-    row.push_back(bound_by(r));
+    std::vector<std::string> row = {std::to_string(r.devices)};
+    if (r.fits) {
+      row.push_back(grouped(r.samples_per_second));
+      if (tokens) row.push_back(grouped(r.tokens_per_second));
+      row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
+                             grouped(r.speedup), fmt::format("{:.0f} %", 100 * r.scaling_efficiency)});
+      if (stale) row.push_back(staleness_text(r.staleness));
+    } else {
+      row.resize(columns.size() - 2, "-");
+    }
+    row.insert(row.end(), {memory_text(r.memory), bound_by(r)});
     table.add(std::move(row));
   }
   return table;
 }
 
 std::string report_csv(const std::vector<Report>& reports) {
-  Table table({{"model"},
-               {"system"},
-               {"scheme"},
-               {"precision"},
-               {"batch_per_device"},
-               {"devices"},
-               {"samples_per_second"},
-               {"samples_per_second_low"},
-               {"samples_per_second_high"},
-               {"iteration_median_seconds"},
-               {"speedup"},
-               {"scaling_efficiency"},
-               {"staleness_mean"},
-               {"staleness_p95"},
-               {"staleness_max"},
-               {"memory_bytes"},
-               {"memory_capacity_bytes"},
-               {"compute_share"},
-               {"launch_share"},
-               {"exposed_communication_share"},
-               {"waiting_share"},
-               {"bubble_share"},
-               {"input_share"},
-               {"server_share"},
-               {"idle_share"},
-               {"bottleneck"},
-               {"bottleneck_elasticity"},
-               {"gain_if_unlimited"},
-               {"calibrated"},
-               {"first_loss"},
-               {"last_loss"},
-               {"accuracy"}});
+  // Of a model that does not fit the columns of results stay empty.
+  constexpr const char* heads[] = {"model",
+                                   "system",
+                                   "scheme",
+                                   "precision",
+                                   "recipe",
+                                   "batch_per_device",
+                                   "samples_per_iteration",
+                                   "devices",
+                                   "fits",
+                                   "memory_bytes",
+                                   "memory_capacity_bytes",
+                                   "samples_per_second",
+                                   "samples_per_second_low",
+                                   "samples_per_second_high",
+                                   "tokens_per_second",
+                                   "iteration_median_seconds",
+                                   "speedup",
+                                   "scaling_efficiency",
+                                   "speedup_base_devices",
+                                   "staleness_mean",
+                                   "staleness_p95",
+                                   "staleness_max",
+                                   "compute_share",
+                                   "launch_share",
+                                   "exposed_communication_share",
+                                   "waiting_share",
+                                   "bubble_share",
+                                   "input_share",
+                                   "server_share",
+                                   "idle_share",
+                                   "bottleneck",
+                                   "bottleneck_elasticity",
+                                   "gain_if_unlimited",
+                                   "calibrated",
+                                   "first_loss",
+                                   "last_loss",
+                                   "accuracy"};
+  std::vector<Column> columns;
+  for (const char* head : heads) columns.push_back({head});
+  Table table(columns);
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+  const auto where = [&](bool there, double v) { return there && std::isfinite(v) ? real(v) : ""; };
   for (const Report& r : reports) {
-    table.add({report_input(r, "model"),
-               report_input(r, "system"),
-               report_input(r, "scheme"),
-               report_input(r, "precision"),
-               std::to_string(r.batch_per_device),
-               std::to_string(r.devices),
-               real(r.samples_per_second),
-               real(r.interval.low),
-               real(r.interval.high),
-               real(r.iteration_median),
-               real(r.speedup),
-               real(r.scaling_efficiency),
-               real(r.staleness.mean()),
-               std::to_string(r.staleness.quantile(0.95)),
-               std::to_string(r.staleness.max()),
-               std::to_string(r.memory.needed().n),
-               std::to_string(r.memory.capacity.n),
-               real(r.time_share.compute),
-               real(r.time_share.launch),
-               real(r.time_share.exposed_communication),
-               real(r.time_share.waiting),
-               real(r.time_share.bubble),
-               real(r.time_share.input),
-               real(r.time_share.server),
-               real(r.time_share.idle),
-               r.bottleneck.resource,
-               r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
-               r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
-               r.calibrated ? "true" : "false",
-               r.training.real && std::isfinite(r.training.first_loss) ? real(r.training.first_loss) : "",
-               r.training.real && std::isfinite(r.training.last_loss) ? real(r.training.last_loss) : "",
-               r.training.real && r.training.accuracy >= 0 ? real(r.training.accuracy) : ""});
+    std::vector<std::string> row = {report_input(r, "model"),
+                                    report_input(r, "system"),
+                                    report_input(r, "scheme"),
+                                    report_input(r, "precision"),
+                                    r.recipe,
+                                    std::to_string(r.batch_per_device),
+                                    std::to_string(r.samples_per_iteration),
+                                    std::to_string(r.devices),
+                                    r.fits ? "true" : "false",
+                                    std::to_string(r.memory.needed().n),
+                                    std::to_string(r.memory.capacity.n)};
+    if (r.fits)
+      row.insert(row.end(), {real(r.samples_per_second),
+                             real(r.interval.low),
+                             real(r.interval.high),
+                             where(r.tokens_per_second > 0, r.tokens_per_second),
+                             real(r.iteration_median),
+                             real(r.speedup),
+                             real(r.scaling_efficiency),
+                             std::to_string(r.speedup_base_devices),
+                             real(r.staleness.mean()),
+                             std::to_string(r.staleness.quantile(0.95)),
+                             std::to_string(r.staleness.max()),
+                             real(r.time_share.compute),
+                             real(r.time_share.launch),
+                             real(r.time_share.exposed_communication),
+                             real(r.time_share.waiting),
+                             real(r.time_share.bubble),
+                             real(r.time_share.input),
+                             real(r.time_share.server),
+                             real(r.time_share.idle),
+                             r.bottleneck.resource,
+                             r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
+                             r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
+                             r.calibrated ? "true" : "false",
+                             where(r.training.real, r.training.first_loss),
+                             where(r.training.real, r.training.last_loss),
+                             where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+    row.resize(columns.size());
+    table.add(std::move(row));
   }
   return table.csv();
 }
@@ -229,19 +269,21 @@ Table compare_table(const std::vector<ReportPair>& pairs) {
                                  {"A bound by"},         {"B bound by"}};
   if (several) columns.insert(columns.begin(), Column{"model"});
   Table table(std::move(columns));
+  const auto where = [](bool there, const std::string& text) { return there ? text : "-"; };
   for (const auto& [x, y, asked_x, asked_y] : pairs) {
-    const Report::Interval interval = ratio_interval(x, y);
-    std::vector<std::string> row = {std::to_string(x.devices),
-                                    grouped(x.samples_per_second),
-                                    grouped(y.samples_per_second),
-                                    fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second),
-                                    fmt::format("{:.2f} .. {:.2f}", interval.low, interval.high),
-                                    fmt::format("{:.0f} %", 100 * x.scaling_efficiency),
-                                    fmt::format("{:.0f} %", 100 * y.scaling_efficiency),
-                                    memory_text(x.memory),
-                                    memory_text(y.memory),
-                                    bound_by(x),
-                                    bound_by(y)};
+    const Report::Interval interval = x.fits && y.fits ? ratio_interval(x, y) : Report::Interval{};
+    std::vector<std::string> row = {
+        std::to_string(x.devices),
+        where(x.fits, grouped(x.samples_per_second)),
+        where(y.fits, grouped(y.samples_per_second)),
+        where(x.fits && y.fits, fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second)),
+        where(x.fits && y.fits, fmt::format("{:.2f} .. {:.2f}", interval.low, interval.high)),
+        where(x.fits, fmt::format("{:.0f} %", 100 * x.scaling_efficiency)),
+        where(y.fits, fmt::format("{:.0f} %", 100 * y.scaling_efficiency)),
+        memory_text(x.memory),
+        memory_text(y.memory),
+        bound_by(x),
+        bound_by(y)};
     if (several) row.insert(row.begin(), model(x));
     table.add(std::move(row));
   }

@@ -23,8 +23,15 @@ std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<
 /// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
 std::string memory_line(const Report& report);
 
-/// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB".
+/// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB", tokens
+/// only where samples are sequences of them. Where the model does not fit, a row says what it needs.
 Table report_table(const std::vector<Report>& reports);
+
+/// Of how many devices speed-up and efficiency count where one does not hold the model; "" where it does.
+std::string base_text(const std::vector<Report>& reports);
+
+/// "needs 133 of 80 GiB".
+std::string needs_text(const Report& report);
 
 /// One row per report with plain numbers under names that carry their unit, for spreadsheets.
 std::string report_csv(const std::vector<Report>& reports);
@@ -41,7 +48,7 @@ std::string report_input(const Report& report, std::string_view key);
 /// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
 std::string resource_words(const Report& report);
 
-/// What the step waits for, in a few words with shares.
+/// What the step waits for, in a few words with shares, or that the model does not fit.
 std::string bound_by(const Report& report);
 
 }  // namespace tandem

@@ -17,10 +17,11 @@ namespace {
 // The line must stay instant: beyond these a change is not tried out.
 constexpr int64_t kMostEvents = 2'000'000;
 
-std::optional<Report> try_simulate(Prediction p) {
-  p.check_memory = false;
+std::optional<Report> try_simulate(const Prediction& p) {
   try {
-    return simulate(p);
+    Report r = simulate(p);
+    if (!r.fits) return std::nullopt;
+    return r;
   } catch (const InputError&) {
     return std::nullopt;  // the change is not possible on this machine: nothing to tell
   }
@@ -76,7 +77,7 @@ std::string smaller_format(const Question& q, const Report& last) {
   const Device& device = q.system.device(q.system.accelerator(0));
   if (q.anchor || q.precision != Precision::fp32) return "";
   for (const Precision to : {Precision::tf32, Precision::bf16, Precision::fp16}) {
-    if (device.peak_at(to).flops_per_second <= 1.2 * device.peak_at(Precision::fp32).flops_per_second)
+    if (device.peak_at(to).flops_per_second <= 1.2 * device.product_peak(Precision::fp32).flops_per_second)
       continue;
     Prediction p = q.prediction(last.devices);
     p.precision = to;
@@ -122,7 +123,9 @@ void note_idle_settings(const Question& q, Report& report) {
 }
 
 std::string closing_line(const Question& q, const std::vector<Report>& reports) {
-  const Report& last = reports.back();
+  const auto fits = std::find_if(reports.rbegin(), reports.rend(), [](const Report& r) { return r.fits; });
+  if (fits == reports.rend()) return "";
+  const Report& last = *fits;
   std::string out;
   if (last.simulated_events > kMostEvents) {
     // Too slow to repeat; only say what the figures rest on.
@@ -136,7 +139,9 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
   }
   if (last.calibrated && !q.anchor) {
     out += fmt::format("Calibrated by {}.", q.profile);
-  } else if (last.calibrated) {
+  } else if (q.anchor && !last.calibrated) {
+    out += "Uncalibrated: the anchor cannot be met.";
+  } else if (q.anchor) {
     out += fmt::format("Anchored at {} samples/s on {} device{}.", grouped(q.anchor->rate), q.anchor->devices,
                        q.anchor->devices == 1 ? "" : "s");
   } else {

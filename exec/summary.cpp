@@ -373,12 +373,14 @@ void join_ranks(const Run& run, ExecutionResult& out) {
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
   ExecutionResult out = Summary(run, workers).result();
   if (run.here < run.workers) join_ranks(run, out);
-  if (out.dropped == 0) return out;
-  // Samples whose gradients were dropped trained nothing.
-  const auto kept = static_cast<double>(out.updates);
-  const double share = kept / (kept + static_cast<double>(out.dropped));
-  for (double* rate : {&out.report.samples_per_second, &out.report.interval.low, &out.report.interval.high})
-    *rate *= share;
+  Report& r = out.report;
+  if (out.dropped > 0) {
+    // Samples whose gradients were dropped trained nothing.
+    const auto kept = static_cast<double>(out.updates);
+    const double share = kept / (kept + static_cast<double>(out.dropped));
+    for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
+  }
+  r.tokens_per_second = r.samples_per_second * static_cast<double>(run.execution.graph->tokens_per_sample());
   return out;
 }
 

@@ -237,6 +237,14 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
   return out;
 }
 
+int64_t Graph::tokens_per_sample() const {
+  if (sample().unit != "sequences") return 0;
+  for (const Layer& l : layers()) {
+    if (l.type == nullptr && l.name == "tokens") return elements(l.output);
+  }
+  return 0;
+}
+
 Flops Graph::forward_flops() const {
   Flops sum;
   for (const Lowered& l : lower(1, Precision::fp32)) sum += matrix_flops(l);

@@ -56,6 +56,8 @@ class Graph {
   const std::vector<Layer>& layers() const;
   int64_t parameter_elements() const;
   const Sample& sample() const;
+  /// Elements of the input "tokens" where samples are sequences (of both sides of a translation), else 0.
+  int64_t tokens_per_sample() const;
   const std::optional<Published>& published() const;
   /// Kernels of every layer for `batch` samples: same indices as layers(). O(layers). A layer that reads only
   /// what no parameter influences has no backward_data. Where several layers read one output, the layer that

@@ -1,6 +1,6 @@
 # Throughput over devices, one line per series with its 90 % band and its ideal line.
 # $points  index i = series i: devices, samples/s, low, high, ideal     n  series     title_1 .. title_n
-# heading, most_devices, log_axes, $ticks (devices of all series)
+# heading, ideal (what the ideal lines are), most_devices, log_axes, $ticks (devices of all series)
 set title heading
 set xlabel 'devices'
 set ylabel 'samples per second'
@@ -23,5 +23,5 @@ plot for [i = 0 : n - 1] $points index i using 1:3:4 with filledcurves \
        linecolor rgb series[i % 8 + 1] linewidth 1.2 dashtype '--' notitle, \
      for [i = 0 : n - 1] $points index i using 1:2 with linespoints \
        linecolor rgb series[i % 8 + 1] linewidth 2.6 pointtype 7 pointsize 1.2 title value(sprintf('title_%d', i + 1)), \
-     NaN with lines linecolor rgb '#777777' linewidth 1.2 dashtype '--' title 'ideal: one device times n', \
+     NaN with lines linecolor rgb '#777777' linewidth 1.2 dashtype '--' title ideal, \
      NaN with boxes fillcolor rgb '#777777' fillstyle transparent solid 0.16 noborder title '90 % interval'

@@ -24,6 +24,8 @@ constexpr std::pair<const char*, double TimeShare::*> kShares[] = {
     {"server", &TimeShare::server},
     {"idle", &TimeShare::idle}};
 
+constexpr std::string_view kSchema = "tandem-reports-2";
+
 /// JSON has no infinities: one that reaches a report is a bug of whoever computed it.
 double finite(double value) {
   TANDEM_CHECK(std::isfinite(value));
@@ -133,9 +135,9 @@ Writer timeline_json(const std::vector<TimelineEntry>& timeline) {
   return out;
 }
 
-Writer report_json(const Report& r, bool reproducible) {
+/// Only that which a model that does not fit has.
+Writer head_json(const Report& r) {
   Writer out;
-  out["schema"] = "tandem-report-1";
   out["engine"] = r.engine;
   out["evaluator"] = r.evaluator;
   out["evaluator_reason"] = r.evaluator_reason;
@@ -144,7 +146,21 @@ Writer report_json(const Report& r, bool reproducible) {
   out["inputs"] = inputs_json(r);
   out["devices"] = r.devices;
   out["samples_per_iteration"] = r.samples_per_iteration;
+  out["recipe"] = r.recipe;
+  out["fits"] = r.fits;
+  if (!r.fits) out["needs_bytes"] = r.memory.needed().n;
+  out["memory_bytes_per_device"] = memory_json(r.memory);
+  out["memory_by_role"] = Writer::array();
+  for (const RoleMemory& role : r.memory_by_role)
+    out["memory_by_role"].push_back(
+        {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
+  return out;
+}
+
+/// What was simulated or measured.
+void add_results(Writer& out, const Report& r) {
   out["samples_per_second"] = finite(r.samples_per_second);
+  if (r.tokens_per_second > 0) out["tokens_per_second"] = finite(r.tokens_per_second);
   out["samples_per_second_interval"] = {{"low", finite(r.interval.low)},
                                         {"high", finite(r.interval.high)},
                                         {"level", finite(r.interval.level)}};
@@ -155,20 +171,30 @@ Writer report_json(const Report& r, bool reproducible) {
                               {"p95", finite(r.iteration_p95)}};
   out["speedup"] = finite(r.speedup);
   out["scaling_efficiency"] = finite(r.scaling_efficiency);
+  out["speedup_base_devices"] = r.speedup_base_devices;
   out["staleness"] = staleness_json(r);
   for (const auto& [key, share] : kShares) out["time_share"][key] = finite(r.time_share.*share);
   out["exposed_communication_by_kind"] = shares_json(r.communication_kinds);
   out["waiting_for"] = shares_json(r.waiting_for);
   out["compute_by_kernel"] = kernels_json(r.kernels);
   out["compute_slowed_by_collectives"] = finite(r.slowed);
-  out["memory_bytes_per_device"] = memory_json(r.memory);
-  out["memory_by_role"] = Writer::array();
-  for (const RoleMemory& role : r.memory_by_role)
-    out["memory_by_role"].push_back(
-        {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
   out["bottleneck"] = bottleneck_json(r.bottleneck);
   if (!r.busiest_link.name.empty()) out["busiest_link"] = links_json({r.busiest_link})[0];
   out["links"] = links_json(r.links);
+}
+
+constexpr std::string_view kResults[] = {"samples_per_second", "samples_per_second_interval",
+                                         "iteration_seconds",  "speedup",
+                                         "scaling_efficiency", "speedup_base_devices",
+                                         "staleness",          "time_share",
+                                         "bottleneck",         "links"};
+
+Writer report_json(const Report& r, bool reproducible) {
+  Writer out = head_json(r);
+  if (r.fits) add_results(out, r);
+  for (const std::string_view key : kResults) {
+    if (!r.fits) out[std::string(key)] = nullptr;
+  }
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
@@ -183,11 +209,11 @@ Writer report_json(const Report& r, bool reproducible) {
   return out;
 }
 
-/// Object member that may be absent: an empty object then.
+/// Object member that may be absent or null: an empty object then.
 const Json& part(const Json& document, std::string_view key) {
   static const Json none = Json::make_object({});
   const Json* found = document.find(key);
-  return found == nullptr ? none : *found;
+  return found == nullptr || found->kind() == Json::Kind::null ? none : *found;
 }
 
 Bytes bytes_of(const Json& object, std::string_view key) { return {object.integer(key, 0, 0)}; }
@@ -216,8 +242,12 @@ void read_head(Report& r, const Json& d) {
   }
   r.devices = d.at("devices").as_int(1);
   r.batch_per_device = part(d, "inputs").integer("batch_per_device", 1, 1);
-  r.samples_per_second = d.at("samples_per_second").as_real(0);
   r.samples_per_iteration = d.integer("samples_per_iteration", r.batch_per_device * r.devices, 1);
+  r.recipe = d.text("recipe", r.recipe);
+  r.fits = d.boolean("fits", true);
+  if (!r.fits) return;
+  r.samples_per_second = d.at("samples_per_second").as_real(0);
+  r.tokens_per_second = d.real("tokens_per_second", 0, 0);
   const Json& interval = part(d, "samples_per_second_interval");
   r.interval = {interval.real("low", 0), interval.real("high", 0), interval.real("level", 0.9)};
   if (const Json* errors = d.find("error_sources")) {
@@ -230,6 +260,7 @@ void read_head(Report& r, const Json& d) {
   r.iteration_p95 = iteration.real("p95", 0);
   r.speedup = d.real("speedup", 1);
   r.scaling_efficiency = d.real("scaling_efficiency", 1);
+  r.speedup_base_devices = d.integer("speedup_base_devices", 1, 1);
 }
 
 MemoryUse read_memory(const Json& m) {
@@ -269,7 +300,7 @@ void read_shares(Report& r, const Json& d) {
   if (const Json* gain = b.find("gain_if_unlimited")) r.bottleneck.gain_if_unlimited = gain->as_real();
   if (const Json* l = d.find("busiest_link"))
     r.busiest_link = {l->at("name").as_text(), l->real("busy", 0), bytes_of(*l, "bytes")};
-  if (const Json* links = d.find("links")) {
+  if (const Json* links = d.find("links"); links != nullptr && r.fits) {
     for (const Json& l : links->items())
       r.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
   }
@@ -289,6 +320,31 @@ void read_timeline(Report& r, const Json& d) {
     e.end_seconds = t.at("end").as_real();
     r.timeline.push_back(std::move(e));
   }
+}
+
+Report read_report(const Json& document) {
+  Report r;
+  read_head(r, document);
+  read_shares(r, document);
+  r.calibrated = document.boolean("calibrated", false);
+  r.extrapolates = texts(document, "extrapolates");
+  r.notes = texts(document, "notes");
+  r.simulated_events = document.integer("simulated_events", 0, 0);
+  if (const Json* training = document.find("training")) {
+    r.training = {true, read_loss(*training, "first_loss"), read_loss(*training, "last_loss"),
+                  training->real("accuracy", -1)};
+  }
+  r.wall_seconds = part(document, "run").real("wall_seconds", 0);
+  read_timeline(r, document);
+  return r;
+}
+
+constexpr double kNormal90 = 1.645;
+
+std::vector<ErrorSource> errors_of(const Report& r) {
+  if (!r.errors.empty()) return r.errors;
+  if (r.interval.low <= 0) return {};
+  return {{std::string(kRunToRun), std::log(r.interval.high / r.interval.low) / (2 * kNormal90)}};
 }
 
 }  // namespace
@@ -317,42 +373,6 @@ void Report::largest_share_is_bottleneck() {
     bottleneck.explanation += fmt::format(", most for {}", waiting_for[0].first);
 }
 
-std::string Report::to_json(bool reproducible) const { return dump(report_json(*this, reproducible)); }
-
-Report Report::from_json(const Json& document) {
-  const std::string& schema = document.at("schema").as_text();
-  if (schema != "tandem-report-1") {
-    document.at("schema").fail(
-        fmt::format("\"{}\" is not a report; expected \"tandem-report-1\"", printable(schema)));
-  }
-  Report r;
-  read_head(r, document);
-  read_shares(r, document);
-  r.calibrated = document.boolean("calibrated", false);
-  r.extrapolates = texts(document, "extrapolates");
-  r.notes = texts(document, "notes");
-  r.simulated_events = document.integer("simulated_events", 0, 0);
-  if (const Json* training = document.find("training")) {
-    r.training = {true, read_loss(*training, "first_loss"), read_loss(*training, "last_loss"),
-                  training->real("accuracy", -1)};
-  }
-  r.wall_seconds = part(document, "run").real("wall_seconds", 0);
-  read_timeline(r, document);
-  return r;
-}
-
-namespace {
-
-constexpr double kNormal90 = 1.645;
-
-std::vector<ErrorSource> errors_of(const Report& r) {
-  if (!r.errors.empty()) return r.errors;
-  if (r.interval.low <= 0) return {};
-  return {{std::string(kRunToRun), std::log(r.interval.high / r.interval.low) / (2 * kNormal90)}};
-}
-
-}  // namespace
-
 Report::Interval ratio_interval(const Report& a, const Report& b) {
   if (!(a.samples_per_second > 0) || !(b.samples_per_second > 0)) return {};
   std::vector<ErrorSource> left = errors_of(a);
@@ -372,24 +392,29 @@ Report::Interval ratio_interval(const Report& a, const Report& b) {
 }
 
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible) {
-  if (reports.size() == 1) return reports[0].to_json(reproducible);
-  Writer list = Writer::array();
-  for (const Report& r : reports) list.push_back(report_json(r, reproducible));
   Writer out;
-  out["schema"] = "tandem-reports-1";
-  out["reports"] = std::move(list);
+  out["schema"] = kSchema;
+  out["reports"] = Writer::array();
+  for (const Report& r : reports) out["reports"].push_back(report_json(r, reproducible));
   return dump(out);
 }
 
-std::vector<Report> load_reports(const std::string& path) {
-  const Json document = Json::load(path);
+std::vector<Report> reports_from_json(const Json& document) {
+  const Json& schema = document.at("schema");
+  const std::string& name = schema.as_text();
+  if (name == "tandem-report-1" || name == "tandem-reports-1")
+    schema.fail(
+        fmt::format("\"{}\" was written by version 0.1; this version reads \"{}\": ask again with "
+                    "tandem predict or tandem run",
+                    name, kSchema));
+  if (name != kSchema)
+    schema.fail(fmt::format("\"{}\" is no document of reports; expected \"{}\"", printable(name), kSchema));
   std::vector<Report> out;
-  if (document.at("schema").as_text() == "tandem-reports-1") {
-    for (const Json& r : document.at("reports").items()) out.push_back(Report::from_json(r));
-  } else {
-    out.push_back(Report::from_json(document));
-  }
+  for (const Json& r : document.at("reports").items()) out.push_back(read_report(r));
+  if (out.empty()) document.at("reports").fail("no report");
   return out;
 }
+
+std::vector<Report> load_reports(const std::string& path) { return reports_from_json(Json::load(path)); }
 
 }  // namespace tandem

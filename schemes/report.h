@@ -1,5 +1,6 @@
 #pragma once
-// What both engines return: CONTRACT "tandem-report-1". JSON in, JSON out; plots read only the JSON. Floor 2.
+// What both engines return: the reports of a "tandem-reports-2" document. JSON in, JSON out; plots read only
+// the JSON. Floor 2.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -95,13 +96,18 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> inputs;  ///< resolved, in order; values are text
   int64_t devices = 1, batch_per_device = 1;
   int64_t samples_per_iteration = 1;  ///< of all devices together, all micro-batches of a step
+  bool fits = true;                ///< false: nothing was simulated, only what is above and `memory` is known
+  std::string recipe = "default";  ///< what the costs of kernels and issuing assume (schemes/recipe.h)
   double samples_per_second = 0;
+  double tokens_per_second = 0;  ///< 0 where samples are no sequences of tokens
   struct Interval {
     double low = 0, high = 0, level = 0.9;
   } interval;
   std::vector<ErrorSource> errors;  ///< behind the interval of a prediction, in quadrature
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
-  double speedup = 1, scaling_efficiency = 1;  ///< against one device, same batch per device
+  /// Against the fewest devices that hold the model, same batch per device.
+  double speedup = 1, scaling_efficiency = 1;
+  int64_t speedup_base_devices = 1;
   Histogram staleness;                         ///< versions; empty without stores
   std::vector<Histogram> staleness_by_worker;  ///< of the first 64, where known
   TimeShare time_share;
@@ -138,18 +144,17 @@ struct Report {
   /// The bottleneck by the largest of the time shares, for reports that try no changes.
   void largest_share_is_bottleneck();
 
-  /// One JSON document; `reproducible` leaves out "run" (wall time). Non-finite numbers never appear.
-  std::string to_json(bool reproducible = false) const;
-  static Report from_json(const Json& document);
 };
 
 /// Of b's samples/s over a's: each error source that both have counts by the difference of its parts, every
 /// other one in full. A report without sources counts by its interval.
 Report::Interval ratio_interval(const Report& a, const Report& b);
 
-/// {"schema": "tandem-reports-1", "reports": [...]} for several, the report itself for one.
+/// One "tandem-reports-2" document, also for a single report; `reproducible` leaves out "run" (wall time).
+/// Results of a report that does not fit are null. Non-finite numbers never appear.
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible);
-/// Reads either form from a file.
+/// Throws InputError, also for documents of version 0.1 ("tandem-report-1").
+std::vector<Report> reports_from_json(const Json& document);
 std::vector<Report> load_reports(const std::string& path);
 
 }  // namespace tandem

@@ -12,6 +12,11 @@ Cluster make_cluster(const System& system, int64_t devices) {
                                  system.nodes() == 1 ? "" : "s", per_node, devices,
                                  devices / per_node + (devices % per_node != 0 ? 1 : 0)));
   }
+  return grown_cluster(system, devices);
+}
+
+Cluster grown_cluster(const System& system, int64_t devices) {
+  const auto per_node = static_cast<int64_t>(system.accelerators().size());
   Cluster c;
   c.devices = devices;
   c.nodes = (devices + per_node - 1) / per_node;

@@ -12,8 +12,10 @@ namespace tandem {
 /// How `devices` accelerators are taken from a system: whole nodes first, an even share of each node.
 /// Throws InputError when the system has fewer, naming what it has and how to get more.
 Cluster make_cluster(const System& system, int64_t devices);
-/// The same beside another job: the next free ones behind those that `other` uses, in order. Servers on nodes
-/// of their own follow the last node used.
+/// The same of a machine with as many such nodes as that takes.
+Cluster grown_cluster(const System& system, int64_t devices);
+/// As make_cluster(), beside another job: the next free ones behind those that `other` uses, in order.
+/// Servers on nodes of their own follow the last node used.
 Cluster make_cluster_behind(const System& system, const Cluster& other, int64_t devices);
 
 /// The i-th accelerator used, node-major.

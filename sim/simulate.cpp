@@ -10,6 +10,7 @@
 
 #include "base/statistics.h"
 #include "sim/bind.h"
+#include "sim/capacity.h"
 #include "sim/cost/machine.h"
 #include "sim/evaluate.h"
 #include "sim/gather.h"
@@ -56,6 +57,11 @@ int64_t period(const Program& program) {
   const int64_t steps = iterations / program.micro_batches;
   return steps > 1000 ? 1 : steps;
 }
+
+struct AnchorFit {
+  double scale = 1;  ///< of compute costs
+  bool met = false;  ///< false without an anchor, too
+};
 
 class Simulation {
  public:
@@ -134,13 +140,13 @@ class Simulation {
   }
 
   /// The factor on compute costs with which `anchor.devices` devices reach the anchor's rate.
-  double anchor_scale(const Anchor& anchor, std::vector<std::string>& notes) const {
+  AnchorFit meet(const Anchor& anchor, std::vector<std::string>& notes) const {
     double scale = 1;
     for (int round = 0; round < 8; ++round) {
       const Run r = run(anchor.devices, scale);
       const double want = samples(*r.program) / anchor.rate;
       const double got = samples(*r.program) / r.rate;
-      if (std::abs(got / want - 1) < 1e-4) return scale;
+      if (std::abs(got / want - 1) < 1e-4) return {scale, true};
       const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_to(Wait::launch);
       const double compute = working.seconds() / static_cast<double>(r.trace.iteration_end.size()) *
                              r.program->micro_batches;
@@ -149,13 +155,14 @@ class Simulation {
       scale = std::clamp(next, scale * 0.2, scale * 5);
     }
     const double reached = run(anchor.devices, scale).rate;
-    if (std::abs(reached / anchor.rate - 1) > 0.01) {
+    const bool met = std::abs(reached / anchor.rate - 1) <= 0.01;
+    if (!met) {
       notes.push_back(
           fmt::format("the anchor of {:.6g} samples/s on {} device{} cannot be met: the prediction there "
                       "stays at {:.6g} (bound by something other than compute)",
                       anchor.rate, anchor.devices, anchor.devices == 1 ? "" : "s", reached));
     }
-    return scale;
+    return {scale, met};
   }
 
  private:
@@ -236,45 +243,6 @@ void check_arguments(const Prediction& p) {
     throw InputError(
         fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.precision), valid));
   }
-}
-
-MemoryHabits habits_of(const Prediction& p) {
-  auto settings = p.scheme->memory;
-  settings.insert(settings.end(), p.memory.begin(), p.memory.end());
-  return memory_habits(settings, "--memory", {});
-}
-
-/// The largest batch that fits, by doubling and bisection; 0 when not even one sample does.
-int64_t largest_batch(const Prediction& p, const Device& device, const Program& program) {
-  const auto fits = [&](int64_t batch) {
-    const Workload w = make_workload(*p.graph, batch, p.precision, *p.optimizer, p.input, p.recompute);
-    return device_memory(w, device, program, habits_of(p)).fits();
-  };
-  int64_t low = 0, high = p.batch;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-void check_memory(const Prediction& p, const MemoryUse& memory, const Device& device,
-                  const Program& program) {
-  if (memory.fits()) return;
-  const int64_t batch = largest_batch(p, device, program);
-  const std::string advice = batch > 0
-                                 ? fmt::format("the largest batch that fits is {}", batch)
-                                 : fmt::format("not even one sample fits; what may help: more memory{}{}",
-                                               program.spread.parameters > 1 ? "" : ", --scheme zero:stage=3",
-                                               p.recompute ? "" : ", --recompute blocks");
-  throw InputError(fmt::format(
-      "{} with batch {} needs {} on {} ({} usable): parameters, gradients and optimiser {}, "
-      "activations {}, workspace and buffers {}, the allocator's rounding and cache {}, the driver "
-      "and communication {}; {}",
-      p.graph->name(), p.batch, to_text(memory.needed()), device.name, to_text(memory.capacity),
-      to_text(memory.parameters + memory.gradients + memory.optimizer), to_text(memory.activations),
-      to_text(memory.workspace + memory.buffers), to_text(memory.reserved - memory.total()),
-      to_text(memory.nvidia_smi - memory.reserved), advice));
 }
 
 std::vector<LinkUse> link_uses(const Run& run) {
@@ -434,19 +402,17 @@ std::string too_wide(const Report& r, const Prediction& p) {
 
 /// The anchor may have been measured with another batch or on another system than the prediction's, and
 /// never at other speeds.
-double anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
-  if (p.anchor_scale) return *p.anchor_scale;
-  if (!p.anchor) return 1;
-  const bool own = p.anchor->system == nullptr || p.anchor->system == p.system;
-  const bool same = p.anchor->scheme == nullptr || p.anchor->scheme == p.scheme;
-  if (own && same && (p.anchor->batch == 0 || p.anchor->batch == p.batch) && p.speeds == Speeds{})
-    return simulation.anchor_scale(*p.anchor, notes);
+AnchorFit anchor_scale(const Prediction& p, const Simulation& simulation, std::vector<std::string>& notes) {
+  if (p.anchor_scale) return {*p.anchor_scale, p.anchor.has_value()};
+  if (!p.anchor) return {};
   Prediction measured = p;
   measured.speeds = {};
   if (p.anchor->batch != 0) measured.batch = p.anchor->batch;
-  if (!own) measured.system = p.anchor->system;
-  if (!same) measured.scheme = p.anchor->scheme;
-  return Simulation(measured).anchor_scale(*p.anchor, notes);
+  if (p.anchor->system != nullptr) measured.system = p.anchor->system;
+  if (p.anchor->scheme != nullptr) measured.scheme = p.anchor->scheme;
+  const bool own = measured.batch == p.batch && measured.system == p.system && measured.scheme == p.scheme &&
+                   p.speeds == Speeds{};
+  return own ? simulation.meet(*p.anchor, notes) : Simulation(measured).meet(*p.anchor, notes);
 }
 
 }  // namespace
@@ -460,12 +426,12 @@ double throughput(const Prediction& p) {
   check_arguments(p);
   const Simulation simulation(p);
   std::vector<std::string> notes;
-  return simulation.run(p.devices, anchor_scale(p, simulation, notes), true).rate;
+  return simulation.run(p.devices, anchor_scale(p, simulation, notes).scale, true).rate;
 }
 
 double anchored_scale(const Prediction& p) {
   std::vector<std::string> notes;
-  return anchor_scale(p, Simulation(p), notes);
+  return anchor_scale(p, Simulation(p), notes).scale;
 }
 
 Report simulate(const Prediction& p) {
@@ -475,27 +441,31 @@ Report simulate(const Prediction& p) {
   r.devices = p.devices;
   r.batch_per_device = p.batch;
   r.seed = p.seed;
+  r.recipe = p.scheme->recipe.name;
   r.inputs = resolved_inputs(p);
   for (const std::string& fault : p.system->faults()) r.notes.push_back("fault: " + fault);
   const Cluster cluster = make_cluster(*p.system, p.devices);  // refuses impossible counts before any work
   const Device& device = p.system->device(p.system->accelerator(0));
-  if (p.check_memory) {
-    const Program program = simulation.compile(cluster);
-    check_memory(p, device_memory(simulation.work(), device, program, habits_of(p)), device, program);
-  }
+  const Program program = simulation.compile(cluster);
+  r.memory_by_role = memory_by_role(simulation.work(), device, program, habits_of(p));
+  r.memory = largest(r.memory_by_role);
+  r.samples_per_iteration = std::llround(samples(program));
+  r.fits = !p.check_memory || r.memory.fits();
+  if (!r.fits) return r;
 
-  const double scale = anchor_scale(p, simulation, r.notes);
+  const auto [scale, met] = anchor_scale(p, simulation, r.notes);
   const Run run = simulation.run(p.devices, scale, true);
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
   r.samples_per_second = run.rate;
-  r.samples_per_iteration = std::llround(samples(*run.program));
   r.iteration_median = quantile(run.lengths, 0.5);
   r.iteration_p05 = quantile(run.lengths, 0.05);
   r.iteration_p95 = quantile(run.lengths, 0.95);
-  const double one = p.devices == 1 && p.beside.empty() ? run.rate : simulation.run(1, scale).rate;
-  r.speedup = run.rate / one;
-  r.scaling_efficiency = r.speedup / static_cast<double>(p.devices);
+  r.tokens_per_second = run.rate * static_cast<double>(p.graph->tokens_per_sample());
+  const int64_t base = p.check_memory ? std::min(fewest_devices(p), p.devices) : 1;
+  r.speedup = run.rate / (p.devices == base && p.beside.empty() ? run : simulation.run(base, scale)).rate;
+  r.speedup_base_devices = base;
+  r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
   r.staleness = run.trace.staleness;
   r.staleness_by_worker = run.trace.staleness_by_worker;
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
@@ -504,14 +474,14 @@ Report simulate(const Prediction& p) {
   r.links = link_uses(run);
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
-  r.calibrated = p.anchor.has_value() || run.bound.measured.has_value();  // or by a profile of this machine
+  r.calibrated = p.anchor ? met : run.bound.measured.has_value();  // by a profile of this machine
   r.errors = error_sources(r, p, run.bound);
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = run.bound.extrapolates;
   if (device.peak_at(p.precision).flops_per_second == 0 && !run.bound.measured) {
-    r.extrapolates.push_back(
-        fmt::format("{} has no {} arithmetic: computed at its fp32 rate", device.name, name(p.precision)));
+    r.extrapolates.push_back(fmt::format("{} has no {} arithmetic: computed at its {} rate", device.name,
+                                         name(p.precision), name(device.fp32_products)));
   }
   if (const std::string note = meaning_here(p, device); !note.empty()) r.notes.push_back(note);
   r.simulated_events = run.trace.events;

@@ -54,11 +54,12 @@ struct Prediction {
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
   /// Jobs whose transfers share the links; precision, optimiser, input and profile are the prediction's own.
   std::vector<JobBeside> beside;
-  bool check_memory = true;  ///< throw InputError when the model does not fit
+  bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };
 
-/// Throws InputError for device counts the system lacks, precision the device lacks, or a model that does
-/// not fit (message names the largest batch that does).
+/// A report with `fits` false when the model does not fit (sim/capacity.h says what would). Speed-up and
+/// efficiency count from the fewest devices that hold it.
+/// Throws InputError for device counts the system lacks or precision the device lacks.
 Report simulate(const Prediction& prediction);
 
 /// Report::samples_per_second alone, without looking at memory or at one device. Throws as simulate() does.

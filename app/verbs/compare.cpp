@@ -33,14 +33,20 @@ nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
 }
 
 nlohmann::ordered_json side_json(const Report& r) {
-  return {{"title", report_title(r)},
-          {"engine", r.engine},
-          {"samples_per_second", r.samples_per_second},
-          {"samples_per_second_interval",
-           {{"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}}},
-          {"scaling_efficiency", r.scaling_efficiency},
-          {"memory_bytes_per_device", r.memory.total().n},
-          {"bottleneck", r.bottleneck.resource}};
+  nlohmann::ordered_json out = {{"title", report_title(r)}, {"engine", r.engine}, {"fits", r.fits}};
+  if (r.fits) {
+    out["samples_per_second"] = r.samples_per_second;
+    out["samples_per_second_interval"] = {
+        {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
+    out["scaling_efficiency"] = r.scaling_efficiency;
+    out["bottleneck"] = r.bottleneck.resource;
+    out["speedup_base_devices"] = r.speedup_base_devices;
+  } else {
+    out["samples_per_second"] = nullptr;
+    out["needs_bytes"] = r.memory.needed().n;
+  }
+  out["memory_bytes_per_device"] = r.memory.needed().n;
+  return out;
 }
 
 std::string compare_csv(const std::vector<ReportPair>& pairs) {
@@ -64,16 +70,35 @@ std::string compare_csv(const std::vector<ReportPair>& pairs) {
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
   for (const ReportPair& pair : pairs) {
     const Report &x = pair.a, &y = pair.b;
+    if (!x.fits || !y.fits) {
+      table.add({report_input(x, "model"), std::to_string(x.devices), report_input(x, "system"),
+                 report_input(y, "system"), x.fits ? real(x.samples_per_second) : "",
+                 y.fits ? real(y.samples_per_second) : "", "", "", "", "", "",
+                 std::to_string(x.memory.needed().n), std::to_string(y.memory.needed().n), "", "", "", ""});
+      continue;
+    }
     const Report::Interval interval = ratio_interval(x, y);
     const Swap swap = swap_parts(pair);
     table.add({report_input(x, "model"), std::to_string(x.devices), report_input(x, "system"),
                report_input(y, "system"), real(x.samples_per_second), real(y.samples_per_second),
                real(y.samples_per_second / x.samples_per_second), real(interval.low), real(interval.high),
-               real(x.scaling_efficiency), real(y.scaling_efficiency), std::to_string(x.memory.total().n),
-               std::to_string(y.memory.total().n), x.bottleneck.resource, y.bottleneck.resource,
+               real(x.scaling_efficiency), real(y.scaling_efficiency), std::to_string(x.memory.needed().n),
+               std::to_string(y.memory.needed().n), x.bottleneck.resource, y.bottleneck.resource,
                swap.devices ? real(*swap.devices) : "", swap.rest ? real(*swap.rest) : ""});
   }
   return table.csv();
+}
+
+/// "only B holds it, A needs 33 of 16 GiB" where not both do, else why().
+std::string reason_text(const ReportPair& pair) {
+  const Report &a = pair.a, &b = pair.b;
+  if (a.fits && b.fits) return why(pair).text;
+  const std::string model =
+      fmt::format("{} on {} device{}", report_input(b, "model"), b.devices, b.devices == 1 ? "" : "s");
+  if (!a.fits && !b.fits)
+    return fmt::format("{}: neither holds it, A {}, B {}", model, needs_text(a), needs_text(b));
+  return fmt::format("{}: only {} holds it, {} {}", model, a.fits ? "A" : "B", a.fits ? "B" : "A",
+                     needs_text(a.fits ? b : a));
 }
 
 std::string compare_json(const std::vector<ReportPair>& pairs) {
@@ -82,22 +107,24 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
     const Report &x = pair.a, &y = pair.b;
     const OpComparison ops = compare_ops(x, y);
     const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
-    nlohmann::ordered_json row = {
-        {"devices", x.devices},
-        {"a", side_json(x)},
-        {"b", side_json(y)},
-        {"samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second)},
-        {"iteration_ratio", ratio(y.iteration_median, x.iteration_median)},
-        {"staleness_mean_difference", y.staleness.mean() - x.staleness.mean()},
-        {"memory_ratio",
-         ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n))}};
-    const Report::Interval interval = ratio_interval(x, y);
-    row["samples_per_second_ratio_interval"] = {
-        {"low", interval.low}, {"high", interval.high}, {"level", interval.level}};
-    const Reason reason = why(pair);
-    if (reason.swap.devices) row["only_devices_changed_ratio"] = *reason.swap.devices;
-    if (reason.swap.rest) row["only_links_and_host_changed_ratio"] = *reason.swap.rest;
-    if (!reason.text.empty()) row["why"] = reason.text;
+    nlohmann::ordered_json row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
+    const auto set = [&](const char* key, double value) {
+      row[key] = x.fits && y.fits ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+    };
+    set("samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second));
+    set("iteration_ratio", ratio(y.iteration_median, x.iteration_median));
+    set("staleness_mean_difference", y.staleness.mean() - x.staleness.mean());
+    row["memory_ratio"] =
+        ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n));
+    if (x.fits && y.fits) {
+      const Report::Interval interval = ratio_interval(x, y);
+      row["samples_per_second_ratio_interval"] = {
+          {"low", interval.low}, {"high", interval.high}, {"level", interval.level}};
+      const Reason reason = why(pair);
+      if (reason.swap.devices) row["only_devices_changed_ratio"] = *reason.swap.devices;
+      if (reason.swap.rest) row["only_links_and_host_changed_ratio"] = *reason.swap.rest;
+    }
+    if (const std::string text = reason_text(pair); !text.empty()) row["why"] = text;
     row["lanes"] = pairs_json(ops.lanes);
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
@@ -105,11 +132,12 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The timelines of the most devices, as text; empty when one side keeps none.
+/// The timelines of the most devices that hold both, as text; empty when one side keeps none.
 std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format) {
+  const auto rank = [](const ReportPair& p) { return std::pair(p.a.fits && p.b.fits, p.a.devices); };
   const auto& [x, y, asked_x, asked_y] =
       *std::max_element(pairs.begin(), pairs.end(),
-                        [](const ReportPair& p, const ReportPair& q) { return p.a.devices < q.a.devices; });
+                        [&](const ReportPair& p, const ReportPair& q) { return rank(p) < rank(q); });
   const OpComparison c = compare_ops(x, y);
   if (c.ops.empty()) return "";
   const bool apart = x.engine != y.engine;
@@ -126,7 +154,13 @@ std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& fo
 std::string reasons(const std::vector<ReportPair>& pairs) {
   std::string out;
   for (const ReportPair& pair : pairs) {
-    if (const std::string reason = why(pair).text; !reason.empty()) out += reason + ".\n";
+    if (const std::string text = reason_text(pair); !text.empty()) out += text + ".\n";
+  }
+  std::vector<Report> a, b;
+  for (const ReportPair& pair : pairs) a.push_back(pair.a), b.push_back(pair.b);
+  for (const auto& [side, reports] : {std::pair{"A", a}, std::pair{"B", b}}) {
+    if (const std::string base = base_text(reports); !base.empty())
+      out += fmt::format("{}: {}\n", side, base);
   }
   return out.empty() ? "" : "\n" + out;
 }
@@ -149,6 +183,8 @@ int compare_reports(const Arguments& arguments) {
     throw InputError(fmt::format("{} and {} have no device count in common", printable(arguments.words()[0]),
                                  printable(arguments.words()[1])));
   }
+  if (pairs.size() < std::max(a.size(), b.size()))
+    note(arguments, "device counts that only one of the files holds are left out");
   const bool prose = format == "text" || format == "md";
   put_comparison(arguments, pairs,
                  fmt::format("A  {} ({})\nB  {} ({})\n", report_title(a[0]), engine_word(a[0]),
@@ -197,6 +233,9 @@ int compare_systems(const Arguments& arguments) {
     }
   }
   const auto& [x, y, asked_x, asked_y] = pairs.front();
+  const bool any =
+      std::any_of(pairs.begin(), pairs.end(), [](const ReportPair& p) { return p.a.fits || p.b.fits; });
+  if (!any) check_fits(*asked_x, {x});
   put_comparison(arguments, pairs,
                  fmt::format("A  {}: {}\nB  {}: {}\n", report_title(x), asked_x->system.summary(),
                              report_title(y), asked_y->system.summary()),

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -49,10 +50,12 @@ std::string chrome_trace(const Report& report) {
 void export_timeline(const Arguments& arguments, const std::string& file) {
   if (arguments.has("set")) throw UsageError("--set changes a system; a report is exported as it is");
   const auto reports = load_reports(file);
-  const Report& report = reports.back();  // of the most devices when there are several
-  if (report.timeline.empty())
-    throw InputError(fmt::format("{}: the report holds no timeline", printable(file)));
-  put_result(arguments, chrome_trace(report));
+  // Of the most devices when there are several.
+  const auto last =
+      std::find_if(reports.rbegin(), reports.rend(), [](const Report& r) { return !r.timeline.empty(); });
+  if (last == reports.rend())
+    throw InputError(fmt::format("{}: no report in it holds a timeline", printable(file)));
+  put_result(arguments, chrome_trace(*last));
 }
 
 int export_file(const Arguments& arguments) {
@@ -76,9 +79,9 @@ int export_file(const Arguments& arguments) {
 
 const std::string& details() {
   static const std::string text = [] {
-    std::string out =
-        fmt::format("Kinds\n  {:<17} {}\n", kTimeline,
-                    "a report's timeline for chrome://tracing or Perfetto (the last report of the file)");
+    std::string out = fmt::format(
+        "Kinds\n  {:<17} {}\n", kTimeline,
+        "a report's timeline for chrome://tracing or Perfetto (the last report of the file that has one)");
     for (const SystemExporter& each : export_registry().all())
       out += fmt::format("  {:<17} {}\n", each.name, each.summary);
     return out +

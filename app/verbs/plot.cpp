@@ -31,6 +31,7 @@ using Base = std::function<std::string(std::string_view kind)>;
 std::vector<std::string> draw_reports(const std::vector<Report>& reports, const std::string& wanted,
                                       const Base& base) {
   const auto series = series_of(reports);
+  if (series.empty()) throw InputError("none of the reports is of a model that fits: nothing to draw");
   if (series.size() > 8)
     throw InputError(fmt::format("{} series are too many for one picture; at most 8", series.size()));
   std::vector<std::string> written;

@@ -25,16 +25,22 @@ std::string scheme_text(const ResolvedScheme& scheme) {
 }
 
 std::string heading(const Question& q) {
-  return fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} {} per device",
-                     q.graph.name(),
-                     count_text(static_cast<double>(q.graph.parameter_elements())),
-                     count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(),
-                     scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision), q.batch, q.graph.sample().unit);
+  std::string out = fmt::format(
+      "{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} {} per device", q.graph.name(),
+      count_text(static_cast<double>(q.graph.parameter_elements())),
+      count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(), scheme_text(q.scheme),
+      q.scheme.recipe.name, name(q.precision), q.batch, q.graph.sample().unit);
+  for (const Question::Beside& job : q.beside)
+    out +=
+        fmt::format("\nbeside {} on {} device{} · {} · {} {} per device", job.graph.name(), job.devices,
+                    job.devices == 1 ? "" : "s", scheme_text(job.scheme), job.batch, job.graph.sample().unit);
+  return out;
 }
 
 std::string remarks(const std::vector<Report>& reports) {
   std::vector<std::string> seen;
   std::string out;
+  if (const std::string base = base_text(reports); !base.empty()) out += base + "\n";
   for (const Report& r : reports) {
     for (const auto* list : {&r.notes, &r.extrapolates}) {
       for (const std::string& text : *list) {
@@ -66,6 +72,7 @@ int predict(const Arguments& arguments) {
       note_idle_settings(question, reports.back());
     }
   }
+  check_fits(question, reports);
   if (format == "json") {
     put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
   } else if (format == "csv") {

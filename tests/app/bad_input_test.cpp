@@ -224,13 +224,22 @@ TEST(BadFiles, AbsurdReportNumbersAreRefused) {
   for (const char* field : {"\"devices\": -1", "\"samples_per_second\": -5",
                             "\"devices\": 99999999999999999999", "\"engine\": 7"}) {
     SCOPED_TRACE(field);
-    std::string text =
-        R"({"schema": "tandem-report-1", "engine": "sim", "devices": 1, "samples_per_second": 1.0})";
+    std::string text = R"({"schema": "tandem-reports-2", "reports": [{"engine": "sim", "devices": 1, )"
+                       R"("samples_per_second": 1.0}]})";
     const std::string key = std::string(field).substr(0, std::string(field).find(':'));
     const auto at = text.find(key);
     text.replace(at, text.find_first_of(",}", at) - at, field);
     const std::string path = scratch.write("bad.json", text);
     expect_refusal(tool({"compare", path, path}), kInput, "bad.json");
+  }
+}
+
+TEST(BadFiles, ReportsOfVersionOneAreNamedAsSuch) {
+  const Scratch scratch;
+  for (const char* schema : {"tandem-report-1", "tandem-reports-1"}) {
+    const std::string path = scratch.write("old.json", std::string(R"({"schema": ")") + schema + "\"}");
+    expect_refusal(tool({"plot", path}), kInput, "version 0.1");
+    expect_refusal(tool({"export", "chrome-trace", path}), kInput, "tandem-reports-2");
   }
 }
 

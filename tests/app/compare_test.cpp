@@ -40,10 +40,9 @@ TEST(CompareSystems, JsonTellsTheSameAsPredictDoes) {
   const Json& row = rows.at("rows").items()[0];
   EXPECT_THAT(row.at("why").as_text(), HasSubstr("vgg16 on 4 devices"));
   const Json one =
-      Json::parse(tool({"predict", "--model", "vgg16", "--system", "dgx1-v100", "--scheme", "pytorch-ddp",
+      last_report(tool({"predict", "--model", "vgg16", "--system", "dgx1-v100", "--scheme", "pytorch-ddp",
                         "--precision", "fp16", "--devices", "4", "--format", "json"})
-                      .out,
-                  "p");
+                      .out);
   EXPECT_EQ(row.at("b").at("samples_per_second").as_real(), one.at("samples_per_second").as_real());
 }
 
@@ -129,6 +128,24 @@ TEST(CompareSystems, CsvHoldsPlainNumbers) {
   EXPECT_EQ(std::count(head.begin(), head.end(), ','), std::count(row.begin(), row.end(), ','));
 }
 
+TEST(CompareSystems, SaysWhichSideDoesNotHoldTheModel) {
+  const std::vector<std::string> both = {"compare", "v100-pcie-8x", "dgx-h100", "--model",
+                                         "gpt2-xl", "--precision",  "fp16",     "--optimizer",
+                                         "adam",    "--devices",    "2"};
+  const std::vector<std::string> words = with(both, {"--batch", "1"});
+  const ChildResult one = tool(words);
+  ASSERT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("gpt2-xl on 2 devices: only B holds it, A needs "));
+  const Json row = Json::parse(tool(with(words, {"--format", "json"})).out, "c").at("rows").items()[0];
+  EXPECT_FALSE(row.at("a").at("fits").as_bool());
+  EXPECT_GT(row.at("a").at("needs_bytes").as_int(), int64_t{16} << 30);
+  EXPECT_EQ(row.at("samples_per_second_ratio").kind(), Json::Kind::null);
+  EXPECT_GT(row.at("b").at("samples_per_second").as_real(), 0);
+  const ChildResult none = tool(with(both, {"--batch", "4096"}));
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("not even one sample fits"));
+}
+
 TEST(CompareSystems, SaysWhatIsWrong) {
   const ChildResult names = tool({"compare", "v100-pcie-8x", "dgx1-v100"});
   EXPECT_EQ(names.status, 2);
@@ -144,11 +161,10 @@ TEST(CompareSystems, SaysWhatIsWrong) {
 }
 
 double rate(const std::vector<std::string>& more) {
-  return Json::parse(tool(with({"predict", "--model", "vgg16", "--system", "v100-pcie-8x", "--precision",
+  return last_report(tool(with({"predict", "--model", "vgg16", "--system", "v100-pcie-8x", "--precision",
                                 "fp16", "--devices", "4", "--format", "json"},
                                more))
-                         .out,
-                     "rate")
+                         .out)
       .at("samples_per_second")
       .as_real();
 }

@@ -40,7 +40,7 @@ TEST(Mpi, ProcessesTrainWhatThreadsDo) {
     if (absent(apart)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
     ASSERT_EQ(apart.status, 0) << apart.err;
     const ChildResult together = tool(training(scheme));
-    const Json a = Json::parse(apart.out, "mpirun"), t = Json::parse(together.out, "threads");
+    const Json a = last_report(apart.out), t = last_report(together.out);
     EXPECT_EQ(a.at("devices").as_int(), 4);
     EXPECT_GT(a.at("samples_per_second").as_real(), 0);
     for (const char* key : {"first_loss", "last_loss", "accuracy"})

@@ -32,6 +32,26 @@ TEST(Plot, DrawsEveryKindAsPngAndSvg) {
   }
 }
 
+TEST(Plot, CountsTheIdealFromTheFewestDevicesThatHoldTheModel) {
+  const Scratch scratch;
+  const std::string report = R"({"engine": "sim", "devices": 1, "fits": false, "samples_per_second": null},
+      {"engine": "sim", "devices": 2, "samples_per_second": 10.0, "speedup": 1.0, "scaling_efficiency": 1.0,
+       "speedup_base_devices": 2},
+      {"engine": "sim", "devices": 4, "samples_per_second": 16.0, "speedup": 1.6, "scaling_efficiency": 0.8,
+       "speedup_base_devices": 2})";
+  const std::string path =
+      scratch.write("r.json", R"({"schema": "tandem-reports-2", "reports": [)" + report + "]}");
+  const ChildResult result = tool({"plot", path, "--kind", "scaling", "--out", scratch.file("p")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(slurp(scratch.file("p/r-scaling.svg")), HasSubstr("in proportion to 2 devices"));
+  const std::string unfit = scratch.write(
+      "u.json",
+      R"({"schema": "tandem-reports-2", "reports": [{"engine": "sim", "devices": 1, "fits": false}]})");
+  const ChildResult nothing = tool({"plot", unfit, "--out", scratch.file("p")});
+  EXPECT_EQ(nothing.status, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("none of the reports is of a model that fits"));
+}
+
 TEST(Plot, SaysWhenThereIsNothingToDraw) {
   const Scratch scratch;
   const std::string report = scratch.file("r.json");
@@ -47,7 +67,7 @@ TEST(Plot, HostileNamesAreOnlyText) {
   const std::string name =
       "'; system('touch " + trap + "') # `touch " + trap + "` \\\" $x @y {/z}\\n\\tEND_OF_DATA\\nquit";
   const auto report = [&](int devices) {
-    return R"({"schema": "tandem-report-1", "engine": "sim", "devices": )" + std::to_string(devices) +
+    return R"({"engine": "sim", "devices": )" + std::to_string(devices) +
            R"(, "samples_per_second": 5.0, "iteration_seconds": {"median": 0.1}, "time_share": {"compute": 1.0},
            "inputs": {"model": ")" +
            name + R"(", "batch_per_device": 1}, "speedup": 1.0,
@@ -55,7 +75,7 @@ TEST(Plot, HostileNamesAreOnlyText) {
            name + R"(", "iteration": 0, "start": 0.0, "end": 1.0}]})";
   };
   const std::string path = scratch.write(
-      "r.json", R"({"schema": "tandem-reports-1", "reports": [)" + report(1) + "," + report(2) + "]}");
+      "r.json", R"({"schema": "tandem-reports-2", "reports": [)" + report(1) + "," + report(2) + "]}");
   const ChildResult result = tool({"plot", path, "--out", scratch.file("p")});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_FALSE(std::filesystem::exists(trap));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "app/table.h"
@@ -22,22 +23,126 @@ Json predict_json(std::vector<std::string> more) {
   return Json::parse(result.out, "stdout");
 }
 
-TEST(Predict, OneReportStandsAloneAndSeveralInAList) {
-  const ChildResult one =
-      tool({"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "2", "--format", "json"});
-  EXPECT_EQ(Json::parse(one.out, "stdout").at("schema").as_text(), "tandem-report-1");
-  const Json two = predict_json({});
-  EXPECT_EQ(two.at("schema").as_text(), "tandem-reports-1");
-  ASSERT_EQ(two.at("reports").items().size(), 2u);
-  EXPECT_EQ(two.at("reports").items()[1].at("devices").as_int(), 2);
+TEST(Predict, DocumentHasOneShapeForAnyNumberOfDeviceCounts) {
+  for (const char* devices : {"2", "1,2"}) {
+    const ChildResult result = tool(
+        {"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", devices, "--format", "json"});
+    const Json document = Json::parse(result.out, "stdout");
+    EXPECT_EQ(document.at("schema").as_text(), "tandem-reports-2");
+    EXPECT_EQ(document.at("reports").items().back().at("devices").as_int(), 2);
+  }
+}
+
+TEST(Predict, BatchIsCountedOverAllDevicesAndTokensOfSequences) {
+  const Json images = predict_json({"--batch", "16"}).at("reports").items()[1];
+  EXPECT_EQ(images.at("samples_per_iteration").as_int(), 32);
+  EXPECT_EQ(images.find("tokens_per_second"), nullptr);
+  const Json sequences = last_report(tool({"predict", "--model", "gpt2:layers=2", "--system", "dgx1-v100",
+                                           "--batch", "1", "--devices", "1", "--format", "json"})
+                                         .out);
+  EXPECT_DOUBLE_EQ(sequences.at("tokens_per_second").as_real(),
+                   1024 * sequences.at("samples_per_second").as_real());
+}
+
+/// More than a V100 holds alone, less than two hold together.
+std::vector<std::string> large(std::vector<std::string> more) {
+  std::vector<std::string> words = {"predict",     "--model", "gpt2-xl:layers=28", "--system", "dgx1-v100",
+                                    "--precision", "fp16",    "--batch",           "1",        "--optimizer",
+                                    "adam"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(PredictFit, WhatDoesNotFitIsARowAndTheOthersCountFromTheFewestThatDo) {
+  const ChildResult result =
+      tool(large({"--scheme", "zero:stage=3", "--devices", "1,2,4", "--format", "json"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "stdout");
+  const auto& reports = document.at("reports").items();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_FALSE(reports[0].at("fits").as_bool());
+  const Json& memory = reports[0].at("memory_bytes_per_device");
+  EXPECT_EQ(reports[0].at("needs_bytes").as_int(), memory.at("total").as_int());
+  EXPECT_GT(memory.at("total").as_int(), memory.at("capacity").as_int());
+  EXPECT_EQ(reports[0].at("samples_per_second").kind(), Json::Kind::null);
+  for (const Json& r : {reports[1], reports[2]}) {
+    EXPECT_TRUE(r.at("fits").as_bool());
+    EXPECT_EQ(r.find("needs_bytes"), nullptr);
+    EXPECT_EQ(r.at("speedup_base_devices").as_int(), 2);
+    const double ratio = r.at("samples_per_second").as_real() / reports[1].at("samples_per_second").as_real();
+    EXPECT_DOUBLE_EQ(r.at("speedup").as_real(), ratio);
+    EXPECT_DOUBLE_EQ(r.at("scaling_efficiency").as_real(), 2 * ratio / r.at("devices").as_real());
+  }
+  const std::string text = tool(large({"--scheme", "zero:stage=3", "--devices", "1,2,4"})).out;
+  EXPECT_THAT(text, HasSubstr("does not fit: needs "));
+  EXPECT_THAT(text,
+              HasSubstr("Speed-up and efficiency count from 2 devices, the fewest that hold the model."));
+}
+
+TEST(PredictFit, WithoutAnyRowThatFitsTheAdviceIsTriedAndNeverTheSchemeInUse) {
+  const ChildResult sharded = tool(large({"--scheme", "zero:stage=3", "--devices", "1", "--format", "json"}));
+  EXPECT_EQ(sharded.status, 3);
+  EXPECT_EQ(sharded.out, "");
+  EXPECT_THAT(sharded.err, HasSubstr("at least 2 devices"));
+  EXPECT_THAT(sharded.err, ::testing::Not(HasSubstr("--scheme zero:stage=3")));
+  const ChildResult copies = tool(large({"--scheme", "allreduce", "--devices", "1,2"}));
+  EXPECT_EQ(copies.status, 3);
+  EXPECT_THAT(copies.err, HasSubstr("what would fit: --scheme zero:stage=3"));
+  EXPECT_THAT(copies.err, ::testing::Not(HasSubstr("at least"))) << "more copies do not help";
+}
+
+TEST(PredictFit, AdviceSaysHowManyNodesItTakes) {
+  const ChildResult result =
+      tool({"predict", "--model", "gpt3-175b", "--system", "dgx-a100-80gb", "--scheme", "fsdp", "--precision",
+            "bf16", "--batch", "1", "--devices", "8", "--recompute", "blocks"});
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.err, ::testing::ContainsRegex("at least [0-9]+ devices \\(--set nodes=[0-9]+\\)"));
+}
+
+TEST(Predict, AllDevicesOfAnyBoxAreAmongTheDefaults) {
+  const ChildResult three =
+      tool({"predict", "--model", "lenet5", "--system", "3090-nvlink-3x", "--format", "csv"});
+  EXPECT_EQ(three.status, 0) << three.err;
+  EXPECT_EQ(std::count(three.out.begin(), three.out.end(), '\n'), 4) << "1, 2 and 3 devices under a head";
+}
+
+TEST(Predict, AnAnchorThatCannotBeMetIsNotClaimed) {
+  const ChildResult result = tool(small_predict({"--anchor", "1e9"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("cannot be met"));
+  EXPECT_EQ(result.out.find("Anchored at"), std::string::npos);
+}
+
+TEST(Predict, TextNamesTheJobsBeside) {
+  const ChildResult result = tool(small_predict({"--with", "2 alexnet horovod 8"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("beside alexnet on 2 devices · horovod"));
 }
 
 TEST(Predict, ReportHoldsWhatTheContractNames) {
   const Json report = predict_json({}).at("reports").items()[1];
-  for (const char* key : {"engine", "evaluator", "tandem_version", "seed", "inputs", "samples_per_second",
-                          "samples_per_second_interval", "iteration_seconds", "speedup", "scaling_efficiency",
-                          "staleness", "time_share", "memory_bytes_per_device", "bottleneck", "links",
-                          "calibrated", "extrapolates", "simulated_events"}) {
+  for (const char* key : {"engine",
+                          "evaluator",
+                          "tandem_version",
+                          "seed",
+                          "inputs",
+                          "samples_per_second",
+                          "samples_per_second_interval",
+                          "iteration_seconds",
+                          "speedup",
+                          "scaling_efficiency",
+                          "speedup_base_devices",
+                          "staleness",
+                          "time_share",
+                          "memory_bytes_per_device",
+                          "bottleneck",
+                          "links",
+                          "calibrated",
+                          "extrapolates",
+                          "simulated_events",
+                          "fits",
+                          "recipe",
+                          "samples_per_iteration"}) {
     EXPECT_NE(report.find(key), nullptr) << key;
   }
   const Json& share = report.at("time_share");
@@ -94,7 +199,7 @@ TEST(Predict, ReportFileStaysSmallAndItsTimelineWhole) {
   const ChildResult result = tool({"predict", "--model", "resnet50", "--system", "dgx1-v100", "--devices",
                                    "8", "--scheme", "parameter-server:bucket=0B", "--format", "json"});
   EXPECT_LT(result.out.size(), 400'000u);
-  const Report report = Report::from_json(Json::parse(result.out, "stdout"));
+  const Report report = reports_from_json(Json::parse(result.out, "stdout"))[0];
   std::set<uint32_t> iterations;
   for (const TimelineEntry& e : report.timeline) {
     if (e.role == "worker" && e.instance == 0) iterations.insert(e.iteration);

@@ -37,10 +37,13 @@ TEST(Run, ReportsInEveryFormat) {
   const ChildResult json = run({"--data", "digits", "--format", "json", "--devices", "1,2"});
   ASSERT_EQ(json.status, 0) << json.err;
   const Json document = Json::parse(json.out, "run");
+  EXPECT_EQ(document.at("schema").as_text(), "tandem-reports-2");
   ASSERT_EQ(document.at("reports").items().size(), 2U);
   for (const Json& r : document.at("reports").items()) {
-    EXPECT_EQ(r.at("schema").as_text(), "tandem-report-1");
     EXPECT_EQ(r.at("engine").as_text(), "exec");
+    EXPECT_TRUE(r.at("fits").as_bool());
+    EXPECT_EQ(r.at("samples_per_iteration").as_int(),
+              r.at("devices").as_int() * r.at("inputs").at("batch_per_device").as_int());
     EXPECT_GT(r.at("samples_per_second").as_real(), 0);
     EXPECT_GT(r.at("training").at("first_loss").as_real(), 0);
     const double right = r.at("training").at("accuracy").as_real();
@@ -66,10 +69,11 @@ TEST(Run, SaysThatTrainingDiverged) {
   EXPECT_THAT(text.out, HasSubstr("training diverged: the loss is no number any more (learning rate 1e+06)"));
   std::vector<std::string> words = fast;
   words.insert(words.end(), {"--format", "json"});
-  const Json report = Json::parse(run(words).out, "run");
+  const std::string document = run(words).out;
+  const Json report = last_report(document);
   EXPECT_EQ(report.at("training").at("last_loss").kind(), Json::Kind::null);
   EXPECT_GT(report.at("training").at("first_loss").as_real(), 0);
-  EXPECT_TRUE(std::isnan(Report::from_json(report).training.last_loss));
+  EXPECT_TRUE(std::isnan(reports_from_json(Json::parse(document, "run"))[0].training.last_loss));
   words.back() = "csv";
   EXPECT_EQ(run(words).out.find("nan"), std::string::npos);
 }
@@ -140,8 +144,7 @@ TEST(Run, InterruptedKeepsWhatWasDone) {
       // Far enough when the one-worker run is over, which only the passing of time tells.
       "sleep 3; kill -INT $pid; wait $pid");
   EXPECT_EQ(r.status, 130) << r.err;
-  const Json document = Json::load(report);
-  EXPECT_GT(document.at("samples_per_second").as_real(), 0);
+  EXPECT_GT(last_report(slurp(report)).at("samples_per_second").as_real(), 0);
   EXPECT_THAT(slurp(report), testing::ContainsRegex("stopped after [0-9,]+ of 90,000,000 iterations"));
   const ChildResult on = run({"--data", "digits", "--checkpoint", state, "--resume"});
   EXPECT_EQ(on.status, 0) << on.err;

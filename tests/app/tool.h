@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/child.h"
+#include "base/json.h"
 
 namespace tandem::test {
 
@@ -47,6 +48,11 @@ inline std::vector<std::string> small_predict(std::vector<std::string> more = {}
                                     "dgx1-v100", "--devices", "1,2"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+/// The last report of what predict or run wrote with --format json.
+inline Json last_report(const std::string& document) {
+  return Json::parse(document, "stdout").at("reports").items().back();
 }
 
 inline std::string slurp(const std::string& path) {

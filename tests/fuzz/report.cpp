@@ -9,7 +9,7 @@ namespace tandem::fuzz {
 /// A report file: whatever is accepted can be printed and written again.
 void report(std::string_view bytes) {
   try {
-    const std::vector<Report> reports = {Report::from_json(Json::parse(bytes, "fuzz"))};
+    const std::vector<Report> reports = reports_from_json(Json::parse(bytes, "fuzz"));
     report_table(reports).text();
     report_csv(reports);
     compare_table(matched(reports, reports)).markdown();

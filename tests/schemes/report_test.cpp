@@ -17,13 +17,16 @@ Report sample() {
   r.inputs = {{"model", "resnet50"}, {"scheme", "allreduce"}};
   r.devices = 8;
   r.batch_per_device = 64;
+  r.samples_per_iteration = 512;
   r.samples_per_second = 1402.25;
+  r.tokens_per_second = 2804.5;
   r.interval = {1350, 1460, 0.9};
   r.iteration_median = 0.365;
   r.iteration_p05 = 0.361;
   r.iteration_p95 = 0.372;
   r.speedup = 7.7;
   r.scaling_efficiency = 0.963;
+  r.speedup_base_devices = 2;
   r.staleness.add(0, 10);
   r.staleness.add(3, 30);
   r.staleness_by_worker.resize(2);
@@ -49,15 +52,23 @@ Report sample() {
   return r;
 }
 
+std::string text_of(const Report& r, bool reproducible = false) { return reports_to_json({r}, reproducible); }
+
 TEST(Report, HasTheContractsSchema) {
-  const Json j = Json::parse(sample().to_json(), "report.json");
-  for (const char* key : {"schema",
-                          "engine",
+  const Json document = Json::parse(text_of(sample()), "report.json");
+  EXPECT_EQ(document.at("schema").as_text(), "tandem-reports-2");
+  const Json& j = document.at("reports").items()[0];
+  for (const char* key : {"engine",
                           "evaluator",
                           "tandem_version",
                           "seed",
                           "inputs",
                           "devices",
+                          "samples_per_iteration",
+                          "recipe",
+                          "fits",
+                          "tokens_per_second",
+                          "speedup_base_devices",
                           "samples_per_second",
                           "samples_per_second_interval",
                           "iteration_seconds",
@@ -74,7 +85,6 @@ TEST(Report, HasTheContractsSchema) {
                           "run"}) {
     EXPECT_NE(j.find(key), nullptr) << key;
   }
-  EXPECT_EQ(j.at("schema").as_text(), "tandem-report-1");
   EXPECT_DOUBLE_EQ(j.at("samples_per_second_interval").at("level").as_real(), 0.9);
   EXPECT_DOUBLE_EQ(j.at("iteration_seconds").at("p95").as_real(), 0.372);
   EXPECT_DOUBLE_EQ(j.at("staleness").at("mean").as_real(), 2.25);
@@ -117,31 +127,48 @@ TEST(Report, ErrorsThatTwoPredictionsShareCancelInTheirRatio) {
 }
 
 TEST(Report, ReadsBackWhatItWrote) {
-  const std::string text = sample().to_json();
-  EXPECT_EQ(Report::from_json(Json::parse(text, "r.json")).to_json(), text);
+  const std::string text = text_of(sample());
+  EXPECT_EQ(reports_to_json(reports_from_json(Json::parse(text, "r.json")), false), text);
+}
+
+TEST(Report, OfAModelThatDoesNotFitHoldsNoResults) {
+  Report r = sample();
+  r.fits = false;
+  r.memory.capacity = {20};
+  const std::string text = text_of(r);
+  const Json document = Json::parse(text, "r.json");
+  const Json& j = document.at("reports").items()[0];
+  EXPECT_FALSE(j.at("fits").as_bool());
+  EXPECT_EQ(j.at("needs_bytes").as_int(), 21);
+  for (const char* key : {"samples_per_second", "speedup", "time_share", "bottleneck", "links"})
+    EXPECT_EQ(j.at(key).kind(), Json::Kind::null) << key;
+  EXPECT_EQ(reports_to_json(reports_from_json(document), false), text);
 }
 
 TEST(Report, ReproducibleLeavesOutTheRun) {
   Report slow = sample();
   slow.wall_seconds = 5;
-  EXPECT_EQ(slow.to_json(true), sample().to_json(true));
-  EXPECT_NE(slow.to_json(), sample().to_json());
+  EXPECT_EQ(text_of(slow, true), text_of(sample(), true));
+  EXPECT_NE(text_of(slow), text_of(sample()));
 }
 
 TEST(Report, RefusesNumbersThatJsonLacks) {
   Report r = sample();
   r.speedup = std::numeric_limits<double>::infinity();
-  EXPECT_THROW(r.to_json(), std::logic_error);
+  EXPECT_THROW(text_of(r), std::logic_error);
 }
 
-TEST(Report, SeveralShareOneDocument) {
+TEST(Report, FilesHoldOneDocumentOfThisVersion) {
   const std::string path = testing::TempDir() + "/reports.json";
   write_file(path, reports_to_json({sample(), sample()}, false));
   EXPECT_EQ(load_reports(path).size(), 2U);
-  write_file(path, reports_to_json({sample()}, false));
+  write_file(path, text_of(sample()));
   EXPECT_EQ(load_reports(path).size(), 1U);
-  write_file(path, R"({"schema": "tandem-check-1"})");
-  EXPECT_THROW(load_reports(path), InputError);
+  for (const char* text : {R"({"schema": "tandem-check-1"})", R"({"schema": "tandem-report-1"})",
+                           R"({"schema": "tandem-reports-2", "reports": []})"}) {
+    write_file(path, text);
+    EXPECT_THROW(load_reports(path), InputError) << text;
+  }
   std::filesystem::remove(path);
 }
 

@@ -1,0 +1,128 @@
+#include "sim/capacity.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <vector>
+
+#include "sim/memory.h"
+#include "sim/placement.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kMostDevices = 1 << 20;
+
+/// Nothing where the scheme refuses that many devices.
+std::optional<MemoryUse> try_memory(const Prediction& p, int64_t devices) {
+  try {
+    return memory_on(p, devices);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+bool fits(const Prediction& p, int64_t devices) {
+  const auto memory = try_memory(p, devices);
+  return memory && memory->fits();
+}
+
+/// The largest batch that fits, by bisection; 0 when not even one sample does.
+int64_t largest_batch(Prediction p) {
+  int64_t low = 0, high = p.batch;
+  while (high - low > 1) {
+    p.batch = low + (high - low) / 2;
+    (fits(p, p.devices) ? low : high) = p.batch;
+  }
+  return low;
+}
+
+/// "at least 4 devices", with the nodes that takes where the system has fewer.
+std::string devices_text(const Prediction& p, int64_t devices) {
+  const int64_t per_node = static_cast<int64_t>(p.system->accelerators().size());
+  const bool has = devices <= p.system->accelerator_count();
+  return fmt::format("at least {} device{}{}", devices, devices == 1 ? "" : "s",
+                     has ? "" : fmt::format(" (--set nodes={})", (devices + per_node - 1) / per_node));
+}
+
+/// What lets it fit, in words; each tried. A change of more things is named only where it takes fewer
+/// devices.
+std::vector<std::string> remedies(const Prediction& p) {
+  const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
+  Prediction spread = p;
+  spread.scheme = &sharded;
+  const auto own = try_memory(p, 64), other = try_memory(spread, 64);
+  const bool may_spread = own && other && other->needed() < own->needed();
+  std::vector<std::string> out;
+  int64_t least = INT64_MAX;
+  for (const bool change_scheme : {false, true}) {
+    if (change_scheme && !may_spread) continue;
+    for (const bool again : {false, true}) {
+      if (again && p.recompute) continue;
+      Prediction changed = change_scheme ? spread : p;
+      changed.recompute = p.recompute || again;
+      const int64_t devices = fewest_devices(changed);
+      if (devices == 0 || devices >= least) continue;
+      least = devices;
+      std::string words = change_scheme ? "--scheme zero:stage=3" : "";
+      if (again) words += (words.empty() ? "" : " and ") + std::string("--recompute blocks");
+      if (devices > p.devices) words += (words.empty() ? "" : " on ") + devices_text(p, devices);
+      out.push_back(std::move(words));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+MemoryHabits habits_of(const Prediction& p) {
+  auto settings = p.scheme->memory;
+  settings.insert(settings.end(), p.memory.begin(), p.memory.end());
+  return memory_habits(settings, "--memory", {});
+}
+
+MemoryUse memory_on(const Prediction& p, int64_t devices) {
+  const Workload work = make_workload(*p.graph, p.batch, p.precision, *p.optimizer, p.input, p.recompute);
+  const Program program =
+      p.scheme->scheme->compile(work, grown_cluster(*p.system, devices), p.scheme->options);
+  return device_memory(work, p.system->device(p.system->accelerator(0)), program, habits_of(p));
+}
+
+int64_t fewest_devices(const Prediction& p) {
+  if (fits(p, 1)) return 1;
+  int64_t low = 1, high = 2;
+  std::optional<MemoryUse> before;
+  for (;; low = high, high *= 2) {
+    const auto memory = try_memory(p, high);
+    if (memory && memory->fits()) break;
+    // From four on, what did not shrink by doubling the devices never will.
+    if (high >= kMostDevices || (before && memory && memory->needed() >= before->needed())) return 0;
+    before = memory;
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(p, middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::string fit_advice(const Prediction& p) {
+  const MemoryUse m = memory_on(p, p.devices);
+  const int64_t batch = largest_batch(p);
+  std::string out = fmt::format(
+      "{} with batch {} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations {}, "
+      "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
+      p.graph->name(), p.batch, to_text(m.needed()),
+      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
+      p.system->device(p.system->accelerator(0)).name, to_text(m.capacity),
+      to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
+      to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
+  out += batch > 0 ? fmt::format("the largest batch that fits is {}", batch) : "not even one sample fits";
+  const auto helps = remedies(p);
+  return out + (helps.empty() ? "; with this batch only devices with more memory would hold it"
+                              : fmt::format("; what would fit: {}", fmt::join(helps, ", or ")));
+}
+
+}  // namespace tandem

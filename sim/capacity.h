@@ -1,0 +1,27 @@
+#pragma once
+// Whether a model fits its devices, how many hold it, and what would make it fit. Floor 3.
+#include <string>
+
+#include "schemes/memory_habits.h"
+#include "schemes/report.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+
+/// How the prediction's framework treats memory: its scheme's habits and what changes them.
+MemoryHabits habits_of(const Prediction& prediction);
+
+/// What one of `devices` devices of the prediction's system must hold, whether the system has so many or not.
+/// Throws InputError where the scheme cannot run on that many. Cost: one compilation.
+MemoryUse memory_on(const Prediction& prediction, int64_t devices);
+
+/// The smallest number of devices that hold the model under the prediction's scheme, which may be more than
+/// the system has; 0 when no number does. Takes for granted that memory does not grow from two devices on.
+/// Cost: one compilation where one device holds it, else some twenty.
+int64_t fewest_devices(const Prediction& prediction);
+
+/// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation or
+/// scheme would fit, each of them tried.
+std::string fit_advice(const Prediction& prediction);
+
+}  // namespace tandem

@@ -1,0 +1,318 @@
+// Plain questions whose answers common sense knows. Each rule is tried on questions drawn from fixed seeds; a
+// rule returns how an answer offends it, or nothing.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+#include "tests/property/questions.h"
+
+namespace tandem::test {
+namespace {
+
+constexpr uint64_t kSeeds[] = {1, 2, 3};
+
+double rate(const Report* r) { return r == nullptr ? 0 : r->samples_per_second; }
+
+Asked with(Asked a, const std::string& option) {
+  a.scheme += (a.scheme.find(':') == std::string::npos ? ":" : ",") + option;
+  return a;
+}
+
+Asked on(Asked a, int64_t devices) {
+  a.devices = devices;
+  return a;
+}
+
+/// "1.23 times <what>" unless `after` is at least `factor` times `before`; nothing where either is missing.
+std::string less(const char* what, double after, double before, double factor) {
+  if (after <= 0 || before <= 0 || after >= factor * before) return "";
+  return fmt::format("{}: {:.3f} times", what, after / before);
+}
+
+struct Rule {
+  const char* name;
+  std::string (*broken)(Answers&, const Asked&);
+};
+
+std::ostream& operator<<(std::ostream& out, const Rule& rule) { return out << rule.name; }
+
+// --- what a report says of itself
+// -----------------------------------------------------------------------------
+
+std::string SharesAddUpToOne(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  if (r == nullptr) return "";
+  const Json document = Json::parse(reports_to_json({*r}, true), "report");
+  double sum = 0;
+  for (const auto& [key, share] : document.at("reports").items()[0].at("time_share").members()) {
+    if (share.as_real() < 0) return key + " is below 0";
+    sum += share.as_real();
+  }
+  return std::abs(sum - 1) < 1e-6 ? "" : fmt::format("shares add up to {}", sum);
+}
+
+std::string RateLiesInItsInterval(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  if (r == nullptr) return "";
+  const bool inside = 0 < r->interval.low && r->interval.low <= r->samples_per_second &&
+                      r->samples_per_second <= r->interval.high && std::isfinite(r->interval.high);
+  return inside ? "" : "the rate lies outside its interval";
+}
+
+std::string RateIsSamplesOverSeconds(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  if (r == nullptr) return "";
+  const double ratio =
+      r->samples_per_second * r->iteration_median / static_cast<double>(r->samples_per_iteration);
+  return ratio > 0.97 && ratio < 1.03 ? "" : fmt::format("rate and median step differ by {:.3f}", ratio);
+}
+
+std::string SpeedupIsAgainstItsBase(Answers& answers, const Asked& a) {
+  const Report* r = answers.ask(a);
+  const Report* base = r == nullptr ? nullptr : answers.ask(on(a, r->speedup_base_devices));
+  if (base == nullptr) return r == nullptr ? "" : "the base does not hold the model";
+  const double ratio = rate(r) / rate(base) / r->speedup;
+  return std::abs(ratio - 1) < 1e-9 ? "" : fmt::format("speed-up is off by {:.6f}", ratio);
+}
+
+std::string SeedsHardlyMatter(Answers& answers, const Asked& a) {
+  Asked other = a;
+  other.seed = 7;
+  const double ratio = rate(answers.ask(other)) / rate(answers.ask(a));
+  return !(ratio > 0) || (ratio > 0.95 && ratio < 1.05) ? ""
+                                                        : fmt::format("another seed: {:.3f} times", ratio);
+}
+
+// --- more of a machine never hurts
+// ----------------------------------------------------------------------------
+
+std::string WiderLinksNeverSlow(Answers& answers, const Asked& a) {
+  const double before = rate(answers.ask(a));
+  const Json links = System::document(a.system, a.sets).at("links");
+  for (const auto& [kind, spec] : links.members()) {
+    const double now = spec.at("bandwidth").as_bandwidth().bytes_per_second;
+    Asked wide = a;
+    wide.sets.emplace_back("links." + kind + ".bandwidth", fmt::format("{:.17g}B/s", 3 * now));
+    if (const auto text =
+            less(("three times the " + kind + " bandwidth").c_str(), rate(answers.ask(wide)), before, 0.995);
+        !text.empty())
+      return text;
+  }
+  return "";
+}
+
+std::string FasterKernelsNeverSlow(Answers& answers, const Asked& a) {
+  Asked fast = a;
+  fast.compute_speed = 2;
+  return less("kernels twice as fast", rate(answers.ask(fast)), rate(answers.ask(a)), 0.999);
+}
+
+std::string TwiceTheKernelSpeedGivesAtMostTwice(Answers& answers, const Asked& a) {
+  Asked fast = a;
+  fast.compute_speed = 2;
+  return less("half the kernel speed", rate(answers.ask(a)), rate(answers.ask(fast)), 0.4999);
+}
+
+/// Bandwidth, kernels, storage and cores twice as fast, latencies as they are.
+std::string TwiceTheMachineGivesMoreAndAtMostTwice(Answers& answers, const Asked& a) {
+  Asked twice = a;
+  twice.compute_speed = 2;
+  const Json document = System::document(a.system, a.sets);
+  for (const auto& [kind, spec] : document.at("links").members())
+    twice.sets.emplace_back(
+        "links." + kind + ".bandwidth",
+        fmt::format("{:.17g}B/s", 2 * spec.at("bandwidth").as_bandwidth().bytes_per_second));
+  const Json* host = document.find("host");
+  if (host == nullptr || host->find("local_storage") == nullptr) return "";
+  twice.sets.emplace_back(
+      "host.local_storage",
+      fmt::format("{:.17g}B/s", 2 * host->at("local_storage").as_bandwidth().bytes_per_second));
+  twice.sets.emplace_back("host.core_speed", fmt::format("{:.17g}", 2 * host->real("core_speed", 1)));
+  const double ratio = rate(answers.ask(twice)) / rate(answers.ask(a));
+  return !(ratio > 0) || (ratio > 1 && ratio < 2.001) ? ""
+                                                      : fmt::format("twice of everything: {:.3f}", ratio);
+}
+
+/// Without servers: there a slow worker's messages leave the link to the others'.
+std::string SlowDevicesNeverHelp(Answers& answers, const Asked& a) {
+  if (a.scheme == "parameter-server" || a.scheme == "mxnet-device") return "";
+  Asked slow = a;
+  slow.sets.emplace_back("faults.gpu1", "0.7");
+  return less("without a slow device", rate(answers.ask(a)), rate(answers.ask(slow)), 0.999);
+}
+
+// --- less work never hurts
+// ------------------------------------------------------------------------------------
+
+std::string InputThatIsThereNeverSlows(Answers& answers, const Asked& a) {
+  Asked there = a;
+  there.input = false;
+  return less("synthetic input", rate(answers.ask(there)), rate(answers.ask(a)), 0.999);
+}
+
+std::string RecomputationCostsTimeAndSavesMemory(Answers& answers, const Asked& a) {
+  Asked again = a;
+  again.recompute = true;
+  const Report *keeps = answers.ask_memory(a), *makes = answers.ask_memory(again);
+  if (keeps == nullptr || makes == nullptr) return "";
+  if (makes->memory.total() > keeps->memory.total()) return "recomputation needs more memory";
+  return less("keeping activations", rate(answers.ask(a)), rate(answers.ask(again)), 0.999);
+}
+
+// --- more samples, more devices
+// -------------------------------------------------------------------------------
+
+std::string MoreSamplesADeviceNeverLowerTheRate(Answers& answers, const Asked& a) {
+  Asked twice = on(a, 1);
+  twice.batch *= 2;
+  return less("twice the samples", rate(answers.ask(twice)), rate(answers.ask(on(a, 1))), 0.97);
+}
+
+std::string MemoryGrowsWithTheBatch(Answers& answers, const Asked& a) {
+  Asked twice = a;
+  twice.batch *= 2;
+  const Report *small = answers.ask_memory(a), *large = answers.ask_memory(twice);
+  if (small == nullptr || large == nullptr) return "";
+  return large->memory.total() > small->memory.total() ? "" : "twice the samples need no more memory";
+}
+
+std::string MemoryNeverGrowsWithTheDevices(Answers& answers, const Asked& a) {
+  const Report *few = answers.ask_memory(on(a, 2)), *many = answers.ask_memory(on(a, 8));
+  if (few == nullptr || many == nullptr) return "";
+  return many->memory.total() <= few->memory.total() ? "" : "8 devices hold more each than 2";
+}
+
+std::string ShardingNeverNeedsMoreMemory(Answers& answers, const Asked& a) {
+  Asked copies = a;
+  copies.scheme = "allreduce";
+  const Report* whole = answers.ask_memory(copies);
+  for (const char* scheme : {"zero:stage=1", "zero:stage=2", "zero:stage=3"}) {
+    Asked sharded = a;
+    sharded.scheme = scheme;
+    const Report* r = answers.ask_memory(sharded);
+    if (r == nullptr || whole == nullptr) continue;
+    if (static_cast<double>(r->memory.total().n) > 1.02 * static_cast<double>(whole->memory.total().n))
+      return fmt::format("{} needs more than copies", scheme);
+  }
+  return "";
+}
+
+/// Where the rate falls, the report must name something other than the devices.
+std::string MoreDevicesLoseOnlyToCommunication(Answers& answers, const Asked& a) {
+  Asked all = a;
+  all.scheme = "allreduce";
+  const Report *few = answers.ask(on(all, 4)), *many = answers.ask(on(all, 8));
+  if (few == nullptr || many == nullptr || rate(many) >= rate(few)) return "";
+  const bool stated = many->bottleneck.resource.rfind("compute", 0) != 0;
+  return stated ? ""
+                : fmt::format("8 devices give {:.3f} of 4, bound by {}", rate(many) / rate(few),
+                              many->bottleneck.resource);
+}
+
+/// Without servers: a second node's take work off the first one's links too.
+std::string SecondNodesNeverMoreThanDouble(Answers& answers, const Asked& a) {
+  if (a.scheme == "parameter-server" || a.scheme == "mxnet-device") return "";
+  Asked two = on(a, 16);
+  two.sets.emplace_back("nodes", "2");
+  return less("half of two nodes", rate(answers.ask(on(a, 8))), rate(answers.ask(two)), 1 / 2.04);
+}
+
+// --- wait for the cost model of chip and host, and for accumulation under ZeRO
+// ---------------------------------
+
+std::string SmallerFormatsNeverSlow(Answers& answers, const Asked& a) {
+  Asked half = a, full = a;
+  half.precision = Precision::fp16;
+  full.precision = Precision::fp32;
+  return less("fp16", rate(answers.ask(half)), rate(answers.ask(full)), 0.97);
+}
+
+std::string AccumulationNeverLowersTheRate(Answers& answers, const Asked& a) {
+  if (a.scheme != "allreduce" && a.scheme != "pytorch-ddp" && a.scheme != "zero:stage=1") return "";
+  return less("accumulate=4", rate(answers.ask(with(a, "accumulate=4"))), rate(answers.ask(a)), 0.98);
+}
+
+std::string NothingScalesBetterThanPerfectly(Answers& answers, const Asked& a) {
+  const double perfect = static_cast<double>(a.devices);
+  // Devices that each update a part do save time, but little.
+  const double most = (a.scheme.rfind("zero", 0) == 0 ? 8.7 / 8 : 1.02) * perfect;
+  return less("one device", rate(answers.ask(on(a, 1))), rate(answers.ask(a)), 1 / most);
+}
+
+std::string ShardedUpdatesSaveLittle(Answers& answers, const Asked& a) {
+  Asked copies = a, sharded = a;
+  copies.scheme = "allreduce";
+  sharded.scheme = "zero:stage=1";
+  return less("all-reduce beside ZeRO-1", rate(answers.ask(copies)), rate(answers.ask(sharded)), 1 / 1.35);
+}
+
+std::string NewerGenerationsAreNoSlower(Answers& answers, const Asked& a) {
+  static const std::map<Precision, std::vector<const char*>> generations = {
+      {Precision::fp16, {"p3.2xlarge", "dgx-a100", "dgx-h100"}},
+      {Precision::fp32, {"dgx1-p100", "dgx1-v100"}}};
+  Asked one = on(a, 1);
+  one.scheme = "pytorch-ddp";
+  double before = 0;
+  for (const char* system : generations.at(a.precision)) {
+    one.system = system;
+    const double now = rate(answers.ask(one));
+    if (const auto text = less(system, now, before, 0.97); !text.empty()) return text;
+    before = now;
+  }
+  return "";
+}
+
+/// Tries a rule on `questions` questions of every seed; prints every answer that offends it.
+void try_rule(const Rule& rule, int questions) {
+  Answers answers;
+  for (const uint64_t seed : kSeeds) {
+    SplitMix64 random(seed);
+    for (int i = 0; i < questions; ++i) {
+      const Asked asked = draw(random);
+      const std::string offence = rule.broken(answers, asked);
+      EXPECT_EQ(offence, "") << "seed " << seed << ": tandem predict " << asked.text();
+    }
+  }
+  EXPECT_GT(answers.given(), answers.asked() / 2) << "most questions must have an answer";
+}
+
+#define TANDEM_RULE(name) \
+  Rule { #name, name }
+
+class Sense : public testing::TestWithParam<Rule> {};
+TEST_P(Sense, Holds) { try_rule(GetParam(), 15); }
+
+const auto rule_name = [](const testing::TestParamInfo<Rule>& info) { return std::string(info.param.name); };
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, Sense,
+    testing::Values(TANDEM_RULE(SharesAddUpToOne), TANDEM_RULE(RateLiesInItsInterval),
+                    TANDEM_RULE(RateIsSamplesOverSeconds), TANDEM_RULE(SpeedupIsAgainstItsBase),
+                    TANDEM_RULE(SeedsHardlyMatter), TANDEM_RULE(WiderLinksNeverSlow),
+                    TANDEM_RULE(FasterKernelsNeverSlow), TANDEM_RULE(TwiceTheKernelSpeedGivesAtMostTwice),
+                    TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
+                    TANDEM_RULE(InputThatIsThereNeverSlows),
+                    TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
+                    TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate), TANDEM_RULE(MemoryGrowsWithTheBatch),
+                    TANDEM_RULE(MemoryNeverGrowsWithTheDevices), TANDEM_RULE(ShardingNeverNeedsMoreMemory),
+                    TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
+                    TANDEM_RULE(SecondNodesNeverMoreThanDouble)),
+    rule_name);
+
+/// Rules that hold once a kernel costs what the chip needs and issuing it what the host does, and once ZeRO
+/// hides as much communication with several micro-batches as with one.
+class SenseToCome : public testing::TestWithParam<Rule> {};
+TEST_P(SenseToCome, DISABLED_Holds) { try_rule(GetParam(), 15); }
+
+INSTANTIATE_TEST_SUITE_P(Of, SenseToCome,
+                         testing::Values(TANDEM_RULE(AccumulationNeverLowersTheRate),
+                                         TANDEM_RULE(NothingScalesBetterThanPerfectly),
+                                         TANDEM_RULE(ShardedUpdatesSaveLittle),
+                                         TANDEM_RULE(SmallerFormatsNeverSlow),
+                                         TANDEM_RULE(NewerGenerationsAreNoSlower)),
+                         rule_name);
+
+}  // namespace
+}  // namespace tandem::test
