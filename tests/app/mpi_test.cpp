@@ -106,7 +106,7 @@ TEST(Mpi, StalenessIsThatOfAllProcesses) {
   const ChildResult r = mpirun(2, training("parameter-server:mode=async,overlap=off"));
   if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
   ASSERT_EQ(r.status, 0) << r.err;
-  const Json report = Json::parse(r.out, "mpirun");
+  const Json report = last_report(r.out);
   int64_t gradients = 0;
   for (const Json& bin : report.at("staleness").at("histogram").items())
     gradients += bin.at("count").as_int(0);

@@ -62,8 +62,8 @@ TEST(PredictFit, WhatDoesNotFitIsARowAndTheOthersCountFromTheFewestThatDo) {
   ASSERT_EQ(reports.size(), 3u);
   EXPECT_FALSE(reports[0].at("fits").as_bool());
   const Json& memory = reports[0].at("memory_bytes_per_device");
-  EXPECT_EQ(reports[0].at("needs_bytes").as_int(), memory.at("total").as_int());
-  EXPECT_GT(memory.at("total").as_int(), memory.at("capacity").as_int());
+  EXPECT_EQ(reports[0].at("needs_bytes").as_int(), memory.at("nvidia_smi").as_int());
+  EXPECT_GT(memory.at("nvidia_smi").as_int(), memory.at("capacity").as_int());
   EXPECT_EQ(reports[0].at("samples_per_second").kind(), Json::Kind::null);
   for (const Json& r : {reports[1], reports[2]}) {
     EXPECT_TRUE(r.at("fits").as_bool());

@@ -70,7 +70,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     p.optimizer = &optimizer("momentum");
     p.recompute = asked.recompute;
     p.input = asked.input;
-    p.compute_speed = asked.compute_speed;
+    p.speeds.compute = asked.compute_speed;
     p.seed = asked.seed;
     answer = simulate(p);
     if (asked.devices > 1) answer->timeline.clear();  // most of a report

@@ -160,8 +160,6 @@ TEST(Lisa, PeersUnderOneSocketAndTcpBetweenNodes) {
   EXPECT_EQ(between(s, 0, 2).staged, 1);
   const Route r = between(s, 0, 4);
   EXPECT_EQ(r.staged, 2) << "no GPUDirect at either end";
-  EXPECT_GT(r.cap, 0);
-  EXPECT_LT(r.cap, 5e9) << "one TCP stream does not fill 40 Gbit/s";
   EXPECT_EQ(s.route(s.host_of(s.accelerator(0)), s.host_of(s.accelerator(4))).staged, 0);
 }
 
