@@ -221,11 +221,12 @@ class Binder {
                      ? in_.overheads.iteration.seconds() /
                            (static_cast<double>(program_.micro_batches) * in_.speeds.launch)
                      : 0;
-    // What comes back from servers is copied into the layers' tensors, one by one.
+    // What comes back from servers is copied into the layers' tensors, an operation each, as an update without state.
     std::size_t tensors = 0;
     for (const Layer& layer : in_.graph->layers()) tensors += layer.parameters.size();
-    const double copying = kPlainOp * static_cast<double>(tensors) / in_.system->host().core_speed * in_.compute_scale /
-                           static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
+    const double each = in_.recipe.host.update[0].seconds() / in_.system->host().core_speed * compute_scale();
+    const double copying =
+        each * static_cast<double>(tensors) / static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
     std::vector<Time> issued;
     for (const Op& op : role.ops) {
       if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]))

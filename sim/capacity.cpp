@@ -80,6 +80,9 @@ std::vector<std::string> remedies(const Prediction& p) {
 MemoryHabits habits_of(const Prediction& p) {
   auto settings = p.scheme->memory;
   settings.insert(settings.end(), p.memory.begin(), p.memory.end());
+  // A recipe that updates in one kernel needs no temporaries for it.
+  const bool told = std::any_of(settings.begin(), settings.end(), [](const auto& s) { return s.first == "update"; });
+  if (!told && p.scheme->recipe.fused_update) settings.emplace_back("update", "fused");
   return memory_habits(settings, "--memory", {});
 }
 
