@@ -224,7 +224,8 @@ class Binder {
     // What comes back from servers is copied into the layers' tensors, an operation each, as an update without state.
     std::size_t tensors = 0;
     for (const Layer& layer : in_.graph->layers()) tensors += layer.parameters.size();
-    const double each = in_.recipe.host.update[0].seconds() / in_.system->host().core_speed * compute_scale();
+    const double each = in_.recipe.host.update[0].seconds() * in_.compute_scale /
+                        (in_.system->host().core_speed * in_.speeds.launch);
     const double copying =
         each * static_cast<double>(tensors) / static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
     std::vector<Time> issued;
