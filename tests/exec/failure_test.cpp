@@ -75,6 +75,7 @@ TEST_P(Early, AWorkerThatFailsEndsTheRunAndIsNamed) {
   }
 }
 
+/// But for workers that do not wait for each other: those end at a common time (semantics.md 1.7).
 TEST_P(Early, AStopEndsAllWorkersInTheSameIteration) {
   std::atomic<bool> stop{false};
   e_.stop = &stop;
@@ -85,7 +86,10 @@ TEST_P(Early, AStopEndsAllWorkersInTheSameIteration) {
   std::map<uint32_t, uint32_t> last;
   for (const Span& s : r.spans) last[s.instance] = std::max(last[s.instance], s.iteration);
   ASSERT_EQ(last.size(), 3U);
-  for (const auto& [worker, iteration] : last) EXPECT_EQ(iteration, last.at(0)) << "worker " << worker;
+  const bool free = free_running(make_program(e_));
+  for (const auto& [worker, iteration] : last) {
+    if (!free) EXPECT_EQ(iteration, last.at(0)) << "worker " << worker;
+  }
   EXPECT_GE(last.at(0), 5U);
   EXPECT_LT(last.at(0), 99999U);
   EXPECT_GT(r.report.samples_per_second, 0);
