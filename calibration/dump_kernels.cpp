@@ -45,7 +45,7 @@ int main() {
       const Graph graph = Graph::load(model);
       const Workload work =
           make_workload(graph, batch, parse_precision(precision), optimizer(optimizer_name), false);
-      std::cout << step(model, work, load_recipe(recipe)).dump() << '\n';
+      std::cout << step(model, work, with_updates_of(load_recipe(recipe), *work.optimizer)).dump() << '\n';
     } catch (const InputError& e) {
       std::cout << json(fmt::format("{} {} {}: {}", model, batch, precision, e.what())).dump() << '\n';
     }

@@ -11,12 +11,12 @@ namespace {
 constexpr std::string_view kFolder = "schemes/recipes";
 
 Recipe::Kernels read_kernels(const Json& json) {
-  json.only({"convolution", "stream"});
-  return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4)};
+  json.only({"convolution", "stream", "attention"});
+  return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4), json.real("attention", 1, 0.1, 4)};
 }
 
 Recipe::Host read_host(const Json& json) {
-  json.only({"forward", "backward", "mixed", "update", "runs_ahead"});
+  json.only({"forward", "backward", "mixed", "update", "runs_ahead", "awaits_sums"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
@@ -27,6 +27,7 @@ Recipe::Host read_host(const Json& json) {
     update.fail("needs three times: for optimisers that keep no, one and two tensors of state");
   for (std::size_t i = 0; i < host.update.size(); ++i) host.update[i] = times[i].as_time();
   host.runs_ahead = json.boolean("runs_ahead", true);
+  host.awaits_sums = json.boolean("awaits_sums", false);
   return host;
 }
 
@@ -34,13 +35,20 @@ Recipe::Host read_host(const Json& json) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "fused_update", "host", "fp32", "matrix", "source"});
+  json.only({"name", "summary", "composes", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
   out.source = json.at("source").as_text();
   out.composes = json.boolean("composes", false);
   out.fused_update = json.boolean("fused_update", true);
+  if (const Json* composed = json.find("composed_updates")) {
+    for (const auto& [name, update] : composed->members()) {
+      update.only({"kernels", "traffic"});
+      out.composed_updates[std::string(optimizer(name, composed->place()).name)] = {
+          update.at("kernels").as_int(1, 100), update.at("traffic").as_int(1, 100)};
+    }
+  }
   out.host = read_host(json.at("host"));
   if (const Json* kernels = json.find("fp32")) out.fp32 = read_kernels(*kernels);
   if (const Json* kernels = json.find("matrix")) out.matrix = read_kernels(*kernels);
@@ -53,9 +61,16 @@ std::vector<Recipe> list_recipes() {
   return out;
 }
 
+Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer) {
+  const auto composed = recipe.composed_updates.find(optimizer.name);
+  if (composed != recipe.composed_updates.end()) recipe.update = composed->second;
+  return recipe;
+}
+
 int64_t launches(const Recipe& recipe, const Kernel& kernel) {
-  const bool whole = kernel.kind == KernelKind::optimizer ? recipe.fused_update : !recipe.composes;
-  return kernel.repeat * (whole ? 1 : kernel.parts);
+  if (kernel.kind == KernelKind::optimizer)
+    return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
+  return kernel.repeat * (recipe.composes ? kernel.parts : 1);
 }
 
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer) {
@@ -64,7 +79,8 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
   const Time forward = host.forward + (element_bytes(precision) == 2 ? host.mixed : Time{});
   Time sum;
   for (const Kernel& k : task.kernels) {
-    if (k.pass == Pass::update) sum += host.update[static_cast<std::size_t>(state)] * k.repeat;
+    if (k.pass == Pass::update)
+      sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
     if (k.pass == Pass::forward) sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
     if (k.pass == Pass::backward_data) sum += host.backward * launches(recipe, k);
   }

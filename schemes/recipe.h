@@ -3,6 +3,7 @@
 // that it picks do beside those of the recipe that the stock curves describe. Data, schemes/recipes/*.json.
 // Knows neither chips nor wires. Floor 2.
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,24 @@ struct Recipe {
     Time mixed;                 ///< on top in forward, where operations compute in 2 bytes (autocast)
     std::array<Time, 3> update; ///< to update one tensor, by how many state tensors the optimiser keeps
     bool runs_ahead = true;     ///< does not wait for the device between steps
+    bool awaits_sums = false;   ///< issues what follows a collective when that has ended
   };
   /// Factors on achieved efficiencies, in (0, 4].
   struct Kernels {
     double convolution = 1;  ///< layout and choice of algorithm
     double stream = 1;       ///< normalisation, pooling, elementwise: fused kernels move fewer bytes
+    double attention = 1;    ///< fused attention, beside FlashAttention-2
   };
   std::string name, summary, source;
   bool composes = false;  ///< builds compound operations of simple kernels: Kernel::parts
   bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
+  /// An update that is written in the framework's elementwise operations.
+  struct Composed {
+    int64_t kernels = 1;  ///< for a tensor
+    int64_t traffic = 1;  ///< memory moved, in multiples of what one kernel for all of it moves
+  };
+  std::map<std::string, Composed, std::less<>> composed_updates;  ///< by optimiser
+  Composed update;  ///< of the job's optimiser
   Host host;
   Kernels fp32, matrix;  ///< by the arithmetic that a device computes with: plain units or matrix units
 };
@@ -42,6 +52,8 @@ inline constexpr std::string_view kDefaultRecipe = "pytorch";
 
 /// A name in schemes/recipes or a file. Throws InputError.
 Recipe load_recipe(const std::string& name_or_file, const Place& place = {});
+/// The recipe as a job with this optimiser runs it.
+Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer);
 std::vector<Recipe> list_recipes();
 
 /// Host time on a core of speed 1 to issue the kernels of a task. Gradients of weights are issued with those of

@@ -48,7 +48,8 @@ class Binder {
         links_(std::make_shared<LinkCost>(*input.system, between_nodes(input))),
         where_(place(program_, *input.system, input.cluster)) {
     const Overheads& o = in_.overheads;
-    extra_ = o.collective;
+    // One launcher starts a collective on each of its devices.
+    extra_ = o.collective * (o.one_launcher ? in_.cluster.per_node : 1);
     if (!machine_) return;
     for (const Op& op : program_.roles[0].ops) {
       if (op.kind != OpKind::compute) continue;
@@ -192,7 +193,14 @@ class Binder {
       seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
     }
     if (!worker) return seconds / in_.speeds.server;
+    if (issued_late(task) && in_.system->device(v).kind == Device::Kind::gpu)
+      seconds = std::max(seconds, issue_seconds(task) / in_.compute_scale);
     return seconds * compute_scale() * (devices > 1 ? 1 + o.compute_slowdown : 1);
+  }
+
+  /// An update that the host issues when its gradients are summed: nothing hides that.
+  bool issued_late(const Task& task) const {
+    return task.pass == Pass::update && in_.recipe.host.awaits_sums && in_.cluster.devices > 1;
   }
 
   /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one process
@@ -203,6 +211,7 @@ class Binder {
     double seconds = issue_time(in_.recipe, task, in_.precision, *in_.optimizer).seconds();
     const auto driven = static_cast<double>(in_.overheads.single_process ? in_.cluster.devices : 1);
     if (task.pass == Pass::forward) seconds *= driven;
+    if (issued_late(task) && in_.overheads.one_launcher) seconds *= static_cast<double>(in_.cluster.per_node);
     if (task.pass == Pass::backward_weights)
       seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
     return seconds * in_.compute_scale / (in_.system->host().core_speed * in_.speeds.launch);
@@ -230,7 +239,8 @@ class Binder {
         each * static_cast<double>(tensors) / static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
     std::vector<Time> issued;
     for (const Op& op : role.ops) {
-      if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]))
+      if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]) &&
+          !issued_late(program_.tasks[op.what]))
         sum += issue_seconds(program_.tasks[op.what]) / op.every;
       if (op.kind == OpKind::recv) sum += copying / op.every;
       issued.push_back(Time::from_seconds(sum));

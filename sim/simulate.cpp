@@ -98,7 +98,7 @@ class Simulation {
     in.graph = p_.graph;
     in.optimizer = p_.optimizer;
     in.overheads = p_.scheme->overheads;
-    in.recipe = p_.scheme->recipe;
+    in.recipe = with_updates_of(p_.scheme->recipe, *p_.optimizer);
     in.profile = p_.profile;
     in.compute_scale = scale;
     in.speeds = p_.speeds;

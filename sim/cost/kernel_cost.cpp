@@ -198,9 +198,10 @@ struct KernelCost::Impl {
   double attend(const Kernel& k, double bytes) const {
     const double matrices = count(k.shape[0]) * count(k.shape[1]);
     const double query = count(k.shape[3]), key = count(k.shape[4]);
-    const double extra = k.shape[7] != 0 ? 0 : curve.term[scores] * matrices * query * key * element;
-    return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])}, curve.term[attention],
-                  bytes + extra);
+    const bool fused = k.shape[7] != 0;
+    const double extra = fused ? 0 : curve.term[scores] * matrices * query * key * element;
+    return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])},
+                  curve.term[attention] * (fused ? factors.attention : 1), bytes + extra);
   }
 
   double work(const Kernel& k, double bytes, double* gain) const {

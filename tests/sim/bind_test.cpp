@@ -158,6 +158,40 @@ TEST(Host, OneInterpreterIssuesForwardOfAllDevicesAndBackwardOfEach) {
   EXPECT_NEAR(four, each * (4 * forward + backward), 0.05 * four);
 }
 
+/// Seconds that updates issued at `each` a tensor add to a step on so many devices.
+double late_updates(const char* scheme, int64_t devices, Time each) {
+  const auto with = [&](Time update) {
+    return step("resnet50", scheme, devices, Precision::fp32, [&](ResolvedScheme& s) {
+      s.recipe.host.update = {update, update, update};
+      s.recipe.host.awaits_sums = true;
+    });
+  };
+  return with(each) - with({});
+}
+
+TEST(Host, WhatAwaitsASumIsIssuedAfterIt) {
+  const Graph graph = Graph::load("resnet50");
+  double tensors = 0;
+  for (const Layer& layer : graph.layers()) tensors += static_cast<double>(layer.parameters.size());
+  const Time each = Time::from_seconds(1e-3);
+  const double sum = tensors * each.seconds() / kCoreSpeed;
+  EXPECT_LT(late_updates("tf-mirrored", 1, each), 0.8 * sum);  // partly under the step of one device
+  EXPECT_NEAR(late_updates("horovod:overlap=off", 4, each), sum, 0.07 * sum);  // less the kernels
+  EXPECT_NEAR(late_updates("tf-mirrored", 4, each), 4 * sum, 0.07 * sum);  // one process for all of a node
+}
+
+TEST(Host, OneLauncherStartsACollectiveOnEachDevice) {
+  const auto seconds = [](Time collective, bool one) {
+    return step("resnet50", "allreduce:overlap=off,bucket=1TiB", 4, Precision::fp32, [&](ResolvedScheme& s) {
+      s.overheads.collective = collective;
+      s.overheads.one_launcher = one;
+    });
+  };
+  const Time start = Time::from_seconds(5e-3);
+  EXPECT_NEAR(seconds(start, false) - seconds({}, false), 5e-3, 1e-5);
+  EXPECT_NEAR(seconds(start, true) - seconds({}, true), 20e-3, 1e-5);
+}
+
 double rate(const char* system, const char* model, int64_t batch, const char* scheme, int64_t devices) {
   const Graph graph = Graph::load(model);
   const System machine = System::load(system);
