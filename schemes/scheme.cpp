@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "one_launcher", "replicate", "feed",
+  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher", "replicate", "feed",
              "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "merge",
              "link_efficiency"});
   Overheads out;
@@ -26,6 +26,7 @@ Overheads read_overheads(const Json& json) {
   time("cycle", out.cycle);
   time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
+  out.unmeasured = json.boolean("unmeasured", false);
   out.one_launcher = json.boolean("one_launcher", false);
   out.compute_slowdown = json.real("compute_slowdown", 0, 0, 10);
   out.norm_stall = json.real("norm_stall", 0, 0, 100);

@@ -31,6 +31,9 @@ constexpr double kSpread = 0.01;
 constexpr double kLinkError = 0.3;
 constexpr double kAnchoredError = 0.015;
 constexpr double kSeveralDevices = 0.06;
+constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
+constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked
+constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
 constexpr double kNormal90 = 1.645;
 constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
 constexpr int64_t kMostBeside = 512;        // devices of a job whose instances have transfers of their own
@@ -346,7 +349,17 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
   if (r.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.scheme->name),
-                   bound.several_error.value_or(kSeveralDevices)});
+                   bound.several_error.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework
+                                                                               : kSeveralDevices)});
+  if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
+    const auto& unverified = p.system->unverified();
+    const bool recalled = std::any_of(unverified.begin(), unverified.end(),
+                                      [](const std::string& path) { return path.starts_with("network"); });
+    if (recalled && t.exposed_communication + t.server > 0)
+      out.push_back({fmt::format("network of {}, recalled", p.system->name()),
+                     (t.exposed_communication + t.server) * kRecalledNetwork});
+    out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
+  }
   return out;
 }
 

@@ -158,6 +158,7 @@ const std::vector<Vertex>& System::vertices() const { return impl_->node.vertice
 const std::vector<Device>& System::devices() const { return impl_->devices; }
 const std::vector<uint32_t>& System::accelerators() const { return impl_->accelerators; }
 const HostInfo& System::host() const { return impl_->host; }
+const std::vector<std::string>& System::unverified() const { return impl_->unverified; }
 const Json& System::communication() const { return impl_->communication; }
 std::string_view System::transport() const {
   return impl_->network == nullptr ? std::string_view() : impl_->transport.name;

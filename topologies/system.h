@@ -80,6 +80,8 @@ class System {
   const std::vector<uint32_t>& accelerators() const;
   int64_t accelerator_count() const { return nodes() * static_cast<int64_t>(accelerators().size()); }
   const HostInfo& host() const;
+  /// Dotted paths of the file's figures that nobody checked: "network", "links.pcie".
+  const std::vector<std::string>& unverified() const;
   /// Free-form figures of the data file's "communication" object that sim/cost reads (library, protocol
   /// constants, staging rules), so that the system file stays the one place for a machine's facts.
   const Json& communication() const;

@@ -341,6 +341,9 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   out.name = document.at("name").as_text();
   out.summary = document.at("summary").as_text();
   out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);
+  if (const Json* unverified = document.find("unverified")) {
+    for (const Json& path : unverified->items()) out.unverified.push_back(path.as_text());
+  }
   reader.vertices();
   reader.links();
   reader.strike_all();

@@ -37,6 +37,7 @@ struct System::Impl {
   std::vector<Device> devices;         ///< one per distinct model
   std::vector<uint32_t> accelerators;  ///< template indices
   HostInfo host;
+  std::vector<std::string> unverified;
   Json communication;
   PeerAccess peer;
 
