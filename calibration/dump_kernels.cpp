@@ -23,9 +23,13 @@ json step(const std::string& model, const Workload& work, const Recipe& recipe) 
   for (const Op& op : program.roles[0].ops) {
     if (op.kind != OpKind::compute) continue;
     const Task& task = program.tasks[op.what];
-    for (const Kernel& k : task.kernels)
-      kernels.push_back({name(k.kind), name(k.pass), k.shape, k.flops.n, k.read.n + k.written.n,
-                         launches(recipe, k)});
+    for (const Kernel& k : task.kernels) {
+      for (const Kernel& launched : {k, bias_after(recipe, k)}) {
+        if (launched.shape.empty()) continue;
+        kernels.push_back({name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
+                           launched.read.n + launched.written.n, launches(recipe, launched)});
+      }
+    }
     json& seconds = host[task.pass == Pass::forward  ? "forward"
                          : task.pass == Pass::update ? "update"
                                                      : "backward"];

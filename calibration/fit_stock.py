@@ -128,6 +128,7 @@ def features(kind, pass_, shape, flops, bytes_, repeat, element):
     elif kind == "attention":
         term, g, m, n, k, fast = INDEX["attention"], shape[0] * shape[1], shape[3], shape[4], shape[5], 0
         scores = 0 if shape[7] else g * m * n * element
+        if not shape[7]: bytes_ *= 3   # operands and results change between heads and tokens: a copy of each
     else: term, g, m, n, k, fast = INDEX[STREAM[kind][pass_ != "forward"]], 1, 1, 1, 1, 0
     return [term, flops, bytes_, g, m, n, k, fast, scores, grouped, repeat]
 

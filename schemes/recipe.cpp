@@ -35,12 +35,13 @@ Recipe::Host read_host(const Json& json) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
+  json.only({"name", "summary", "composes", "fused_bias", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
   out.source = json.at("source").as_text();
   out.composes = json.boolean("composes", false);
+  out.fused_bias = json.boolean("fused_bias", true);
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {
@@ -70,7 +71,19 @@ Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer) {
 int64_t launches(const Recipe& recipe, const Kernel& kernel) {
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
-  return kernel.repeat * (recipe.composes ? kernel.parts : 1);
+  return kernel.repeat * (recipe.composes && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
+}
+
+Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {
+  Kernel bias;
+  if (kernel.kind != KernelKind::gemm || kernel.parts < 2 || recipe.fused_bias) return bias;
+  const int64_t elements = kernel.shape[0] * kernel.shape[1] * kernel.shape[2];
+  bias.pass = kernel.pass;
+  bias.shape = {elements, 1};
+  bias.flops = Flops{elements};
+  bias.read = bias.written = kernel.written;
+  bias.repeat = kernel.repeat;
+  return bias;
 }
 
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer) {
@@ -81,6 +94,7 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
   for (const Kernel& k : task.kernels) {
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
+    if (k.pass == Pass::forward && !bias_after(recipe, k).shape.empty()) sum += forward * k.repeat;
     if (k.pass == Pass::forward) sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
     if (k.pass == Pass::backward_data) sum += host.backward * launches(recipe, k);
   }

@@ -33,6 +33,7 @@ struct Recipe {
   };
   std::string name, summary, source;
   bool composes = false;  ///< builds compound operations of simple kernels: Kernel::parts
+  bool fused_bias = true;   ///< a product's kernel adds the bias
   bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
   struct Composed {
@@ -47,6 +48,8 @@ struct Recipe {
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
 int64_t launches(const Recipe& recipe, const Kernel& kernel);
+/// The kernel that adds the bias to what `kernel` makes; without shape where there is none.
+Kernel bias_after(const Recipe& recipe, const Kernel& kernel);
 
 inline constexpr std::string_view kDefaultRecipe = "pytorch";
 

@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 /// y[rows, out] = x[rows, in] W[in, out] with rows = batch x time: one gemm per pass. The bias is added in
-/// the gemm's epilogue; its gradient is one more reading of dy.
+/// the gemm's epilogue, or by a kernel of its own (Recipe); its gradient is one more reading of dy.
 Lowered matrix(const LayerInput& in, int64_t features) {
   const Shape& shape = in.only(1);
   if (shape.size() > 2) {
@@ -32,6 +32,7 @@ void add_bias(const LayerInput& in, Lowered& out, bool fallback) {
   if (!in.attributes.boolean("bias", fallback)) return;
   const int64_t features = out.output.back();
   out.parameters.push_back({"bias", features});
+  out.forward.back().parts = 2;
   out.backward_weights.push_back(
       reduction(Pass::backward_weights, in.total(out.output), features, in.element_size()));
 }

@@ -199,7 +199,8 @@ struct KernelCost::Impl {
     const double matrices = count(k.shape[0]) * count(k.shape[1]);
     const double query = count(k.shape[3]), key = count(k.shape[4]);
     const bool fused = k.shape[7] != 0;
-    const double extra = fused ? 0 : curve.term[scores] * matrices * query * key * element;
+    // Not fused, operands and results are copied to heads and back.
+    const double extra = fused ? 0 : curve.term[scores] * matrices * query * key * element + 2 * bytes;
     return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])},
                   curve.term[attention] * (fused ? factors.attention : 1), bytes + extra);
   }
@@ -284,6 +285,8 @@ double KernelCost::seconds(const Kernel& kernel) const {
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);
   const double repeat = count(launches(d.recipe, kernel));
+  if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
+    return repeat * std::max(floor, d.launch + work) + seconds(bias);
   if (kernel.kind == KernelKind::optimizer) return d.launch + repeat * std::max(floor, work);
   return repeat * std::max(floor, d.launch + work);
 }

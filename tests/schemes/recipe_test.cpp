@@ -1,4 +1,5 @@
 // Recipes: what a framework makes of kernels.
+#include "models/graph.h"
 #include "schemes/recipe.h"
 
 #include <gmock/gmock.h>
@@ -35,6 +36,26 @@ TEST(Recipe, KernelByKernelUpdatesMoveTheirStateMoreOften) {
     EXPECT_EQ(launches(with_updates_of(loop, o), task.kernels[0]), 1 + o.state) << name;
     EXPECT_EQ(launches(with_updates_of(fused, o), task.kernels[0]), 1) << name;
   }
+}
+
+TEST(Recipe, ABiasIsAKernelOfItsOwnWhereTheProductDoesNotAddIt) {
+  const Graph graph = Graph::load("bert-base");
+  const Recipe loop = load_recipe("pytorch-loop"), fused = load_recipe("pytorch");
+  int64_t products = 0, biases = 0;
+  for (const Lowered& layer : graph.lower(2, Precision::fp16)) {
+    for (const Kernel& k : layer.forward) {
+      EXPECT_TRUE(bias_after(fused, k).shape.empty());
+      const Kernel bias = bias_after(loop, k);
+      products += k.kind == KernelKind::gemm;
+      if (bias.shape.empty()) continue;
+      ++biases;
+      EXPECT_EQ(bias.shape[0], k.shape[0] * k.shape[1] * k.shape[2]);
+      EXPECT_EQ(bias.read.n, 2 * bias.shape[0]);
+      EXPECT_EQ(bias.written.n, 2 * bias.shape[0]);
+    }
+  }
+  EXPECT_EQ(biases, products);
+  EXPECT_EQ(products, 12 * 4 + 4);  // of the encoders; pooler, next sentence, transform and vocabulary
 }
 
 TEST(Recipe, RefusesAnUnknownOptimiserWithItsPlace) {

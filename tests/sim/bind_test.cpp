@@ -192,6 +192,33 @@ TEST(Host, OneLauncherStartsACollectiveOnEachDevice) {
   EXPECT_NEAR(seconds(start, true) - seconds({}, true), 20e-3, 1e-5);
 }
 
+/// What the interval of BERT large on v100-mesh-1ib is made of, by name.
+std::map<std::string, double> sources(int64_t devices, const char* scheme) {
+  const Graph graph = Graph::load("bert-large");
+  const System machine = System::load("v100-mesh-1ib");
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &machine;
+  p.scheme = &resolved;
+  p.devices = devices;
+  p.batch = 2;
+  p.optimizer = &optimizer("adam");
+  p.input = false;
+  std::map<std::string, double> out;
+  for (const ErrorSource& e : simulate(p).errors) out[e.source] = e.sigma;
+  return out;
+}
+
+TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
+  const auto one = sources(8, "horovod"), two = sources(16, "horovod"), four = sources(32, "horovod");
+  EXPECT_FALSE(one.contains("network of v100-mesh-1ib, recalled"));
+  ASSERT_TRUE(two.contains("network of v100-mesh-1ib, recalled"));
+  EXPECT_GT(two.at("network of v100-mesh-1ib, recalled"), two.at("communication on v100-mesh-1ib"));
+  EXPECT_GT(four.at("4 nodes"), two.at("2 nodes"));
+  EXPECT_GT(sources(8, "tf-mirrored").at("tf-mirrored on several devices"), one.at("horovod on several devices"));
+}
+
 double rate(const char* system, const char* model, int64_t batch, const char* scheme, int64_t devices) {
   const Graph graph = Graph::load(model);
   const System machine = System::load(system);
