@@ -36,6 +36,7 @@ const T& one_of(const T (&all)[N], SplitMix64& random) {
 std::string Asked::text() const {
   std::string out = fmt::format("--model {} --system {} --scheme {} --precision {} --batch {} --devices {}",
                                 model, system, scheme, name(precision), batch, devices);
+  if (optimizer != "momentum") out += fmt::format(" --optimizer {}", optimizer);
   for (const auto& [path, value] : sets) out += fmt::format(" --set {}={}", path, value);
   if (recompute) out += " --recompute blocks";
   if (!input) out += " --input synthetic";
@@ -67,7 +68,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     p.devices = asked.devices;
     p.batch = asked.batch;
     p.precision = asked.precision;
-    p.optimizer = &optimizer("momentum");
+    p.optimizer = &optimizer(asked.optimizer);
     p.recompute = asked.recompute;
     p.input = asked.input;
     p.speeds.compute = asked.compute_speed;
@@ -88,6 +89,20 @@ std::size_t Answers::given() const {
   return static_cast<std::size_t>(std::count_if(reports_.begin(), reports_.end(), [](const auto& entry) {
     return entry.second && entry.second->fits;
   }));
+}
+
+bool spreads_update(const std::string& scheme) {
+  for (const char* name : {"zero", "fsdp", "pytorch-fsdp", "parameter-server", "mxnet"})
+    if (scheme.starts_with(name)) return true;
+  return false;
+}
+
+double most_samples(Answers& answers, const Asked& asked) {
+  Asked one = asked;
+  one.devices = 1;
+  if (spreads_update(asked.scheme)) one.optimizer = "none";
+  const Report* alone = answers.ask(one);
+  return alone == nullptr ? 0 : alone->samples_per_second * static_cast<double>(asked.devices);
 }
 
 Asked draw(SplitMix64& random) {

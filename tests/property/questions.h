@@ -16,7 +16,7 @@ namespace tandem::test {
 
 /// What `tandem predict` would be asked.
 struct Asked {
-  std::string model, system, scheme = "allreduce";
+  std::string model, system, scheme = "allreduce", optimizer = "momentum";
   Precision precision = Precision::fp32;
   int64_t batch = 8, devices = 1;
   std::vector<std::pair<std::string, std::string>> sets;
@@ -43,6 +43,12 @@ class Answers {
   std::map<std::string, System> systems_;
   std::map<std::string, std::optional<Report>> reports_;
 };
+
+/// Devices or servers each update a part of the parameters: several save what one does alone.
+bool spreads_update(const std::string& scheme);
+/// Samples/s that no number of devices with the scheme can exceed: as many as one makes alone, times their number,
+/// without its update where that is spread.
+double most_samples(Answers& answers, const Asked& asked);
 
 /// A model with a batch that it is usually trained with, on some devices of some machine.
 Asked draw(SplitMix64& random);

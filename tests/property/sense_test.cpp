@@ -233,6 +233,8 @@ std::string SmallerFormatsNeverSlow(Answers& answers, const Asked& a) {
   Asked half = a, full = a;
   half.precision = Precision::fp16;
   full.precision = Precision::fp32;
+  // Autocast costs the host something for every operation.
+  if (const Report* r = answers.ask(half); r != nullptr && r->time_share.launch > 0.02) return "";
   return less("fp16", rate(answers.ask(half)), rate(answers.ask(full)), 0.97);
 }
 
@@ -242,10 +244,7 @@ std::string AccumulationNeverLowersTheRate(Answers& answers, const Asked& a) {
 }
 
 std::string NothingScalesBetterThanPerfectly(Answers& answers, const Asked& a) {
-  const double perfect = static_cast<double>(a.devices);
-  // Devices that each update a part do save time, but little.
-  const double most = (a.scheme.rfind("zero", 0) == 0 ? 8.7 / 8 : 1.02) * perfect;
-  return less("one device", rate(answers.ask(on(a, 1))), rate(answers.ask(a)), 1 / most);
+  return less("as many devices alone", most_samples(answers, a), rate(answers.ask(a)), 1 / 1.02);
 }
 
 std::string ShardedUpdatesSaveLittle(Answers& answers, const Asked& a) {
@@ -305,21 +304,10 @@ INSTANTIATE_TEST_SUITE_P(
                     TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate), TANDEM_RULE(MemoryGrowsWithTheBatch),
                     TANDEM_RULE(MemoryNeverGrowsWithTheDevices), TANDEM_RULE(ShardingNeverNeedsMoreMemory),
                     TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
-                    TANDEM_RULE(SecondNodesNeverMoreThanDouble)),
+                    TANDEM_RULE(SecondNodesNeverMoreThanDouble), TANDEM_RULE(AccumulationNeverLowersTheRate),
+                    TANDEM_RULE(NothingScalesBetterThanPerfectly), TANDEM_RULE(ShardedUpdatesSaveLittle),
+                    TANDEM_RULE(SmallerFormatsNeverSlow), TANDEM_RULE(NewerGenerationsAreNoSlower)),
     rule_name);
-
-/// Rules that hold once a kernel costs what the chip needs and issuing it what the host does, and once ZeRO
-/// hides as much communication with several micro-batches as with one.
-class SenseToCome : public testing::TestWithParam<Rule> {};
-TEST_P(SenseToCome, DISABLED_Holds) { try_rule(GetParam(), 15); }
-
-INSTANTIATE_TEST_SUITE_P(Of, SenseToCome,
-                         testing::Values(TANDEM_RULE(AccumulationNeverLowersTheRate),
-                                         TANDEM_RULE(NothingScalesBetterThanPerfectly),
-                                         TANDEM_RULE(ShardedUpdatesSaveLittle),
-                                         TANDEM_RULE(SmallerFormatsNeverSlow),
-                                         TANDEM_RULE(NewerGenerationsAreNoSlower)),
-                         rule_name);
 
 }  // namespace
 }  // namespace tandem::test
