@@ -27,7 +27,8 @@ json step(const std::string& model, const Workload& work, const Recipe& recipe) 
       for (const Kernel& launched : {k, bias_after(recipe, k)}) {
         if (launched.shape.empty()) continue;
         kernels.push_back({name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
-                           launched.read.n + launched.written.n, launches(recipe, launched)});
+                           (launched.read.n + launched.written.n) * (widens(recipe, launched, work.precision) ? 2 : 1),
+                           launches(recipe, launched)});
       }
     }
     json& seconds = host[task.pass == Pass::forward  ? "forward"

@@ -35,12 +35,13 @@ Recipe::Host read_host(const Json& json) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "fused_bias", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
+  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
   out.source = json.at("source").as_text();
   out.composes = json.boolean("composes", false);
+  out.wide_parts = json.boolean("wide_parts", false);
   out.fused_bias = json.boolean("fused_bias", true);
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
@@ -72,6 +73,12 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel) {
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
   return kernel.repeat * (recipe.composes && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
+}
+
+bool widens(const Recipe& recipe, const Kernel& kernel, Precision precision) {
+  const bool composed =
+      kernel.parts > 1 && (kernel.kind == KernelKind::elementwise || kernel.kind == KernelKind::norm);
+  return composed && recipe.composes && recipe.wide_parts && element_bytes(precision) == 2;
 }
 
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {

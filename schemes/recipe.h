@@ -33,6 +33,7 @@ struct Recipe {
   };
   std::string name, summary, source;
   bool composes = false;  ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
   bool fused_bias = true;   ///< a product's kernel adds the bias
   bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
@@ -48,6 +49,8 @@ struct Recipe {
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
 int64_t launches(const Recipe& recipe, const Kernel& kernel);
+/// The tensors of `kernel` have 4 bytes an element though those of the model have 2.
+bool widens(const Recipe& recipe, const Kernel& kernel, Precision precision);
 /// The kernel that adds the bias to what `kernel` makes; without shape where there is none.
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel);
 

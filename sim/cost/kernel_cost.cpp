@@ -150,6 +150,7 @@ struct KernelCost::Impl {
   double peak, bandwidth, units, launch, element;
   bool fp32_arithmetic;
   Recipe recipe;
+  Precision precision;
   Recipe::Kernels factors;
   std::vector<std::string> assumptions;
 
@@ -254,6 +255,7 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->fp32_arithmetic = !matrix;
   impl_->curve = matrix ? a->matrix : a->fp32;
   impl_->recipe = recipe;
+  impl_->precision = precision;
   impl_->factors = matrix ? recipe.matrix : recipe.fp32;
   // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.
   impl_->peak = matrix ? peak : fp32;
@@ -280,7 +282,8 @@ KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 
 double KernelCost::seconds(const Kernel& kernel) const {
   const Impl& d = *impl_;
-  const double bytes = (count(kernel.read.n) + count(kernel.written.n)) / d.fused(kernel.kind);
+  const double bytes = (count(kernel.read.n) + count(kernel.written.n)) *
+                       (widens(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel.kind);
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);

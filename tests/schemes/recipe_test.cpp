@@ -58,6 +58,20 @@ TEST(Recipe, ABiasIsAKernelOfItsOwnWhereTheProductDoesNotAddIt) {
   EXPECT_EQ(products, 12 * 4 + 4);  // of the encoders; pooler, next sentence, transform and vocabulary
 }
 
+TEST(Recipe, OperationsThatAreKeptInFp32MoveTwiceTheBytesOfHalfPrecision) {
+  const Graph graph = Graph::load("bert-base");
+  const Recipe tensorflow = load_recipe("tensorflow"), compiled = load_recipe("tensorflow-xla");
+  const auto widened = [&](const Recipe& recipe, Precision precision) {
+    int64_t count = 0;
+    for (const Lowered& layer : graph.lower(2, precision))
+      for (const Kernel& k : layer.forward) count += widens(recipe, k, precision);
+    return count;
+  };
+  EXPECT_EQ(widened(tensorflow, Precision::fp16), 12 * 5 + 4);  // GELU, two dropouts, two norms; of the head too
+  EXPECT_EQ(widened(tensorflow, Precision::fp32), 0);
+  EXPECT_EQ(widened(compiled, Precision::fp16), 0);
+}
+
 TEST(Recipe, RefusesAnUnknownOptimiserWithItsPlace) {
   const std::string file = testing::TempDir() + "recipe.json";
   std::ofstream(file) << R"({"name": "x", "summary": "x", "source": "x",
