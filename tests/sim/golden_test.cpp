@@ -1,0 +1,82 @@
+// Predictions as recorded: every scheme and preset on four machines. A change of the cost model changes them and says
+// so; a change of structure must not.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/json.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+namespace {
+
+struct Machine {
+  const char* system;
+  System::Sets sets;
+  int64_t devices;
+};
+const std::vector<Machine> kMachines{{"v100-pcie-8x", {}, 8},
+                                     {"dgx-a100", {{"nodes", "2"}}, 16},
+                                     {"hkbu-ipoib", {}, 16},
+                                     {"2080ti-pcie-8x", {}, 3}};
+struct Model {
+  const char* name;
+  int64_t batch;
+  Precision precision;
+  const char* optimizer;
+};
+const std::vector<Model> kModels{{"resnet50", 16, Precision::fp32, "momentum"},
+                                 {"bert-base", 8, Precision::fp16, "adamw"}};
+
+/// One line: what was asked, samples a second with their interval, staleness, bytes of memory and the shares of time.
+std::string predicted(const Machine& machine, const System& system, const Model& model, const Graph& graph,
+                      const std::string& scheme) {
+  std::string line = fmt::format("{} {} x{} {} ", scheme, machine.system, machine.devices, model.name);
+  try {
+    const ResolvedScheme resolved = resolve_scheme(scheme, {});
+    Prediction p;
+    p.graph = &graph;
+    p.system = &system;
+    p.scheme = &resolved;
+    p.devices = machine.devices;
+    p.batch = model.batch;
+    p.precision = model.precision;
+    p.optimizer = &optimizer(model.optimizer);
+    p.seed = 1;
+    const Report r = simulate(p);
+    const TimeShare& t = r.time_share;
+    line += fmt::format("{:.7g} [{:.7g}, {:.7g}] stale {:.5g} memory {}", r.samples_per_second, r.interval.low,
+                        r.interval.high, r.staleness.mean(), r.memory.needed().n);
+    line += fmt::format(" shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g}\n", t.compute, t.launch,
+                        t.exposed_communication, t.waiting, t.server, t.input, t.idle);
+  } catch (const InputError& e) {
+    line += fmt::format("refused: {}\n", e.what());
+  }
+  return line;
+}
+
+class Golden : public testing::TestWithParam<Machine> {};
+
+TEST_P(Golden, PredictionsAreAsRecorded) {
+  const Machine& machine = GetParam();
+  const System system = System::load(machine.system, machine.sets);
+  std::string now;
+  for (const Model& model : kModels) {
+    const Graph graph = Graph::load(model.name);
+    for (const SchemeEntry& s : list_schemes()) now += predicted(machine, system, model, graph, s.name);
+  }
+  const std::string path = fmt::format("{}/tests/golden/predictions/{}.txt", TANDEM_ROOT, machine.system);
+  if (std::getenv("TANDEM_UPDATE_GOLDENS") != nullptr) write_file(path, now);
+  EXPECT_EQ(read_file(path), now) << "rewrite with TANDEM_UPDATE_GOLDENS=1 and explain the change";
+}
+
+INSTANTIATE_TEST_SUITE_P(On, Golden, testing::ValuesIn(kMachines), [](const auto& info) {
+  std::string name = info.param.system;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace tandem
