@@ -32,8 +32,9 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
 void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
                          const std::atomic<bool>* stop, Measurements& m);
 
-/// So many turns of measure_machine(), the fastest_of() them, and the machine's load from first to last. `between`: what is run in turns with it, told
-/// of the turn; false ends them. Stopped in a later turn than the first, that turn is left out.
+/// So many turns of measure_machine(), the fastest_of() them, and the machine's load from first to last.
+/// `between`: what is run in turns with it, told of the turn; false ends them. Stopped in a later turn than
+/// the first, that turn is left out.
 Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                               int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
                               const std::function<bool(int64_t turn)>& between = {});

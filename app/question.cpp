@@ -66,13 +66,15 @@ std::vector<Flag> question_flags() {
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop, or none: no update"},
       {"recipe", "NAME|FILE",
-       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else pytorch; "
+       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
+       "pytorch; "
        "all: tandem list recipes"},
       {"recompute", "off|blocks",
        "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
-       "update=foreach|each|fused, gradients=freed|zeroed|whole, buckets=none|copies|views, modules=lazy|eager, "
+       "update=foreach|each|fused, gradients=freed|zeroed|whole, buckets=none|copies|views, "
+       "modules=lazy|eager, "
        "loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
@@ -85,7 +87,8 @@ std::vector<Flag> question_flags() {
       {"with", "JOB",
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
       {"iterations", "N",
-       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: as "
+       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
+       "as "
        "many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},

@@ -1,6 +1,8 @@
-// Prints what a training step is lowered to, for calibration/fit_stock.py: the Program of one device, which is
-// what the product predicts. Reads lines "model batch precision optimizer recipe" and writes one JSON line each,
-//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds on a core of speed 1}},
+// Prints what a training step is lowered to, for calibration/fit_stock.py: the Program of one device, which
+// is what the product predicts. Reads lines "model batch precision optimizer recipe" and writes one JSON line
+// each,
+//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds on a core of speed
+//   1}},
 // or a text with the error.
 #include <fmt/format.h>
 
@@ -26,16 +28,16 @@ json step(const std::string& model, const Workload& work, const Recipe& recipe) 
     for (const Kernel& k : task.kernels) {
       for (const Kernel& launched : {k, bias_after(recipe, k)}) {
         if (launched.shape.empty()) continue;
-        kernels.push_back({name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
-                           (launched.read.n + launched.written.n) * (widens(recipe, launched, work.precision) ? 2 : 1),
-                           launches(recipe, launched)});
+        kernels.push_back(
+            {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
+             (launched.read.n + launched.written.n) * (widens(recipe, launched, work.precision) ? 2 : 1),
+             launches(recipe, launched)});
       }
     }
     json& seconds = host[task.pass == Pass::forward  ? "forward"
                          : task.pass == Pass::update ? "update"
                                                      : "backward"];
-    seconds = seconds.get<double>() +
-              issue_time(recipe, task, work.precision, *work.optimizer).seconds();
+    seconds = seconds.get<double>() + issue_time(recipe, task, work.precision, *work.optimizer).seconds();
   }
   return {{"model", model}, {"kernels", kernels}, {"host", host}};
 }

@@ -13,8 +13,8 @@ namespace tandem {
 struct NcclRow {
   int64_t bytes = 0;
   double seconds = 0;
-  double busbw = 0;  ///< bytes/s
-  int line = 0;      ///< of the text; 0 in JSON
+  double busbw = 0;     ///< bytes/s
+  int line = 0;         ///< of the text; 0 in JSON
   double estimate = 0;  ///< seconds that the library itself expected (tandem measure); 0: not known
 };
 

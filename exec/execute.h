@@ -70,14 +70,14 @@ struct OpTime {
 struct ExecutionResult {
   Report report;
   std::vector<OpTime> ops;
-  std::vector<CallTime> calls;            ///< with Keep::calls
-  std::vector<Span> spans;                ///< all of them when kept
+  std::vector<CallTime> calls;  ///< with Keep::calls
+  std::vector<Span> spans;      ///< all of them when kept
   /// Of steady iterations, from the last worker's end to the next; of a free-running program from one to the
   /// next time that as many iterations have ended as there are workers.
   std::vector<double> iteration_seconds;
   std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
   std::vector<int32_t> worker_iterations;           ///< [worker]: of the program, that it made
-  std::vector<double> losses;                       ///< per step as above, mean over workers and micro-batches
+  std::vector<double> losses;  ///< per step as above, mean over workers and micro-batches
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;

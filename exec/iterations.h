@@ -10,8 +10,8 @@ namespace tandem {
 
 /// Deals out iterations to groups of workers that make equal numbers of them: so many to one group that is
 /// everybody, or, of a free-running program, so many for each group to whoever comes first. A group takes its
-/// next step of them when the first lane of its workers gets there, and everybody ends when none are left. Any thread may
-/// call anything.
+/// next step of them when the first lane of its workers gets there, and everybody ends when none are left.
+/// Any thread may call anything.
 class Iterations {
  public:
   /// `step`: so many iterations belong together, and each group makes `steps` of them in the mean.

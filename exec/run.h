@@ -27,7 +27,7 @@ struct Run {
   exec::Network network;
   /// Of the program, of which a step of the optimiser takes micro_batches.
   std::unique_ptr<Iterations> iterations;
-  int32_t expected = 0;  ///< so many of each worker where they are alike
+  int32_t expected = 0;             ///< so many of each worker where they are alike
   uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
   int32_t micro_batches = 1;
   bool sums_shares = false;           ///< every micro-batch's gradients are reduced; else summed before that

@@ -49,8 +49,8 @@ struct Kernel {
   Flops flops;
   Bytes read, written;
   int64_t repeat = 1;
-  /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe). Of a gemm 2: the
-  /// second adds a bias to the product.
+  /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe). Of a gemm
+  /// 2: the second adds a bias to the product.
   int64_t parts = 1;
 };
 

@@ -36,8 +36,8 @@ Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
   Kernel update{KernelKind::optimizer,          Pass::update,
                 {parameters, optimizer.state},  Flops{optimizer.flops} * parameters,
                 tensor * (2 + optimizer.state), tensor * (1 + optimizer.state)};
-  // Kernel by kernel, torch.optim's Adam reads 11 and writes 7 tensors where a fused one moves 7, its momentum 8
-  // where a fused one moves 5.
+  // Kernel by kernel, torch.optim's Adam reads 11 and writes 7 tensors where a fused one moves 7, its
+  // momentum 8 where a fused one moves 5.
   update.parts = 1 + optimizer.state;
   return update;
 }

@@ -14,7 +14,8 @@ const std::vector<OptionSpec>& memory_options() {
        "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none",
        "foreach|each|fused"},
       {"gradients", Type::choice, "freed",
-       "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, until the "
+       "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, "
+       "until the "
        "last micro-batch (FSDP's no_sync)",
        "freed|zeroed|whole"},
       {"buckets", Type::choice, "none",

@@ -18,9 +18,10 @@ struct MemoryHabits {
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
   enum class Update : uint8_t { foreach, each, fused } update = Update::foreach;
   bool gradients_stay = false;  ///< zeroed between steps instead of freed (PyTorch before 2.0)
-  bool gradients_whole = false;  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed
-  bool bucket_views = false;    ///< gradients lie in the communication buckets instead of beside them
-  bool buckets = false;         ///< buckets of all gradients are there from the start (DDP's reducer)
+  bool gradients_whole =
+      false;                  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed
+  bool bucket_views = false;  ///< gradients lie in the communication buckets instead of beside them
+  bool buckets = false;       ///< buckets of all gradients are there from the start (DDP's reducer)
   /// Kernels' code on the device: of those in use (CUDA 11.7 and later), or of the whole framework.
   enum class Cuda : uint8_t { lazy, eager } cuda = Cuda::lazy;
   /// Cross-entropy in eager operations, or in one kernel that writes its gradient over the logits; or no

@@ -12,7 +12,8 @@ constexpr std::string_view kFolder = "schemes/recipes";
 
 Recipe::Kernels read_kernels(const Json& json) {
   json.only({"convolution", "stream", "attention"});
-  return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4), json.real("attention", 1, 0.1, 4)};
+  return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4),
+          json.real("attention", 1, 0.1, 4)};
 }
 
 Recipe::Host read_host(const Json& json) {
@@ -35,7 +36,8 @@ Recipe::Host read_host(const Json& json) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates", "host", "fp32", "matrix", "source"});
+  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates",
+             "host", "fp32", "matrix", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
@@ -102,7 +104,8 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
     if (k.pass == Pass::forward && !bias_after(recipe, k).shape.empty()) sum += forward * k.repeat;
-    if (k.pass == Pass::forward) sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
+    if (k.pass == Pass::forward)
+      sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
     if (k.pass == Pass::backward_data) sum += host.backward * launches(recipe, k);
   }
   return sum;

@@ -1,7 +1,7 @@
 #pragma once
-// What a framework makes of a model's kernels: how long its host takes to issue them, and how well the kernels
-// that it picks do beside those of the recipe that the stock curves describe. Data, schemes/recipes/*.json.
-// Knows neither chips nor wires. Floor 2.
+// What a framework makes of a model's kernels: how long its host takes to issue them, and how well the
+// kernels that it picks do beside those of the recipe that the stock curves describe. Data,
+// schemes/recipes/*.json. Knows neither chips nor wires. Floor 2.
 #include <array>
 #include <map>
 #include <string>
@@ -18,12 +18,12 @@ namespace tandem {
 struct Recipe {
   /// Host time on a core of speed 1 (HostInfo::core_speed): a 2.3 GHz Broadwell core.
   struct Host {
-    Time forward;               ///< to issue one operation of a forward pass
-    Time backward;              ///< of a backward pass; both gradients of a layer are one operation
-    Time mixed;                 ///< on top in forward, where operations compute in 2 bytes (autocast)
-    std::array<Time, 3> update; ///< to update one tensor, by how many state tensors the optimiser keeps
-    bool runs_ahead = true;     ///< does not wait for the device between steps
-    bool awaits_sums = false;   ///< issues what follows a collective when that has ended
+    Time forward;                ///< to issue one operation of a forward pass
+    Time backward;               ///< of a backward pass; both gradients of a layer are one operation
+    Time mixed;                  ///< on top in forward, where operations compute in 2 bytes (autocast)
+    std::array<Time, 3> update;  ///< to update one tensor, by how many state tensors the optimiser keeps
+    bool runs_ahead = true;      ///< does not wait for the device between steps
+    bool awaits_sums = false;    ///< issues what follows a collective when that has ended
   };
   /// Factors on achieved efficiencies, in (0, 4].
   struct Kernels {
@@ -32,9 +32,9 @@ struct Recipe {
     double attention = 1;    ///< fused attention, beside FlashAttention-2
   };
   std::string name, summary, source;
-  bool composes = false;  ///< builds compound operations of simple kernels: Kernel::parts
-  bool wide_parts = false;  ///< what it composes computes in fp32 where tensors have 2 bytes
-  bool fused_bias = true;   ///< a product's kernel adds the bias
+  bool composes = false;     ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;   ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool fused_bias = true;    ///< a product's kernel adds the bias
   bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
   struct Composed {
@@ -42,7 +42,7 @@ struct Recipe {
     int64_t traffic = 1;  ///< memory moved, in multiples of what one kernel for all of it moves
   };
   std::map<std::string, Composed, std::less<>> composed_updates;  ///< by optimiser
-  Composed update;  ///< of the job's optimiser
+  Composed update;                                                ///< of the job's optimiser
   Host host;
   Kernels fp32, matrix;  ///< by the arithmetic that a device computes with: plain units or matrix units
 };
@@ -62,8 +62,8 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place = {});
 Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer);
 std::vector<Recipe> list_recipes();
 
-/// Host time on a core of speed 1 to issue the kernels of a task. Gradients of weights are issued with those of
-/// the input; an update is issued tensor by tensor. O(kernels).
+/// Host time on a core of speed 1 to issue the kernels of a task. Gradients of weights are issued with those
+/// of the input; an update is issued tensor by tensor. O(kernels).
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer);
 
 }  // namespace tandem

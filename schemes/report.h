@@ -115,7 +115,7 @@ struct Report {
   std::vector<NamedShare> waiting_for;          ///< of waiting, by worker, longest first; at most 8
   std::vector<KernelShare> kernels;             ///< of compute, largest first; empty where unknown
   double slowed = 0;                            ///< of compute: what kernels lose to collectives beside them
-  MemoryUse memory;  ///< of the role that needs most
+  MemoryUse memory;                             ///< of the role that needs most
   std::vector<RoleMemory> memory_by_role;
   /// What limits the throughput. Of predictions by app: the resource with the largest elasticity. Else the
   /// largest time share.
@@ -143,7 +143,6 @@ struct Report {
 
   /// The bottleneck by the largest of the time shares, for reports that try no changes.
   void largest_share_is_bottleneck();
-
 };
 
 /// Of b's samples/s over a's: each error source that both have counts by the difference of its parts, every

@@ -14,9 +14,9 @@ namespace {
 constexpr std::string_view kFolder = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher", "replicate", "feed",
-             "compute_slowdown", "norm_stall", "interference", "copies_per_byte", "merge",
-             "link_efficiency"});
+  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher",
+             "replicate", "feed", "compute_slowdown", "norm_stall", "interference", "copies_per_byte",
+             "merge", "link_efficiency"});
   Overheads out;
   const auto time = [&](std::string_view key, Time& to) {
     if (const Json* value = json.find(key)) to = value->as_time();

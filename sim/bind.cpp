@@ -170,7 +170,9 @@ class Binder {
     const int32_t model = in_.system->info(v).device;
     auto found = kernels_.find(model);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision, in_.profile, in_.recipe)).first;
+      found =
+          kernels_.emplace(model, KernelCost(in_.system->device(v), in_.precision, in_.profile, in_.recipe))
+              .first;
       const auto& notes = found->second.extrapolates();
       bound_.extrapolates.insert(bound_.extrapolates.end(), notes.begin(), notes.end());
     }
@@ -203,10 +205,10 @@ class Binder {
     return task.pass == Pass::update && in_.recipe.host.awaits_sums && in_.cluster.devices > 1;
   }
 
-  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one process
-  /// drives all devices, forward holds the interpreter's lock, device after device; backward has a thread per
-  /// device that needs none, but what it adds to gradients of other readers takes memory from the one allocator
-  /// of the process.
+  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one
+  /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
+  /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
+  /// one allocator of the process.
   double issue_seconds(const Task& task) {
     double seconds = issue_time(in_.recipe, task, in_.precision, *in_.optimizer).seconds();
     const auto driven = static_cast<double>(in_.overheads.single_process ? in_.cluster.devices : 1);
@@ -217,8 +219,8 @@ class Binder {
     return seconds * in_.compute_scale / (in_.system->host().core_speed * in_.speeds.launch);
   }
 
-  /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs, and the kernels of a measured
-  /// machine hold it.
+  /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs, and the kernels of a
+  /// measured machine hold it.
   bool host_issues(uint32_t r) const {
     return !machine_ && program_.roles[r].site == Site::accelerators &&
            in_.system->device(where_[r][0]).kind == Device::Kind::gpu;
@@ -230,13 +232,14 @@ class Binder {
                      ? in_.overheads.iteration.seconds() /
                            (static_cast<double>(program_.micro_batches) * in_.speeds.launch)
                      : 0;
-    // What comes back from servers is copied into the layers' tensors, an operation each, as an update without state.
+    // What comes back from servers is copied into the layers' tensors, an operation each, as an update
+    // without state.
     std::size_t tensors = 0;
     for (const Layer& layer : in_.graph->layers()) tensors += layer.parameters.size();
     const double each = in_.recipe.host.update[0].seconds() * in_.compute_scale /
                         (in_.system->host().core_speed * in_.speeds.launch);
-    const double copying =
-        each * static_cast<double>(tensors) / static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
+    const double copying = each * static_cast<double>(tensors) /
+                           static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
     std::vector<Time> issued;
     for (const Op& op : role.ops) {
       if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]) &&

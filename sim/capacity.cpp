@@ -81,7 +81,8 @@ MemoryHabits habits_of(const Prediction& p) {
   auto settings = p.scheme->memory;
   settings.insert(settings.end(), p.memory.begin(), p.memory.end());
   // A recipe that updates in one kernel needs no temporaries for it.
-  const bool told = std::any_of(settings.begin(), settings.end(), [](const auto& s) { return s.first == "update"; });
+  const bool told =
+      std::any_of(settings.begin(), settings.end(), [](const auto& s) { return s.first == "update"; });
   if (!told && p.scheme->recipe.fused_update) settings.emplace_back("update", "fused");
   return memory_habits(settings, "--memory", {});
 }
@@ -115,7 +116,8 @@ std::string fit_advice(const Prediction& p) {
   const MemoryUse m = memory_on(p, p.devices);
   const int64_t batch = largest_batch(p);
   std::string out = fmt::format(
-      "{} with batch {} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations {}, "
+      "{} with batch {} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations "
+      "{}, "
       "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
       p.graph->name(), p.batch, to_text(m.needed()),
       p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),

@@ -153,9 +153,9 @@ class EventEngine {
   std::vector<uint32_t> completed_;  ///< [worker]: iterations
   Iterations iterations_;
   std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
-  std::vector<int64_t> waited_;                                ///< [global instance]: as in RoleCosts::issued_at
-  std::vector<std::vector<Rendezvous>> rendezvous_;            ///< [role][collective]
-  std::vector<std::vector<uint32_t>> shared_;                  ///< [role][collective]: index into rendezvous_
+  std::vector<int64_t> waited_;                      ///< [global instance]: as in RoleCosts::issued_at
+  std::vector<std::vector<Rendezvous>> rendezvous_;  ///< [role][collective]
+  std::vector<std::vector<uint32_t>> shared_;        ///< [role][collective]: index into rendezvous_
 
   std::vector<VersionedStore> stores_;
   std::vector<std::optional<Inbox>> inboxes_;  ///< [channel], where it leads to a repeating role

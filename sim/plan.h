@@ -76,8 +76,8 @@ struct RoleCosts {
   /// the iteration. A compute op ends no earlier. Empty: issuing takes no time.
   std::vector<std::vector<Time>> issued = {};
   std::vector<Time> issue = {};  ///< [class]: the host's time for a whole iteration
-  /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing makes
-  /// wait for the device); else it begins when the compute lane has ended the iteration before.
+  /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing
+  /// makes wait for the device); else it begins when the compute lane has ended the iteration before.
   bool runs_ahead = true;
   /// `waited`: end of the compute lane's previous iteration, 0 before the first.
   int64_t issued_at(uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) const {

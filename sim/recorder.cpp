@@ -37,7 +37,8 @@ void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
   for (uint32_t i = instance; i < std::min(instance + count, wanted); ++i) {
     spans_.push_back(
-        {{role, i, iteration, op, Time{e.start}, Time{e.end}, Time{e.ready}, e.ready < e.start ? e.last : 0}, worker});
+        {{role, i, iteration, op, Time{e.start}, Time{e.end}, Time{e.ready}, e.ready < e.start ? e.last : 0},
+         worker});
   }
   if (spans_.size() < most_spans_) return;
   forget_early();

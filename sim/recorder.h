@@ -73,7 +73,8 @@ class Recorder {
   /// The recv of worker 0 that is kept next was ended by this reply, or by this message of a peer.
   void replied(const Way& way) { way_ = {way, true}; }
   void heard(uint32_t peer, int64_t sent) { way_ = {{.sent = sent, .behind = peer}, false}; }
-  /// An op of worker 0's compute lane ended so much later because it was not issued earlier. Before its keep().
+  /// An op of worker 0's compute lane ended so much later because it was not issued earlier. Before its
+  /// keep().
   void launch(int64_t late) {
     trace_.exposed[static_cast<int>(Wait::launch)].ps += late;
     trace_.busy[static_cast<int>(Lane::compute)].ps -= late;

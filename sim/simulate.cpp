@@ -151,8 +151,8 @@ class Simulation {
       const double got = samples(*r.program) / r.rate;
       if (std::abs(got / want - 1) < 1e-4) return {scale, true};
       const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_to(Wait::launch);
-      const double compute = working.seconds() / static_cast<double>(r.trace.iteration_end.size()) *
-                             r.program->micro_batches;
+      const double compute =
+          working.seconds() / static_cast<double>(r.trace.iteration_end.size()) * r.program->micro_batches;
       // Newton on "all but worker 0's compute and its issuing stays": exact when nothing else is exposed.
       const double next = scale * (compute + want - got) / compute;
       scale = std::clamp(next, scale * 0.2, scale * 5);

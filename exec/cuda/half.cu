@@ -101,8 +101,7 @@ Prepared prepare_own(const Call& call, Precision half) {
   return widened(call, half, make.plain);
 }
 
-Prepared widened(const Call& call, Precision half,
-                 const std::function<Prepared(const Call& call)>& prepare) {
+Prepared widened(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare) {
   const std::size_t count = call.operands.size();
   TANDEM_CHECK(count <= kMostOperands);
   Call plain = call;

@@ -26,9 +26,9 @@ struct State {
   uint64_t seed = 1;
   uint32_t instance = 0, iteration = 0;
   float learning_rate = 0, gradient_scale = 1;
-  float adam_rate = 0;    ///< learning rate / (1 - 0.9^updates)
-  float adam_unbias = 1;  ///< 1 / sqrt(1 - 0.999^updates)
-  float loss_scale = 1;   ///< of the losses' gradients
+  float adam_rate = 0;        ///< learning rate / (1 - 0.9^updates)
+  float adam_unbias = 1;      ///< 1 / sqrt(1 - 0.999^updates)
+  float loss_scale = 1;       ///< of the losses' gradients
   LossScale* loss = nullptr;  ///< fp16 only: an update leaves what has no finite gradient, and says so there
 };
 State device_state(const IterationState& state);
@@ -86,8 +86,7 @@ const Table& own_kernels();
 /// the format of these, bf16 or fp16.
 Prepared prepare_own(const Call& call, Precision half);
 /// The call on copies in 4 bytes of its operands in 2, which lie in scratch; `prepare` is asked for it so.
-Prepared widened(const Call& call, Precision half,
-                 const std::function<Prepared(const Call& call)>& prepare);
+Prepared widened(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare);
 
 /// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
 /// steps call. The product of the session that prepares in this thread, or our own.
@@ -112,8 +111,8 @@ void set_state(State* slot, const State& state, LossScale* loss, bool begins, St
 void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream);
 /// To a convolution's output: bias of its channel, which lie innermost (`last`) or in front of the positions.
 /// Both are stored as bf16, fp16 or, by any other format, float.
-void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels,
-              int64_t positions, bool last, Stream stream);
+void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels, int64_t positions,
+              bool last, Stream stream);
 /// to[i] = from[i]; `half`: bf16 or fp16.
 void widen(float* to, const void* from, Precision half, int64_t elements, Stream stream);
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream);

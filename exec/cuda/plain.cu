@@ -270,8 +270,8 @@ Prepared plain_half(const Call& call, Precision precision) {
   return call.half(0) ? plain_of<Bf16, Bf16>(call) : plain_of<float, Bf16>(call);
 }
 
-void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels,
-              int64_t positions, bool last, Stream stream) {
+void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels, int64_t positions,
+              bool last, Stream stream) {
   const auto add = [&](auto* to, const auto* from) {
     add_bias_of(to, from, batch * channels * positions, channels, positions, last, stream);
   };

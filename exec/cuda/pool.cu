@@ -211,8 +211,7 @@ bool small(const Call& c) {
 
 // The function for each kind of storage, in the width that its counts need.
 #define TANDEM_BY_SIZE(name) TANDEM_OF(name, float), TANDEM_OF(name, Bf16), TANDEM_OF(name, Fp16)
-#define TANDEM_OF(name, T) \
-  [](const Call& c) { return small(c) ? name<T, int32_t>(c) : name<T, int64_t>(c); }
+#define TANDEM_OF(name, T) [](const Call& c) { return small(c) ? name<T, int32_t>(c) : name<T, int64_t>(c); }
 
 }  // namespace
 

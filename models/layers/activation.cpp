@@ -38,8 +38,8 @@ Lowered clip(const LayerInput& in) {
 Lowered sigmoid(const LayerInput& in) { return activation(in, Keeps::output, false, 4, 3); }
 Lowered tanh(const LayerInput& in) { return activation(in, Keeps::output, false, 6, 3); }
 // f' needs x.
-// Composed (the tanh form of the BERT sources): power, scale, add, scale, tanh, add, scale, multiply; half as many
-// more on the way back.
+// Composed (the tanh form of the BERT sources): power, scale, add, scale, tanh, add, scale, multiply; half as
+// many more on the way back.
 Lowered gelu(const LayerInput& in) {
   Lowered out = activation(in, Keeps::input, false, 12, 18);
   out.forward[0].parts = 8;

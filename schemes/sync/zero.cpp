@@ -24,8 +24,8 @@ class Zero {
         reduces_every_(spreads_gradients ? 1 : training.every()),
         gathered_(training.buckets().size()) {}
 
-  /// Stages 1 and 2: every device has all parameters again before the next forward begins. DeepSpeed and PyTorch's
-  /// ZeroRedundancyOptimizer gather them in the optimiser's step.
+  /// Stages 1 and 2: every device has all parameters again before the next forward begins. DeepSpeed and
+  /// PyTorch's ZeroRedundancyOptimizer gather them in the optimiser's step.
   void whole_parameters() {
     t_.forward();
     t_.backward(reducer());

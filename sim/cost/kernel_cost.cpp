@@ -186,9 +186,8 @@ struct KernelCost::Impl {
     const bool unit = s.stride == ones && s.dilation == ones;
     const bool fast = fp32_arithmetic && three && unit;
     if (fast) *gain = kWinograd;
-    const double efficiency =
-        t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) * (s.groups > 1 ? t[grouped] : 1) *
-        factors.convolution;
+    const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) *
+                              (s.groups > 1 ? t[grouped] : 1) * factors.convolution;
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     return matrix(flops, product(s, k.pass), efficiency, bytes, gather);

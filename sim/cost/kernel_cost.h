@@ -4,10 +4,10 @@
 // (calibration/profiles/stock.json), fitted by calibration/fit_stock.py from published kernel, layer and
 // whole-model timings. Floor 3.
 //
-//   seconds  = repeat * max(floor, launch + (compute^4 + memory^4)^(1/4)), one launch for all tensors of an update
-//   compute  = flops / (peak * efficiency * winograd * grouped * used) + gather
-//   used     = M/(M+edge) * N/(N+edge) * K/(K+depth) * W/(W+fill)
-//   memory   = bytes / (bandwidth * achieved) + bytes / (units * stream)
+//   seconds  = repeat * max(floor, launch + (compute^4 + memory^4)^(1/4)), one launch for all tensors of an
+//   update compute  = flops / (peak * efficiency * winograd * grouped * used) + gather used     = M/(M+edge)
+//   * N/(N+edge) * K/(K+depth) * W/(W+fill) memory   = bytes / (bandwidth * achieved) + bytes / (units *
+//   stream)
 //
 // M, N, K (and G products) are the matrix product that a gemm or an implicit-gemm convolution does in its
 // pass; W = G M N sqrt(K) / units says in tiles how well the product fills the device. `gather` is what

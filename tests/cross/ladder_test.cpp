@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "exec/execute.h"
-#include "sim/gather.h"
 #include "sim/evaluate.h"
+#include "sim/gather.h"
 #include "sim/placement.h"
 #include "sim/simulate.h"
 #include "tests/exec/deferred.h"
@@ -374,7 +374,8 @@ TEST(Engines, CompileEqualPrograms) {
   std::size_t compared = 0;
   for (const SchemeEntry& entry : list_schemes()) {
     const ResolvedScheme scheme = resolve_scheme(entry.name, {});
-    if (gathers(scheme.overheads)) continue;  // its buckets follow from predicted times, which the executor lacks
+    if (gathers(scheme.overheads))
+      continue;  // its buckets follow from predicted times, which the executor lacks
     for (const System& system : systems) {
       for (int i = 0; i < 2 * kPrecisions; ++i) {
         Setting s{entry.name, make_cluster(system, 4)};

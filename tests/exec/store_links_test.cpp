@@ -29,8 +29,7 @@ struct Bench {
       for (int64_t i = 0; i < s.elements; ++i) store->parameters()[s.first + i] -= gradient[i];
     };
     store = std::make_unique<ParameterStore>(setup, abort, 20);
-    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, slice}, wire, *store,
-                                         abort);
+    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, slice}, wire, *store, abort);
   }
   static Slice slice(uint32_t key, uint32_t, uint32_t shard) {
     return {kElements / 4 * (2 * key + shard), kElements / 4};

@@ -61,8 +61,10 @@ TEST_P(Bottlenecks, HaveTheLargestElasticity) {
                         << ", but " << all[0].resource.path << " " << all[0].at[0];
     }
   }
-  fmt::print("{} on {}: {} of {} named resources have the largest elasticity; elasticities add up to {:.2f} .. {:.2f}\n",
-             model, system, right, asked, least, most);
+  fmt::print(
+      "{} on {}: {} of {} named resources have the largest elasticity; elasticities add up to {:.2f} .. "
+      "{:.2f}\n",
+      model, system, right, asked, least, most);
   EXPECT_EQ(asked, 8);
 }
 

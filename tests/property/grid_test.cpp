@@ -31,8 +31,7 @@ TEST(Grid, NoCellScalesBetterThanItsUpdateExplains) {
         const double efficiency = eight->samples_per_second / one->samples_per_second / 8;
         const double most = 1.02 * most_samples(answers, asked) / one->samples_per_second / 8;
         EXPECT_LE(efficiency, most) << asked.text();
-        table.add(
-            {scheme, model, machine, fmt::format("{:.3f}", efficiency), fmt::format("{:.3f}", most)});
+        table.add({scheme, model, machine, fmt::format("{:.3f}", efficiency), fmt::format("{:.3f}", most)});
         ++cells;
       }
     }

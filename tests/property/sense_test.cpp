@@ -152,7 +152,8 @@ std::string InputThatIsThereNeverSlows(Answers& answers, const Asked& a) {
   return less("synthetic input", rate(answers.ask(there)), rate(answers.ask(a)), 0.999);
 }
 
-/// Peaks that tell nothing apart: an allocator rounds, and buckets that form with time differ with the devices.
+/// Peaks that tell nothing apart: an allocator rounds, and buckets that form with time differ with the
+/// devices.
 bool more(const Report& a, const Report& b) {
   return static_cast<double>(a.memory.total().n) > 1.05 * static_cast<double>(b.memory.total().n);
 }

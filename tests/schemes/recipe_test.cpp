@@ -1,6 +1,6 @@
 // Recipes: what a framework makes of kernels.
-#include "models/graph.h"
 #include "schemes/recipe.h"
+#include "models/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,7 @@
 namespace tandem {
 namespace {
 
-Task update_of(const char* name) {
-  return {0, 1, Pass::update, {update_kernel(optimizer(name), 1000)}};
-}
+Task update_of(const char* name) { return {0, 1, Pass::update, {update_kernel(optimizer(name), 1000)}}; }
 
 TEST(Recipe, AnOptimiserWithoutAKernelOfItsOwnIsWrittenInOperations) {
   const Recipe recipe = load_recipe("tensorflow");
@@ -21,7 +19,8 @@ TEST(Recipe, AnOptimiserWithoutAKernelOfItsOwnIsWrittenInOperations) {
     return launches(with_updates_of(recipe, optimizer(name)), task.kernels[0]);
   };
   const auto issued = [&](const char* name) {
-    return issue_time(with_updates_of(recipe, optimizer(name)), update_of(name), Precision::fp32, optimizer(name));
+    return issue_time(with_updates_of(recipe, optimizer(name)), update_of(name), Precision::fp32,
+                      optimizer(name));
   };
   EXPECT_EQ(launched("adam"), 1);
   EXPECT_EQ(launched("adamw"), recipe.composed_updates.at("adamw").traffic);
@@ -67,7 +66,8 @@ TEST(Recipe, OperationsThatAreKeptInFp32MoveTwiceTheBytesOfHalfPrecision) {
       for (const Kernel& k : layer.forward) count += widens(recipe, k, precision);
     return count;
   };
-  EXPECT_EQ(widened(tensorflow, Precision::fp16), 12 * 5 + 4);  // GELU, two dropouts, two norms; of the head too
+  EXPECT_EQ(widened(tensorflow, Precision::fp16),
+            12 * 5 + 4);  // GELU, two dropouts, two norms; of the head too
   EXPECT_EQ(widened(tensorflow, Precision::fp32), 0);
   EXPECT_EQ(widened(compiled, Precision::fp16), 0);
 }

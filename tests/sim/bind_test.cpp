@@ -216,7 +216,8 @@ TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
   ASSERT_TRUE(two.contains("network of v100-mesh-1ib, recalled"));
   EXPECT_GT(two.at("network of v100-mesh-1ib, recalled"), two.at("communication on v100-mesh-1ib"));
   EXPECT_GT(four.at("4 nodes"), two.at("2 nodes"));
-  EXPECT_GT(sources(8, "tf-mirrored").at("tf-mirrored on several devices"), one.at("horovod on several devices"));
+  EXPECT_GT(sources(8, "tf-mirrored").at("tf-mirrored on several devices"),
+            one.at("horovod on several devices"));
 }
 
 double rate(const char* system, const char* model, int64_t batch, const char* scheme, int64_t devices) {
@@ -250,7 +251,8 @@ TEST(Host, NewerDevicesAreNotSlowerWhateverTheBatch) {
 }
 
 TEST(Host, ShardingTheUpdateGainsNoMoreThanTheUpdateTakes) {
-  const double all = rate("dgx-h100", "resnet50", 32, "allreduce", 8), zero = rate("dgx-h100", "resnet50", 32, "zero", 8);
+  const double all = rate("dgx-h100", "resnet50", 32, "allreduce", 8),
+               zero = rate("dgx-h100", "resnet50", 32, "zero", 8);
   EXPECT_LT(zero, 1.1 * all);
 }
 

@@ -150,7 +150,8 @@ TEST(Events, StaleSynchronousClocksStayWithinSlack) {
     plan.disturbance.compute_sigma = 0.3;
     plan.disturbance.slow = {{2, 3.0}};
     const Trace t = run_events(plan, {.iterations = 45, .kept_iterations = 100});
-    // When iteration k starts anywhere, every worker has ended iteration k - 1 - slack; all make the first 40.
+    // When iteration k starts anywhere, every worker has ended iteration k - 1 - slack; all make the
+    // first 40.
     std::vector<Time> ended(60), begun(60, Time{kNever});
     for (const Span& span : t.spans) {
       if (span.role != 0) continue;

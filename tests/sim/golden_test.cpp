@@ -1,5 +1,5 @@
-// Predictions as recorded: every scheme and preset on four machines. A change of the cost model changes them and says
-// so; a change of structure must not.
+// Predictions as recorded: every scheme and preset on four machines. A change of the cost model changes them
+// and says so; a change of structure must not.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ struct Model {
 const std::vector<Model> kModels{{"resnet50", 16, Precision::fp32, "momentum"},
                                  {"bert-base", 8, Precision::fp16, "adamw"}};
 
-/// One line: what was asked, samples a second with their interval, staleness, bytes of memory and the shares of time.
+/// One line: what was asked, samples a second with their interval, staleness, bytes of memory and the shares
+/// of time.
 std::string predicted(const Machine& machine, const System& system, const Model& model, const Graph& graph,
                       const std::string& scheme) {
   std::string line = fmt::format("{} {} x{} {} ", scheme, machine.system, machine.devices, model.name);
@@ -47,8 +48,8 @@ std::string predicted(const Machine& machine, const System& system, const Model&
     p.seed = 1;
     const Report r = simulate(p);
     const TimeShare& t = r.time_share;
-    line += fmt::format("{:.7g} [{:.7g}, {:.7g}] stale {:.5g} memory {}", r.samples_per_second, r.interval.low,
-                        r.interval.high, r.staleness.mean(), r.memory.needed().n);
+    line += fmt::format("{:.7g} [{:.7g}, {:.7g}] stale {:.5g} memory {}", r.samples_per_second,
+                        r.interval.low, r.interval.high, r.staleness.mean(), r.memory.needed().n);
     line += fmt::format(" shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g}\n", t.compute, t.launch,
                         t.exposed_communication, t.waiting, t.server, t.input, t.idle);
   } catch (const InputError& e) {

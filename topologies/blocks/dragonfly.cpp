@@ -1,8 +1,8 @@
-// Dragonfly (Kim, Dally, Scott, Abts: Technology-driven, highly-scalable dragonfly topology, 2008): routers with
-// "down" ports each, "routers" of them in a group with a cable between every two, "global" cables from each
-// router to other groups. The cables of a group are dealt out evenly to the other groups. Routes are minimal
-// (at most one global cable); which of the parallel cables between two groups a pair of ports takes depends
-// on both ends only.
+// Dragonfly (Kim, Dally, Scott, Abts: Technology-driven, highly-scalable dragonfly topology, 2008): routers
+// with "down" ports each, "routers" of them in a group with a cable between every two, "global" cables from
+// each router to other groups. The cables of a group are dealt out evenly to the other groups. Routes are
+// minimal (at most one global cable); which of the parallel cables between two groups a pair of ports takes
+// depends on both ends only.
 #include <fmt/format.h>
 
 #include "topologies/network.h"
@@ -76,9 +76,7 @@ class Dragonfly : public Network {
     const uint64_t own = from % routers_, other = to % routers_;
     links.push_back(first_local_ + from * (routers_ - 1) + (other < own ? other : other - 1));
   }
-  std::string router(uint64_t r) const {
-    return fmt::format("group{}-router{}", r / routers_, r % routers_);
-  }
+  std::string router(uint64_t r) const { return fmt::format("group{}-router{}", r / routers_, r % routers_); }
 
   NetworkShape shape_;
   uint64_t down_ = 1, routers_ = 1, global_per_router_ = 1;
