@@ -1,5 +1,5 @@
 // The program: finds the verb, runs it, turns what went wrong into one line and an exit code (CONTRACT of
-// the command line: README.md, "Exit codes").
+// the command line: README.md, "Reports, exit codes, streams").
 #include <fmt/format.h>
 #include <unistd.h>
 
