@@ -1,4 +1,5 @@
 #include "sim/simulate.h"
+#include "sim/intervals.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "sim/cost/machine.h"
 #include "sim/evaluate.h"
 #include "sim/gather.h"
+#include "sim/intervals.h"
 #include "sim/memory.h"
 #include "sim/side_by_side.h"
 #include "sim/time_shares.h"
@@ -22,19 +24,6 @@ namespace tandem {
 
 namespace {
 
-/// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU
-/// deviations).
-constexpr double kSpread = 0.01;
-// Relative standard errors behind the 90 % intervals, set so that VALIDATION.md's rows are covered about as
-// often as stated: of an exposed communication time, of compute once one rate was measured on the same
-// machine, and of anything that only several devices show (a framework's overheads, layout of the board).
-constexpr double kLinkError = 0.3;
-constexpr double kAnchoredError = 0.015;
-constexpr double kSeveralDevices = 0.06;
-constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
-constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked
-constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
-constexpr double kNormal90 = 1.645;
 constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
 constexpr int64_t kMostBeside = 512;        // devices of a job whose instances have transfers of their own
 
@@ -334,42 +323,6 @@ void add_timeline(Report& r, const Run& run) {
   }
 }
 
-/// What the prediction's errors come from; two predictions share those that have the same name.
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const Bound& bound) {
-  const TimeShare& t = r.time_share;
-  const Device& device = p.system->device(p.system->accelerator(0));
-  std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
-  const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
-                                       : fmt::format("kernels of {} on {} in {} by {}", p.graph->name(),
-                                                     device.architecture, name(p.precision), p.profile);
-  out.push_back({kernels, (t.compute + t.launch + t.waiting + t.idle) *
-                              (p.anchor ? kAnchoredError : bound.compute_error)});
-  if (const double share = t.exposed_communication + t.server; share > 0)
-    out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
-  if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
-  if (r.devices > 1)
-    out.push_back({fmt::format("{} on several devices", p.scheme->name),
-                   bound.several_error.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework
-                                                                               : kSeveralDevices)});
-  if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
-    const auto& unverified = p.system->unverified();
-    const bool recalled = std::any_of(unverified.begin(), unverified.end(),
-                                      [](const std::string& path) { return path.starts_with("network"); });
-    if (recalled && t.exposed_communication + t.server > 0)
-      out.push_back({fmt::format("network of {}, recalled", p.system->name()),
-                     (t.exposed_communication + t.server) * kRecalledNetwork});
-    out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
-  }
-  return out;
-}
-
-Report::Interval interval(double rate, const std::vector<ErrorSource>& errors) {
-  double square = 0;
-  for (const ErrorSource& e : errors) square += e.sigma * e.sigma;
-  const double factor = std::exp(kNormal90 * std::sqrt(square));
-  return {rate / factor, rate * factor, 0.9};
-}
-
 std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
   std::vector<std::pair<std::string, std::string>> in = {{"model", p.graph->name()},
                                                          {"system", p.system->name()},
@@ -488,7 +441,7 @@ Report simulate(const Prediction& p) {
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? met : run.bound.measured.has_value();  // by a profile of this machine
-  r.errors = error_sources(r, p, run.bound);
+  r.errors = error_sources(r, p, run.bound.compute_error, run.bound.several_error);
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = run.bound.extrapolates;

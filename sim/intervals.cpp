@@ -1,0 +1,66 @@
+#include "sim/intervals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/placement.h"
+
+namespace tandem {
+
+namespace {
+
+/// Repeated published runs spread by one to two per cent (PyTorch DDP percentiles on DGX-1V, HKBU
+/// deviations).
+constexpr double kSpread = 0.01;
+// Relative standard errors behind the 90 % intervals, set so that VALIDATION.md's rows are covered about as
+// often as stated: of an exposed communication time, of compute once one rate was measured on the same
+// machine, and of anything that only several devices show (a framework's overheads, layout of the board).
+constexpr double kLinkError = 0.3;
+constexpr double kAnchoredError = 0.015;
+constexpr double kSeveralDevices = 0.06;
+constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
+constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked
+constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
+constexpr double kNormal90 = 1.645;
+
+}  // namespace
+
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, double compute_error,
+                                       std::optional<double> several_error) {
+  const TimeShare& t = r.time_share;
+  const Device& device = p.system->device(p.system->accelerator(0));
+  std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
+  const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
+                                       : fmt::format("kernels of {} on {} in {} by {}", p.graph->name(),
+                                                     device.architecture, name(p.precision), p.profile);
+  out.push_back(
+      {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : compute_error)});
+  if (const double share = t.exposed_communication + t.server; share > 0)
+    out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
+  if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
+  if (r.devices > 1)
+    out.push_back(
+        {fmt::format("{} on several devices", p.scheme->name),
+         several_error.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework : kSeveralDevices)});
+  if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
+    const auto& unverified = p.system->unverified();
+    const bool recalled = std::any_of(unverified.begin(), unverified.end(),
+                                      [](const std::string& path) { return path.starts_with("network"); });
+    if (recalled && t.exposed_communication + t.server > 0)
+      out.push_back({fmt::format("network of {}, recalled", p.system->name()),
+                     (t.exposed_communication + t.server) * kRecalledNetwork});
+    out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
+  }
+  return out;
+}
+
+Report::Interval interval(double rate, const std::vector<ErrorSource>& errors) {
+  double square = 0;
+  for (const ErrorSource& e : errors) square += e.sigma * e.sigma;
+  const double factor = std::exp(kNormal90 * std::sqrt(square));
+  return {rate / factor, rate * factor, 0.9};
+}
+
+}  // namespace tandem

@@ -1,0 +1,20 @@
+#pragma once
+// How sure a prediction is: what its errors come from, and the interval that they leave. Floor 3.
+#include <optional>
+#include <vector>
+
+#include "schemes/report.h"
+#include "sim/simulate.h"
+
+namespace tandem {
+
+/// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
+/// those that have the same name. `compute_error`: of kernels without an anchor; `several_error`: what
+/// several devices add, where that was measured.
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, double compute_error,
+                                       std::optional<double> several_error);
+
+/// The 90 % interval of a rate: errors of different sources are independent, and multiply it.
+Report::Interval interval(double rate, const std::vector<ErrorSource>& errors);
+
+}  // namespace tandem
