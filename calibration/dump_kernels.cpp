@@ -1,9 +1,8 @@
 // Prints what a training step is lowered to, for calibration/fit_stock.py: the Program of one device, which
-// is what the product predicts. Reads lines "model batch precision optimizer recipe" and writes one JSON line
-// each,
-//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds on a core of speed
-//   1}},
-// or a text with the error.
+// is what the product predicts. Reads lines "model batch precision optimizer recipe" and writes a line of
+// JSON for each, or a text with the error:
+//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds}}
+// with the host's seconds on a core of speed 1.
 #include <fmt/format.h>
 
 #include <iostream>

@@ -55,6 +55,7 @@ void add_recipes(std::vector<FittedConstant>& out) {
       const Json* gains = recipe.find(arithmetic);
       if (gains == nullptr) continue;
       for (const auto& [gain, value] : gains->members()) {
+        if (gain == "attention") continue;  // a paper's figure
         out.push_back({fmt::format("{}/{}.json", kRecipes, name), fmt::format("{}.{}", arithmetic, gain),
                        "steps of calibration/data/kernels that ran under it"});
       }

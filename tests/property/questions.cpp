@@ -100,9 +100,18 @@ bool spreads_update(const std::string& scheme) {
 double most_samples(Answers& answers, const Asked& asked) {
   Asked one = asked;
   one.devices = 1;
-  if (spreads_update(asked.scheme)) one.optimizer = "none";
-  const Report* alone = answers.ask(one);
-  return alone == nullptr ? 0 : alone->samples_per_second * static_cast<double>(asked.devices);
+  const auto seconds = [&] {
+    const Report* alone = answers.ask(one);
+    return alone == nullptr ? 0 : static_cast<double>(asked.batch) / alone->samples_per_second;
+  };
+  const double whole = seconds();
+  if (whole == 0) return 0;
+  double least = whole;
+  if (spreads_update(asked.scheme)) {
+    one.optimizer = "none";
+    least = seconds() + (whole - seconds()) / static_cast<double>(asked.devices);
+  }
+  return static_cast<double>(asked.devices * asked.batch) / least;
 }
 
 Asked draw(SplitMix64& random) {

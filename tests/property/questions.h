@@ -46,8 +46,8 @@ class Answers {
 
 /// Devices or servers each update a part of the parameters: several save what one does alone.
 bool spreads_update(const std::string& scheme);
-/// Samples/s that no number of devices with the scheme can exceed: as many as one makes alone, times their
-/// number, without its update where that is spread.
+/// Samples/s that the devices cannot exceed: as many as one makes alone, times their number; where the update
+/// is spread, as if each made its part of it alone.
 double most_samples(Answers& answers, const Asked& asked);
 
 /// A model with a batch that it is usually trained with, on some devices of some machine.

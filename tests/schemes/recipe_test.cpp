@@ -1,11 +1,12 @@
 // Recipes: what a framework makes of kernels.
 #include "schemes/recipe.h"
-#include "models/graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+
+#include "models/graph.h"
 
 namespace tandem {
 namespace {
