@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "app/collective_table.h"
 
 #include <fmt/format.h>
@@ -6,10 +7,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "app/gnuplot.h"
-#include "calibration/collective_data.h"
+#include "app/pictures/gnuplot.h"
+#include "calibration/validate/collective_data.h"
 
-namespace tandem {
+namespace tandem::app {
 namespace {
 
 constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above this size
@@ -160,4 +161,4 @@ std::vector<std::string> draw_collective(const CollectiveRun& run, const std::st
   return plot.draw(base);
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Predicted collectives over sizes: as table, document and picture. Floor 5.
+// Predicted collectives over sizes: as table, document and picture.
 #include <string>
 #include <vector>
 
-#include "app/table.h"
+#include "app/console/table.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/link_profile.h"
 
-namespace tandem {
+namespace tandem::app {
 
 struct CollectiveLine {
   int64_t bytes = 0;
@@ -37,4 +38,4 @@ std::string collective_json(const CollectiveRun& run);
 /// <base>.png and <base>.svg: bus bandwidth over size, both logarithmic; predicted, bound and measured.
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base);
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What `tandem import` reads. A new kind is one file in app/import_kinds and one word in app/CMakeLists.txt;
 // a new reader of systems is one file in topologies/import and one word in topologies/CMakeLists.txt.
-// Floor 5.
+//
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "app/cli.h"
+#include "app/console/cli.h"
 #include "base/registry.h"
 
-namespace tandem {
+namespace tandem::app {
 
 /// One file of the command line, read whole; "-" is stdin and called "stdin".
 struct ImportFile {
@@ -32,4 +33,4 @@ struct ImportKind {
 /// Generated from the list in app/CMakeLists.txt.
 const Registry<ImportKind>& import_kinds_registry();
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program: finds the verb, runs it, turns what went wrong into one line and an exit code (CONTRACT of
 // the command line: README.md, "Reports, exit codes, streams").
 #include <fmt/format.h>
@@ -6,12 +7,12 @@
 #include <csignal>
 #include <new>
 
-#include "app/output.h"
-#include "app/verb.h"
-#include "app/version.h"
-#include "exec/ranks.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/version.h"
+#include "exec/comm/ranks.h"
 
-namespace tandem {
+namespace tandem::app {
 namespace {
 
 constexpr int kUsage = 2, kInput = 3, kDevice = 4, kInternal = 5;
@@ -64,12 +65,12 @@ int run(const std::vector<std::string>& words) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::app
 
 int main(int argc, char** argv) {
   // Nothing is half-done at any moment (files are renamed into place), so an interrupt may end it at once.
   std::signal(SIGINT, [](int) { _exit(130); });
   std::signal(SIGTERM, [](int) { _exit(143); });
   std::signal(SIGPIPE, SIG_IGN);  // write_stdout() sees EPIPE instead, and children get the default back
-  return tandem::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  return tandem::app::run(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/data.h"
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace tandem {
+namespace tandem::base {
 
 const std::string& data_root() {
   static const std::string root = [] {
@@ -39,4 +40,4 @@ std::vector<std::string> list_data(std::string_view folder) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Where the data files live (models/zoo, topologies/systems, schemes/presets, calibration/...). Floor 0.
+// Where the data files live (models/zoo, topologies/systems, schemes/presets, calibration/...).
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// $TANDEM_DATA if set, else the source tree the program was built from. No trailing slash.
 const std::string& data_root();
@@ -20,4 +21,4 @@ std::string find_data(std::string_view folder, std::string_view kind, const std:
 /// Names (without .json) in a data folder, sorted.
 std::vector<std::string> list_data(std::string_view folder);
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-namespace tandem {
+namespace tandem::base {
 
 std::string Place::text() const {
   std::string out = file ? printable(*file) : "";
@@ -97,4 +98,4 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

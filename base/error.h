@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Errors and the places they point to. Floor 0.
+// Errors and the places they point to.
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::base {
 
 /// A place in an input: file (or "command line"), line and column, both from 1; 0 = unknown.
 struct Place {
@@ -37,7 +40,7 @@ class DeviceError : public std::runtime_error {
 
 /// Throws std::logic_error naming the broken invariant; exit code 5. For bugs, never for input.
 #define TANDEM_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::tandem::check_failed(#condition, __FILE__, __LINE__))
+  ((condition) ? static_cast<void>(0) : ::tandem::base::check_failed(#condition, __FILE__, __LINE__))
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
 /// The candidates nearest to `wrong` by edit distance (at most `most`, none if all are far away),
@@ -51,4 +54,4 @@ std::string did_you_mean(std::string_view wrong, const std::vector<std::string>&
 /// `text` with control characters written as \xNN and cut to 200 bytes: safe in a message.
 std::string printable(std::string_view text);
 
-}  // namespace tandem
+}  // namespace tandem::base

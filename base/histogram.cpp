@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/histogram.h"
 
 #include <bit>
@@ -5,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::base {
 
 namespace {
 constexpr int64_t kExact = 4096;
@@ -63,4 +64,4 @@ std::vector<Histogram::Bin> Histogram::bins() const {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

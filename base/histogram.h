@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Counts of non-negative whole numbers (staleness in versions). Floor 0.
+// Counts of non-negative whole numbers (staleness in versions).
 #include <cstdint>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::base {
 
 /// Exact up to 4095; above that, 64 buckets per power of two (relative error below 1/64).
 /// Fixed memory (< 64 KiB); add is O(1).
@@ -34,4 +37,4 @@ class Histogram {
   double sum_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::base

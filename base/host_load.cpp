@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/host_load.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem {
+namespace tandem::base {
 
 namespace {
 
@@ -149,4 +150,4 @@ std::string busy_while(const HostLoad& load) {
   return fmt::format("the machine was busy: while this measured, {}", load.text());
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How busy a machine is with what this program did not start: of Linux's /proc and getrusage(). Floor 0.
+// How busy a machine is with what this program did not start: of Linux's /proc and getrusage().
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// What a machine's processors and this process did until some moment.
 struct HostUsage {
@@ -55,4 +56,4 @@ std::string busy_before(const HostLoad& now);
 /// A sentence about what was measured meanwhile: "" on a quiet machine.
 std::string busy_while(const HostLoad& load);
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-namespace tandem {
+namespace tandem::base {
 
 namespace {
 
@@ -430,4 +431,4 @@ std::string read_file(const std::string& path, int64_t limit) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

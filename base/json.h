@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Reader of JSON with // and /* */ comments that remembers where everything stood. Floor 0.
+// Reader of JSON with // and /* */ comments that remembers where everything stood.
 // Parsing is nlohmann-json's; the tree is ours because every error must name file:line:column.
 #include <cstdint>
 #include <initializer_list>
@@ -11,7 +12,7 @@
 #include "base/error.h"
 #include "base/units.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// Limits against hostile files (bytes, nesting, values).
 struct JsonLimits {
@@ -96,4 +97,4 @@ void write_file(const std::string& path, std::string_view content);
 /// Whole file as text; throws InputError when missing, unreadable, a folder, or above `limit` bytes.
 std::string read_file(const std::string& path, int64_t limit = 16 << 20);
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 
 #include "base/text.h"
 
-namespace tandem {
+namespace tandem::base {
 
 namespace {
 
@@ -122,4 +123,4 @@ Bytes Options::bytes(std::string_view name) const { return parse_bytes(text(name
 Time Options::time(std::string_view name) const { return parse_time(text(name)); }
 bool Options::flag(std::string_view name) const { return text(name) == "on" || text(name) == "true"; }
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Options of a named component, written "name:key=value,key=value" on the command line. Floor 0.
+// Options of a named component, written "name:key=value,key=value" on the command line.
 #include <map>
 #include <string>
 #include <string_view>
@@ -8,7 +9,7 @@
 #include "base/json.h"
 #include "base/units.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// What an option accepts, its default (as text) and one line of help; used by the parser, `tandem list`,
 /// the documentation and the property tests.
@@ -51,4 +52,4 @@ class Options {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/precision.h"
 
 #include <fmt/format.h>
 
-namespace tandem {
+namespace tandem::base {
 
 namespace {
 constexpr std::array<std::string_view, kPrecisions> kNames = {"fp32", "tf32", "fp16", "bf16", "fp8"};
@@ -18,4 +19,4 @@ Precision parse_precision(std::string_view text, const Place& place) {
                    fmt::format("no precision \"{}\"; valid: {}", printable(text), fmt::join(kNames, ", ")));
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

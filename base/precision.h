@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Number formats. Floor 0, because models (bytes), topologies (peak rates) and schemes all speak of them.
 #include <array>
@@ -6,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// The format that the bulk of the arithmetic runs in. tf32 computes in TF32 and stores FP32.
 /// fp16, bf16 and fp8 are "mixed": activations in 2 bytes (fp8 GEMMs read 1, counted as 2 here),
@@ -20,4 +21,4 @@ Precision parse_precision(std::string_view text, const Place& place = {});
 /// Bytes of one stored activation element: 4 for fp32 and tf32, else 2.
 constexpr int element_bytes(Precision p) { return p == Precision::fp32 || p == Precision::tf32 ? 4 : 2; }
 
-}  // namespace tandem
+}  // namespace tandem::base

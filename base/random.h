@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Counter-based random numbers: a draw is a pure function of (seed, where it is used), so every
-// evaluator, thread count and folding sees the same one. Floor 0.
+// evaluator, thread count and folding sees the same one.
 #include <cmath>
 #include <cstdint>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::base {
 
 /// One step of splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"):
 /// a bijection of 64-bit words with good avalanche.
@@ -44,4 +47,4 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::base

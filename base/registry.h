@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Named components of one kind. Filled by generated code from the lists in CMake (cmake/components.cmake).
-// Floor 0.
+//
 #include <fmt/format.h>
 
 #include <string>
@@ -9,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// Requires of T: members `name` and `summary` convertible to std::string_view.
 template <typename T>
@@ -53,4 +54,4 @@ class Registry {
   std::vector<T> all_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::base

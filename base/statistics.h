@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Order statistics of samples. Floor 0.
+// Order statistics of samples.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::base {
 
 /// In any order; between two samples linearly (Hyndman and Fan 1996, type 7); 0 of none. O(n log n).
 inline double quantile(std::vector<double> v, double q) {
@@ -22,4 +25,4 @@ inline double median(const std::vector<double>& v) { return quantile(v, 0.5); }
 /// either way.
 inline bool says_nothing(double low, double high) { return high > 3 * low; }
 
-}  // namespace tandem
+}  // namespace tandem::base

@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Small helpers on text that several floors read. Floor 0.
+// Small helpers on text that several floors read.
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::base {
 
 /// The parts between the separators: one more than there are separators, empty ones included.
 inline std::vector<std::string> split(std::string_view text, char by) {
@@ -17,4 +20,4 @@ inline std::vector<std::string> split(std::string_view text, char by) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

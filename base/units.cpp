@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/units.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <limits>
 #include <span>
 
-namespace tandem {
+namespace tandem::base {
 
 int64_t checked_add(int64_t a, int64_t b, const char* what) {
   int64_t out = 0;
@@ -152,4 +153,4 @@ std::string count_text(double n) {
   return scaled(n, kScales);
 }
 
-}  // namespace tandem
+}  // namespace tandem::base

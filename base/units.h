@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One type per quantity: no implicit conversion between them, text with a mandatory unit at the edge.
-// Floor 0.
+//
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -8,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::base {
 
 /// a + b, a * b in int64; throw InputError("<what> is too large") on overflow.
 int64_t checked_add(int64_t a, int64_t b, const char* what = "a quantity");
@@ -76,4 +77,4 @@ std::string to_text(Flops f);
 /// 138357544 -> "138.4 M": plain counts with K, M, G, T.
 std::string count_text(double n);
 
-}  // namespace tandem
+}  // namespace tandem::base

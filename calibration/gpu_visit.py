@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One visit to a machine with NVIDIA GPUs: everything that tandem wants to know of it, unattended, in minutes.
 
   python3 calibration/gpu_visit.py --pack FOLDER     here: build for any x86-64 processor, gather what must travel

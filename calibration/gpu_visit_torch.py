@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's side of gpu_visit.py: one measurement a process, one line of JSON on stdout.
 
   gpu_visit_torch.py hardware                                  copies, products, launches

@@ -1,13 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
 # tandem_components(<target> <registry-type> <header> <folder> <word>...)
 #
 # Makes the list of words the one place where a component is named: each word stands for the file
 # <folder>/<word>.cpp, which defines
-#     namespace tandem { void register_<word>(Registry<registry-type>& registry); }
+#     namespace tandem::<room> { void register_<word>(Registry<registry-type>& registry); }
 # and a generated file defines
 #     const Registry<registry-type>& <folder name>_registry();
 # that calls them all, in list order. A word named twice, or without a file, fails at configure time.
 function(tandem_components target type header folder)
   get_filename_component(group ${folder} NAME)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE room)
   set(declarations "")
   set(calls "")
   set(seen "")
@@ -28,7 +30,7 @@ function(tandem_components target type header folder)
   file(CONFIGURE OUTPUT ${generated} @ONLY CONTENT
 "// Generated from the component list in ${CMAKE_CURRENT_SOURCE_DIR}/CMakeLists.txt.
 #include \"${header}\"
-namespace tandem {
+namespace tandem::@room@ {
 @declarations@
 const Registry<@type@>& ${group}_registry() {
   static const Registry<@type@> registry = [] {
@@ -37,7 +39,7 @@ const Registry<@type@>& ${group}_registry() {
   }();
   return registry;
 }
-}  // namespace tandem
+}  // namespace tandem::@room@
 ")
   target_sources(${target} PRIVATE ${generated})
 endfunction()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA plugin, libtandem_cuda.so: built where nvcc, cuDNN and NCCL's header are found, absent elsewhere. The
 # program itself never links CUDA. Included by exec/CMakeLists.txt; sets TANDEM_CUDA_BUILT.
 set(TANDEM_CUDA AUTO CACHE STRING "Build the CUDA plugin: AUTO, ON or OFF")
@@ -15,7 +16,7 @@ endmacro()
 add_custom_target(plugins)  # what the launcher builds when it is asked for a GPU; nothing where there is none
 
 # What both sides of the plugin's door must agree on: the headers that cross it, and the compiler.
-set(headers exec/backend.h exec/call.h exec/cuda/plugin.h base/precision.h base/registry.h models/kernel.h
+set(headers exec/device/backend.h exec/lower/call.h exec/device/cuda/plugin.h base/precision.h base/registry.h models/kernel.h
   schemes/program.h)
 set(text "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${PROJECT_VERSION}")
 foreach(header IN LISTS headers)
@@ -85,7 +86,7 @@ set(major 13)
 if(TANDEM_CUDA_BUILT AND CUDAToolkit_VERSION_MAJOR)
   set(major ${CUDAToolkit_VERSION_MAJOR})
 endif()
-set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/backends/cuda.cpp APPEND PROPERTY COMPILE_DEFINITIONS
+set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/device/backends/cuda.cpp APPEND PROPERTY COMPILE_DEFINITIONS
   TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}" TANDEM_CUBLASLT_SONAME="libcublasLt.so.${major}"
   TANDEM_NVRTC_SONAME="libnvrtc.so.${major}" TANDEM_CUDNN_SONAME="libcudnn.so.9" TANDEM_NCCL_SONAME="libnccl.so.2")
 
@@ -102,13 +103,13 @@ if(TANDEM_CUDA_BUILT)
   endif()
   # What the plugin needs of the program is compiled into it, so that it can be opened by any.
   add_library(tandem_cuda MODULE ${cuda_kernels} ${cuda_sources}
-    ${CMAKE_SOURCE_DIR}/base/error.cpp ${CMAKE_SOURCE_DIR}/base/precision.cpp ${CMAKE_SOURCE_DIR}/exec/backend.cpp ${CMAKE_SOURCE_DIR}/exec/call.cpp
+    ${CMAKE_SOURCE_DIR}/base/error.cpp ${CMAKE_SOURCE_DIR}/base/precision.cpp ${CMAKE_SOURCE_DIR}/exec/device/backend.cpp ${CMAKE_SOURCE_DIR}/exec/lower/call.cpp
     ${CMAKE_SOURCE_DIR}/models/kernel.cpp ${CMAKE_SOURCE_DIR}/models/optimizer.cpp ${CMAKE_SOURCE_DIR}/base/units.cpp)
   set_target_properties(tandem_cuda PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON CUDA_RUNTIME_LIBRARY Static
     COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>;$<$<COMPILE_LANGUAGE:CUDA>:--threads=2;--expt-relaxed-constexpr;-Xcompiler=-Wall>")
-  set_property(SOURCE cuda/plugin.cpp APPEND PROPERTY COMPILE_DEFINITIONS TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}")
+  set_property(SOURCE device/cuda/plugin.cpp APPEND PROPERTY COMPILE_DEFINITIONS TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}")
   target_include_directories(tandem_cuda PRIVATE ${CMAKE_SOURCE_DIR})
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDNN_INCLUDE} ${TANDEM_NCCL_INCLUDE})
   target_link_libraries(tandem_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${TANDEM_CUDNN_LIBRARY})

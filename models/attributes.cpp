@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -5,7 +6,7 @@
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -89,4 +90,4 @@ void Attributes::finish() const {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The head of a model file: what it extends, its parameters, sample and published figures.
 #include "models/document.h"
 
@@ -8,7 +9,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -137,4 +138,4 @@ std::optional<Published> read_published(const Json* json) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

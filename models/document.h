@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The head of a model file. Used by models/reader.cpp alone. Floor 1.
+// The head of a model file. Used by models/reader.cpp alone.
+#include "models/description.h"
 #include "models/expression.h"
-#include "models/reader.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// The document with its family merged in and `overrides` set in "parameters"; its keys are checked.
 Json resolve_document(const Json& document, const Settings& overrides, const Place& place);
@@ -12,4 +13,4 @@ void set_parameters(Variables& out, const Json* parameters);
 Sample read_sample(const Json* json, const Variables& variables);
 std::optional<Published> read_published(const Json* json);
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/dot.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -151,4 +152,4 @@ class Picture {
 
 std::string model_dot(const Graph& graph) { return Picture(graph).text(); }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Graphviz text of a model. Floor 1.
+// Graphviz text of a model.
 #include <string>
 
 #include "models/graph.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// One node per layer with its output, parameters and forward FLOPs of a sample. Above kDotLayers layers,
 /// blocks become nodes, from the innermost outwards until the picture has at most kDotNodes (or only the
@@ -13,4 +14,4 @@ std::string model_dot(const Graph& graph);
 inline constexpr std::size_t kDotLayers = 150;
 inline constexpr std::size_t kDotNodes = 60;
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The whole-number expressions of model files: "=width*4+1". Floor 1.
+// The whole-number expressions of model files: "=width*4+1".
 #include <cstdint>
 #include <map>
 #include <string>
@@ -8,7 +9,7 @@
 
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// Named whole numbers; names not found here are looked for in `outer`.
 class Variables {
@@ -37,4 +38,4 @@ bool is_expression(const Json& value);
 /// A whole number: written as such or as an expression.
 int64_t whole_number(const Json& value, const Variables& variables);
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/graph.h"
 
 #include <fmt/format.h>
@@ -7,10 +8,9 @@
 
 #include "base/data.h"
 #include "base/options.h"
-#include "models/dot.h"
 #include "models/reader.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -135,12 +135,6 @@ void refuse_dead_layers(const std::vector<Layer>& layers, uint32_t output) {
 
 }  // namespace
 
-int64_t Layer::parameter_elements() const {
-  int64_t sum = 0;
-  for (const Parameter& p : parameters) sum = checked_add(sum, p.elements, "the number of parameters");
-  return sum;
-}
-
 struct Graph::Impl {
   std::string name, summary;
   Sample sample;
@@ -251,19 +245,6 @@ Flops Graph::forward_flops() const {
   return sum;
 }
 
-std::string Graph::dot() const { return model_dot(*this); }
-
-std::string_view block_of(const Layer& layer) {
-  const std::string_view name = layer.name;
-  for (std::size_t begin = 0, end = 0; (end = name.find('.', begin)) != std::string_view::npos;
-       begin = end + 1) {
-    const std::string_view part = name.substr(begin, end - begin);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
-      return name.substr(0, end);
-  }
-  return {};
-}
-
 Flops matrix_flops(const Lowered& lowered) {
   Flops sum;
   for (const Kernel& k : lowered.forward) {
@@ -281,4 +262,4 @@ std::vector<ModelEntry> list_models() {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

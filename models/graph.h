@@ -1,44 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A model: layers in a directed acyclic graph (a boost::adjacency_list inside), read from JSON. Floor 1.
+// A model: layers in a directed acyclic graph (a boost::adjacency_list inside), read from JSON.
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/description.h"
 
-namespace tandem {
-
-/// One node of a model. `inputs` index layers() and are all smaller than the node's own index.
-struct Layer {
-  std::string name;                 ///< unique path, "layer1.0.conv2"
-  const LayerType* type = nullptr;  ///< null for an input
-  Json attributes;
-  std::vector<uint32_t> inputs;
-  Shape output;
-  std::vector<Parameter> parameters;
-  int64_t parameter_elements() const;
-};
-
-/// Path of the repeated block that a layer stands in ("decoder.3" of "decoder.3.qkv"): up to the first number
-/// in its name. Empty outside of blocks.
-std::string_view block_of(const Layer& layer);
-
-/// What one training sample is outside the device.
-struct Sample {
-  Bytes stored;                  ///< on disk, e.g. 110 KB for a JPEG of ImageNet
-  Bytes decoded;                 ///< what crosses to the device
-  double decode_seconds = 0;     ///< on one 2.3 GHz Broadwell core
-  std::string unit = "samples";  ///< "images", "sequences", ...
-};
-
-/// Figures stated by a publication; the tests compare them with what the graph gives.
-struct Published {
-  int64_t parameters = 0;
-  Flops forward;            ///< of one sample, multiply-add = 2
-  double tolerance = 0.01;  ///< relative, for the FLOPs
-  std::string source;
-};
+namespace tandem::models {
 
 class Graph {
  public:
@@ -65,8 +35,6 @@ class Graph {
   std::vector<Lowered> lower(int64_t batch, Precision precision) const;
   /// Forward FLOPs of one sample in fp32 of matrix kernels (gemm, conv, attention), as papers count them.
   Flops forward_flops() const;
-  /// Graphviz dot text of the graph with shapes, parameters and FLOPs.
-  std::string dot() const;
 
  private:
   struct Impl;
@@ -84,4 +52,4 @@ struct ModelEntry {
 };
 std::vector<ModelEntry> list_models();
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/kernel.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -72,4 +73,4 @@ int64_t ConvShape::macs() const {
   return checked_mul(positions, weight_elements(), "a convolution");
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

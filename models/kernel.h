@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The closed set of kernels that every layer is lowered to: the key of the cost table in sim/cost and of
-// a backend's kernel table in exec. Adding a kind is rare and deliberate. Floor 1.
+// a backend's kernel table in exec. Adding a kind is rare and deliberate.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -8,7 +9,7 @@
 
 #include "base/units.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// Meaning of Kernel::shape per kind (all counts of elements, never bytes; batch included):
 ///   gemm         {batch, m, n, k}               `batch` products C[m,n] += A[m,k] B[k,n]
@@ -71,4 +72,4 @@ struct ConvShape {
   int64_t macs() const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/layer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace tandem {
+namespace tandem::models {
 
 std::string to_text(const Shape& shape) {
   return shape.empty() ? std::string("scalar") : fmt::format("{}", fmt::join(shape, "x"));
@@ -83,4 +84,4 @@ int64_t own_kept_bytes(const Lowered& lowered, int64_t size) {
   return sum;
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a layer type is: one function from input shapes and attributes to an output shape, parameters and
-// kernels. A new type is one file in models/layers and one word in models/CMakeLists.txt. Floor 1.
+// kernels. A new type is one file in models/layers and one word in models/CMakeLists.txt.
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -11,7 +12,7 @@
 #include "base/registry.h"
 #include "models/kernel.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// Sizes of one sample's tensor, without the batch: {channels, height, width}, {time, width}, {features};
 /// a scalar is {}. Images are channels-first by convention, whatever the storage order.
@@ -122,4 +123,4 @@ Kernel copy_kernel(Pass pass, int64_t read, int64_t written, int64_t size);
 /// Elementwise that sums `count` elements into `results`, e.g. a bias gradient.
 Kernel reduction(Pass pass, int64_t count, int64_t results, int64_t size);
 
-}  // namespace tandem
+}  // namespace tandem::models

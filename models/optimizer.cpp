@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/optimizer.h"
 
 #include <fmt/format.h>
 
-namespace tandem {
+namespace tandem::models {
 
 const std::vector<Optimizer>& optimizers() {
   // FLOPs of one parameter's update, counted from the published rules (Ruder 2016; Loshchilov 2019).
@@ -42,4 +43,4 @@ Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
   return update;
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Optimisers: how much state they keep and what one update costs. Floor 1.
+// Optimisers: how much state they keep and what one update costs.
 #include <string_view>
 #include <vector>
 
 #include "models/kernel.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// `state` tensors per parameter stay in memory (fp32) and, with state=params+optimizer, must be sent when
 /// parameters are averaged. "none" is a step of forward and backward alone, as many benchmarks time it:
@@ -23,4 +24,4 @@ const Optimizer& optimizer(std::string_view name, const Place& place = {});
 /// of an optimiser that updates().
 Kernel update_kernel(const Optimizer& optimizer, int64_t parameters);
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/reader.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "models/document.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -316,4 +317,4 @@ ModelDescription read_model(const Json& document, const Settings& overrides, con
   return Reader(types).read(whole);
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

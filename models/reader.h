@@ -1,26 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Reads a model file: parameters, expressions, blocks, groups and repeats, unrolled into a flat list of
-// layers in file order with their inputs resolved. The format is described in models/README.md. Floor 1.
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+// layers in file order with their inputs resolved. The format is described in models/README.md.
+#include <cstdint>
 
-#include "models/graph.h"
+#include "models/description.h"
 
-namespace tandem {
-
-/// A model before shapes are known. `layers` holds the inputs first, then file order; a layer's inputs may
-/// come later in the list (a forward reference), and cycles are still possible.
-struct ModelDescription {
-  std::string name, summary;
-  Sample sample;
-  std::optional<Published> published;
-  std::vector<Layer> layers;
-  uint32_t output = 0;  ///< the layer whose output is the model's
-};
-
-using Settings = std::vector<std::pair<std::string, std::string>>;
+namespace tandem::models {
 
 /// `overrides` replace the document's "parameters". Throws InputError: unknown key, type, block or name
 /// (nearest named), a block inside itself, more than kMaxLayers layers or kMaxValues attribute values.
@@ -35,4 +21,4 @@ inline constexpr std::size_t kMaxPath = 256;       ///< characters of a layer's 
 inline constexpr int64_t kMaxKernels = 2'000'000;  ///< of the whole model
 inline constexpr int64_t kMaxDimension = int64_t{1} << 31;
 
-}  // namespace tandem
+}  // namespace tandem::models

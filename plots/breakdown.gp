@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where one iteration's time goes: stacked bars in milliseconds.
 # $bars: label, one column a part, total text, total
 # parts, part_1, part_colour_1 ...; heading, rotation (degrees of the labels), margin (lines below the axis)

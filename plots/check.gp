@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Predicted against executed, one point per case, with the 1:1 line and the band of 5 % around it.
 # $cases  index i = series i: executed, predicted     n  series     title_1 .. title_n
 # heading, unit (of both axes), low, high (of both axes), log_axes

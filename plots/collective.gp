@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Bus bandwidth of one collective over its size, both axes logarithmic.
 # $predicted  bytes, GB/s, low, high     $bound  bytes, GB/s (if bounded)     $measured  bytes, GB/s (if compared)
 # heading, bounded, compared

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Predicted over published rates, both axes logarithmic, a colour for each generation of devices.
 # $rates  published, predicted, number of the generation, 1 where nothing was set on the row
 # heading, n, title_1 ... title_n, low, high (of both axes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Throughput over devices, one line per series with its 90 % band and its ideal line.
 # $points  index i = series i: devices, samples/s, low, high, ideal     n  series     title_1 .. title_n
 # heading, ideal (what the ideal lines are), most_devices, log_axes, $ticks (devices of all series)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How old the parameters were that gradients were computed on, in versions: one cluster of bars per version.
 # $bins  index i = series i: versions, share in per cent     n     title_1 .. title_n     heading
 set title heading

@@ -1,4 +1,5 @@
-# Shared look of all pictures. The writer (app/gnuplot.cpp) sets the terminal, then the variables and data
+# SPDX-License-Identifier: Apache-2.0
+# Shared look of all pictures. The writer (app/pictures/gnuplot.cpp) sets the terminal, then the variables and data
 # blocks that each template names in its head, then loads this file and the template.
 set encoding utf8
 set datafile separator "\t"

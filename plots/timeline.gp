@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Gantt chart of a few iterations: one row per lane of an instance, one box per op.
 # $boxes: start ms, end ms, row, colour        $names: middle ms, row, text (boxes wide enough to hold it)
 # $rows_data: row, text     $marks: ms, top row, height (iteration borders)      legend_1, legend_colour_1 ..; legends      rows, last, heading

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/builder.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -174,4 +175,4 @@ void RoleBuilder::on(uint32_t channel) {
   builder_->program_.roles[index_].on_channel = static_cast<int32_t>(channel);
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

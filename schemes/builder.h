@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Writes Programs as straight-line code. Floor 2.
+// Writes Programs as straight-line code.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,7 +10,7 @@
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 class Builder;
 class RoleBuilder;
@@ -96,4 +97,4 @@ class RoleBuilder {
   uint32_t index_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::schemes

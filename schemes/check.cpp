@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Refuses Programs that the engines could not run; semantics.md numbers the rules.
 #include <fmt/format.h>
 
@@ -6,7 +7,7 @@
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -350,4 +351,4 @@ class Checker {
 
 void check(const Program& program) { Checker(program).run(); }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

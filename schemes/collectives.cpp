@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/collectives.h"
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-namespace tandem {
+namespace tandem::schemes {
 
 double sent_share(const Schedule& schedule) {
   std::vector<double> sent(schedule.ranks, 0);
@@ -81,4 +82,4 @@ const CollectiveAlgorithm& executed_algorithm(CollKind kind, const std::string& 
   throw InputError(fmt::format("no algorithm can {} among {} members", name(kind), group.ranks));
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Collective algorithms as step generators: the one description that gives cost, wire bytes and an
-// executable schedule. A new algorithm is one file in schemes/collectives and one word in the list. Floor 2.
+// executable schedule. A new algorithm is one file in schemes/collectives and one word in the list.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,7 +10,7 @@
 #include "base/registry.h"
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// One message of a step: elements [offset, offset + count) of the buffer, in units of 1/`chunks` of it, from
 /// the sender's buffer to the same place in the receiver's. All-to-all alone is told otherwise: block
@@ -63,7 +64,7 @@ bool last_hands_out(const Schedule& schedule);
 /// source once, and where it goes twice, since a cache fetches a line before it is written, for a copy as for
 /// a sum. `handed_out`: by their makers, from the cache into lines that they have just read.
 double memory_passes(const Schedule& schedule, const Step& step, bool handed_out = false);
-/// Of all steps, as threads run them (exec/collective.h).
+/// Of all steps, as threads run them (exec/comm/collective.h).
 double memory_passes(const Schedule& schedule);
 
 /// Generated from the list in schemes/CMakeLists.txt.
@@ -75,4 +76,4 @@ const Registry<CollectiveAlgorithm>& collectives_registry();
 const CollectiveAlgorithm& executed_algorithm(CollKind kind, const std::string& algorithm,
                                               const GroupShape& group, bool between_nodes);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

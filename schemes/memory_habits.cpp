@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/memory_habits.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 const std::vector<OptionSpec>& memory_options() {
   using Type = OptionSpec::Type;
@@ -61,4 +62,4 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a framework keeps in device memory beside what the mathematics needs. Floor 2.
+// What a framework keeps in device memory beside what the mathematics needs.
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/options.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// Data of a preset ("memory"), changed by --memory KEY=VALUE,... With fp32 and tf32 `weights` means nothing.
 /// Defaults are those of PyTorch 2 in a plain training loop.
@@ -36,4 +37,4 @@ const std::vector<OptionSpec>& memory_options();
 MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>>& settings,
                            const std::string& owner, const Place& place);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

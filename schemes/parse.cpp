@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads the text that print.cpp writes; the grammar stands there.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +9,7 @@
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -302,4 +303,4 @@ class Parser {
 
 Program parse_program(std::string_view text, const std::string& file) { return Parser(text, file).run(); }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

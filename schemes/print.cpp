@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Program as text. Grammar (one item a line, "#" starts a comment line):
 //   tandem-program-1
 //   samples <n>
@@ -20,7 +21,7 @@
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -126,4 +127,4 @@ std::string print(const Program& p) {
   return text;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

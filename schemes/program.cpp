@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/program.h"
 
 #include <algorithm>
 
 #include "base/random.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 std::string_view name(Lane lane) {
   constexpr std::string_view names[] = {"compute", "comm", "copy", "host"};
@@ -93,4 +94,4 @@ uint64_t fingerprint(const Program& program) {
   return hash;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The narrow waist: what a synchronisation scheme compiles to and what both engines run.
-// Meaning of every field: schemes/semantics.md. Floor 2.
+// Meaning of every field: schemes/semantics.md.
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -10,7 +11,7 @@
 #include "base/units.h"
 #include "models/kernel.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
 enum class Lane : uint8_t { compute, comm, copy, host };
@@ -197,4 +198,4 @@ Program parse_program(std::string_view text, const std::string& file = "program"
 /// 64-bit hash of the printed text.
 uint64_t fingerprint(const Program& program);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

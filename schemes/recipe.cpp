@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/recipe.h"
 
 #include <algorithm>
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -111,4 +112,4 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
   return sum;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

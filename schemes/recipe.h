@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a framework makes of a model's kernels: how long its host takes to issue them, and how well the
 // kernels that it picks do beside those of the recipe that the stock curves describe. Data,
-// schemes/recipes/*.json. Knows neither chips nor wires. Floor 2.
+// schemes/recipes/*.json. Knows neither chips nor wires.
 #include <array>
 #include <map>
 #include <string>
@@ -13,7 +14,7 @@
 #include "models/optimizer.h"
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 struct Recipe {
   /// Host time on a core of speed 1 (HostInfo::core_speed): a 2.3 GHz Broadwell core.
@@ -66,4 +67,4 @@ std::vector<Recipe> list_recipes();
 /// of the input; an update is issued tensor by tensor. O(kernels).
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/report.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -417,4 +418,4 @@ std::vector<Report> reports_from_json(const Json& document) {
 
 std::vector<Report> load_reports(const std::string& path) { return reports_from_json(Json::load(path)); }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

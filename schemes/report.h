@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What both engines return: the reports of a "tandem-reports-2" document. JSON in, JSON out; plots read only
-// the JSON. Floor 2.
+// the JSON.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -14,7 +15,7 @@
 #include "base/units.h"
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// One execution of one op by one instance.
 struct Span {
@@ -156,4 +157,4 @@ std::string reports_to_json(const std::vector<Report>& reports, bool reproducibl
 std::vector<Report> reports_from_json(const Json& document);
 std::vector<Report> load_reports(const std::string& path);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/scheme.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include "base/data.h"
 #include "schemes/memory_habits.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -125,4 +126,4 @@ std::vector<SchemeEntry> list_schemes() {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a synchronisation scheme is: Model x Devices x Options -> Program. A new one is one file in
-// schemes/sync and one word in schemes/CMakeLists.txt. Floor 2.
+// schemes/sync and one word in schemes/CMakeLists.txt.
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@
 #include "schemes/program.h"
 #include "schemes/recipe.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// One device's share of the work, lowered: made by make_workload().
 struct Workload {
@@ -97,4 +98,4 @@ struct SchemeEntry {
 };
 std::vector<SchemeEntry> list_schemes();  ///< schemes first, then presets
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/training.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -262,4 +263,4 @@ int64_t gradient_bytes(const Options& options, Precision precision) {
   return format == "auto" ? element_bytes(precision) : format == "fp16" ? 2 : 4;
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

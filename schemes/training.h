@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The part of a training iteration that schemes share: input, forward, backward with gradient buckets, and
-// updates, one compute op per few layers and pass. Floor 2.
+// updates, one compute op per few layers and pass.
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "schemes/builder.h"
 #include "schemes/scheme.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 /// What one compute op per pass covers: one layer with parameters and its parameterless neighbours (which
 /// changes no moment at which a gradient is ready or a parameter needed), or several such in long models.
@@ -118,4 +119,4 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
-}  // namespace tandem
+}  // namespace tandem::schemes

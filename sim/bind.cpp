@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/bind.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@
 #include "sim/cost/machine_collective.h"
 #include "sim/cost/network_software.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -530,4 +531,4 @@ class Binder {
 
 Bound bind(const BindInput& input) { return Binder(input).run(); }
 
-}  // namespace tandem
+}  // namespace tandem::sim

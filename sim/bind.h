@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Program x System x costs -> Plan. Floor 3.
+// Program x System x costs -> Plan.
 #include <optional>
 
 #include "schemes/scheme.h"
@@ -8,7 +9,7 @@
 #include "sim/speeds.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct BindInput {
   std::shared_ptr<const Program> program;
@@ -40,4 +41,4 @@ struct Bound {
 
 Bound bind(const BindInput& input);
 
-}  // namespace tandem
+}  // namespace tandem::sim

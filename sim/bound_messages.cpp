@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/bound_messages.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include "models/optimizer.h"
 #include "sim/cost/network_software.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -84,7 +85,7 @@ class BoundMessages : public Plan::Messages {
   }
 
   /// Threads that share memory: a push is applied where it lies, a reply is copied by the one who applies
-  /// what opens the gate, before the next one may (exec/store.h): merge() holds one for each push.
+  /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
   const Transfer& in_memory(const Channel& c, Bytes bytes, bool same) {
     memory_ = {};
     // The push wakes its lane; the reply wakes the lane that waits for it, and that one the forward pass.
@@ -150,4 +151,4 @@ std::shared_ptr<Plan::Messages> bound_messages(const BindInput& in, MessageCosts
   return std::make_shared<BoundMessages>(in, std::move(costs));
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Prices of the messages that a bound Program sends along its channels, and of what stores do with them.
-// Floor 3.
+//
 #include <memory>
 #include <vector>
 
@@ -8,7 +9,7 @@
 #include "sim/cost/link_cost.h"
 #include "sim/cost/machine.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// What the binder has settled when messages are priced.
 struct MessageCosts {
@@ -23,4 +24,4 @@ struct MessageCosts {
 /// `in`: its system and optimiser must outlive the result. A message costs O(1) after the first on its way.
 std::shared_ptr<Plan::Messages> bound_messages(const BindInput& in, MessageCosts costs);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/caching_allocator.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -105,4 +106,4 @@ void CachingAllocator::release(Handle handle) {
   free.insert({blocks_[index].size, index});
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

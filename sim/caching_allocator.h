@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // PyTorch's caching allocator as a model: what it rounds, what it asks of the driver, what it cannot reuse.
 // The rules and constants are those of c10/cuda/CUDACachingAllocator.cpp (PyTorch 1.0 to 2.x, default
 // settings): blocks in multiples of 512 B; up to 1 MiB from segments of 2 MiB, below 10 MiB from segments of
 // 20 MiB, larger ones from a segment of their own in multiples of 2 MiB; best fit; split when at least 512 B
 // (small) or more than 1 MiB (large) remain; neighbours merge when freed; before it fails it gives free
-// segments back. Floor 3.
+// segments back.
 #include <cstdint>
 #include <set>
 #include <tuple>
@@ -12,7 +13,7 @@
 
 #include "base/units.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 class CachingAllocator {
  public:
@@ -55,4 +56,4 @@ class CachingAllocator {
   Pool pools_[2];
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

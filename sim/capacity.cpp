@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/capacity.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "sim/memory.h"
 #include "sim/placement.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -130,4 +131,4 @@ std::string fit_advice(const Prediction& p) {
                               : fmt::format("; what would fit: {}", fmt::join(helps, ", or ")));
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

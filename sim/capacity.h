@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Whether a model fits its devices, how many hold it, and what would make it fit. Floor 3.
+// Whether a model fits its devices, how many hold it, and what would make it fit.
 #include <string>
 
 #include "schemes/memory_habits.h"
 #include "schemes/report.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// How the prediction's framework treats memory: its scheme's habits and what changes them.
 MemoryHabits habits_of(const Prediction& prediction);
@@ -24,4 +25,4 @@ int64_t fewest_devices(const Prediction& prediction);
 /// scheme would fit, each of them tried.
 std::string fit_advice(const Prediction& prediction);
 
-}  // namespace tandem
+}  // namespace tandem::sim

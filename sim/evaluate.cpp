@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/evaluate.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include "sim/fold.h"
 #include "sim/groups.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -328,4 +329,4 @@ Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
   return trace;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The evaluators: same Plan in, same Trace out. `events` is the reference; `sweep` and `folded` are
-// optimisations proven equal by tests. Floor 3.
+// optimisations proven equal by tests.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -11,7 +12,7 @@
 #include "schemes/report.h"
 #include "sim/plan.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct EvaluateOptions {
   int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
@@ -93,4 +94,4 @@ std::string contention(const Plan& plan);
 /// Trace::reason.
 Trace evaluate(const Plan& plan, const EvaluateOptions& options);
 
-}  // namespace tandem
+}  // namespace tandem::sim

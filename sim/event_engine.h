@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The reference evaluator's machinery; run_events() is its only user. Floor 3.
+// The reference evaluator's machinery; run_events() is its only user.
 //
 // Events happen in the order (time, round, lane, order of scheduling): a round is all that is pending for a
 // time; what its events schedule for the very same time makes the next round; a lane's number grows with
@@ -18,7 +19,7 @@
 #include "sim/recorder.h"
 #include "sim/stores.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 class EventEngine {
  public:
@@ -169,4 +170,4 @@ class EventEngine {
   std::vector<uint32_t> unhandled_;  ///< [worker]: its gradients that stores have yet to handle
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

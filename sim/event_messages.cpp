@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels, servers and stores of the event evaluator.
 #include <algorithm>
 
 #include "base/random.h"
 #include "sim/event_engine.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 std::size_t keys_of(const Channel& channel) { return channel.key_bytes.size(); }
@@ -381,4 +382,4 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
   post(slot, lane_id, factor);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

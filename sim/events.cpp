@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "sim/event_engine.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
     : plan_(plan),
@@ -438,4 +439,4 @@ Trace run_events(const Plan& plan, const EvaluateOptions& options) {
   return EventEngine(plan, options).run();
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

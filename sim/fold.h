@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a plan's instances have in common. Floor 3.
+// What a plan's instances have in common.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -7,7 +8,7 @@
 
 #include "sim/evaluate.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// The transfers that one run of op `op` of role `role` makes: (index into Plan::transfers, how often), once
 /// per instance or per group of a collective, in increasing index. Empty for other ops.
@@ -20,4 +21,4 @@ std::string unlike(const Plan& plan);
 /// The sweep over all instances, or over one row per role (requires unlike() to be "").
 Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/gather.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 struct Gradient {
@@ -86,4 +87,4 @@ std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes 
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

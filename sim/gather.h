@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which gradients travel together in frameworks that decide it as they go: by when they are ready. Floor 3.
+// Which gradients travel together in frameworks that decide it as they go: by when they are ready.
 #include <cstdint>
 #include <vector>
 
 #include "schemes/scheme.h"
 #include "sim/plan.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// True when the scheme's buckets follow from times rather than from its own rule.
 inline bool gathers(const Overheads& o) { return o.cycle.ps > 0 || o.merge; }
@@ -19,4 +20,4 @@ inline bool gathers(const Overheads& o) { return o.cycle.ps > 0 || o.merge; }
 /// INFOCOM 2019, algorithm 1), with the start-up and rate that `fine` gives its reductions. O(ops).
 std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most);
 
-}  // namespace tandem
+}  // namespace tandem::sim

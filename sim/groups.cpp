@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/groups.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 Groups::Groups(const Mesh& mesh, uint32_t axes) {
   const auto instances = static_cast<uint32_t>(mesh.size());
@@ -27,4 +28,4 @@ Groups::Groups(const Mesh& mesh, uint32_t axes) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

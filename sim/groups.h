@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Groups of a mesh: the instances that differ only on some of its axes. Floor 3.
+// Groups of a mesh: the instances that differ only on some of its axes.
 #include <cstdint>
 #include <vector>
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Group numbers and members for one choice of axes. Groups are numbered by their first member; members of a
 /// group are first(g) + each of offsets(), increasing. Memory O(instances).
@@ -22,4 +23,4 @@ class Groups {
   std::vector<uint32_t> of_, first_, offsets_{0};
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

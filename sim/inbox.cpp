@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/inbox.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 void Inbox::grow() {
   const uint32_t depth = depth_ * 2;
@@ -17,4 +18,4 @@ void Inbox::grow() {
   depth_ = depth;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

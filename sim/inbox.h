@@ -1,10 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Messages that repeating roles receive, and the versions that they bring. Floor 3.
+// Messages that repeating roles receive, and the versions that they bring.
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::sim {
 
 /// All (instance, key) pairs of one channel that leads to a repeating role. The n-th recv takes the n-th
 /// message of every source. Memory O(instances x keys x sources x messages unread).
@@ -60,4 +63,4 @@ class Inbox {
   std::vector<uint32_t> version_;  ///< [instance, key, source]
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/intervals.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "sim/placement.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -64,4 +65,4 @@ Report::Interval interval(double rate, const std::vector<ErrorSource>& errors) {
   return {rate / factor, rate * factor, 0.9};
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How sure a prediction is: what its errors come from, and the interval that they leave. Floor 3.
+// How sure a prediction is: what its errors come from, and the interval that they leave.
 #include <optional>
 #include <vector>
 
 #include "schemes/report.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
 /// those that have the same name. `compute_error`: of kernels without an anchor; `several_error`: what
@@ -17,4 +18,4 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, dou
 /// The 90 % interval of a rate: errors of different sources are independent, and multiply it.
 Report::Interval interval(double rate, const std::vector<ErrorSource>& errors);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/memory.h"
 
 #include <algorithm>
 
 #include "sim/memory_walk.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -92,4 +93,4 @@ MemoryUse device_memory(const Workload& work, const Device& device, const Progra
   return largest(memory_by_role(work, device, program, habits));
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What one device must hold. Floor 3.
+// What one device must hold.
 #include "schemes/memory_habits.h"
 #include "schemes/report.h"
 #include "schemes/scheme.h"
 #include "topologies/device.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Memory of the devices of a role, for a step as sim/memory_walk.h goes through it. `total` is what the
 /// framework's tensors take at the peak (PyTorch's max_memory_allocated), `reserved` what its allocator holds
@@ -22,4 +23,4 @@ MemoryUse largest(const std::vector<RoleMemory>& roles);
 MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,
                         const MemoryHabits& habits = {});
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/memory_tensors.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 AutocastFormat autocast_format(std::string_view type) {
   for (const std::string_view matrix : {"linear", "tied-linear", "conv", "depthwise-conv", "conv-transpose",
@@ -20,4 +21,4 @@ bool passes_gradient_on(const Layer& layer, const Lowered& lowered) {
          (type == "dropout" && lowered.in_place);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the walk through a step counts with: tensors by reference, and the formats that layers compute in.
-// Floor 3.
+//
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "models/graph.h"
 #include "sim/caching_allocator.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Tensors with reference counts, on the allocator; the last one to drop a tensor frees it.
 class Tensors {
@@ -55,4 +56,4 @@ AutocastFormat autocast_format(std::string_view type);
 /// The gradient of such a layer's output is that of its inputs: the same memory.
 bool passes_gradient_on(const Layer& layer, const Lowered& lowered);
 
-}  // namespace tandem
+}  // namespace tandem::sim

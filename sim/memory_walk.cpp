@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/memory_walk.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "sim/memory_tensors.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -497,4 +498,4 @@ WalkResult Walk::run() {
 
 WalkResult walk_memory(const WalkInput& input) { return Walk(input).run(); }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One device's memory over training steps: a walk through forward, backward and update that takes and frees
-// tensors as a framework with reverse-mode differentiation does. Floor 3.
+// tensors as a framework with reverse-mode differentiation does.
 #include "schemes/memory_habits.h"
 #include "schemes/scheme.h"
 #include "sim/caching_allocator.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct WalkInput {
   const Workload* work = nullptr;
@@ -30,4 +31,4 @@ struct WalkResult {
 /// O(layers log layers).
 WalkResult walk_memory(const WalkInput& input);
 
-}  // namespace tandem
+}  // namespace tandem::sim

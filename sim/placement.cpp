@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/placement.h"
 
 #include <fmt/format.h>
 
-namespace tandem {
+namespace tandem::sim {
 
 Cluster make_cluster(const System& system, int64_t devices) {
   const auto per_node = static_cast<int64_t>(system.accelerators().size());
@@ -104,4 +105,4 @@ std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instanc
   return members;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

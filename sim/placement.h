@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which vertex of the system every instance of a Program lives on. Floor 3.
+// Which vertex of the system every instance of a Program lives on.
 #include <cstdint>
 #include <vector>
 
@@ -7,7 +8,7 @@
 #include "schemes/scheme.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// How `devices` accelerators are taken from a system: whole nodes first, an even share of each node.
 /// Throws InputError when the system has fewer, naming what it has and how to get more.
@@ -28,4 +29,4 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
 /// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
 std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instance);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/plan.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -77,4 +78,4 @@ double Plan::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteratio
   return lognormal(disturbance.network_sigma, draw_bits(seed ^ kNetwork, role, instance, iteration, op));
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

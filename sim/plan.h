@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A Program with every duration, route and placement settled: all that an evaluator sees. Floor 3.
+// A Program with every duration, route and placement settled: all that an evaluator sees.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,7 +9,7 @@
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Load that a transfer puts on one resource: `weight` bytes on `link` per byte of payload.
 struct Use {
@@ -127,4 +128,4 @@ struct Plan {
   double transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

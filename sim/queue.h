@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Pending events in order of time. Floor 3.
+// Pending events in order of time.
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -7,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Radix heap on integer picoseconds: a monotone queue (nothing is pushed before the last time popped),
 /// amortised O(log range) moves an event, no comparisons between events. Items of equal time come out in
@@ -69,4 +70,4 @@ class MonotoneQueue {
   int64_t last_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/recorder.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 
 std::string_view move_name(int move) {
   constexpr std::string_view beyond[] = {"push", "pull", "peer message", "copy"};
@@ -198,4 +199,4 @@ void Recorder::finish() {
   std::sort(trace_.spans.begin(), trace_.spans.end());
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

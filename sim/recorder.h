@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Fills a Trace, in the same way for every evaluator. Floor 3.
+// Fills a Trace, in the same way for every evaluator.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,7 +12,7 @@
 #include "base/random.h"
 #include "sim/evaluate.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// How a message that ended a recv spent its time: boundaries in order. A request is on its way until
 /// `arrived`; at the server it queues and is served, but from `parked` to `opened` a gate holds it: until
@@ -139,4 +140,4 @@ class Recorder {
   std::pair<Way, bool> way_;                            ///< whether a server replied
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

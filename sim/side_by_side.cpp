@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/side_by_side.h"
 
 #include <fmt/format.h>
 
 #include <map>
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -170,4 +171,4 @@ Plan side_by_side(const Plan& main, const std::vector<Plan>& others) {
   return joiner.finish(main);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

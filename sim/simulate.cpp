@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/simulate.h"
 #include "sim/intervals.h"
 
@@ -20,7 +21,7 @@
 #include "sim/side_by_side.h"
 #include "sim/time_shares.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -455,4 +456,4 @@ Report simulate(const Prediction& p) {
   return r;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

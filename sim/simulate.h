@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One entry: model, system, scheme and devices in, Report out. Floor 3.
+// One entry: model, system, scheme and devices in, Report out.
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "sim/speeds.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// A published or measured rate that the prediction is made to meet: compute costs are scaled so that
 /// `devices` devices give `rate` samples/s.
@@ -71,4 +72,4 @@ double anchored_scale(const Prediction& prediction);
 /// The settled plan behind simulate(), for tests and `show`.
 Plan make_plan(const Prediction& prediction);
 
-}  // namespace tandem
+}  // namespace tandem::sim

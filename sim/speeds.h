@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Parts of a machine that no figure of its description turns at once. Floor 3.
+// Parts of a machine that no figure of its description turns at once.
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::sim {
 
 /// How fast these are, as multiples of what the costs say.
 struct Speeds {
@@ -12,4 +15,4 @@ struct Speeds {
   bool operator==(const Speeds&) const = default;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/stores.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 
 VersionedStore::VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers)
     : store_(store),
@@ -91,4 +92,4 @@ int64_t VersionedStore::versions() const {
   return sum;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Versioned parameters and the clocks behind gates (schemes/semantics.md, part 4). Floor 3.
+// Versioned parameters and the clocks behind gates (schemes/semantics.md, part 4).
 #include <cstdint>
 #include <vector>
 
 #include "schemes/program.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// All (shard, key, share) of one Store; a worker sees its own share alone. Clocks are kept as counts per
 /// value, so a gate costs O(1); memory is O(shards x keys x shares x spread of clocks), and with drop_late
@@ -66,4 +67,4 @@ class VersionedStore {
   std::vector<Part> parts_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

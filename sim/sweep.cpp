@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Max-plus evaluation of static programs: ops in issue order, each for all instances of its role at once.
 // Issue order is topological and lanes are in order, so when an op's turn comes, all that it waits for is
 // known. Memory: rows only for ends that an op on another lane still needs.
@@ -11,7 +12,7 @@
 #include "sim/groups.h"
 #include "sim/recorder.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -315,4 +316,4 @@ Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded) {
 
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options) { return sweep(plan, options, false); }
 
-}  // namespace tandem
+}  // namespace tandem::sim

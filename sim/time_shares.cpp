@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/time_shares.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -68,4 +69,4 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
   report.kernels = kernel_shares(bound, s.compute - report.slowed);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Where worker 0's time went, from a Trace into a Report. Floor 3.
+// Where worker 0's time went, from a Trace into a Report.
 #include <functional>
 #include <string>
 
@@ -7,10 +8,10 @@
 #include "sim/bind.h"
 #include "sim/evaluate.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Fills Report::time_share, communication_kinds, waiting_for, kernels and slowed. `who` names a worker.
 void add_time_shares(Report& report, const Trace& trace, const Bound& bound,
                      const std::function<std::string(uint32_t)>& who);
 
-}  // namespace tandem
+}  // namespace tandem::sim

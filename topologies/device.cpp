@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/device.h"
 
 #include <fmt/format.h>
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -42,7 +43,7 @@ Device Device::from_json(const Json& document) {
   if (const Json* format = document.find("fp32_products")) {
     d.fp32_products = parse_precision(format->as_text(), format->place());
     if (d.peak_at(d.fp32_products).flops_per_second <= 0)
-      format->fail(fmt::format("no peak of {} is given", tandem::name(d.fp32_products)));
+      format->fail(fmt::format("no peak of {} is given", base::name(d.fp32_products)));
   }
   d.memory_bandwidth = document.at("memory_bandwidth").as_bandwidth();
   if (d.memory_bandwidth.bytes_per_second < 1 || d.memory_bandwidth.bytes_per_second > 1e18) {
@@ -68,4 +69,4 @@ Device Device::load(const std::string& name_or_file, const Place& place) {
   return from_json(Json::load(find_data("topologies/devices", "device", name_or_file, place)));
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Accelerators and processors as data (topologies/devices/*.json). Floor 1.
+// Accelerators and processors as data (topologies/devices/*.json).
 #include <array>
 #include <string>
 #include <vector>
@@ -7,7 +8,7 @@
 #include "base/json.h"
 #include "base/precision.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// Datasheet figures of one device. Rates are dense peaks; what a kernel reaches of them is sim/cost's
 /// affair.
@@ -41,4 +42,4 @@ struct Device {
   static Device from_json(const Json& document);
 };
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is broken in a system: cables, switches, NICs and ports at a fraction of their bandwidth or down,
-// devices at a fraction of their speed. Internal to topologies. Floor 1.
+// devices at a fraction of their speed. Internal to topologies.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,7 +11,7 @@
 #include "topologies/network.h"
 #include "topologies/node.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// One entry of the file's "faults" object. Keys: "gpu3" (speed of a device; of a switch or NIC: all its
 /// cables), "cpu0:cpu1" (a cable, both ways), "node2/..." of one node only, else of every node alike; or a
@@ -46,4 +47,4 @@ std::unique_ptr<Network> faulty_network(std::unique_ptr<Network> whole, std::map
 /// The links between the two ends of a fault, both ways; empty when the network has none.
 std::vector<uint64_t> links_between(const Network& network, const Fault& fault);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

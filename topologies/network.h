@@ -1,17 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What joins the nodes. A block computes routes and link ids; it tabulates nothing, so its memory does not
 // grow with the number of nodes. A new block is one file in topologies/blocks and one word in the list.
-// Internal to topologies. Floor 1.
+// Internal to topologies.
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/registry.h"
-#include "topologies/system.h"
+#include "base/units.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// The figures that every block shares. A port is where a node's NIC (or a TPU's own router) plugs in.
 struct NetworkShape {
@@ -52,4 +54,4 @@ struct NetworkBlock {
 /// Generated from the list in topologies/CMakeLists.txt.
 const Registry<NetworkBlock>& blocks_registry();
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/node.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include <limits>
 #include <mutex>
 
-namespace tandem {
+namespace tandem::topologies {
 
 std::string_view name(Reach reach) {
   switch (reach) {
@@ -188,4 +189,4 @@ bool NodeTemplate::connected(uint32_t from, uint32_t to) const {
   return graph_->component[from] == graph_->component[to];
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,13 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The node template: a boost graph of one node and its routes. Internal to topologies. Floor 1.
+// The node template: a boost graph of one node and its routes. Internal to topologies.
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "topologies/system.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "topologies/vertex.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// How far a DMA between two devices may reach without being staged through host memory. NVLink and other
 /// direct cables are always allowed.
@@ -71,4 +74,4 @@ class NodeTemplate {
   std::unique_ptr<Graph> graph_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::topologies

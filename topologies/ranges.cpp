@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/ranges.h"
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -58,4 +59,4 @@ std::vector<std::string> expand_range(const std::string& pattern, const Place& p
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Names in system files: "gpu3", "gpu[0-7]", "gpu[0,3,5-6]". Internal to topologies. Floor 1.
+// Names in system files: "gpu3", "gpu[0-7]", "gpu[0,3,5-6]". Internal to topologies.
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// Most vertices that one node may have; what a name may expand to.
 inline constexpr std::size_t kMaxVertices = 1024;
@@ -14,4 +15,4 @@ inline constexpr std::size_t kMaxVertices = 1024;
 /// or stands for more than kMaxVertices names. Nothing is allocated in proportion to a hostile range.
 std::vector<std::string> expand_range(const std::string& pattern, const Place& place);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a system is shown: Graphviz, JSON, and the lists.
 #include <fmt/format.h>
 
@@ -6,7 +7,7 @@
 #include "base/data.h"
 #include "topologies/system_impl.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -100,12 +101,12 @@ std::string System::to_json_text() const {
   out["vertices"] = ordered_json::array();
   for (const Vertex& v : node.vertices) {
     if (v.device < 0) {
-      out["vertices"].push_back({{"id", v.name}, {"kind", tandem::name(v.kind)}, {"numa", v.numa}});
+      out["vertices"].push_back({{"id", v.name}, {"kind", topologies::name(v.kind)}, {"numa", v.numa}});
       continue;
     }
     const Device& d = devices()[static_cast<std::size_t>(v.device)];
     out["devices"].push_back({{"id", v.name},
-                              {"kind", tandem::name(v.kind)},
+                              {"kind", topologies::name(v.kind)},
                               {"model", d.name},
                               {"numa", v.numa},
                               {"memory_bytes", d.memory.n},
@@ -136,7 +137,7 @@ std::string System::to_json_text() const {
         {"latency_seconds", impl_->shape.latency.seconds()},
         {"message_latency_seconds", impl_->transport.latency.seconds()},
         {"flow_cap_bytes_per_second", impl_->transport.flow_cap},
-        {"gpudirect", tandem::name(impl_->transport.gpudirect)}};
+        {"gpudirect", topologies::name(impl_->transport.gpudirect)}};
   }
   out["host"] = {{"cores", host().cores},
                  {"core_speed", host().core_speed},
@@ -163,4 +164,4 @@ std::vector<SystemEntry> list_folder(const std::string& folder) {
 std::vector<SystemEntry> list_systems() { return list_folder("topologies/systems"); }
 std::vector<SystemEntry> list_devices() { return list_folder("topologies/devices"); }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

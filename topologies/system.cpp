@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/system.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include "base/data.h"
 #include "topologies/system_impl.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 std::string_view name(VertexKind kind) {
   switch (kind) {
@@ -267,4 +268,4 @@ Route System::route(VertexId a, VertexId b) const {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

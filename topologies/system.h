@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A machine or cluster: a node template (a boost graph) times `nodes`, joined by a network block.
 // Only the node template's routes are kept; everything across nodes is computed on demand, so a system of
-// 100,000 devices costs what one node costs. Floor 1.
+// 100,000 devices costs what one node costs.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,22 +12,12 @@
 #include <vector>
 
 #include "topologies/device.h"
+#include "topologies/vertex.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 using VertexId = uint32_t;  ///< node * vertices per node + index in the node template
 using LinkId = uint32_t;    ///< one direction of a cable: node links first, then the network block's
-
-enum class VertexKind : uint8_t { gpu, cpu, tpu, pcie_switch, nvswitch, nic, memory, storage };
-std::string_view name(VertexKind kind);
-
-/// A vertex of the node template.
-struct Vertex {
-  std::string name;  ///< "gpu3"
-  VertexKind kind = VertexKind::gpu;
-  int32_t device = -1;  ///< index into System::devices(), -1 where it is not a device
-  int32_t numa = 0;     ///< socket
-};
 
 /// One direction of a link. Parallel lanes are merged into one capacity.
 struct LinkInfo {
@@ -133,4 +124,4 @@ struct SystemEntry {
 std::vector<SystemEntry> list_systems();
 std::vector<SystemEntry> list_devices();
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reader of system files.
 #include <fmt/format.h>
 
@@ -8,7 +9,7 @@
 #include "topologies/ranges.h"
 #include "topologies/system_impl.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -361,4 +362,4 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   return std::move(reader.out_);
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

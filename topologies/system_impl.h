@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a System holds. Internal to topologies. Floor 1.
+// What a System holds. Internal to topologies.
 #include <map>
 #include <memory>
 #include <set>
@@ -12,7 +13,7 @@
 #include "topologies/node.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// When two devices of one node may access each other, and what it costs when they may not.
 struct PeerAccess {
@@ -103,4 +104,4 @@ class SystemReader {
   std::vector<Fault> faults_;  ///< once strike_all() is done: those left for strike_single()
 };
 
-}  // namespace tandem
+}  // namespace tandem::topologies

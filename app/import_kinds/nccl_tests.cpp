@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // Logs of nccl-tests -> a profile that `tandem collective --profile` corrects its predictions by.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "app/console/output.h"
 #include "app/import_kind.h"
-#include "app/output.h"
-#include "calibration/collective_profile.h"
+#include "calibration/fit/collective_profile.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -42,4 +43,4 @@ void register_nccl_tests(Registry<ImportKind>& registry) {
                 {{"kind", "KIND", "which collective an nccl-tests log measured, where it does not tell"}}});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Link benchmarks -> the measured figures, or, with --system, that system's file with its links at what was
 // measured.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "app/console/output.h"
 #include "app/import_kind.h"
-#include "app/output.h"
 #include "base/data.h"
-#include "calibration/link_tests.h"
+#include "calibration/logs/link_tests.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -90,4 +91,4 @@ void register_p2p(Registry<ImportKind>& registry) {
         {"name", "TEXT", "what to call the system (default: imported)"}}});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

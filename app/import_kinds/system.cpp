@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptions of one machine -> a system file. Every reader of topologies/import is a kind of its own.
 #include <algorithm>
 
+#include "app/console/output.h"
 #include "app/import_kind.h"
-#include "app/output.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -47,4 +48,4 @@ void register_system(Registry<ImportKind>& registry) {
     registry.add({importer.name, importer.summary, importer.recognises, import_system, flags});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,13 +9,13 @@
 #include <filesystem>
 #include <iterator>
 
-#include "app/cross_check.h"
-#include "app/output.h"
-#include "app/table.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
+#include "app/measure/cross_check.h"
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -167,4 +168,4 @@ void register_check(Registry<Verb>& registry) {
            "--quick\n  tandem check --turns 8 --format json --out here.json"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

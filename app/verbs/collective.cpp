@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,18 +6,18 @@
 #include <filesystem>
 #include <optional>
 
+#include "app/analysis/question.h"
 #include "app/collective_table.h"
-#include "app/output.h"
-#include "app/question.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "calibration/collective_profile.h"
-#include "calibration/machine_fit.h"
+#include "calibration/fit/collective_profile.h"
+#include "calibration/fit/machine_fit.h"
 #include "schemes/collectives.h"
 #include "sim/placement.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -313,4 +314,4 @@ void register_collective(Registry<Verb>& registry) {
        .run = collective});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,15 +6,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "app/compare_ops.h"
-#include "app/output.h"
-#include "app/question.h"
-#include "app/verb.h"
-#include "app/why.h"
+#include "app/analysis/compare_ops.h"
+#include "app/analysis/question.h"
+#include "app/analysis/why.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
 #include "base/data.h"
 #include "base/text.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -297,4 +298,4 @@ void register_compare(Registry<Verb>& registry) {
                     "--model vgg16"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

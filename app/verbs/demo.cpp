@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tour: two models on the same eight V100 cards, joined by PCIe and by NVLink; then a small one predicted
 // and run for real on this machine.
 #include <fmt/format.h>
@@ -6,16 +7,16 @@
 #include <filesystem>
 #include <thread>
 
-#include "app/cross_check.h"
-#include "app/draw.h"
-#include "app/output.h"
-#include "app/pictures.h"
-#include "app/question.h"
-#include "app/report_text.h"
-#include "app/verb.h"
+#include "app/analysis/question.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/report_text.h"
+#include "app/measure/cross_check.h"
+#include "app/pictures/draw.h"
+#include "app/pictures/pictures.h"
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -170,4 +171,4 @@ void register_demo(Registry<Verb>& registry) {
        .run = demo});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -7,16 +8,16 @@
 #include <sstream>
 #include <thread>
 
-#include "app/child.h"
-#include "app/output.h"
-#include "app/table.h"
-#include "app/verb.h"
-#include "app/version.h"
+#include "app/console/child.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
+#include "app/console/version.h"
 #include "base/data.h"
 #include "base/units.h"
-#include "exec/cuda/plugin.h"
+#include "exec/device/cuda/plugin.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -157,4 +158,4 @@ void register_doctor(Registry<Verb>& registry) {
                 .run = doctor});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

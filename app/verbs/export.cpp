@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -5,13 +6,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "app/output.h"
-#include "app/question.h"
-#include "app/verb.h"
+#include "app/analysis/question.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
 #include "schemes/report.h"
 #include "topologies/export/exporter.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -108,4 +109,4 @@ void register_export(Registry<Verb>& registry) {
                 .details = details()});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "app/output.h"
-#include "app/verb.h"
-#include "calibration/machine_fit.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "calibration/fit/machine_fit.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -33,4 +34,4 @@ void register_fit(Registry<Verb>& registry) {
                 .run = fit});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "app/output.h"
-#include "app/table.h"
-#include "app/verb.h"
-#include "app/version.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
+#include "app/console/version.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -48,4 +49,4 @@ void register_help(Registry<Verb>& registry) {
                 .run = help});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,12 +7,12 @@
 #include <iostream>
 #include <iterator>
 
+#include "app/console/cli.h"
+#include "app/console/output.h"
 #include "app/import_kind.h"
-#include "app/output.h"
-#include "app/verb.h"
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -145,4 +146,4 @@ void register_import(Registry<Verb>& registry) {
                 .details = details()});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

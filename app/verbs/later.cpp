@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs that are part of the command line's contract and not of this version: they say so, with exit code 2.
 #include <fmt/format.h>
 
-#include "app/verb.h"
+#include "app/console/cli.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -32,4 +33,4 @@ void register_later(Registry<Verb>& registry) {
   add<kSweep>(registry, "a grid of predictions (not in this version)");
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,16 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "app/output.h"
-#include "app/table.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
 #include "base/data.h"
-#include "calibration/fitted.h"
+#include "calibration/validate/fitted.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -103,4 +104,4 @@ void register_list(Registry<Verb>& registry) {
                            "optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <atomic>
 #include <csignal>
 
-#include "app/cross_check.h"
-#include "app/output.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/measure/cross_check.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -62,4 +63,4 @@ void register_measure(Registry<Verb>& registry) {
                   "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

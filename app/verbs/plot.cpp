@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <functional>
 
-#include "app/check_picture.h"
-#include "app/link_map.h"
-#include "app/output.h"
-#include "app/pictures.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/pictures/check_picture.h"
+#include "app/pictures/link_map.h"
+#include "app/pictures/pictures.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -118,4 +119,4 @@ void register_plot(Registry<Verb>& registry) {
                   "tandem check."});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "app/elasticity.h"
-#include "app/output.h"
-#include "app/question.h"
-#include "app/report_text.h"
-#include "app/verb.h"
-#include "app/what_if.h"
+#include "app/analysis/elasticity.h"
+#include "app/analysis/question.h"
+#include "app/analysis/what_if.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/report_text.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -108,4 +109,4 @@ void register_predict(Registry<Verb>& registry) {
                   "--devices 1,2,4,8"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

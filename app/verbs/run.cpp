@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executes a Program for real on this machine.
 #include <fmt/format.h>
 
@@ -7,15 +8,15 @@
 #include <filesystem>
 #include <thread>
 
-#include "app/cross_check.h"
-#include "app/output.h"
-#include "app/report_text.h"
-#include "app/verb.h"
-#include "exec/execute.h"
-#include "exec/memory.h"
-#include "exec/ranks.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/report_text.h"
+#include "app/measure/cross_check.h"
+#include "exec/comm/ranks.h"
+#include "exec/run/execute.h"
+#include "exec/run/memory.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -306,4 +307,4 @@ void register_run(Registry<Verb>& registry) {
            "  tandem run --model resnet20-cifar --scheme parameter-server:mode=async --devices 2"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // One component whole. Each kind gives a text page and, where the contract has one, a JSON document.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/output.h"
-#include "app/show.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/show/show.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -60,4 +61,4 @@ void register_show(Registry<Verb>& registry) {
                   "  tandem show scheme pytorch-ddp --model lenet5 --devices 4"});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,18 +6,18 @@
 #include <set>
 #include <thread>
 
-#include "app/output.h"
-#include "app/rates_picture.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/pictures/rates_picture.h"
 #include "base/json.h"
-#include "calibration/check_result.h"
-#include "calibration/collective_data.h"
-#include "calibration/fitted.h"
-#include "calibration/validate.h"
-#include "calibration/validate_memory.h"
-#include "calibration/validate_staleness.h"
+#include "calibration/validate/check_result.h"
+#include "calibration/validate/collective_data.h"
+#include "calibration/validate/fitted.h"
+#include "calibration/validate/validate.h"
+#include "calibration/validate/validate_memory.h"
+#include "calibration/validate/validate_staleness.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -102,4 +103,4 @@ void register_validate(Registry<Verb>& registry) {
            "picture of all rates to rates.png and rates.svg there."});
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of one element.
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -85,4 +86,4 @@ void register_activation(Registry<LayerType>& registry) {
   registry.add({"dropout", "zeroes a share p of the elements", dropout});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention without its projections: fused as in FlashAttention (Dao et al. 2022), where
 // scores never reach memory, or as the products and softmax that frameworks ran before.
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_heads, int64_t query, int64_t key,
                         int64_t head_dim, bool causal, bool fused, int64_t size) {
@@ -136,4 +137,4 @@ void register_attention(Registry<LayerType>& registry) {
       {"attention", "scaled dot-product attention: multi-head, grouped-query, causal, rotary", attention});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

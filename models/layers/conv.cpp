@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions in 1 to 3 dimensions on {channels, space...}.
 #include "models/layers/window.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -84,4 +85,4 @@ void register_conv(Registry<LayerType>& registry) {
   registry.add({"conv-transpose", "transposed convolution", conv_transpose});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

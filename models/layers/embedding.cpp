@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learned tables of vectors: words, positions, the class token.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -72,4 +73,4 @@ void register_embedding(Registry<LayerType>& registry) {
   registry.add({"cls-token", "puts a learned token before the sequence", cls_token});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

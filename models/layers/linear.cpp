@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fully connected layers on {features} or {time, features}.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -59,4 +60,4 @@ void register_linear(Registry<LayerType>& registry) {
   registry.add({"tied-linear", "projection to the vocabulary with the embedding's weight", tied_linear});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and losses. A loss gives a scalar, and nothing has to read it.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -74,4 +75,4 @@ void register_loss(Registry<LayerType>& registry) {
   registry.add({"mse", "mean squared difference (a loss)", mse});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers of several inputs.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -109,4 +110,4 @@ void register_merge(Registry<LayerType>& registry) {
   registry.add({"concat", "tensors one behind the other along an axis", concat});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisation. Batch, layer and group normalisation share one kernel kind with shape {rows, length}:
 // statistics over `length` elements for each of `rows`.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -134,4 +135,4 @@ void register_norm(Registry<LayerType>& registry) {
   registry.add({"lrn", "local response normalisation over neighbouring channels", lrn});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

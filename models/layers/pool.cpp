@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling, upsampling and means: kernels of kind pool with shape {planes, in, out, window}.
 #include "models/layers/window.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -80,4 +81,4 @@ void register_pool(Registry<LayerType>& registry) {
   registry.add({"mean", "mean over one dimension, which disappears", mean});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers on {time, features}, as cuDNN runs them.
 #include <fmt/format.h>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -81,4 +82,4 @@ void register_recurrent(Registry<LayerType>& registry) {
   registry.add({"gru", "gated recurrent unit layers", [](const LayerInput& in) { return recurrent(in, 3); }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that move or rename elements without arithmetic.
 #include <fmt/format.h>
 
@@ -5,7 +6,7 @@
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 namespace {
 
@@ -112,4 +113,4 @@ void register_shape(Registry<LayerType>& registry) {
   registry.add({"pad", "zeros around the spatial dimensions", pad});
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The sliding window that convolutions and pooling share. Floor 1.
+// The sliding window that convolutions and pooling share.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "models/layer.h"
 
-namespace tandem {
+namespace tandem::models {
 
 /// Spatial arrays are {depth, height, width} with 1 (0 for pad) where unused, as in ConvShape.
 struct Window {
@@ -76,4 +77,4 @@ inline void slide(const LayerInput& in, Window& w, bool ceil) {
   }
 }
 
-}  // namespace tandem
+}  // namespace tandem::models

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everyone sends to one place and gets the result back from it: one rank's (or the host's) links carry p - 1
 // buffers each way. What simple parameter servers and early multi-GPU code do.
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -31,4 +32,4 @@ void register_central(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every pair at once, each with its own block: one step per phase and the ring's bytes, where the links join
 // all pairs (NVSwitch, full crossbars). The only all-to-all.
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -43,4 +44,4 @@ void register_direct(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two binary trees, each for half of the buffer, such that a rank is an inner node in at most one (Sanders,
 // Speck, Traeff 2009; NCCL since 2.4): pipelined, every rank sends about 2 buffers, latency logarithmic.
 #include <algorithm>
 
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -56,4 +57,4 @@ void register_double_tree(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

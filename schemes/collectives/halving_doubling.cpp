@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rabenseifner 2004: recursive halving (reduce-scatter), then recursive doubling (all-gather). 2 log2(p)
 // steps with the ring's bytes when p is a power of two; otherwise the surplus ranks first lend their buffers
 // to a neighbour and get the result back (2 more steps of whole buffers).
@@ -5,7 +6,7 @@
 
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -60,4 +61,4 @@ void register_halving_doubling(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Three stages for nodes of `local` ranks: ring reduce-scatter within the node, ring all-reduce of each share
 // between the nodes (all ranks of a node use the network at once), ring all-gather within the node. Only
 // 2(nodes-1)/nodes of a buffer leaves a node in all, as with one rank per node.
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -59,4 +60,4 @@ void register_hierarchical(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

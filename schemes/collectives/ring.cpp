@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Patarasu and Yuan 2009: every rank sends to its right neighbour only. Bandwidth-optimal for all-reduce
 // (each rank sends 2(p-1)/p of the buffer), latency linear in p. Broadcast and reduce are a pipelined chain.
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -58,4 +59,4 @@ void register_ring(Registry<CollectiveAlgorithm>& registry) {
       {"ring", "neighbours in a circle: least bytes per rank, latency linear in ranks", supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binomial tree: log2(p) steps up (sums) and down (copies), whole buffers, no pipelining. Pairs are nearest
 // first, as Caffe pairs GPUs and MPI libraries do for short messages.
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -40,4 +41,4 @@ void register_tree(Registry<CollectiveAlgorithm>& registry) {
                 supports, schedule});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

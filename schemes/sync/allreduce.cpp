@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallel with all-reduce: gradients are summed bucket by bucket while backward goes on; updates follow
 // when all of backward is issued (an update issued behind its own reduce would stall the in-order lane).
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include "schemes/collectives.h"
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -102,4 +103,4 @@ void register_allreduce(Registry<Scheme>& registry) {
        compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One process drives all devices of a node (torch.nn.DataParallel): each iteration device 0 broadcasts the
 // parameters while the host copies the module for every device, collects the outputs, computes the loss, sums
 // the gradients and updates. Written as SPMD: while device 0 does its part alone the others wait for it
@@ -6,7 +7,7 @@
 
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -110,4 +111,4 @@ void register_data_parallel_master(Registry<Scheme>& registry) {
                 compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

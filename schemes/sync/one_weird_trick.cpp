@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Krizhevsky 2014 (arXiv 1404.5997): convolutions are data parallel, fully connected layers model parallel.
 // Each device keeps 1/n of the columns of every linear layer and works on the samples of all devices, so its
 // multiply-adds are those of data parallelism, but instead of the linear layers' gradients (95 % of
@@ -6,7 +7,7 @@
 
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -95,4 +96,4 @@ void register_one_weird_trick(Registry<Scheme>& registry) {
        compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

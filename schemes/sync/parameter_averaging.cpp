@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 // Local training with periodic averaging of the parameters. Two names, one Program: "parameter-averaging" as
 // Spark-style systems do it (through a master, each few iterations), "local-sgd" by all-reduce.
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -45,4 +46,4 @@ void register_parameter_averaging(Registry<Scheme>& registry) {
                 options("8", "allreduce"), compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter server: workers push gradients and pull parameters; the server's rules (batch, quorum, slack)
 // make it synchronous, asynchronous or anything between (semantics.md 4).
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -223,4 +224,4 @@ void register_parameter_server(Registry<Scheme>& registry) {
        compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

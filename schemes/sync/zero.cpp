@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallel with nothing held twice (Rajbhandari et al., ZeRO, SC 2020, section 5; PyTorch calls stage 3
 // FSDP: Zhao et al., VLDB 2023): gradients are reduce-scattered, every device updates its own share of the
 // parameters, and an all-gather brings the shares together where they are needed. Of several micro-batches,
@@ -7,7 +8,7 @@
 // boundary of accumulation too) and FSDP outside no_sync() do.
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::schemes {
 
 namespace {
 
@@ -158,4 +159,4 @@ void register_zero(Registry<Scheme>& registry) {
        compile});
 }
 
-}  // namespace tandem
+}  // namespace tandem::schemes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rings: the loads of node-by-node rings over the links.
 #include <algorithm>
 #include <limits>
@@ -5,7 +6,7 @@
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 /// One hop of the ring and how many hops of the whole ring it stands for.
@@ -88,4 +89,4 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
   return p;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

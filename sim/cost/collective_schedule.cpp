@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any algorithm by its schedule: every step's moves laid on the routes.
 #include <algorithm>
 #include <cmath>
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 Pattern enumerate(const System& system, const std::vector<VertexId>& ranks, const Schedule& schedule) {
@@ -110,4 +111,4 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
   return c;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct networks without switches (TPU pods): rings along every axis, both ways, at once.
 #include <algorithm>
 #include <set>
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 Pattern torus_pattern(const System& system, const Group& group, CollKind kind) {
   constexpr std::size_t kSamples = 4096;  // destinations looked at to find the axes and the diameter
@@ -44,4 +45,4 @@ bool is_torus(const System& system, const Group& group) {
   return first.size() > 1;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

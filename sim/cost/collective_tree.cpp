@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Double binary trees over nodes, with chains (tree) or in-switch reduction (nvls) inside them.
 #include <algorithm>
 #include <bit>
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 /// Parent of `r` in a binary tree over 0..n-1 whose leaves are the odd ranks; -1 for the root 0.
@@ -115,4 +116,4 @@ Pattern switch_pattern(const System& system, const Group& group) {
   return p;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

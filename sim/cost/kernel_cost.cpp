@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/kernel_cost.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "base/data.h"
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 constexpr double kWinograd = 2.25;       // F(2x2, 3x3): 36 multiplications become 16
@@ -296,4 +297,4 @@ double KernelCost::seconds(const Kernel& kernel) const {
 double KernelCost::relative_error() const { return impl_->curve.relative_error; }
 const std::vector<std::string>& KernelCost::extrapolates() const { return impl_->assumptions; }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What one kernel takes on one device: a roofline whose two roofs are scaled by achieved-efficiency curves
 // per (architecture, arithmetic, kernel kind, pass), plus launch. The stock curves are data
-// (calibration/profiles/stock.json), fitted by calibration/fit_stock.py from published kernel, layer and
-// whole-model timings. Floor 3.
+// (calibration/profiles/stock.json), fitted by calibration/fit/fit_stock.py from published kernel, layer and
+// whole-model timings.
 //
 //   seconds  = repeat * max(floor, launch + (compute^4 + memory^4)^(1/4)), one launch for all tensors of an
 //   update compute  = flops / (peak * efficiency * winograd * grouped * used) + gather used     = M/(M+edge)
@@ -24,7 +25,7 @@
 #include "schemes/recipe.h"
 #include "topologies/device.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Prices kernels on one device at one precision. Immutable; thread safe.
 class KernelCost {
@@ -51,4 +52,4 @@ class KernelCost {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

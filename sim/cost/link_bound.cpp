@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the wires allow: the least time of a collective whatever the library does, from cuts through the
 // machine.
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 constexpr std::size_t kFarSamples = 32;  // members on the other side whose routes are looked at
@@ -114,4 +115,4 @@ double least_seconds_per_byte(const System& system, const Group& group, CollKind
   return least;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

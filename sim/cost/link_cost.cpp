@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_cost.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 #include "sim/cost/network_software.h"
 #include "sim/cost/tuner.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct LinkCost::Patterns {
   std::vector<Pattern> all;
@@ -322,7 +323,7 @@ const LinkCost::Patterns& LinkCost::patterns(CollKind kind, const std::string& a
       collectives_registry().at(algorithm);
     if (!layout.can(algorithm, kind)) {
       throw InputError(fmt::format("the algorithm \"{}\" cannot do {} over {} devices on {} nodes of {}",
-                                   algorithm, tandem::name(kind), group.ranks(), group.nodes(),
+                                   algorithm, schemes::name(kind), group.ranks(), group.nodes(),
                                    system_.name()));
     }
     out->all.push_back(layout.lay(algorithm, kind));
@@ -385,7 +386,7 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
     return std::isfinite(expected) ? expected
                                    : 1e9 + seconds;  // what was named, but the library would not take
   };
-  return first(known, size, tandem::name(kind), rank, chosen);
+  return first(known, size, schemes::name(kind), rank, chosen);
 }
 
 Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen) {
@@ -417,4 +418,4 @@ double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const Verte
   return static_cast<double>(bytes.n) * least_seconds_per_byte(system_, group, kind, reduces);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What messages and collectives put on the links of a System: latency, payload, weights. Floor 3.
+// What messages and collectives put on the links of a System: latency, payload, weights.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,7 +16,7 @@
 #include "sim/plan.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct Harness;
 struct Library;
@@ -108,4 +109,4 @@ class LinkCost {
       collectives_;  ///< of the scheme's library and of library_
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

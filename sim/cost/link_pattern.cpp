@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_pattern.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 bool fabric_kind(std::string_view kind) {
@@ -138,4 +139,4 @@ Pattern exchange_pattern(const System& system, const Group& group) {
   return p;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

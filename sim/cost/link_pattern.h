@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The shape of one algorithm on one group: link loads per payload byte, steps, caps; independent of the size.
-// Floor 3.
+//
 #include <functional>
 #include <map>
 #include <span>
@@ -12,7 +13,7 @@
 #include "sim/plan.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct Pattern {
   std::string algorithm;
@@ -94,4 +95,4 @@ double least_seconds_per_byte(const System& system, const Group& group, CollKind
 Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
                          const CollectiveAlgorithm& algorithm);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_profile.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 constexpr std::array<std::string_view, kHopClasses> kHopNames{"fabric", "pcie", "host", "network"};
@@ -204,4 +205,4 @@ Library library_of(const System& system) {
   return lib;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a communication library costs around the links: start-up, per-step latencies and achieved fractions
 // per protocol and class of hop. Data: calibration/profiles/links.json, fitted by
-// calibration/fit_collectives.py. Floor 3.
+// calibration/fit/fit_collectives.py.
 #include <array>
 #include <string>
 #include <vector>
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// What a hop between two ranks of a collective crosses, worst part first decides.
 enum class HopClass : uint8_t {
@@ -76,4 +77,4 @@ struct Library {
 /// families.
 Library library_of(const System& system);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/machine.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -348,4 +349,4 @@ double MachineProfile::copy(double bytes, CopyWay way) const {
   return interpolate(copy_[static_cast<std::size_t>(way)], bytes);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Costs measured on one machine by `tandem measure` and fitted by `tandem fit`: kernels in situ, what other
-// active workers cost, all-reduce in shared memory, copies. Floor 3.
+// active workers cost, all-reduce in shared memory, copies.
 #include <array>
 #include <cmath>
 #include <map>
@@ -16,7 +17,7 @@
 #include "models/kernel.h"
 #include "sim/plan.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// From where to where a copy goes. Devices with memory of their own (GPUs) have all but the last two, those
 /// that compute in the host's memory `memory` alone.
@@ -149,4 +150,4 @@ class MachineProfile {
   double error_per_distance_ = 0, error_of_several_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

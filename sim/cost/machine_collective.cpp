@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/machine_collective.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "schemes/collectives.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 
@@ -56,4 +57,4 @@ MachineCollective machine_collective(const MachineProfile& machine, const Collec
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

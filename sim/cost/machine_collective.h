@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a collective takes on a measured machine: the steps that the executor runs (executed_algorithm), each
-// priced by what it moves. Floor 3.
+// priced by what it moves.
 #include "schemes/program.h"
 #include "sim/cost/machine.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct MachineCollective {
   double seconds = 0;    ///< without what waking threads costs, and without the links' latency
@@ -22,4 +23,4 @@ struct MachineCollective {
 MachineCollective machine_collective(const MachineProfile& machine, const Collective& collective, Bytes bytes,
                                      const std::vector<int64_t>& nodes, double rate);
 
-}  // namespace tandem
+}  // namespace tandem::sim

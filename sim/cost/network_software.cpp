@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/network_software.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 const Json& libraries() {
@@ -51,4 +52,4 @@ double control_message(const System& system) {
       .message;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

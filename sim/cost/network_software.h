@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a byte and a message between nodes cost the threads that move them: serialisation, system calls and
 // copies through host memory, by library and transport. Where a NIC moves the bytes itself (verbs), nothing.
-// Data: calibration/profiles/network_software.json, a source beside every figure. Floor 3.
+// Data: calibration/profiles/network_software.json, a source beside every figure.
 #include <string>
 #include <string_view>
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// The threads of one process of a library, on the hosts of one system.
 struct NetworkSoftware {
@@ -31,4 +32,4 @@ NetworkSoftware network_software(std::string_view library, const System& system,
 /// system's communication.control where that is said ("rdma": verbs beside sockets), else over its transport.
 double control_message(const System& system);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packing of rings over the links of a node, as NCCL's search does: widest Hamiltonian cycle (or path that
 // the network closes) over what earlier rings left, again and again.
 #include <algorithm>
@@ -5,7 +6,7 @@
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 constexpr std::size_t kMostRings = 16;
@@ -237,4 +238,4 @@ std::vector<Ring> search_rings(const System& system, const Group& group, bool pa
   return rings;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

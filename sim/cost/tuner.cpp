@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/tuner.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tandem {
+namespace tandem::sim {
 namespace {
 
 constexpr std::array<std::string_view, 4> kGenerations{"volta", "ampere", "hopper", "blackwell"};
@@ -104,4 +105,4 @@ double Tuner::estimate(CollKind kind, std::string_view algorithm, std::string_vi
   return kBase[p] + (chain ? 1 : steps) * kStep[p] + bytes / (bus * payload);
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How NCCL picks an algorithm and a protocol where an NVLink switch joins the devices: by an estimate of its
 // own, whose constants are compiled into it, not by what turns out fastest. Source: NVIDIA/nccl,
-// src/graph/tuning.cc (estimate), search.cc (channels), topo.h (rates per cable), of 2.18 to 2.28.9. Floor 3.
+// src/graph/tuning.cc (estimate), search.cc (channels), topo.h (rates per cable), of 2.18 to 2.28.9.
 #include <optional>
 #include <string_view>
 
 #include "sim/cost/link_pattern.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// The estimate for one group inside one node. What the system file says of bandwidths does not enter, since
 /// NCCL counts cables: a faster link never changes the choice.
@@ -35,4 +36,4 @@ class Tuner {
 /// it cuts down for small buffers (src/enqueue.cc).
 double switch_round(double bytes, std::size_t members, int channels);
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/network/flows.h"
 
 #include <algorithm>
 
-namespace tandem {
+namespace tandem::sim {
 
 void Flows::start(int64_t now, std::span<const Use> uses, double cap, double bytes, uint64_t tag) {
   const uint32_t id = share_.add(uses, cap);
@@ -70,4 +71,4 @@ void Flows::update(int64_t now) {
   settle_blocks();
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

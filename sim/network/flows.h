@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Transfers in flight: which finishes next, while their rates change. Floor 3.
+// Transfers in flight: which finishes next, while their rates change.
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "sim/network/share.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Fluid flows over shared links in virtual time. Rates change only in update(), at which all flows started
 /// and finished at that time are known. Memory O(flows in flight + links).
@@ -45,4 +46,4 @@ class Flows {
   bool pending_ = false;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Links that serve transfers one after another, in the order they set out: what fair sharing comes to where
-// thousands of like messages are in flight, at O(links used) a transfer. Floor 3.
+// thousands of like messages are in flight, at O(links used) a transfer.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -8,7 +9,7 @@
 
 #include "sim/plan.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Every link has a queue of its own with room for all that waits, so that a link with work never idles and
 /// its total rate is its capacity. A transfer queues at all its links at once, so none waits for another: all
@@ -37,4 +38,4 @@ class LinkQueues {
   std::vector<int64_t> free_;  ///< when the link has served all that set out so far
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

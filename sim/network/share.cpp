@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/network/share.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tandem {
+namespace tandem::sim {
 
 namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -307,4 +308,4 @@ const std::vector<FairShare::FlowId>& FairShare::update() {
   return changed_;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Max-min fair sharing of resources between fluid flows, incremental. Knows no networks. Floor 3.
+// Max-min fair sharing of resources between fluid flows, incremental. Knows no networks.
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -7,7 +8,7 @@
 
 #include "sim/plan.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 /// Rates r_f maximal in the max-min sense subject to, for every resource l,
 ///   sum over flows f of weight(f, l) * r_f <= capacity(l),   and r_f <= cap_f.
@@ -91,4 +92,4 @@ class FairShare {
   std::size_t active_ = 0;
 };
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Lock-step exchanges simulated message by message: what a collective's one-op cost is checked against, and
-// compared with simulators that do every message. Floor 3.
+// compared with simulators that do every message.
 #include <vector>
 
 #include "sim/queue.h"
 
-namespace tandem {
+namespace tandem::sim {
 
 struct StepRun {
   int64_t makespan = 0;  ///< ps
@@ -48,4 +49,4 @@ StepRun run_steps(uint32_t ranks, uint32_t steps, Peer peer, Duration duration) 
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::sim

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every kind of bad input: one line on stderr that names the fault, the right exit code, nothing on stdout.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -250,4 +251,4 @@ TEST(BadFiles, LogWithoutRowsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

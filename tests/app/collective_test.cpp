@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem collective and the imports that feed it, as a user runs them.
 #include <gtest/gtest.h>
 
@@ -6,11 +7,8 @@
 #include "base/json.h"
 #include "tests/app/tool.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
-
-using test::Scratch;
-using test::tool;
 
 /// A log whose times are 20 us plus the bytes at 50 GB/s.
 std::string log_text() {
@@ -169,4 +167,4 @@ TEST(ImportP2p, SetsASystemToMeasuredLinks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

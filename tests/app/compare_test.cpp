@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What changes between two systems and why; elasticities; the map of link use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include "base/json.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -267,4 +268,4 @@ TEST(LinkMap, IsDrawnFromAReportOfAStockSystem) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem doctor on machines that are played: with and without a driver's tools, with and without a plugin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include "base/json.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -53,4 +54,4 @@ TEST(Doctor, RunsWithThePluginThatIsThere) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

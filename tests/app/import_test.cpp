@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem import and export as a user meets them: pastes, several sources of one machine, wrong files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include "tests/app/tool.h"
 #include "topologies/system.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -117,4 +118,4 @@ TEST(Export, SystemsInTheWordsOfOtherSimulators) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

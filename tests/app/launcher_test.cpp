@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // The launcher against stand-ins for apt, cmake and ninja that log how they were called.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -124,4 +125,4 @@ TEST_F(Launcher, ShowsWhyABuildFailed) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and launches of a device that its host runs ahead of, played by queues before the CPU's kernels.
-#include "app/measure_device.h"
+#include "app/measure/measure_device.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "app/cross_check.h"
+#include "app/measure/cross_check.h"
 #include "tests/exec/deferred.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Backend played(int64_t (*units)()) {
@@ -62,4 +63,4 @@ TEST(MeasureDevice, TimesAllReducesBySizeAndCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several processes under mpirun compute what one process does. Skipped where there is no mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/child.h"
+#include "app/console/child.h"
 #include "base/json.h"
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "schemes/collectives.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 ChildResult mpirun(int processes, std::vector<std::string> words, const char* program = TANDEM_BINARY) {
@@ -125,4 +126,4 @@ TEST(Mpi, RefusesWhatProcessesCannotDo) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,14 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures come out as PNG and SVG, and nothing in a report can make gnuplot do anything else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/child.h"
-#include "app/draw.h"
-#include "app/gnuplot.h"
+#include "app/console/child.h"
+#include "app/pictures/draw.h"
+#include "app/pictures/gnuplot.h"
 #include "base/error.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +115,4 @@ TEST(Child, FeedsAndReadsMoreThanAPipeHolds) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // predict, compare, collective and export by what they promise about the figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -5,13 +6,13 @@
 #include <algorithm>
 #include <set>
 
-#include "app/table.h"
+#include "app/console/table.h"
 #include "base/json.h"
 #include "schemes/report.h"
 #include "tests/app/tool.h"
 #include "topologies/system.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -284,4 +285,4 @@ TEST(Table, AlignsByCharactersAndQuotesCsv) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem run, compare and plot as a user sees them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,7 +10,7 @@
 #include "schemes/report.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -207,4 +208,4 @@ TEST(Plot, DrawsAScatterOfACrossCheck) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

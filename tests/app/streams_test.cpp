@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // stdout carries the result only, in the format asked for, the same bytes every time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/verb.h"
+#include "app/console/cli.h"
 #include "base/json.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -144,4 +145,4 @@ TEST(Streams, InterruptEndsWith130) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Runs the built program as a user does. Floor 6.
+// Runs the built program as a user does.
 #include <unistd.h>
 
 #include <filesystem>
@@ -7,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "app/child.h"
+#include "app/console/child.h"
 #include "base/json.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 
 inline ChildResult tool(std::vector<std::string> words, const std::string& input = "") {
   words.insert(words.begin(), TANDEM_BINARY);
@@ -60,4 +61,4 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace tandem::test
+}  // namespace tandem::tests

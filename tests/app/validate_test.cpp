@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tandem validate: the document, the tables beside it and the machine-readable form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +9,9 @@
 #include "base/json.h"
 #include "tests/app/tool.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
-using test::Scratch;
-using test::tool;
 using testing::HasSubstr;
 
 const std::string kPublished = "calibration/data/published/";
@@ -22,11 +21,11 @@ TEST(Validate, WritesATableForEachSourceBesideTheDocument) {
   const std::string source = data_root() + "/" + kPublished + "pytorch_ddp_dgx1v.json";
   const auto result = tool({"validate", source, "--out", folder.file("V.md"), "--threads", "2"});
   ASSERT_EQ(result.status, 0) << result.err;
-  const std::string document = test::slurp(folder.file("V.md"));
+  const std::string document = slurp(folder.file("V.md"));
   EXPECT_THAT(document, HasSubstr("## Aims"));
   EXPECT_THAT(document, HasSubstr("(calibration/validation/pytorch_ddp_dgx1v.csv)"));
   EXPECT_EQ(document.find("## Collectives"), std::string::npos) << "of one file the rates alone";
-  const std::string table = test::slurp(folder.file("calibration/validation/pytorch_ddp_dgx1v.csv"));
+  const std::string table = slurp(folder.file("calibration/validation/pytorch_ddp_dgx1v.csv"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 11) << "a header and ten rows";
 }
 
@@ -49,4 +48,4 @@ TEST(Validate, ListsWhatWasSetOnPublishedRates) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 
 #include <gtest/gtest.h>
 
 #include "base/registry.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -74,4 +75,4 @@ TEST(Registries, FindByNameAndRefuseTwins) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/host_load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -112,4 +113,4 @@ TEST(HostLoad, ThisMachineCanBeRead) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

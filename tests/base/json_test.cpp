@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 
 #include <gmock/gmock.h>
@@ -5,7 +6,7 @@
 
 #include <filesystem>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -104,4 +105,4 @@ TEST(Files, AreWrittenWholeOrNotAtAll) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include "base/precision.h"
 #include "base/text.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using Type = OptionSpec::Type;
@@ -92,4 +93,4 @@ TEST(DataFiles, AreFoundByNameAndSorted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/random.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 #include "base/histogram.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Random, IsThePublishedSplitMix64) {
@@ -97,4 +98,4 @@ TEST(Histogram, MergesAsIfAddedTogether) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

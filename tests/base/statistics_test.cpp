@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/statistics.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Statistics, QuantilesLieBetweenSamplesOfAnyOrder) {
@@ -16,4 +17,4 @@ TEST(Statistics, QuantilesLieBetweenSamplesOfAnyOrder) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/units.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Units, AreReadExactly) {
@@ -83,4 +84,4 @@ TEST(Units, WhatIsWrittenReadsBackWithinItsDigits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

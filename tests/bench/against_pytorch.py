@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training throughput on the CPU next to PyTorch: same model, batch and threads, measured in turn.
 
     python3 -m venv /somewhere && /somewhere/bin/pip install torch numpy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All-reduce between two workers next to what memory alone allows, and over a paced link next to its rate.
 #include <benchmark/benchmark.h>
 #include <pthread.h>
@@ -6,11 +7,11 @@
 #include <cstring>
 #include <thread>
 
-#include "exec/collective.h"
-#include "exec/cpu/kernel.h"
-#include "exec/wire.h"
+#include "exec/comm/collective.h"
+#include "exec/comm/wire.h"
+#include "exec/device/cpu/kernel.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int kSpins = 2000;
@@ -129,4 +130,4 @@ BENCHMARK(paced_ring)
     ->UseManualTime();
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

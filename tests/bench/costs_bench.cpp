@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the cost model takes to price a kernel: less than a microsecond, so that a prediction asks it freely.
 #include <benchmark/benchmark.h>
 
 #include "models/graph.h"
 #include "sim/cost/kernel_cost.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 void kernels_of_a_step(benchmark::State& state, const char* model, Precision precision) {
@@ -25,4 +26,4 @@ BENCHMARK_CAPTURE(kernels_of_a_step, resnet50_fp32, "resnet50", Precision::fp32)
 BENCHMARK_CAPTURE(kernels_of_a_step, bert_fp16, "bert-base", Precision::fp16);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

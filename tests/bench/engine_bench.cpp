@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The published workloads (W1, W2, W2j, W2k, W3, S1, hold model) and asynchronous servers. Counters hold
 // the simulated results, to be checked against the published ones.
 #include <benchmark/benchmark.h>
@@ -8,7 +9,7 @@
 #include "sim/network/steps.h"
 #include "tests/sim/workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using namespace workloads;  // NOLINT: a benchmark program
@@ -154,4 +155,4 @@ void hold(benchmark::State& state) {
 BENCHMARK(hold)->ArgsProduct({{1000, 100000, 10000000}, {0, 1}});
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

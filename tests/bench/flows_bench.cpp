@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transfers that share links (S2 and more): kind of network, flows, whether they arrive over time. The
 // counters hold the simulated results; tests/sim/simgrid has SimGrid's and a program that times both in one
 // run.
@@ -5,7 +6,7 @@
 
 #include "tests/sim/flow_workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::FlowNetwork;
@@ -32,4 +33,4 @@ BENCHMARK_CAPTURE(flows, star, "star", 0)->Apply(sizes);
 BENCHMARK_CAPTURE(flows, torus, "torus", 0)->Apply(sizes);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

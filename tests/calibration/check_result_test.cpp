@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `tandem check` found: sums, the document and back, the section of VALIDATION.md.
-#include "calibration/check_result.h"
+#include "calibration/validate/check_result.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -94,4 +95,4 @@ TEST(CheckResult, CommittedResultsAreReadable) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predictions against the published timings in calibration/data/collectives. The bounds lie somewhat above
 // what `tandem validate` reports, so that they move only when the model or a machine's data does.
-#include "calibration/collective_data.h"
+#include "calibration/validate/collective_data.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -109,4 +110,4 @@ TEST(CollectiveData, HarnessBoundsSmallMessagesByItsLaunches) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,4 +1,5 @@
-#include "calibration/collective_profile.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/fit/collective_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 NcclRow row(int64_t bytes, double seconds) {
@@ -124,4 +125,4 @@ TEST(EverySecondSize, TakesPowersOfTwoFromTheFirstOn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

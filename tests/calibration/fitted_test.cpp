@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which figures were set on published rates is collected from the data files.
-#include "calibration/fitted.h"
+#include "calibration/validate/fitted.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +9,7 @@
 #include "base/data.h"
 #include "base/json.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Fitted, ListsPresetsSystemsCurvesAndLibraries) {
@@ -38,4 +39,4 @@ TEST(Fitted, TheRowThatGaveAStorageIsMarked) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,10 +1,11 @@
-#include "calibration/link_tests.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/logs/link_tests.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 const std::string kP2p = R"([P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
@@ -166,4 +167,4 @@ TEST(LinkTests, NamesWhatContradictsTheSystem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

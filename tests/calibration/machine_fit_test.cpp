@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fit on measurements made from known parameters, and what a profile then predicts.
-#include "calibration/machine_fit.h"
+#include "calibration/fit/machine_fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 #include "models/optimizer.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -588,4 +589,4 @@ TEST(MachineFit, RefusesNothingAndNonsense) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

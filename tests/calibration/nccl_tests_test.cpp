@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every trait of published logs that a reader has to cope with, in small logs of our own.
-#include "calibration/nccl_tests.h"
+#include "calibration/logs/nccl_tests.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 NcclLog read(const std::string& text) { return read_nccl_tests(text, "log.txt"); }
@@ -164,4 +165,4 @@ TEST(NcclTests, RecognisesItsOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

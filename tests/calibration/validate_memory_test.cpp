@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published memory figures and their predictions.
-#include "calibration/validate_memory.h"
+#include "calibration/validate/validate_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// BERT's figures need no constant of ours: tensors and rounding alone.
@@ -29,4 +30,4 @@ TEST(ValidateMemory, TextAndRows) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,4 +1,5 @@
-#include "calibration/validate.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Runs a table of one series of lenet5 and alexnet on one and four GPUs.
@@ -101,4 +102,4 @@ TEST(Validate, RefusesPartsWithoutAnything) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the rows say in sum, on rows made by hand.
-#include "calibration/validation_statistics.h"
+#include "calibration/validate/validation_statistics.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// A row of a held-out series: published and predicted rate, both with the interval 90..110 of the
@@ -128,4 +129,4 @@ TEST(ValidationStatistics, CellsOfCsvAreQuotedWhereTheyMustBe) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

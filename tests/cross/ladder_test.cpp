@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cross-engine ladder: the same Program in the simulator and on real threads (semantics.md is what both
 // obey).
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "sim/evaluate.h"
 #include "sim/gather.h"
 #include "sim/placement.h"
@@ -17,7 +18,7 @@
 #include "tests/exec/forward.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 struct Setting {
@@ -541,4 +542,4 @@ TEST(Execute, StalenessOfNodesThatPushAsOneCountsNodes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rung 4 of the ladder: real threads that sleep where the simulator counts. Sleeping never ends early, so no
 // execution may be faster than the simulator's schedule of the same durations; nothing else is timed.
 #include <gtest/gtest.h>
@@ -5,14 +6,14 @@
 #include <numeric>
 #include <thread>
 
-#include "exec/execute.h"
-#include "exec/network.h"
+#include "exec/lower/network.h"
+#include "exec/run/execute.h"
 #include "sim/evaluate.h"
 #include "sim/simulate.h"
 #include "tests/exec/forward.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kBatch = 4;
@@ -144,4 +145,4 @@ INSTANTIATE_TEST_SUITE_P(Schemes, Slept,
                                          "local-sgd:every=2", "data-parallel-master"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

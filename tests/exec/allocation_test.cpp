@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches allocate nothing: the program's operator new is counted here. Sanitizers bring their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ std::atomic<int64_t> allocations{0};
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Models without convolutions, whose primitives in oneDNN gather their arguments anew each time.
@@ -41,5 +42,5 @@ TEST(Allocation, NothingIsAllocatedByALaunch) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests
 #endif

@@ -1,15 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints: what is written comes back, training goes on as if nothing had happened, wrong files are
 // refused.
-#include "exec/checkpoint.h"
+#include "exec/run/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +119,4 @@ TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
-#include "exec/collective.h"
-#include "exec/wire.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/comm/collective.h"
+#include "exec/comm/wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr CollKind kKinds[] = {CollKind::all_reduce, CollKind::reduce_scatter, CollKind::all_gather,
@@ -188,4 +189,4 @@ TEST(GroupCollective, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every layer type on every backend whose memory is not the host's, held against the CPU: outputs and all
 // gradients. Without a GPU the CUDA kernels run as C++ on a played device (cuda_kernels_test); with one, on
 // it.
@@ -10,7 +11,7 @@
 #include "tests/exec/layer_cases.h"
 #include "tests/exec/play.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 struct Target {
@@ -246,4 +247,4 @@ TEST(ConformanceOfDropout, MasksAreTheCpus) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the search for the CUDA plugin says where something is missing; none of it needs a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/cuda/plugin.h"
+#include "exec/device/cuda/plugin.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,4 +107,4 @@ TEST_F(CudaLoader, BackendSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Without a GPU cuDNN can be asked what it would do on one: whether it knows our attention graphs as those
 // that it has fused kernels for.
 #include <cudnn.h>
@@ -6,9 +7,9 @@
 
 #include <string>
 
-#include "exec/cuda/cudnn_graph.h"
+#include "exec/device/cuda/cudnn_graph.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// A device as cuDNN describes one to itself; null when this version reads it otherwise.
@@ -93,4 +94,4 @@ TEST(CudnnAttention, CudnnKnowsTheGraphs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets: the shipped one as published, files that are wrong, and how samples are dealt out.
-#include "exec/data.h"
+#include "exec/run/data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 #include "base/error.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +83,4 @@ TEST(Data, EveryEpochDealsEverySampleOnce) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // An asynchronous device for tests: a CPU or null session behind queues. Lanes are threads that work off what
 // they were given; addresses are the device's own, so that a host that reaches into them crashes.
@@ -10,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "exec/backend.h"
+#include "exec/device/backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 class DeferredDevice : public DeviceSession {
  public:
@@ -237,4 +238,4 @@ Backend deferred() {
   return b;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout's masks: drawn by counter, so that they follow from what is known of an iteration and of nothing
 // else.
 #include <gtest/gtest.h>
@@ -5,9 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "exec/backend.h"
+#include "exec/device/backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kElements = 100'003;
@@ -64,4 +65,4 @@ TEST(Dropout, DiffersBySeedInstanceIterationAndLayerOnly) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA plugin's own kernels on a played device: a backend for tests, in memory that the host must not
 // touch directly (as a GPU's).
 #include "tests/exec/emulated_backend.h"
@@ -8,10 +9,10 @@
 #include <mutex>
 #include <vector>
 
-#include "exec/cuda/fp8.h"
-#include "exec/cuda/half.h"
+#include "exec/device/cuda/fp8.h"
+#include "exec/device/cuda/half.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 namespace {
 
@@ -95,9 +96,13 @@ class EmulatedDevice : public DeviceSession {
 
 }  // namespace
 
-namespace cuda {
+}  // namespace tandem::tests
+
+namespace tandem::exec::cuda {
 void check_launch() {}
-}  // namespace cuda
+}  // namespace tandem::exec::cuda
+
+namespace tandem::tests {
 
 std::vector<float> emulated_loss_scales(uint32_t instance) {
   const std::lock_guard guard(history_mutex);
@@ -121,4 +126,4 @@ const Backend& emulated_backend() {
   return backend;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The CUDA plugin's kernels compiled as C++, as a backend: where no GPU is, the conformance suite runs on it.
-// Floor 6.
-#include "exec/backend.h"
+//
+#include "exec/device/backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 const Backend& emulated_backend();
 /// The loss scales of the iterations of the last run in which this instance took part.
 std::vector<float> emulated_loss_scales(uint32_t instance);
 
-}  // namespace tandem
+}  // namespace tandem::tests

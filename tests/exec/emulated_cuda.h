@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Plays a CUDA device for the .cu files compiled as C++: blocks one after the other, the threads of a block
 // as fibers that take turns in changing order, so that a missing __syncthreads shows. Given with -include.
-// Floor 6.
+//
 #include <ucontext.h>
 
 #include <algorithm>

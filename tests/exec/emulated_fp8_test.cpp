@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products in fp8 in the CUDA kernels: formats, delayed scales and sums, held against double-precision ones
 // of inputs that are rounded here, by other means.
 #include <gtest/gtest.h>
@@ -7,13 +8,13 @@
 #include <limits>
 
 #include "base/random.h"
-#include "exec/cuda/fp8.h"
-#include "exec/cuda/storage.h"
-#include "exec/execute.h"
+#include "exec/device/cuda/fp8.h"
+#include "exec/device/cuda/storage.h"
+#include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/emulated_backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// A format by its definition: bits of mantissa, bias of the exponent, largest number.
@@ -208,4 +209,4 @@ TEST(EmulatedFp8, Learns) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

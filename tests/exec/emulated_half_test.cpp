@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of 2 bytes in the CUDA kernels: their conversions, products of them, held against double-precision
 // sums of inputs that are rounded here, by other means, and functions on tensors that are stored so.
 #include <gtest/gtest.h>
@@ -9,14 +10,14 @@
 #include <set>
 
 #include "base/random.h"
-#include "exec/cuda/fused_attention.h"
-#include "exec/cuda/half.h"
-#include "exec/cuda/storage.h"
-#include "exec/network.h"
+#include "exec/device/cuda/fused_attention.h"
+#include "exec/device/cuda/half.h"
+#include "exec/device/cuda/storage.h"
+#include "exec/lower/network.h"
 #include "tests/exec/emulated_backend.h"
 #include "tests/exec/layer_cases.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// To so many significant bits, ties to even.
@@ -380,4 +381,4 @@ TEST(EmulatedLossScale, DoublesAfterTwoThousandGoodIterationsAndStaysInBounds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole executions on the CUDA kernels behind queues: states reach the kernels through device memory, lanes
 // cross, steps are captured and replayed, and the result is the CPU's.
 #include <gtest/gtest.h>
@@ -6,11 +7,11 @@
 #include <atomic>
 #include <cmath>
 
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/emulated_backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// [instance % 2]: what multiplies the loss in fp16, at first.
@@ -148,4 +149,4 @@ TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

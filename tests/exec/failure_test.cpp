@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ends a run early: a worker that fails, wherever the others wait, and a request to stop.
 #include <gtest/gtest.h>
 
@@ -5,10 +6,10 @@
 #include <atomic>
 #include <map>
 
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "tests/exec/forward.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// The null device, until its `left`-th launch.
@@ -106,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(Schemes, Early,
                                          "data-parallel-master"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A device that hands all calls to another: tests derive from it what shall differ.
 #include <memory>
 #include <utility>
 
-#include "exec/backend.h"
+#include "exec/device/backend.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 class ForwardDevice : public DeviceSession {
  public:
@@ -36,4 +37,4 @@ class ForwardDevice : public DeviceSession {
   std::unique_ptr<DeviceSession> inner_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::tests

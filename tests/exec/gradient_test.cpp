@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every layer type, on the CPU or what TANDEM_TEST_BACKEND names: the backward pass is held against
 // differences of the forward pass.
 #include <gtest/gtest.h>
@@ -8,11 +9,11 @@
 #include <set>
 
 #include "base/random.h"
-#include "exec/backend.h"
+#include "exec/device/backend.h"
 #include "tests/exec/layer_cases.h"
 #include "tests/exec/play.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(GradientCases, CoverEveryLayerType) {
@@ -107,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(Layers, Gradient, testing::ValuesIn(layer_cases()), [](
 });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every layer type in its settings, as small graphs: what the tests of kernels walk through. Floor 6.
+// Every layer type in its settings, as small graphs: what the tests of kernels walk through.
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "models/graph.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 /// A layer type in one setting, behind a layer that learns so that data gradients exist.
 struct LayerCase {
@@ -154,4 +155,4 @@ inline Graph graph_of(const LayerCase& c) {
       "gradient-case.json"));
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One layer on inputs of its own, run on the CPU and read in the order of the model's shapes. Floor 6.
+// One layer on inputs of its own, run on the CPU and read in the order of the model's shapes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 #include "tests/exec/play.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 using Values = std::vector<double>;
 
@@ -89,4 +90,4 @@ inline void expect_near(const Values& got, const Values& want, double tolerance,
     ASSERT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << what << " element " << i;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an execution says that it holds, against what it allocates; what the machine says that it has.
-#include "exec/memory.h"
+#include "exec/run/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 
 #include "tests/exec/forward.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::atomic<int64_t> allocated;  ///< elements, by workers
@@ -95,4 +96,4 @@ TEST(Memory, AvailableIsTheLeastOfAllLimits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that move, join or look up elements, held against the index arithmetic of the model's shapes.
 #include <gtest/gtest.h>
 
@@ -5,7 +6,7 @@
 
 #include "tests/exec/layer_run.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// y[i] = x[from(i)] for every element of a sample, or 0 where from is negative.
@@ -117,4 +118,4 @@ TEST(Moves, TokensPositionsAndMeans) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

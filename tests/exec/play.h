@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A Network on one device, driven by hand: what the tests of exec share. Where the device's memory is not the
-// host's, tests work on a mirror that is exchanged around each pass. Floor 6.
+// host's, tests work on a mirror that is exchanged around each pass.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -8,13 +9,13 @@
 #include <vector>
 
 #include "base/random.h"
-#include "exec/backend.h"
-#include "exec/network.h"
+#include "exec/device/backend.h"
+#include "exec/lower/network.h"
 #ifdef TANDEM_TEST_EMULATED
 #include "tests/exec/emulated_backend.h"
 #endif
 
-namespace tandem {
+namespace tandem::tests {
 
 /// The backend that the same tests are run on: the CPU, or what TANDEM_TEST_BACKEND names.
 inline const Backend& test_backend() {
@@ -212,4 +213,4 @@ class Play {
   IterationState step_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // An asynchronous device computes what a synchronous one does, whatever is replayed, sampled or stopped.
 #include <gtest/gtest.h>
 
-#include "exec/execute.h"
-#include "exec/queues.h"
+#include "exec/run/execute.h"
+#include "exec/run/queues.h"
 #include "tests/exec/deferred.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr char kCpu[] = "cpu";
@@ -222,4 +223,4 @@ TEST_F(Alone, TheRouteBetweenDevicesIsAskedForAndReported) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

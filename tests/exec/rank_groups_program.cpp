@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Started by mpirun from the tests: trains with a device library whose groups reach over processes (here one
 // that sums, or sends and receives, through MPI) and prints what came of it as JSON. With "refuse", the
 // second process has none; "exchange ALGORITHM WORKERS" trains on integer gradients by that schedule.
@@ -8,11 +9,11 @@
 #include <set>
 #include <string>
 
-#include "exec/execute.h"
-#include "exec/ranks.h"
+#include "exec/comm/ranks.h"
+#include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::atomic<int> runs;
@@ -128,16 +129,16 @@ int train(const std::string& algorithm, int64_t workers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests
 
 int main(int count, char** words) {
   try {
-    tandem::refuses = count > 1 && std::string(words[1]) == "refuse";
-    if (!tandem::ranks().several()) return 127;  // a build without MPI
-    return count > 3 ? tandem::train(words[2], std::stol(words[3])) : tandem::train("auto", 2);
+    tandem::tests::refuses = count > 1 && std::string(words[1]) == "refuse";
+    if (!tandem::exec::ranks().several()) return 127;  // a build without MPI
+    return count > 3 ? tandem::tests::train(words[2], std::stol(words[3])) : tandem::tests::train("auto", 2);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
-    tandem::abort_ranks(4);
+    tandem::exec::abort_ranks(4);
     return 4;
   }
 }

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates against the figures of the rules' definitions.
-#include "exec/rate.h"
+#include "exec/run/rate.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Rate, StaysTheBaseUnlessScaled) {
@@ -36,4 +37,4 @@ TEST(Rate, IsDividedByStaleness) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forward passes on the CPU, held against plain double-precision formulas in the order of the model's shapes.
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 
 #include "tests/exec/layer_run.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -327,4 +328,4 @@ TEST(Reference, RecurrentLayersStackedAndInBothDirections) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

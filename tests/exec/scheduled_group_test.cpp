@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules made of a library's messages give what the same schedules give in shared memory.
-#include "exec/scheduled_group.h"
+#include "exec/comm/scheduled_group.h"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +11,11 @@
 #include <thread>
 
 #include "base/random.h"
-#include "exec/collective.h"
-#include "exec/execute.h"
+#include "exec/comm/collective.h"
+#include "exec/run/execute.h"
 #include "tests/exec/deferred.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// A library whose messages pass through the host. Where something arrives is spoilt before anything is sent,
@@ -216,4 +217,4 @@ TEST_F(ByMessages, AFailureEndsAllWhoWaitForMessages) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients to servers on other nodes, and parameters back.
-#include "exec/store_links.h"
+#include "exec/comm/store_links.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/wire.h"
+#include "exec/comm/wire.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kElements = 3000;
@@ -90,4 +91,4 @@ TEST(StoreLinks, ALostLinkEndsTheWait) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

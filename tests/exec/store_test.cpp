@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores, versions, gates (semantics.md 3.5 to 4.5), by hand and with threads that come in any order.
-#include "exec/store.h"
+#include "exec/comm/store.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kElements = 6;
@@ -180,4 +181,4 @@ TEST(ParameterStore, AnswersAPushBeforeTheNext) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // How threads of a run wait for each other.
-#include "exec/sync.h"
+#include "exec/comm/sync.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Waits in `wait` until another thread adds up to `target`, or fails the run.
@@ -74,4 +75,4 @@ TEST(TicketLock, LetsOneThreadInAtATime) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a worker is said to wait for when another sleeps. Sleeping never ends early, so the others wait for at
 // least as long.
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 #include "tests/exec/forward.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 class Sleeper : public ForwardDevice {
@@ -62,4 +63,4 @@ TEST(MeasuredShares, NameTheWorkerThatOneWaitsFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Real training on the shipped digits. PyTorch 2.15 on the CPU with the same networks, data split, start
 // rule, momentum 0.9, rate 0.05, batch 32 and 900 iterations, seeds 1 to 5, classifies of the 359 held-out
 // samples:
@@ -5,9 +6,9 @@
 //   digits-cnn  99.2 98.6 98.9 99.2 99.2 %, mean 99.0;  Tandem 98.6 99.2 98.9 98.6 98.9 %, mean 98.8
 #include <gtest/gtest.h>
 
-#include "exec/execute.h"
+#include "exec/run/execute.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 struct Outcome {
@@ -57,4 +58,4 @@ TEST(Training, SchemesReachItToo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

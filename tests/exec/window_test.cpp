@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and pooling, held against the sums that define them, in the order of the model's shapes.
 #include <gtest/gtest.h>
 
@@ -5,7 +6,7 @@
 
 #include "tests/exec/layer_run.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using Index = std::array<int64_t, 3>;
@@ -211,4 +212,4 @@ TEST(Windows, AdaptivePooling) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,4 +1,5 @@
-#include "exec/wire.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/comm/wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "exec/collective.h"
+#include "exec/comm/collective.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::vector<float> numbers(int64_t n, int64_t first = 0) {
@@ -175,4 +176,4 @@ TEST(Wire, ACutLinkStopsASenderWhoseReceiverIsGone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole models on the CPU: what can be built, that calls realise the model's kernels, that places in the
 // arena do not collide, and that training lowers a loss.
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 
 #include "tests/exec/play.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using KernelKey = std::tuple<KernelKind, Pass, std::vector<int64_t>>;
@@ -38,7 +39,7 @@ TEST(Zoo, CallsCarryTheKernelsOfTheirPrecision) {
           for (const Call& c : *list) add(c.kernels, realised);
         }
       }
-      EXPECT_EQ(realised, wanted) << name << " " << tandem::name(precision);
+      EXPECT_EQ(realised, wanted) << name << " " << base::name(precision);
     }
   }
 }
@@ -65,8 +66,8 @@ TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
       }
     }
     for (const auto& [key, times] : wanted)
-      EXPECT_EQ(realised[key], times) << name << " " << tandem::name(std::get<0>(key)) << " "
-                                      << tandem::name(std::get<1>(key)) << " " << to_text(std::get<2>(key));
+      EXPECT_EQ(realised[key], times) << name << " " << models::name(std::get<0>(key)) << " "
+                                      << models::name(std::get<1>(key)) << " " << to_text(std::get<2>(key));
     EXPECT_EQ(wanted.size(), realised.size()) << name;
   }
 }
@@ -129,4 +130,4 @@ TEST(Zoo, TrainingLowersTheLoss) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs libFuzzer programs in turn until each has executed so many inputs; the record is in tests/fuzz/README.md.
 
 usage: campaign.py BUILD FOLDER EXECUTIONS TARGET ...     (cmake --preset fuzz; BUILD is build-fuzz)

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What every reader of topologies/import owes: refuse with InputError, or yield a machine whose system file
-// can be read back and routed. Floor 6.
+// can be read back and routed.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -8,7 +9,7 @@
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 inline void imported(std::string_view kind, std::string_view bytes) {
   const SystemImporter& importer = import_registry().at(kind);
@@ -35,4 +36,4 @@ inline void imported(std::string_view kind, std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz

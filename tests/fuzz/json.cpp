@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/json.h"
 
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// Reads a document, then walks it and sets a path in it.
 void json(std::string_view bytes) {
@@ -16,5 +17,5 @@ void json(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(json)

@@ -1,8 +1,9 @@
-#include "calibration/link_tests.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/logs/link_tests.h"
 
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// Output of link benchmarks: what is accepted can be written and set against a system.
 void link_tests(std::string_view bytes) {
@@ -17,5 +18,5 @@ void link_tests(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(link_tests)

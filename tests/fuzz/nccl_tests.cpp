@@ -1,9 +1,10 @@
-#include "calibration/nccl_tests.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/logs/nccl_tests.h"
 
-#include "calibration/collective_profile.h"
+#include "calibration/fit/collective_profile.h"
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// A log of nccl-tests, or the profile made of one: what is accepted can be written and read again.
 void nccl_tests(std::string_view bytes) {
@@ -19,5 +20,5 @@ void nccl_tests(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(nccl_tests)

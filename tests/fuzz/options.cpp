@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/options.h"
 
 #include "schemes/scheme.h"
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// What stands behind --scheme.
 void options(std::string_view bytes) {
@@ -13,5 +14,5 @@ void options(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(options)

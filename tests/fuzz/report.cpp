@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/report.h"
 
-#include "app/pictures.h"
-#include "app/report_text.h"
+#include "app/console/report_text.h"
+#include "app/pictures/pictures.h"
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// A report file: whatever is accepted can be printed and written again.
 void report(std::string_view bytes) {
@@ -19,5 +20,5 @@ void report(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(report)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fuzz targets without a fuzzer: the corpus, then seeded mutations of it (cut, flip, insert, splice).
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 #include "base/random.h"
 #include "tests/fuzz/target.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +99,4 @@ INSTANTIATE_TEST_SUITE_P(All, Smoke, ::testing::ValuesIn(kTargets),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/system.h"
 
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 /// A system file: whatever is accepted can be routed, drawn and written.
 void system(std::string_view bytes) {
@@ -19,5 +20,5 @@ void system(std::string_view bytes) {
   }
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(system)

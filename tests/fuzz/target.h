@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A fuzz target: any bytes in, either understood or refused with InputError; nothing else may happen.
-// Floor 6.
+//
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
-namespace tandem::fuzz {
+#include "base/rooms.h"
+
+namespace tandem::tests::fuzz {
 
 void hwloc_xml(std::string_view bytes);
 void json(std::string_view bytes);
@@ -19,12 +22,12 @@ void system(std::string_view bytes);
 void topo_m(std::string_view bytes);
 void units(std::string_view bytes);
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 
 #ifdef TANDEM_LIBFUZZER
 #define TANDEM_FUZZ_TARGET(name)                                            \
   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
-    tandem::fuzz::name({reinterpret_cast<const char*>(data), size});        \
+    tandem::tests::fuzz::name({reinterpret_cast<const char*>(data), size}); \
     return 0;                                                               \
   }
 #else

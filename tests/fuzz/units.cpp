@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/units.h"
 
-#include "app/cli.h"
+#include "app/console/cli.h"
 #include "tests/fuzz/target.h"
 
-namespace tandem::fuzz {
+namespace tandem::tests::fuzz {
 
 namespace {
 
@@ -28,5 +29,5 @@ void units(std::string_view bytes) {
   attempt([&] { parse_real(bytes, 0, 1000, Place{}); });
 }
 
-}  // namespace tandem::fuzz
+}  // namespace tandem::tests::fuzz
 TANDEM_FUZZ_TARGET(units)

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 struct Case {
@@ -57,4 +58,4 @@ TEST(Clip, NeedsAnInterval) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

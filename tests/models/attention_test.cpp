@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -77,4 +78,4 @@ TEST(AttentionErrors, SayWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

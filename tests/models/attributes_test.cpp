@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::AllOf;
@@ -42,4 +43,4 @@ TEST(Attributes, ErrorsNameKeyPlaceAndRange) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

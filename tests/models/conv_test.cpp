@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -175,4 +176,4 @@ TEST(ConvErrors, SayWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -43,4 +44,4 @@ TEST(ClsToken, StandsBeforeTheSequence) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/expression.h"
 
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -64,4 +65,4 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"=" + std::string(200, '-') + "1", "nested deeper than 32"}));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Small graphs and single layers for the tests of models/. Floor 6.
+// Small graphs and single layers for the tests of models/.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 
 #include "models/graph.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 /// One layer lowered by itself: attributes as JSON text ("{}" for none).
 inline Lowered lower_one(std::string_view type, const std::vector<Shape>& shapes,
@@ -54,4 +55,4 @@ inline int64_t flops(const std::vector<Kernel>& kernels) {
   return sum;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/kernel.h"
 
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Kernel, EveryKindAndPassHasAName) {
@@ -77,4 +78,4 @@ TEST(KernelMakers, RefuseSizesThatOverflow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -47,4 +48,4 @@ TEST(Linear, RefusesImages) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

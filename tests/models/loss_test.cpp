@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -36,4 +37,4 @@ TEST(Mse, ReadsPredictionAndTarget) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

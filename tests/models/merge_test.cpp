@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -59,4 +60,4 @@ TEST(MergeErrors, NameBothShapes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

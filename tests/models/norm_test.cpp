@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -76,4 +77,4 @@ TEST(Lrn, GradientReadsThreeTensors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/optimizer.h"
 
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(Optimizer, StateIsWhatEachRuleKeeps) {
@@ -37,4 +38,4 @@ TEST(Optimizer, UnknownNameGetsTheNearest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

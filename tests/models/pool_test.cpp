@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -79,4 +80,4 @@ TEST(PoolErrors, SayWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/reader.h"
 
 #include <fmt/format.h>
 
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::AllOf;
@@ -215,4 +216,4 @@ TEST(BadModel, DeepNestingEnds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

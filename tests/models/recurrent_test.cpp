@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +56,4 @@ TEST(Recurrent, Refuses) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

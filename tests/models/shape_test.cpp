@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "helpers.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::HasSubstr;
@@ -60,4 +61,4 @@ TEST(ShapeErrors, SayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

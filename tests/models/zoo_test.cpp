@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every model of the zoo: published figures, and laws that hold for any lowered layer.
 #include <cmath>
 
 #include "helpers.h"
+#include "models/dot.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 class Zoo : public testing::TestWithParam<std::string> {
@@ -33,7 +35,7 @@ TEST_P(Zoo, DescribesItself) {
   EXPECT_FALSE(graph.summary().empty());
   EXPECT_GT(graph.sample().decoded.n, 0);
   EXPECT_GT(graph.sample().stored.n, 0);
-  EXPECT_FALSE(graph.dot().empty());
+  EXPECT_FALSE(model_dot(graph).empty());
 }
 
 /// FLOPs recomputed from the kernel's shape alone; -1 where the kind leaves a factor to the layer.
@@ -166,4 +168,4 @@ TEST(ZooFigures, ResNetTrainsForThreeForwardsLessOneFirstGradient) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

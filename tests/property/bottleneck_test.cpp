@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a prediction is said to be bound by, against all elasticities, on a grid of 200 questions.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -6,10 +7,10 @@
 #include <cmath>
 #include <tuple>
 
-#include "app/elasticity.h"
+#include "app/analysis/elasticity.h"
 #include "models/optimizer.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Question question(const std::string& model, const std::string& system, const std::string& scheme,
@@ -75,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(Grid, Bottlenecks,
                                                           "workstation-2x", "p3.16xlarge")));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

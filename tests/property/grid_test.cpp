@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // 120 cells: six schemes, five models, four machines. Prints the efficiency of eight devices against one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "app/table.h"
+#include "app/console/table.h"
 #include "tests/property/questions.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 constexpr const char* kMachines[] = {"v100-pcie-8x", "dgx1-v100", "dgx-a100", "dgx-h100"};
@@ -41,4 +42,4 @@ TEST(Grid, NoCellScalesBetterThanItsUpdateExplains) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

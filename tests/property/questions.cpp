@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/property/questions.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 
 namespace {
 
@@ -123,4 +124,4 @@ Asked draw(SplitMix64& random) {
   return out;
 }
 
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Questions drawn at random from models, machines and schemes, and their answers. Floor 6.
+// Questions drawn at random from models, machines and schemes, and their answers.
 #include <map>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 #include "sim/simulate.h"
 #include "topologies/system.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 
 /// What `tandem predict` would be asked.
 struct Asked {
@@ -53,4 +54,4 @@ double most_samples(Answers& answers, const Asked& asked);
 /// A model with a batch that it is usually trained with, on some devices of some machine.
 Asked draw(SplitMix64& random);
 
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plain questions whose answers common sense knows. Each rule is tried on questions drawn from fixed seeds; a
 // rule returns how an answer offends it, or nothing.
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include "base/json.h"
 #include "tests/property/questions.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 constexpr uint64_t kSeeds[] = {1, 2, 3};
@@ -311,4 +312,4 @@ INSTANTIATE_TEST_SUITE_P(
     rule_name);
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds for every machine: more bandwidth never slows a program whose order is settled, and how devices
 // are numbered changes nothing.
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 #include "sim/simulate.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Report predict(const Graph& graph, const System& system, const std::string& scheme, int64_t devices) {
@@ -114,4 +115,4 @@ TEST(Renumbering, ChangesNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // check() must refuse each kind of bad program and say which rule it breaks.
 #include <gtest/gtest.h>
 
@@ -5,7 +6,7 @@
 
 #include "fixtures.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Sound, with something of every kind: workers 2 x 2, server of 2 shards.
@@ -127,4 +128,4 @@ TEST(Check, RefusesTwoRolesThatWaitForEachOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs every schedule on integers: the result must be exact on every rank, the bytes the textbook's.
 #include "schemes/collectives.h"
 
@@ -5,7 +6,7 @@
 
 #include <bit>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using Buffers = std::vector<std::vector<int64_t>>;  // [rank][chunk]
@@ -193,4 +194,4 @@ TEST(Collectives, CountWhatGoesThroughOneMemory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small inputs that the tests of schemes share.
 #include <string>
@@ -5,7 +6,7 @@
 #include "schemes/builder.h"
 #include "schemes/scheme.h"
 
-namespace tandem {
+namespace tandem::tests {
 
 /// Two linear layers: 1024 x 2048 and 2048 x 10, with bias.
 inline const Graph& small_mlp() {
@@ -54,4 +55,4 @@ inline bool depends(const Program& p, uint32_t op, uint32_t on, uint16_t lag) {
   return false;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

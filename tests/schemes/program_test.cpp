@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/program.h"
 
 #include <gtest/gtest.h>
 
 #include "fixtures.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// A worker that trains and a server that answers.
@@ -101,4 +102,4 @@ TEST(Program, ParserSurvivesDamagedText) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

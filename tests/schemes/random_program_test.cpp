@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random programs: check() accepts or refuses with ProgramError, and what it accepts runs to its end.
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 #include "base/random.h"
 #include "fixtures.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 class Generator {
@@ -189,4 +190,4 @@ TEST(RandomProgram, IsAcceptedOrRefusedAndNeverHangs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

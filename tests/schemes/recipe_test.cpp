@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes: what a framework makes of kernels.
 #include "schemes/recipe.h"
 
@@ -8,7 +9,7 @@
 
 #include "models/graph.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Task update_of(const char* name) { return {0, 1, Pass::update, {update_kernel(optimizer(name), 1000)}}; }
@@ -88,4 +89,4 @@ TEST(Recipe, RefusesAnUnknownOptimiserWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

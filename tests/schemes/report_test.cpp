@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/report.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Report sample() {
@@ -173,4 +174,4 @@ TEST(Report, FilesHoldOneDocumentOfThisVersion) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schemes/scheme.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include "base/data.h"
 #include "fixtures.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -95,4 +96,4 @@ TEST(Scheme, AddingOneIsOneRegistryEntry) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

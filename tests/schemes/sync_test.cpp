@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each scheme compiles to.
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 #include "fixtures.h"
 #include "schemes/training.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Variants of every scheme worth a golden of its own; each registered scheme must stand here.
@@ -251,4 +252,4 @@ TEST(Sync, LargeModelsStaySmallPrograms) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient accumulation: several micro-batches make one step.
 #include <gtest/gtest.h>
 
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Report predicted(const std::string& scheme, int64_t devices, std::optional<Anchor> anchor = {}) {
@@ -75,4 +76,4 @@ TEST(Accumulate, AnAnchorOfItsOwnRateChangesNothing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What frameworks' overheads do to durations.
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 double step(const char* model, const char* scheme, int64_t devices, Precision precision,
@@ -257,4 +258,4 @@ TEST(Host, ShardingTheUpdateGainsNoMoreThanTheUpdateTakes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

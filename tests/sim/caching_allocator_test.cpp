@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocator's rules, by hand.
 #include "sim/caching_allocator.h"
 
@@ -5,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -96,4 +97,4 @@ TEST(CachingAllocator, CountsAddUp) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

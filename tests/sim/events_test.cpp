@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "tests/sim/workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::parameter_server;
@@ -294,4 +295,4 @@ TEST(Factors, AreLognormalWithMeanOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Random transfers over networks whose links they share: what flow sharing is compared with SimGrid and timed
 // on.
@@ -10,7 +11,7 @@
 #include "base/random.h"
 #include "sim/network/flows.h"
 
-namespace tandem::workloads {
+namespace tandem::tests::workloads {
 
 inline constexpr uint32_t kHosts = 256;
 inline constexpr double kCable = 12.5e9;  ///< bytes/s
@@ -100,4 +101,4 @@ inline std::vector<int64_t> run_flows(const std::vector<double>& capacity,
   return finish;
 }
 
-}  // namespace tandem::workloads
+}  // namespace tandem::tests::workloads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/gather.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include "schemes/builder.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// One worker of two whose gradients get ready at the given milliseconds and are reduced one by one: each
@@ -94,4 +95,4 @@ TEST(Gather, ALongerCycleMakesFewerReductionsAndLeavesHalfOfItToWait) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predictions as recorded: every scheme and preset on four machines. A change of the cost model changes them
 // and says so; a change of structure must not.
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 #include "base/json.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 struct Machine {
@@ -80,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(On, Golden, testing::ValuesIn(kMachines), [](const auto
 });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/kernel_cost.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// The datasheet of a Tesla V100 SXM2, with the architecture left open.
@@ -198,4 +199,4 @@ TEST(KernelCost, RefusesADeviceWithoutRates) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

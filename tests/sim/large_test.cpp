@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Systems too large for transfers of every instance's own.
 #include <gtest/gtest.h>
 
 #include "models/optimizer.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Report predict(const char* system, const char* scheme, int64_t devices, bool input) {
@@ -49,4 +50,4 @@ TEST(Large, LockStepServersServedInTurnContinueWhatFairSharingGives) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

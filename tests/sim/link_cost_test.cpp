@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_cost.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 #include "sim/cost/link_profile.h"
 #include "sim/cost/network_software.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Two GPUs and a NIC below one PCIe switch; figures round so that times can be summed by hand.
@@ -281,7 +282,7 @@ TEST_P(Laws, HoldForAllAlgorithms) {
           if (choice.algorithm == "nvls") continue;
           const double sent = static_cast<double>(bytes) * bus_factor(kind, static_cast<double>(n));
           EXPECT_LE(sent / t, out * 1.0001)
-              << GetParam() << " " << name << " " << tandem::name(kind) << " x" << n;
+              << GetParam() << " " << name << " " << schemes::name(kind) << " x" << n;
         }
       }
     }
@@ -406,4 +407,4 @@ TEST(Spread, IsWiderForWhatNoFitHasSeen) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds for every machine and collective, whatever the constants are.
 #include <gtest/gtest.h>
 
@@ -8,7 +9,7 @@
 #include "base/random.h"
 #include "sim/cost/link_cost.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr const char* kSystems[] = {"dgx1-v100",    "dgx-a100",          "dgx-h100",  "dgx-b200",
@@ -129,4 +130,4 @@ INSTANTIATE_TEST_SUITE_P(Systems, Machines, testing::ValuesIn(kSystems), [](cons
 });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device must hold, by hand.
 #include "sim/memory.h"
 
@@ -5,7 +6,7 @@
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kDevices = 8, kMiB = 1 << 20;
@@ -247,4 +248,4 @@ TEST(Memory, RecomputationCostsAForwardPass) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

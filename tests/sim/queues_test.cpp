@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/network/queues.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 TEST(LinkQueues, ServesInOrderAndNeverIdles) {
@@ -27,4 +28,4 @@ TEST(LinkQueues, NeverPassesALinkWithoutCapacity) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Random static plans with everything a static program may hold.
 #include "tests/sim/workloads.h"
 
-namespace tandem::workloads {
+namespace tandem::tests::workloads {
 
 struct RandomPlanOptions {
   bool alike = false;  ///< one class of instances
@@ -122,4 +123,4 @@ class RandomPlan {
   Plan plan_;
 };
 
-}  // namespace tandem::workloads
+}  // namespace tandem::tests::workloads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/network/share.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 
 #include "tests/sim/workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::FlowNetwork;
@@ -238,4 +239,4 @@ TEST_P(NetworkFlows, FinishWhenSimGridSaysToTheNanosecond) {
 INSTANTIATE_TEST_SUITE_P(SimGrid, NetworkFlows, testing::Values("star", "torus", "fat-tree"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

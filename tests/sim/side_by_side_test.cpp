@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/side_by_side.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 #include "sim/evaluate.h"
 #include "sim/simulate.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// One worker that moves `megabytes` over the link each iteration and does nothing else.
@@ -114,4 +115,4 @@ TEST_F(Jobs, ASlowDeviceSlowsAllOfItsJobAndIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

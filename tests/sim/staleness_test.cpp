@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Staleness where closed forms know it: unlike workers, nodes that push as one, dropped gradients.
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 #include "tests/sim/workloads.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::parameter_server;
@@ -144,4 +145,4 @@ TEST(Staleness, DroppedGradientsAreNoSamples) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/network/steps.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/sim/workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 StepRun ring(uint32_t ranks) {
@@ -42,4 +43,4 @@ TEST(Steps, ASlowRankDelaysItsNeighboursStepByStep) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "sim/fold.h"
 #include "tests/sim/random_plan.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::RandomPlan;
@@ -131,4 +132,4 @@ TEST(Sweep, HundredThousandRanksOfResNet50) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

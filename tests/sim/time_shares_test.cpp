@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where worker 0's time goes: plans small enough that every share is known.
 #include "sim/time_shares.h"
 
@@ -9,7 +10,7 @@
 #include "sim/simulate.h"
 #include "tests/sim/workloads.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using workloads::parameter_server;
@@ -125,4 +126,4 @@ TEST(TimeShares, OfAPredictionNameTheSlowCardAndAddUpToOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's own estimate: the rates and crossovers that its constants give on known machines, against those that
 // published nccl-tests tables show as jumps.
 #include "sim/cost/tuner.h"
@@ -8,7 +9,7 @@
 
 #include "sim/cost/link_cost.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
@@ -119,4 +120,4 @@ TEST(Tuner, LeavesNamedAlgorithmsToTheirFastestProtocol) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

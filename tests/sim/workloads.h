@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Published workloads and small plans that the simulator's tests and benchmarks share.
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include "sim/plan.h"
 #include "tests/sim/flow_workloads.h"
 
-namespace tandem::workloads {
+namespace tandem::tests::workloads {
 
 // ---- ring all-reduce over links of 50 GB/s and 500 ns
 
@@ -156,4 +157,4 @@ inline Plan parameter_server(const ServerSetting& s) {
   return plan;
 }
 
-}  // namespace tandem::workloads
+}  // namespace tandem::tests::workloads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The source files that the tests of style read, and the floors they lie on.
 #include <filesystem>
@@ -6,13 +7,30 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::tests {
 
 namespace fs = std::filesystem;
 
 inline const std::map<std::string, int> kFloors = {{"base", 0},        {"models", 1}, {"topologies", 1},
                                                    {"schemes", 2},     {"sim", 3},    {"exec", 3},
                                                    {"calibration", 4}, {"app", 5},    {"tests", 6}};
+
+/// The floors of the folders inside a room, where one stands on another; "." is the room's own folder.
+/// Folders that are not named here hold components, which stand on all that is.
+inline const std::map<std::string, int> kInnerFloors = {{"exec/lower", 0},
+                                                        {"exec/device", 1},
+                                                        {"exec/comm", 2},
+                                                        {"exec/run", 3},
+                                                        {"calibration/logs", 0},
+                                                        {"calibration/fit", 1},
+                                                        {"calibration/validate", 2},
+                                                        {"app/console", 0},
+                                                        {"app/analysis", 1},
+                                                        {"app/pictures", 2},
+                                                        {"app/measure", 2},
+                                                        {"app/show", 3}};
 
 struct Source {
   std::string path;    ///< from the root, "sim/cost/kernel_cost.h"
@@ -42,4 +60,4 @@ inline const std::vector<Source>& sources() {
   return all;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two types of one name in one namespace may meet in one program, where the linker takes functions of either
 // for both (the one-definition rule): no compiler says so. Names in unnamed namespaces are their file's own.
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 
 #include "tests/style/sources.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 /// Where the literal or comment that begins at `at` ends; `at` where none begins there.
@@ -103,4 +104,4 @@ TEST(Types, NoTwoShareANameInANamespace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

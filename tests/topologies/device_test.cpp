@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/device.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::string message(const std::string& text) {
@@ -99,4 +100,4 @@ TEST(Device, UnknownNameSaysTheNearest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // topologies/export: what is written says what the System says.
 #include "topologies/export/exporter.h"
 
@@ -8,7 +9,7 @@
 #include <pugixml.hpp>
 #include <set>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +141,4 @@ TEST(AstraSim, FullyConnectedGroupsAndTheirAlgorithms) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/faults.h"
 
 #include <gmock/gmock.h>
@@ -8,7 +9,7 @@
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using Sets = System::Sets;
@@ -145,4 +146,4 @@ TEST(Faults, WrongOnesAreRefusedWithWhatIsRight) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // topologies/import/merge.cpp: what each source adds, and which contradictions are named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +83,4 @@ TEST(Merge, TheSameTwiceIsTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // topologies/import/topo_m.cpp and pair_matrix.cpp: the traps of nvidia-smi topo -m, each in a matrix of our
 // own.
 #include <gmock/gmock.h>
@@ -7,7 +8,7 @@
 
 #include "topologies/import/importer.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::ElementsAre;
@@ -176,4 +177,4 @@ TEST(TopoM, BlanksOrTabsMakeNoDifference) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // topologies/import/nccl_xml.cpp, hwloc_xml.cpp and xml.cpp: the traps of both formats and of hostile XML.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +7,7 @@
 
 #include "topologies/import/importer.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -177,4 +178,4 @@ TEST(HwlocXml, WithoutDevicesItIsAMachineOfCpus) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of every network block at many sizes.
 #include "topologies/network.h"
 
@@ -5,7 +6,7 @@
 
 #include <set>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::unique_ptr<Network> make(const std::string& block, int64_t nodes, uint32_t ports,
@@ -168,4 +169,4 @@ TEST(Torus, RefusesShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

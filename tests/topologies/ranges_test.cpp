@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/ranges.h"
 
 #include <gmock/gmock.h>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 using testing::ElementsAre;
@@ -41,4 +42,4 @@ TEST(Ranges, RefuseMalformedAndHostileOnes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad systems: one clear message each, with the place, and never a crash or a hang.
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 constexpr const char* kGood = R"({
@@ -152,4 +153,4 @@ TEST(BadSystems, HostileSizesEndQuickly) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

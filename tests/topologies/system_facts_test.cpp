@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The systems against what is known of the machines.
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@
 
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 Route between(const System& s, int64_t a, int64_t b) { return s.route(s.accelerator(a), s.accelerator(b)); }
@@ -222,4 +223,4 @@ TEST(CpuClusters, TrainOnTheirSockets) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds for every system, and how --set changes one.
 #include "topologies/system.h"
 
@@ -8,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-namespace tandem {
+namespace tandem::tests {
 namespace {
 
 std::vector<std::string> system_names() {
@@ -142,4 +143,4 @@ TEST(System, SetChangesOneThing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tests

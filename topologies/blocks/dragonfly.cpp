@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dragonfly (Kim, Dally, Scott, Abts: Technology-driven, highly-scalable dragonfly topology, 2008): routers
 // with "down" ports each, "routers" of them in a group with a cable between every two, "global" cables from
 // each router to other groups. The cables of a group are dealt out evenly to the other groups. Routes are
@@ -7,7 +8,7 @@
 
 #include "topologies/network.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -96,4 +97,4 @@ void register_dragonfly(Registry<NetworkBlock>& registry) {
                 }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

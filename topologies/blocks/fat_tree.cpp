@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tree of switches with fat trunks. Level 0 are the ports; a switch of level k joins `down` units of level
 // k-1, and its trunk upwards is the sum of their cables divided by the oversubscription (the parallel cables
 // of a folded Clos with even spreading, as one capacity). With rails, port i of every node is joined to the
@@ -9,7 +10,7 @@
 
 #include "topologies/network.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -97,4 +98,4 @@ void register_fat_tree(Registry<NetworkBlock>& registry) {
        }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // A ring is a torus of one dimension.
 #include "topologies/blocks/torus.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 void register_ring(Registry<NetworkBlock>& registry) {
   registry.add({"ring", "nodes in a ring, both ways", {}, [](const NetworkShape& shape, const Json& spec) {
@@ -9,4 +10,4 @@ void register_ring(Registry<NetworkBlock>& registry) {
                 }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

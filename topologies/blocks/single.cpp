@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // One non-blocking switch: every port has a cable up and a cable down.
 #include <fmt/format.h>
 
 #include "topologies/network.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -35,4 +36,4 @@ void register_single(Registry<NetworkBlock>& registry) {
                 }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Direct network without switches: every node forwards (TPU pods, rings of accelerators).
 #include "topologies/blocks/torus.h"
 
@@ -5,7 +6,7 @@
 
 #include <cmath>
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -107,4 +108,4 @@ void register_torus(Registry<NetworkBlock>& registry) {
                 from_spec});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ASTRA-sim's files: the network of its analytical backend (rings, fully connected groups and switches, one
 // dimension inside the other, innermost first) and its system file. Formats: NetworkParser.cc and
 // NetworkFunction.cc of astra-network-analytical (a GB is 2^30 there), inputs/system of astra-sim.
@@ -12,7 +13,7 @@
 #include "base/error.h"
 #include "topologies/export/exporter.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -227,4 +228,4 @@ void register_astra_sim(Registry<SystemExporter>& registry) {
       {"astra-sim-system", "ASTRA-sim system file (json: algorithms per dimension, roofline)", system_file});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Writers of a System in the words of other simulators, for cross-checks. Each is one file in
-// topologies/export and one word in topologies/CMakeLists.txt. Floor 1.
+// topologies/export and one word in topologies/CMakeLists.txt.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "base/registry.h"
 #include "topologies/system.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 struct SystemExporter {
   std::string_view name, summary;
@@ -20,4 +21,4 @@ struct SystemExporter {
 /// Generated from the list in topologies/CMakeLists.txt.
 const Registry<SystemExporter>& export_registry();
 
-}  // namespace tandem
+}  // namespace tandem::topologies

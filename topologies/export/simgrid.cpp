@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SimGrid's platform files (DTD 4.1): a host per device, a link per direction of a cable, every route spelt
 // out, because which way traffic takes (peer access, copies through host memory, the nearest NIC) is this
 // side's knowledge.
@@ -10,7 +11,7 @@
 
 #include "topologies/export/exporter.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -185,4 +186,4 @@ void register_simgrid(Registry<SystemExporter>& registry) {
                 [](const System& system, std::vector<std::string>&) { return Platform(system).run(); }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

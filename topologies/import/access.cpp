@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peer access by the library's rules, and the network behind the NICs.
 #include "topologies/import/access.h"
 
@@ -8,7 +9,7 @@
 #include "topologies/import/hardware.h"
 #include "topologies/import/vertex_names.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -118,4 +119,4 @@ ordered_json network(const Machine& m, const std::vector<Device>& gpus, const Im
                    m.source)}};
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

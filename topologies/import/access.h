@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How the devices of an imported machine reach each other beyond plain links, as sections of a system file:
-// peer access and the network. Floor 1.
+// peer access and the network.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "topologies/device.h"
 #include "topologies/import/importer.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 bool made_by_amd(const std::vector<Device>& gpus);
 
@@ -23,4 +24,4 @@ nlohmann::ordered_json peer_access(const Machine& machine, const std::vector<Dev
 nlohmann::ordered_json network(const Machine& machine, const std::vector<Device>& gpus,
                                const ImportChoices& choices, std::vector<std::string>& notes);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/choose.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 
 #include "topologies/import/hardware.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -97,4 +98,4 @@ std::vector<Device> choose_cpus(const Machine& machine, const ImportChoices& cho
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which models of topologies/devices the GPUs and CPUs of a dump are. Floor 1.
+// Which models of topologies/devices the GPUs and CPUs of a dump are.
 #include <string>
 #include <vector>
 
 #include "topologies/device.h"
 #include "topologies/import/importer.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// One per GPU: --device, else what the dump says, else the likeliest of its family, with a note. Throws
 /// InputError where nothing tells.
@@ -16,4 +17,4 @@ std::vector<Device> choose_gpus(const Machine& machine, const ImportChoices& cho
 std::vector<Device> choose_cpus(const Machine& machine, const ImportChoices& choices,
                                 std::vector<std::string>& notes);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/hardware.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 
 #include "base/data.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -189,4 +190,4 @@ std::string figures_source(const std::string& section) {
   return text != nullptr ? text->as_text() : table().at(section).text("source", "");
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is known of hardware that a dump only hints at (topologies/import/hardware.json): which model a PCI id
-// or a compute capability stands for, and the stock figures of its links. Floor 1.
+// or a compute capability stands for, and the stock figures of its links.
 #include <string>
 
 #include "base/units.h"
 #include "topologies/device.h"
 #include "topologies/import/machine.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 /// One kind of link: of one lane or cable, one direction.
 struct LinkFigures {
@@ -56,4 +57,4 @@ std::string rate_text(double bytes_per_second);
 /// The "source" text of a section: "pcie", "architectures", "sockets", ...
 std::string figures_source(const std::string& section);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hwloc's XML (lstopo --whole-io machine.xml), versions 1 to 3: packages and NUMA nodes, the PCI tree below
 // them, GPUs and NICs by their PCI class, NVLinks by the NVLinkBandwidth distances. Format: hwloc.dtd,
 // hwloc2.dtd.
@@ -14,7 +15,7 @@
 #include "topologies/import/importer.h"
 #include "topologies/import/xml.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -299,4 +300,4 @@ void register_hwloc_xml(Registry<SystemImporter>& registry) {
                 [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Readers of what other tools say about a machine. Each is one file in topologies/import and one word in
-// topologies/CMakeLists.txt. Floor 1.
+// topologies/CMakeLists.txt.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "base/units.h"
 #include "topologies/import/machine.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 struct SystemImporter {
   std::string_view name, summary;
@@ -42,4 +43,4 @@ struct ImportChoices {
 std::string system_text(const Machine& machine, const ImportChoices& choices,
                         std::vector<std::string>& notes);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/machine.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-namespace tandem {
+namespace tandem::topologies {
 
 std::string_view name(Nearness nearness) {
   switch (nearness) {
@@ -136,4 +137,4 @@ int Machine::number_cpus() {
   return changed;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One node as a dump describes it, whatever the format: a PCI tree with GPUs and NICs as leaves, direct
 // cables between them, and what is known of the CPUs. Readers fill it, merge() joins several, system_text()
-// turns it into a system file. Floor 1.
+// turns it into a system file.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,7 +10,9 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+#include "base/rooms.h"
+
+namespace tandem::topologies {
 
 /// How near two PCI devices are, nearest first: one switch, several switches, one host bridge, one NUMA node,
 /// another NUMA node (as nvidia-smi topo -m and NCCL call it).
@@ -107,4 +110,4 @@ std::string list_some(const std::vector<std::string>& names);
 inline constexpr std::size_t kMaxImported = 128;
 inline constexpr std::size_t kMaxNumaNodes = 64;
 
-}  // namespace tandem
+}  // namespace tandem::topologies

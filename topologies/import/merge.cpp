@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several descriptions of one machine -> one.
 #include <fmt/format.h>
 
@@ -7,7 +8,7 @@
 
 #include "topologies/import/importer.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -289,4 +290,4 @@ Machine merge(std::vector<Machine> sources) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NCCL (and RCCL) write to NCCL_TOPO_DUMP_FILE and read from NCCL_TOPO_FILE. Format: src/graph/xml.cc
 // and topo.cc of NCCL: PCI elements nest as the switches do, and platform files may hold nothing but them.
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "topologies/import/importer.h"
 #include "topologies/import/xml.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -340,4 +341,4 @@ void register_nccl_xml(Registry<SystemImporter>& registry) {
                 [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

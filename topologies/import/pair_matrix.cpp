@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/pair_matrix.h"
 
 #include <fmt/format.h>
@@ -8,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -301,4 +302,4 @@ Machine PairMatrix::machine() const {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A table of how near every two devices are (nvidia-smi topo -m) and the PCI tree that it implies. Floor 1.
+// A table of how near every two devices are (nvidia-smi topo -m) and the PCI tree that it implies.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -8,7 +9,7 @@
 #include "base/error.h"
 #include "topologies/import/machine.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 struct PairMatrix {
   struct Cell {
@@ -35,4 +36,4 @@ struct PairMatrix {
   Machine machine() const;
 };
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A machine as a system file: vertices and link classes with stock figures.
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@
 #include "topologies/import/vertex_names.h"
 #include "topologies/import/wrapped_json.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -320,4 +321,4 @@ std::string system_text(const Machine& machine, const ImportChoices& choices,
   return Writer(machine, choices, notes).run();
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

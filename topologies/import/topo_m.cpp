@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `nvidia-smi topo -m`, as printed or as it comes back from a terminal, a mail or an issue: tabs or blanks,
 // ANSI codes, prompts around it, header cells run together.
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 #include "topologies/import/importer.h"
 #include "topologies/import/pair_matrix.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -321,4 +322,4 @@ void register_topo_m(Registry<SystemImporter>& registry) {
                 [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/vertex_names.h"
 
 #include <fmt/format.h>
@@ -5,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-namespace tandem {
+namespace tandem::topologies {
 
 VertexNames::VertexNames(const Machine& machine) : names_(machine.tree.size()) {
   int switches = 0;
@@ -58,4 +59,4 @@ std::vector<std::tuple<std::string, std::string, int>> group_edges(const std::ve
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

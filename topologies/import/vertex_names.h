@@ -1,13 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Names of an imported machine's vertices, and links between them written with as few ranges as possible
-// ("gpu[0-7]" to "plx[0-3]"), the way topologies/ranges.h reads them. Floor 1.
+// ("gpu[0-7]" to "plx[0-3]"), the way topologies/ranges.h reads them.
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "topologies/import/machine.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 struct VertexName {
   std::string stem;
@@ -37,4 +38,4 @@ std::string range_of(const std::string& stem, const std::vector<int>& indices);
 /// (from, to, cables) as a system file's "between" takes them. O(n log n).
 std::vector<std::tuple<std::string, std::string, int>> group_edges(const std::vector<Edge>& edges);
 
-}  // namespace tandem
+}  // namespace tandem::topologies

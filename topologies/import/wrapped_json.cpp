@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/wrapped_json.h"
 
 #include <nlohmann/json.hpp>
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -48,4 +49,4 @@ std::string wrapped_json(const ordered_json& value) {
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

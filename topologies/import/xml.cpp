@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "topologies/import/xml.h"
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace tandem {
+namespace tandem::topologies {
 
 namespace {
 
@@ -95,4 +96,4 @@ double XmlText::real(const pugi::xml_node& node, const char* name, double fallba
   return out;
 }
 
-}  // namespace tandem
+}  // namespace tandem::topologies

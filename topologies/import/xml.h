@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // XML of untrusted origin: parsed by pugixml without DTDs and entities of its own, bounded in size and depth,
-// with the line of every element for messages. Floor 1.
+// with the line of every element for messages.
 #include <cstdint>
 #include <memory>
 #include <pugixml.hpp>
@@ -10,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tandem {
+namespace tandem::topologies {
 
 class XmlText {
  public:
@@ -35,4 +36,4 @@ class XmlText {
   pugi::xml_node root_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::topologies

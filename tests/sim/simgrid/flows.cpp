@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random transfers of tests/sim/flow_workloads.h through SimGrid and through Tandem: times both in one
 // run and writes SimGrid's finish times. Not part of the build: README.md says how it is compiled.
 #include <simgrid/s4u.hpp>
@@ -11,8 +12,8 @@
 #include "tests/sim/flow_workloads.h"
 
 namespace sg4 = simgrid::s4u;
-using tandem::workloads::FlowNetwork;
-using tandem::workloads::FlowStart;
+using tandem::tests::workloads::FlowNetwork;
+using tandem::tests::workloads::FlowStart;
 
 namespace {
 
@@ -23,7 +24,7 @@ std::vector<sg4::Host*> make_platform(const FlowNetwork& network, const std::vec
   auto* zone = sg4::create_full_zone("zone");
   std::vector<sg4::Host*> hosts;
   std::vector<const sg4::Link*> links;
-  for (uint32_t h = 0; h < tandem::workloads::kHosts; ++h)
+  for (uint32_t h = 0; h < tandem::tests::workloads::kHosts; ++h)
     hosts.push_back(zone->create_host("h" + std::to_string(h), 1e9));
   for (std::size_t l = 0; l < network.capacity().size(); ++l) {
     links.push_back(
@@ -46,8 +47,8 @@ std::vector<sg4::Host*> make_platform(const FlowNetwork& network, const std::vec
 int main(int argc, char** argv) {
   if (argc < 5) return std::fprintf(stderr, "flows KIND SPINES FLOWS ARRIVALS(0|1) [CSV]\n"), 2;
   const FlowNetwork network(argv[1], static_cast<uint32_t>(std::atoi(argv[2])));
-  const auto flows =
-      tandem::workloads::random_flows(network, static_cast<uint32_t>(std::atoi(argv[3])), argv[4][0] == '1');
+  const auto flows = tandem::tests::workloads::random_flows(
+      network, static_cast<uint32_t>(std::atoi(argv[3])), argv[4][0] == '1');
   std::vector<const char*> words = {argv[0],
                                     "--cfg=network/model:CM02",
                                     "--cfg=network/crosstraffic:0",
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
   engine.run();
   const double theirs = seconds(start);
   const std::clock_t again = std::clock();
-  const auto mine = tandem::workloads::run_flows(network.capacity(), flows);
+  const auto mine = tandem::tests::workloads::run_flows(network.capacity(), flows);
   const double ours = seconds(again);
   double most = 0, sum = 0;
   for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/compare_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace tandem::app {
+
+namespace {
+
+constexpr std::string_view kWaiting = "waiting";  // for others, apart from the lane where that happens
+constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host"};
+
+using Seconds = std::map<std::pair<std::string, std::string>, double>;
+
+/// Seconds of each (lane, label) per worker and iteration.
+Seconds per_iteration(const Report& report) {
+  Seconds out;
+  std::set<std::pair<uint32_t, uint32_t>> runs;
+  for (const TimelineEntry& e : report.timeline) {
+    if (e.role != "worker") continue;
+    const auto key =
+        e.waits() ? std::pair(std::string(kWaiting), "before " + e.lane) : std::pair(e.lane, e.label);
+    out[key] += std::max(0.0, e.end_seconds - e.start_seconds);
+    runs.emplace(e.instance, e.iteration);
+  }
+  for (auto& [key, seconds] : out) seconds /= static_cast<double>(runs.size());
+  return out;
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.{}f}", 1e3 * seconds, seconds < 0.01 ? 3 : 1);
+}
+
+std::string percent(const OpPair& p) {
+  return p.a > 0 ? fmt::format("{:+.1f} %", 100 * p.difference() / p.a) : "-";
+}
+
+}  // namespace
+
+OpComparison compare_ops(const Report& a, const Report& b) {
+  const Seconds left = per_iteration(a), right = per_iteration(b);
+  if (left.empty() || right.empty()) return {};
+  std::map<std::pair<std::string, std::string>, OpPair> all;
+  const auto at = [&](const auto& key) -> OpPair& {
+    return all.try_emplace(key, OpPair{key.first, key.second}).first->second;
+  };
+  for (const auto& [key, seconds] : left) at(key).a = seconds;
+  for (const auto& [key, seconds] : right) at(key).b = seconds;
+  OpComparison out;
+  for (const std::string_view lane : kLaneNames) {
+    OpPair whole{std::string(lane), ""};
+    for (const auto& [key, pair] : all) {
+      if (key.first != lane) continue;
+      whole.a += pair.a;
+      whole.b += pair.b;
+      if (lane != "host") out.ops.push_back(pair);  // there, workers wait for others
+    }
+    if (whole.a > 0 || whole.b > 0) out.lanes.push_back(std::move(whole));
+  }
+  std::stable_sort(out.ops.begin(), out.ops.end(), [](const OpPair& x, const OpPair& y) {
+    return std::abs(x.difference()) > std::abs(y.difference());
+  });
+  return out;
+}
+
+Table op_table(const std::vector<OpPair>& pairs, const std::string& a_name, const std::string& b_name,
+               std::size_t most) {
+  const bool lanes = !pairs.empty() && pairs[0].label.empty();
+  std::vector<Column> columns = {{"lane"}};
+  if (!lanes) columns.push_back({"op"});
+  columns.insert(columns.end(),
+                 {{a_name + " ms", true}, {b_name + " ms", true}, {"B - A ms", true}, {"difference", true}});
+  Table table(std::move(columns));
+  for (std::size_t i = 0; i < std::min(most, pairs.size()); ++i) {
+    const OpPair& p = pairs[i];
+    std::vector<std::string> row = {p.lane};
+    if (!lanes) row.push_back(p.label);
+    row.insert(row.end(), {milliseconds(p.a), milliseconds(p.b), fmt::format("{:+.3f}", 1e3 * p.difference()),
+                           percent(p)});
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string largest_disagreement(const OpComparison& comparison, const Report& a, const Report& b) {
+  if (comparison.ops.empty()) return "";
+  const OpPair& p = comparison.ops[0];
+  const bool apart = a.engine != b.engine;
+  return fmt::format("Largest disagreement: {} ({}): {} {} ms, {} {} ms{}{}.", p.label, p.lane,
+                     apart ? engine_word(a) : "A", milliseconds(p.a), apart ? engine_word(b) : "B",
+                     milliseconds(p.b), p.a > 0 ? " (" + percent(p) + ")" : "",
+                     a.iteration_median > 0 ? fmt::format(", {:.1f} % of an iteration",
+                                                          100 * std::abs(p.difference()) / a.iteration_median)
+                                            : "");
+}
+
+std::string engine_word(const Report& report) { return report.engine == "exec" ? "executed" : "predicted"; }
+
+}  // namespace tandem::app

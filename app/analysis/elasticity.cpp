@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/elasticity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "app/console/table.h"
+
+namespace tandem::app {
+
+namespace {
+
+const Resource kCompute{"compute", 1, false, &Speeds::compute};
+constexpr double kStep = 1.01;
+// Where the order of arrival decides, two predictions differ by chance, too: a larger step, and no more
+// rounds than such a rate needs.
+constexpr double kStepByArrival = 1.05;
+constexpr int32_t kRoundsByArrival = 60;
+constexpr double kUnlimited = 1e3;
+constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
+constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
+// Beyond these an answer that takes some ten more predictions would no longer come at once.
+constexpr std::size_t kMostLinks = 20'000;
+constexpr int64_t kMostEvents = 3'000'000;
+
+void add_if_there(const Json& document, const std::string& block, const std::string& key, bool bandwidth,
+                  std::vector<Resource>& out) {
+  const Json* in = document.find(block);
+  const Json* value = in == nullptr ? nullptr : in->find(key);
+  if (value == nullptr) return;
+  const double now = bandwidth ? value->as_bandwidth().bytes_per_second : value->as_real();
+  if (now > 0) out.push_back({block + "." + key, now, bandwidth});
+}
+
+/// Does the order in which messages arrive decide how long steps take?
+bool by_arrival(const Question& q) {
+  const Plan plan = make_plan(prediction_on(q, q.system, q.devices.back()));
+  return !is_static(*plan.program) && !in_lock_step(*plan.program);
+}
+
+/// Predicts the rate of a question with one resource turned.
+class Turns {
+ public:
+  explicit Turns(const Question& q) : q_(q), by_arrival_(by_arrival(q)) {
+    if (q.anchor) scale_ = anchored_scale(prediction_on(q, q.system, q.anchor->devices));
+  }
+
+  double rate(const Resource& r, double factor, int64_t devices) const {
+    Prediction p = prediction_on(q_, q_.system, devices);
+    p.anchor_scale = scale_;
+    if (by_arrival_ && p.iterations == 0) p.iterations = kRoundsByArrival;
+    if (r.speed != nullptr) {
+      p.speeds.*r.speed = factor;
+      return throughput(p);
+    }
+    const System system = turned(q_, r, factor);
+    p.system = &system;
+    return throughput(p);
+  }
+
+  double slope(const Resource& r, int64_t devices) const {
+    const double up = step(), ratio = rate(r, up, devices) / rate(r, 1 / up, devices);
+    const double value = std::log(ratio) / (2 * std::log(up));
+    return std::abs(value) < 5e-5 ? 0 : value;  // below what picoseconds of a step resolve
+  }
+
+  /// The relative gain over `now`.
+  double unlimited(const Resource& r, int64_t devices, double now) const {
+    const double gain = rate(r, r.most(), devices) / now - 1;
+    return std::abs(gain) < 5e-7 ? 0 : gain;
+  }
+
+  double step() const { return by_arrival_ ? kStepByArrival : kStep; }
+
+ private:
+  const Question& q_;
+  bool by_arrival_;
+  std::optional<double> scale_;
+};
+
+/// The share of a step that has to do with the resource.
+double share_of(const Report& r, const Resource& resource) {
+  const TimeShare& t = r.time_share;
+  if (resource.path == "compute") return t.compute + t.waiting + t.idle;
+  if (resource.path == "launch") return t.launch;
+  if (resource.path == "server") return t.server;
+  if (resource.path.rfind("host.", 0) == 0) return t.input;
+  return t.exposed_communication;
+}
+
+/// "pcie" of "links.pcie.bandwidth", else "".
+std::string link_kind(const Resource& r) {
+  return r.path.rfind("links.", 0) == 0 ? r.path.substr(6, r.path.rfind('.') - 6) : "";
+}
+
+/// The kinds of links that carry anything in the report; by how busy the busiest is.
+std::map<std::string, double> busy_kinds(const System& system, const Report& report) {
+  std::map<std::string, double> busy, out;
+  for (const LinkUse& use : report.links) busy[use.name] = use.busy;
+  for (LinkId id = 0; id < system.link_count(); ++id) {
+    const auto link = busy.find(system.link(id).name);
+    if (link == busy.end()) continue;
+    double& most = out[std::string(system.link_kind(id))];
+    most = std::max(most, link->second);
+  }
+  return out;
+}
+
+/// The resources that can matter to the report, those that most likely do first.
+std::vector<Resource> candidates(const Question& q, const Report& report) {
+  const bool all_links = report.links.size() >= kMostListed;
+  const auto kinds = busy_kinds(q.system, report);
+  std::vector<std::pair<double, Resource>> out;
+  for (Resource& r : resources_of(q)) {
+    const auto kind = kinds.find(link_kind(r));
+    if (!link_kind(r).empty() && kind == kinds.end() && !all_links) continue;
+    if (r.path == "server" && report.staleness.count() == 0 && report.time_share.server == 0) continue;
+    if (r.path.rfind("host.", 0) == 0 && !q.input) continue;
+    const double busy = kind == kinds.end() ? 0.5 : kind->second;
+    out.emplace_back(share_of(report, r) * (1 + busy), std::move(r));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Resource> sorted;
+  for (auto& [share, resource] : out) sorted.push_back(std::move(resource));
+  return sorted;
+}
+
+}  // namespace
+
+double Resource::most() const {
+  if (speed != nullptr) return kUnlimited;
+  return std::min(kUnlimited, (bandwidth ? 1e18 : 1e3) / value);  // what a system file takes
+}
+
+std::string Resource::text(double factor) const {
+  return bandwidth ? fmt::format("{:.17g}B/s", value * factor) : fmt::format("{:.17g}", value * factor);
+}
+
+std::vector<Resource> resources_of(const Question& q) {
+  const Json document = System::document(q.system_text, q.sets);
+  std::vector<Resource> out;
+  if (const Json* links = document.find("links")) {
+    for (const auto& [kind, spec] : links->members())
+      out.push_back({"links." + kind + ".bandwidth", spec.at("bandwidth").as_bandwidth().bytes_per_second});
+  }
+  if (q.system.nodes() > 1) add_if_there(document, "network", "bandwidth", true, out);
+  add_if_there(document, "host", "local_storage", true, out);
+  add_if_there(document, "host", "shared_storage", true, out);
+  if (q.input && q.system.host().cores > 0)
+    out.push_back({"host.core_speed", q.system.host().core_speed, false});
+  out.push_back({"compute", 1, false, &Speeds::compute});
+  out.push_back({"launch", 1, false, &Speeds::launch});
+  out.push_back({"server", 1, false, &Speeds::server});
+  out.push_back({"latency", 1, false, &Speeds::latency});
+  return out;
+}
+
+System turned(const Question& q, const Resource& resource, double factor) {
+  auto sets = q.sets;
+  sets.emplace_back(resource.path, resource.text(factor));
+  return System::load(q.system_text, sets);
+}
+
+Prediction prediction_on(const Question& q, const System& system, int64_t devices) {
+  Prediction p = q.prediction(devices);
+  p.system = &system;
+  p.check_memory = false;
+  if (p.anchor) p.anchor->system = &q.system;
+  return p;
+}
+
+double rate_with(const Question& q, const Resource& resource, double factor, int64_t devices) {
+  return Turns(q).rate(resource, factor, devices);
+}
+
+std::vector<Elasticity> elasticities(const Question& q) {
+  const Turns turns(q);
+  std::vector<double> now;
+  for (const int64_t n : q.devices) now.push_back(turns.rate(kCompute, 1, n));
+  std::vector<Elasticity> out;
+  for (Resource& r : resources_of(q)) {
+    Elasticity e{std::move(r), {}, {}};
+    for (std::size_t i = 0; i < q.devices.size(); ++i) {
+      e.at.push_back(turns.slope(e.resource, q.devices[i]));
+      e.unlimited.push_back(turns.unlimited(e.resource, q.devices[i], now[i]));
+    }
+    out.push_back(std::move(e));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Elasticity& a, const Elasticity& b) {
+    return std::abs(a.at.back()) > std::abs(b.at.back());
+  });
+  return out;
+}
+
+void find_bottleneck(const Question& q, Report& report) {
+  if (report.simulated_events > kMostEvents || q.system.link_count() > kMostLinks) {
+    report.notes.push_back(
+        "bound by: the largest share of the time; so long a simulation is not repeated "
+        "to try out changes (--elasticities does)");
+    return;
+  }
+  const Turns turns(q);
+  Resource best;
+  double most = -1;
+  for (Resource& r : candidates(q, report)) {
+    const double slope = turns.slope(r, report.devices);
+    if (slope > most) most = slope, best = std::move(r);
+    if (most > kMostOfAll) break;
+  }
+  Report::Bottleneck& b = report.bottleneck;
+  b.resource = best.path;
+  b.share = best.path == "compute" ? report.time_share.compute : share_of(report, best);
+  b.elasticity = most;
+  b.gain_if_unlimited = turns.unlimited(best, report.devices, turns.rate(kCompute, 1, report.devices));
+  b.explanation = fmt::format("1 % more of {} gives {:.2f} % more samples/s, no limit to it {:+.0f} %{}",
+                              best.path, most, 100 * *b.gain_if_unlimited,
+                              report.busiest_link.name.empty()
+                                  ? ""
+                                  : fmt::format("; the busiest link is {} ({:.0f} %)",
+                                                report.busiest_link.name, 100 * report.busiest_link.busy));
+}
+
+namespace {
+
+std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
+  nlohmann::ordered_json out = {{"schema", "tandem-elasticities-1"},
+                                {"model", q.graph.name()},
+                                {"system", q.system.name()},
+                                {"scheme", q.scheme.name},
+                                {"batch_per_device", q.batch},
+                                {"precision", name(q.precision)},
+                                {"step", (by_arrival(q) ? kStepByArrival : kStep) - 1},
+                                {"rows", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < q.devices.size(); ++i) {
+    for (const Elasticity& e : all) {
+      nlohmann::ordered_json row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};
+      if (e.resource.speed == nullptr) row["value"] = e.resource.text();
+      row["elasticity"] = e.at[i];
+      row["gain_if_unlimited"] = e.unlimited[i];
+      out["rows"].push_back(std::move(row));
+    }
+  }
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string value_text(const Resource& r) {
+  if (r.speed != nullptr) return "";
+  return r.bandwidth ? to_text(Bandwidth{r.value}) : fmt::format("{:.3g}", r.value);
+}
+
+std::string csv_of(const Question& q, const std::vector<Elasticity>& all) {
+  Table table({{"devices"}, {"resource"}, {"value"}, {"elasticity"}, {"gain_if_unlimited"}});
+  for (std::size_t i = 0; i < q.devices.size(); ++i) {
+    for (const Elasticity& e : all) {
+      table.add({std::to_string(q.devices[i]), e.resource.path,
+                 e.resource.speed != nullptr ? "" : fmt::format("{:.9g}", e.resource.value),
+                 fmt::format("{:.6f}", e.at[i]), fmt::format("{:.6f}", e.unlimited[i])});
+    }
+  }
+  return table.csv();
+}
+
+}  // namespace
+
+std::string elasticities_as(const Question& q, const std::vector<Elasticity>& all,
+                            const std::string& format) {
+  if (format == "json") return json_of(q, all);
+  if (format == "csv") return csv_of(q, all);
+  std::vector<Column> columns = {{"resource"}, {"now", true}};
+  for (const int64_t n : q.devices) {
+    columns.push_back({fmt::format("{} device{}", n, n == 1 ? "" : "s"), true});
+    columns.push_back({"unlimited", true});
+  }
+  Table table(std::move(columns));
+  for (const Elasticity& e : all) {
+    std::vector<std::string> row = {e.resource.path, value_text(e.resource)};
+    for (std::size_t i = 0; i < e.at.size(); ++i) {
+      row.push_back(fmt::format("{:.3f}", e.at[i]));
+      row.push_back(fmt::format("{:+.1f} %", 100 * e.unlimited[i]));
+    }
+    table.add(std::move(row));
+  }
+  return table.as(format) +
+         "\nd log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
+         "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
+         "beside it is true of the next\nper cent only. launch: the host's work for a step; server: "
+         "processors of servers; latency: of messages and\ncollectives, besides their bytes.\n";
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What turning one figure of the machine would give: elasticities of the throughput, what it would be without
+// a limit, and so what the throughput is bound by.
+#include <string>
+#include <vector>
+
+#include "app/analysis/question.h"
+
+namespace tandem::app {
+
+/// A figure of the system file that --set can turn, with its value there, or one of Speeds, which the file
+/// does not hold as one figure.
+struct Resource {
+  std::string path;  ///< "links.pcie.bandwidth", "network.bandwidth", "host.core_speed" ...; "compute" ...
+  double value = 0;  ///< bytes/s, or for host.core_speed and speeds a plain number
+  bool bandwidth = true;
+  double Speeds::*speed = nullptr;  ///< then `path` is none of the file
+  /// The factor on it that stands for no limit: a thousand, or as much as a system file takes.
+  double most() const;
+  /// "16GB/s" as --set takes it; exact.
+  std::string text(double factor = 1) const;
+};
+
+/// Every link class, the network where several nodes make it matter, the host's storage and cores; then
+/// "compute", "launch", "server" and "latency". Together they are all that a step takes time for, but for
+/// fixed rates (staging buffers, single streams), so that elasticities add up to 1 or a little less.
+std::vector<Resource> resources_of(const Question& question);
+
+/// The question's system with one resource of its file turned by `factor`. Throws InputError.
+System turned(const Question& question, const Resource& resource, double factor);
+
+/// The question's prediction on a changed system; an anchor stays what it was measured on.
+Prediction prediction_on(const Question& question, const System& system, int64_t devices);
+
+/// The question's samples/s with one resource turned by `factor`. Throws InputError.
+double rate_with(const Question& question, const Resource& resource, double factor, int64_t devices);
+
+struct Elasticity {
+  Resource resource;
+  /// d log(samples/s) / d log(resource) per entry of Question::devices: central difference of the whole
+  /// prediction over a step of 1 % up and down (5 % where the order of arrival decides), so at a kink the
+  /// mean of both sides.
+  std::vector<double> at;
+  /// The relative gain in samples/s with a thousand times as much of it, which tells of a kink.
+  std::vector<double> unlimited;
+};
+
+/// Largest magnitude on the most devices first. Cost: three predictions per resource and device count.
+std::vector<Elasticity> elasticities(const Question& question);
+
+/// Replaces the bottleneck of the question's report by the resource with the largest elasticity. Resources
+/// that the report shows to be unused are not tried, and none after one with more than half of all, since
+/// elasticities add up to 1: some three to ten predictions of a rate. Leaves reports of very long simulations
+/// as they are, and says so in a note.
+void find_bottleneck(const Question& question, Report& report);
+
+/// As text and Markdown two columns per device count, as csv a row per resource and count, or JSON
+/// ("tandem-elasticities-1").
+std::string elasticities_as(const Question& question, const std::vector<Elasticity>& all,
+                            const std::string& format);
+
+}  // namespace tandem::app

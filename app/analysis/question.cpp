@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/question.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "app/analysis/elasticity.h"
+#include "base/text.h"
+#include "schemes/memory_habits.h"
+#include "sim/capacity.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr int64_t kMostDevices = 1'000'000;
+
+Anchor read_anchor(const std::string& text) {
+  const Place place = option_place("anchor");
+  const auto at = text.find('@');
+  Anchor anchor;
+  anchor.rate = parse_real(std::string_view(text).substr(0, at), 1e-9, 1e12, place);
+  if (at != std::string::npos) {
+    anchor.devices = parse_integer(std::string_view(text).substr(at + 1), 1, kMostDevices, place);
+  }
+  return anchor;
+}
+
+/// "DEVICES MODEL [SCHEME [BATCH]]".
+Question::Beside read_beside(const std::string& text, int64_t batch) {
+  const Place place = option_place("with");
+  std::vector<std::string> words = split(text, ' ');
+  std::erase(words, "");
+  if (words.size() < 2 || words.size() > 4)
+    throw InputError(place,
+                     fmt::format("\"{}\" is not \"DEVICES MODEL [SCHEME [BATCH]]\", for example \"4 vgg16 "
+                                 "pytorch-ddp 64\"",
+                                 printable(text)));
+  Question::Beside out{.graph = Graph::load(words[1]),
+                       .scheme = resolve_scheme(words.size() > 2 ? words[2] : "allreduce", place),
+                       .devices = parse_integer(words[0], 1, kMostDevices, place),
+                       .batch = batch};
+  if (words.size() > 3) out.batch = parse_integer(words[3], 1, 1 << 24, place);
+  return out;
+}
+
+/// 1, 2, 4, ... and all accelerators of the system, at most 64.
+std::vector<int64_t> doublings(int64_t count) {
+  std::vector<int64_t> out;
+  const int64_t most = std::clamp<int64_t>(count, 1, 64);
+  for (int64_t n = 1; n < most; n *= 2) out.push_back(n);
+  out.push_back(most);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Flag> question_flags() {
+  return {
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"system", "NAME|FILE", "the machine (tandem list systems)"},
+      {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
+      {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
+      {"batch", "N", "samples per device and iteration; default 32"},
+      {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
+      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop, or none: no update"},
+      {"recipe", "NAME|FILE",
+       "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
+       "pytorch; "
+       "all: tandem list recipes"},
+      {"recompute", "off|blocks",
+       "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
+      {"memory", "KEY=VALUE,...",
+       "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
+       "update=foreach|each|fused, gradients=freed|zeroed|whole, buckets=none|copies|views, "
+       "modules=lazy|eager, "
+       "loss=eager|fused|sum, logits=kept|fp32|dropped"},
+      {"input", "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device"},
+      {"anchor", "RATE[@N]",
+       "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
+      {"set", "PATH=VALUE",
+       "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s; or break it: "
+       "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
+       true},
+      {"with", "JOB",
+       "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
+      {"iterations", "N",
+       "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
+       "as "
+       "many as steady figures need"},
+      {"jitter", "SIGMA",
+       "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
+      {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
+      {"seed", "N", "of the random numbers; default 1"},
+  };
+}
+
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
+                                                           std::string_view option) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const std::string& text : arguments.all(option)) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw InputError(option_place(option),
+                       fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
+    }
+    out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return out;
+}
+
+Question read_question(const Arguments& arguments) {
+  const std::string model = arguments.required("model", "resnet50");
+  if (!arguments.has("system")) Graph::load(model);  // a wrong name is worth more than a missing option
+  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), read_sets(arguments));
+}
+
+Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
+                       const std::vector<std::pair<std::string, std::string>>& sets) {
+  Graph graph = Graph::load(model);
+  Question q{.graph = std::move(graph),
+             .system = System::load(system, sets),
+             .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
+             .system_text = system,
+             .sets = sets,
+             .devices = {},
+             .anchor = {},
+             .disturbance = {},
+             .beside = {}};
+  if (arguments.has("recipe"))
+    q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
+  q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
+  q.batch = arguments.integer("batch", 32, 1, 1 << 24);
+  q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
+  q.optimizer = &optimizer(arguments.text("optimizer", "momentum"), option_place("optimizer"));
+  q.recompute = arguments.choice("recompute", "off", {"off", "blocks"}) == "blocks";
+  if (arguments.has("memory")) {
+    q.memory = parse_selection("memory:" + arguments.text("memory", ""), option_place("memory")).settings;
+    memory_habits(q.memory, "--memory", option_place("memory"));
+  }
+  q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
+  q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
+  q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
+  q.profile = arguments.text("profile", "stock");
+  if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
+  for (const std::string& job : arguments.all("with")) q.beside.push_back(read_beside(job, q.batch));
+  if (arguments.has("jitter")) {
+    q.disturbance.emplace();
+    q.disturbance->iteration_sigma = arguments.real("jitter", 0, 0, 10);
+  }
+  return q;
+}
+
+Prediction Question::prediction(int64_t device_count) const {
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.devices = device_count;
+  p.batch = batch;
+  p.precision = precision;
+  p.optimizer = optimizer;
+  p.recompute = recompute;
+  p.memory = memory;
+  p.input = input;
+  p.iterations = iterations;
+  p.seed = seed;
+  p.profile = profile;
+  p.anchor = anchor;
+  p.disturbance = disturbance;
+  for (const Beside& job : beside) p.beside.push_back({&job.graph, &job.scheme, job.devices, job.batch});
+  return p;
+}
+
+Report answer(const Question& question, int64_t devices) {
+  const auto start = std::chrono::steady_clock::now();
+  Report report = simulate(question.prediction(devices));
+  find_bottleneck(question, report);
+  report.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const auto& [path, value] : question.sets) report.inputs.emplace_back("set." + path, value);
+  return report;
+}
+
+std::vector<Report> answer(const Question& question) {
+  std::vector<Report> out;
+  for (const int64_t n : question.devices) out.push_back(answer(question, n));
+  return out;
+}
+
+void check_fits(const Question& question, const std::vector<Report>& reports) {
+  int64_t most = 0;
+  for (const Report& r : reports) {
+    if (r.fits) return;
+    most = std::max(most, r.devices);
+  }
+  if (most > 0) throw InputError(fit_advice(question.prediction(most)));
+}
+
+}  // namespace tandem::app

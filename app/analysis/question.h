@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The question that predict, demo and plot ask: the options they share, read and resolved.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/console/cli.h"
+#include "models/graph.h"
+#include "schemes/report.h"
+#include "schemes/scheme.h"
+#include "sim/simulate.h"
+#include "topologies/system.h"
+
+namespace tandem::app {
+
+/// Owns everything a Prediction points to; must outlive the predictions made from it.
+struct Question {
+  Graph graph;
+  System system;
+  ResolvedScheme scheme;
+  std::string system_text;                                ///< as written: name or file
+  std::vector<std::pair<std::string, std::string>> sets;  ///< --set path=value, in order
+  std::vector<int64_t> devices;
+  int64_t batch = 32;
+  Precision precision = Precision::fp32;
+  const Optimizer* optimizer = nullptr;
+  bool recompute = false;
+  std::vector<std::pair<std::string, std::string>> memory;  ///< --memory key=value, in order
+  bool input = true;
+  int32_t iterations = 0;  ///< 0: as many as steady figures need
+  uint64_t seed = 1;
+  std::string profile = "stock";
+  std::optional<Anchor> anchor;
+  std::optional<Disturbance> disturbance;
+  /// --with: jobs on the same machine.
+  struct Beside {
+    Graph graph;
+    ResolvedScheme scheme;
+    int64_t devices = 1, batch = 32;
+  };
+  std::vector<Beside> beside;
+
+  Prediction prediction(int64_t device_count) const;
+};
+
+/// --model, --system, --devices, ... with their help.
+std::vector<Flag> question_flags();
+/// Throws InputError and UsageError.
+Question read_question(const Arguments& arguments);
+/// The same with a model and a system that did not come as --model, --system and --set.
+Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
+                       const std::vector<std::pair<std::string, std::string>>& sets);
+/// "path=value" pairs of --set, or of another option like it.
+std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
+                                                           std::string_view option = "set");
+/// simulate() with the bottleneck found by turning the machine's resources (app/analysis/elasticity.h), its
+/// wall time and the --set changes among the report's inputs.
+Report answer(const Question& question, int64_t devices);
+/// One report per device count, in order.
+std::vector<Report> answer(const Question& question);
+/// Throws InputError with what would help when none of the reports, which answer `question`, fits.
+void check_fits(const Question& question, const std::vector<Report>& reports);
+
+}  // namespace tandem::app

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/swap.h"
+
+#include <set>
+
+#include "app/analysis/elasticity.h"
+#include "topologies/device.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr std::size_t kMostLinks = 20'000;
+constexpr int64_t kMostEvents = 2'000'000;
+
+/// The entries of the system file that describe accelerators, with their models.
+std::vector<std::pair<std::string, std::string>> accelerators(const Question& q) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const Json document = System::document(q.system_text, q.sets);
+  for (const auto& [name, spec] : document.at("devices").members()) {
+    const std::string& model = spec.at("model").as_text();
+    if (Device::load(model).kind != Device::Kind::cpu) out.emplace_back(name, model);
+  }
+  return out;
+}
+
+/// The one model of accelerators that the machine has, else "".
+std::string only_model(const Question& q) {
+  std::set<std::string> models;
+  for (const auto& [name, model] : accelerators(q)) models.insert(model);
+  return models.size() == 1 ? *models.begin() : "";
+}
+
+/// The rate on the question's machine with all accelerators of another model.
+std::optional<double> rate_with(const Question& q, const std::string& model, int64_t devices) {
+  auto sets = q.sets;
+  for (const auto& [name, own] : accelerators(q)) sets.emplace_back("devices." + name + ".model", model);
+  try {
+    const System system = System::load(q.system_text, sets);
+    return throughput(prediction_on(q, system, devices));
+  } catch (const InputError&) {
+    return std::nullopt;  // no such machine, or the model computes in a format that the device lacks
+  }
+}
+
+}  // namespace
+
+Swap swap_parts(const ReportPair& pair) {
+  const auto& [a, b, asked_a, asked_b] = pair;
+  if (asked_a == nullptr || asked_b == nullptr) return {};
+  for (const Question* q : {asked_a, asked_b})
+    if (q->system.link_count() > kMostLinks) return {};
+  if (std::max(a.simulated_events, b.simulated_events) > kMostEvents) return {};
+  const std::string from = only_model(*asked_a), to = only_model(*asked_b);
+  if (from.empty() || to.empty() || from == to) return {};
+  const auto over_a = [&](const std::optional<double>& rate) {
+    return rate ? std::optional(*rate / a.samples_per_second) : std::nullopt;
+  };
+  return {over_a(rate_with(*asked_a, to, a.devices)), over_a(rate_with(*asked_b, from, b.devices))};
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "app/analysis/elasticity.h"
+#include "app/console/report_text.h"
+#include "app/console/table.h"
+#include "base/data.h"
+
+namespace tandem::app {
+
+namespace {
+
+// The line must stay instant: beyond these a change is not tried out.
+constexpr int64_t kMostEvents = 2'000'000;
+
+std::optional<Report> try_simulate(const Prediction& p) {
+  try {
+    Report r = simulate(p);
+    if (!r.fits) return std::nullopt;
+    return r;
+  } catch (const InputError&) {
+    return std::nullopt;  // the change is not possible on this machine: nothing to tell
+  }
+}
+
+std::string gain(double after, double before) { return fmt::format("{:+.0f} %", 100 * (after / before - 1)); }
+
+/// "Twice the pcie bandwidth would give +38 %.": of what the report is bound by.
+std::string twice(const Question& q, const Report& last) {
+  const std::string& bound = last.bottleneck.resource;
+  for (const Resource& resource : resources_of(q)) {
+    if (resource.path != bound) continue;
+    const double rate = rate_with(q, resource, 2, last.devices);
+    const std::string words = bound == "latency"  ? "Half the latency of messages"
+                              : bound == "launch" ? "Launches in half the time"
+                              : bound == "server" ? "A server's processor twice as fast"
+                                                  : "Twice the " + resource_words(last);
+    return fmt::format("{} would give {}. ", words, gain(rate, last.samples_per_second));
+  }
+  return "";
+}
+
+/// "v100" of "v100-pcie-16gb": the chip, whatever board it sits on.
+std::string chip(const Device& device) { return device.name.substr(0, device.name.find('-')); }
+
+/// The fastest other stock system of the same shape with the same chip, when it is at least 5 % faster.
+std::string other_system(const Question& q, const Report& last) {
+  const std::string wanted = chip(q.system.device(q.system.accelerator(0)));
+  std::string best;
+  double rate = 1.05 * last.samples_per_second;
+  for (const std::string& name : list_data("topologies/systems")) {
+    if (name == q.system.name()) continue;
+    const std::string path = find_data("topologies/systems", "system", name);
+    if (read_file(path).find("\"" + wanted + "-") == std::string::npos) continue;  // cheaper than a load
+    const System system = System::load(path);
+    if (system.accelerators().size() != q.system.accelerators().size()) continue;
+    if (chip(system.device(system.accelerator(0))) != wanted || system.accelerator_count() < last.devices)
+      continue;
+    Prediction p = q.prediction(last.devices);
+    p.system = &system;
+    const auto report = try_simulate(p);
+    if (report && report->samples_per_second > rate) {
+      rate = report->samples_per_second;
+      best = name;
+    }
+  }
+  if (best.empty()) return "";
+  return fmt::format("{} would give {} samples/s (x{:.2f}). ", best, grouped(rate),
+                     rate / last.samples_per_second);
+}
+
+std::string smaller_format(const Question& q, const Report& last) {
+  const Device& device = q.system.device(q.system.accelerator(0));
+  if (q.anchor || q.precision != Precision::fp32) return "";
+  for (const Precision to : {Precision::tf32, Precision::bf16, Precision::fp16}) {
+    if (device.peak_at(to).flops_per_second <= 1.2 * device.product_peak(Precision::fp32).flops_per_second)
+      continue;
+    Prediction p = q.prediction(last.devices);
+    p.precision = to;
+    if (const auto report = try_simulate(p)) {
+      return fmt::format("--precision {} would give {}. ", name(to),
+                         gain(report->samples_per_second, last.samples_per_second));
+    }
+  }
+  return "";
+}
+
+std::string without_input(const Question& q, const Report& last) {
+  Prediction p = q.prediction(last.devices);
+  p.input = false;
+  const auto report = try_simulate(p);
+  if (!report) return "";
+  return fmt::format("Input that is never late would give {}. ",
+                     gain(report->samples_per_second, last.samples_per_second));
+}
+
+}  // namespace
+
+void note_idle_settings(const Question& q, Report& report) {
+  if (report.simulated_events > kMostEvents) return;
+  for (const auto& setting : q.sets) {
+    auto others = q.sets;
+    std::erase(others, setting);
+    try {
+      const System system = System::load(q.system_text, others);
+      Prediction p = q.prediction(report.devices);
+      p.system = &system;
+      const Report without = simulate(p);
+      const bool same = without.samples_per_second == report.samples_per_second &&
+                        without.memory.capacity == report.memory.capacity &&
+                        without.interval.low == report.interval.low;
+      if (same)
+        report.notes.push_back(fmt::format("--set {}={} changes nothing with {} device{}", setting.first,
+                                           setting.second, report.devices, report.devices == 1 ? "" : "s"));
+    } catch (const InputError&) {
+      // Without it there is no answer: it matters.
+    }
+  }
+}
+
+std::string closing_line(const Question& q, const std::vector<Report>& reports) {
+  const auto fits = std::find_if(reports.rbegin(), reports.rend(), [](const Report& r) { return r.fits; });
+  if (fits == reports.rend()) return "";
+  const Report& last = *fits;
+  std::string out;
+  if (last.simulated_events > kMostEvents) {
+    // Too slow to repeat; only say what the figures rest on.
+  } else if (last.bottleneck.resource == "compute") {
+    out += smaller_format(q, last);
+  } else if (last.bottleneck.resource.rfind("host.", 0) == 0) {
+    out += without_input(q, last);
+  } else {
+    out += twice(q, last);
+    if (!q.anchor && q.sets.empty()) out += other_system(q, last);
+  }
+  if (last.calibrated && !q.anchor) {
+    out += fmt::format("Calibrated by {}.", q.profile);
+  } else if (q.anchor && !last.calibrated) {
+    out += "Uncalibrated: the anchor cannot be met.";
+  } else if (q.anchor) {
+    out += fmt::format("Anchored at {} samples/s on {} device{}.", grouped(q.anchor->rate), q.anchor->devices,
+                       q.anchor->devices == 1 ? "" : "s");
+  } else {
+    out += "Uncalibrated: from datasheet and stock curves; give --anchor with a measured rate.";
+  }
+  return out;
+}
+
+}  // namespace tandem::app

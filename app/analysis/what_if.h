@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The closing line of predict: what one change would give, each figure simulated.
+#include <string>
+#include <vector>
+
+#include "app/analysis/question.h"
+
+namespace tandem::app {
+
+/// About the last of `reports` that fits; they answer `question`: twice the resource it is bound by and the
+/// best other stock system with the same chip where that is no kernel, a smaller number format when compute
+/// does, synthetic input when input does; then whether the figures are calibrated. One sentence each; empty
+/// where none fits.
+std::string closing_line(const Question& question, const std::vector<Report>& reports);
+
+/// Adds a note for each --set without which the report would be the same, found by a prediction each.
+void note_idle_settings(const Question& question, Report& report);
+
+}  // namespace tandem::app

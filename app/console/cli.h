@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The verbs and their command lines: declared as data, parsed by Boost.Program_options.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/registry.h"
+
+namespace tandem::app {
+
+class Arguments;
+
+/// One option. `value` names what follows ("FILE"); empty for a switch.
+struct Flag {
+  std::string_view name, value, help;
+  bool repeatable = false;
+};
+
+/// A verb. A new one is one file in app/verbs and one word in app/CMakeLists.txt.
+struct Verb {
+  std::string_view name;
+  std::string_view summary;
+  /// What follows "tandem <name>" in the usage line, e.g. "KIND NAME [options]".
+  std::string_view usage;
+  std::vector<Flag> flags;
+  std::size_t least_words = 0, most_words = 0;  ///< positional arguments
+  /// Returns the exit code; throws UsageError, InputError, DeviceError.
+  int (*run)(const Arguments&);
+  /// Paragraphs and examples below the options of --help; may be empty.
+  std::string_view details{};
+  bool unchecked = false;  ///< takes any option and word (verbs that only say that they are not there yet)
+};
+
+/// Generated from the list in app/CMakeLists.txt.
+const Registry<Verb>& verbs_registry();
+
+/// What stood on the command line of a verb. Unknown options, missing values and surplus words have been
+/// refused (UsageError); values are read, and refused with InputError, by the readers below.
+class Arguments {
+ public:
+  /// `words`: everything after the verb.
+  static Arguments parse(const Verb& verb, const std::vector<std::string>& words);
+
+  bool has(std::string_view name) const { return values_.count(name) != 0; }
+  /// The value, or `fallback` when the option is absent.
+  std::string text(std::string_view name, std::string_view fallback) const;
+  /// The value; UsageError naming the option and an example when absent.
+  std::string required(std::string_view name, std::string_view example) const;
+  /// Every value of a repeatable option, in order.
+  std::vector<std::string> all(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t fallback, int64_t low, int64_t high) const;
+  double real(std::string_view name, double fallback, double low, double high) const;
+  /// "1,2,4,8": at least one, each within [low, high], duplicates dropped, order kept.
+  std::vector<int64_t> integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
+                                int64_t high) const;
+  /// One of `valid`, else InputError naming the nearest.
+  std::string choice(std::string_view name, std::string_view fallback,
+                     const std::vector<std::string>& valid) const;
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  std::map<std::string, std::vector<std::string>, std::less<>> values_;
+  std::vector<std::string> words_;
+};
+
+/// Where to put the blame for an option's value: prints as "--name".
+Place option_place(std::string_view name);
+/// A whole number or a finite real, else InputError at `place` with the range.
+int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place);
+double parse_real(std::string_view text, double low, double high, const Place& place);
+
+/// The --help page of a verb.
+std::string help_page(const Verb& verb);
+
+}  // namespace tandem::app

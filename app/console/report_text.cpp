@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/console/report_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tandem::app {
+
+namespace {
+
+double gib(Bytes b) { return static_cast<double>(b.n) / (1 << 30); }
+
+/// "9.8 of 16 GiB", in MiB below one GiB.
+std::string memory_text(const MemoryUse& m) {
+  const double total = gib(m.needed());
+  const std::string used =
+      total < 0.995 ? fmt::format("{:.0f} MiB", total * 1024) : fmt::format("{:.1f}", total);
+  return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
+                           : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
+}
+
+bool any_staleness(const std::vector<Report>& reports) {
+  return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.max() > 0; });
+}
+
+std::string staleness_text(const Histogram& h) {
+  return h.count() == 0 ? "-"
+                        : fmt::format("{:.2f} (95 %: {}, most {})", h.mean(), h.quantile(0.95), h.max());
+}
+
+/// Kernel kinds as people call them.
+std::string_view kernel_words(std::string_view kind) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"gemm", "matrix products"},      {"conv", "convolutions"},
+      {"norm", "normalisation"},        {"pool", "pooling"},
+      {"embedding", "embeddings"},      {"elementwise", "elementwise kernels"},
+      {"optimizer", "optimiser update"}};
+  for (const auto& [name, words] : kWords) {
+    if (name == kind) return words;
+  }
+  return kind;
+}
+
+/// "compute: matrix products 54 % (most: forward 20 %)"; of a slower worker, where others wait for it.
+std::string compute_words(const Report& r) {
+  if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
+    return fmt::format("compute of {}, awaited for {:.0f} % of the step", r.waiting_for[0].first,
+                       100 * r.waiting_for[0].second);
+  if (r.kernels.empty()) return fmt::format("compute ({:.0f} % of the step)", 100 * r.time_share.compute);
+  const KernelShare& k = r.kernels[0];
+  std::string out = fmt::format("compute: {} {:.0f} %", kernel_words(k.kind), 100 * k.share);
+  if (k.heaviest < 0.99 * k.share)
+    out += fmt::format(" (most: {} {:.0f} %)", k.heaviest_pass, 100 * k.heaviest);
+  return out;
+}
+
+}  // namespace
+
+std::string report_input(const Report& report, std::string_view key) {
+  for (const auto& [name, value] : report.inputs) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+std::string report_title(const Report& report) {
+  return fmt::format("{} on {}, {}, {}, {} samples per device", report_input(report, "model"),
+                     report_input(report, "system"), report_input(report, "scheme"),
+                     report_input(report, "precision"), report.batch_per_device);
+}
+
+std::string resource_words(const Report& r) {
+  const std::string& path = r.bottleneck.resource;
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"network.bandwidth", "network bandwidth"}, {"host.local_storage", "local storage"},
+      {"host.shared_storage", "shared storage"},  {"host.core_speed", "the cores that decode input"},
+      {"launch", "the host's launches"},          {"server", "the server's processor"},
+      {"latency", "latency of messages"}};
+  if (path == "compute") return compute_words(r);
+  if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
+  for (const auto& [name, words] : kWords) {
+    if (name == path) return std::string(words);
+  }
+  if (path.rfind("links.", 0) == 0) return path.substr(6, path.rfind('.') - 6) + " bandwidth";
+  return path;
+}
+
+std::string needs_text(const Report& r) {
+  const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
+  if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
+    return fmt::format("needs {} of {} MiB", grouped(1024 * needs), grouped(1024 * has));
+  return fmt::format("needs {} of {:.3g} GiB", grouped(needs), has);
+}
+
+std::string base_text(const std::vector<Report>& reports) {
+  for (const Report& r : reports) {
+    if (r.fits && r.speedup_base_devices > 1)
+      return fmt::format("Speed-up and efficiency count from {} devices, the fewest that hold the model.",
+                         r.speedup_base_devices);
+  }
+  return "";
+}
+
+std::string bound_by(const Report& r) {
+  if (!r.fits) return "does not fit: " + needs_text(r);
+  const auto& b = r.bottleneck;
+  std::string out = resource_words(r);
+  if (b.resource == "compute") return out;
+  out += fmt::format(", {:.0f} % of the step", 100 * b.share);
+  if (b.gain_if_unlimited) out += fmt::format(" (unlimited: {:+.0f} %)", 100 * *b.gain_if_unlimited);
+  return out;
+}
+
+std::string memory_line(const Report& report) {
+  const MemoryUse& m = report.memory;
+  if (m.nvidia_smi.n == 0) return "";
+  std::string out = fmt::format(
+      "Memory on {} device{} is what nvidia-smi shows at the peak and decides whether it fits: {} = "
+      "parameters {}, "
+      "gradients {}, optimiser {}, activations beyond them {}, workspace {}, buffers {}, the allocator's "
+      "rounding and "
+      "cache {}, driver and communication {}.",
+      report.devices, report.devices == 1 ? "" : "s", to_text(m.nvidia_smi), to_text(m.parameters),
+      to_text(m.gradients), to_text(m.optimizer), to_text(m.activations), to_text(m.workspace),
+      to_text(m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
+  for (const RoleMemory& role : report.memory_by_role) {
+    if (report.memory_by_role.size() > 1)
+      out += fmt::format(" Device{} of role {}: {}.", role.devices == 1 ? "" : "s", role.role,
+                         to_text(role.memory.nvidia_smi));
+  }
+  return out + "\n";
+}
+
+Table report_table(const std::vector<Report>& reports) {
+  const bool stale = any_staleness(reports);
+  const bool tokens =
+      std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.tokens_per_second > 0; });
+  std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
+  if (tokens) columns.push_back({"tokens/s", true});
+  columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true}, {"efficiency", true}});
+  if (stale) columns.push_back({"staleness", true});
+  columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
+  Table table(columns);
+  for (const Report& r : reports) {
+    std::vector<std::string> row = {std::to_string(r.devices)};
+    if (r.fits) {
+      row.push_back(grouped(r.samples_per_second));
+      if (tokens) row.push_back(grouped(r.tokens_per_second));
+      row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
+                             grouped(r.speedup), fmt::format("{:.0f} %", 100 * r.scaling_efficiency)});
+      if (stale) row.push_back(staleness_text(r.staleness));
+    } else {
+      row.resize(columns.size() - 2, "-");
+    }
+    row.insert(row.end(), {memory_text(r.memory), bound_by(r)});
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string report_csv(const std::vector<Report>& reports) {
+  // Of a model that does not fit the columns of results stay empty.
+  constexpr const char* heads[] = {"model",
+                                   "system",
+                                   "scheme",
+                                   "precision",
+                                   "recipe",
+                                   "batch_per_device",
+                                   "samples_per_iteration",
+                                   "devices",
+                                   "fits",
+                                   "memory_bytes",
+                                   "memory_capacity_bytes",
+                                   "samples_per_second",
+                                   "samples_per_second_low",
+                                   "samples_per_second_high",
+                                   "tokens_per_second",
+                                   "iteration_median_seconds",
+                                   "speedup",
+                                   "scaling_efficiency",
+                                   "speedup_base_devices",
+                                   "staleness_mean",
+                                   "staleness_p95",
+                                   "staleness_max",
+                                   "compute_share",
+                                   "launch_share",
+                                   "exposed_communication_share",
+                                   "waiting_share",
+                                   "bubble_share",
+                                   "input_share",
+                                   "server_share",
+                                   "idle_share",
+                                   "bottleneck",
+                                   "bottleneck_elasticity",
+                                   "gain_if_unlimited",
+                                   "calibrated",
+                                   "first_loss",
+                                   "last_loss",
+                                   "accuracy"};
+  std::vector<Column> columns;
+  for (const char* head : heads) columns.push_back({head});
+  Table table(columns);
+  const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+  const auto where = [&](bool there, double v) { return there && std::isfinite(v) ? real(v) : ""; };
+  for (const Report& r : reports) {
+    std::vector<std::string> row = {report_input(r, "model"),
+                                    report_input(r, "system"),
+                                    report_input(r, "scheme"),
+                                    report_input(r, "precision"),
+                                    r.recipe,
+                                    std::to_string(r.batch_per_device),
+                                    std::to_string(r.samples_per_iteration),
+                                    std::to_string(r.devices),
+                                    r.fits ? "true" : "false",
+                                    std::to_string(r.memory.needed().n),
+                                    std::to_string(r.memory.capacity.n)};
+    if (r.fits)
+      row.insert(row.end(), {real(r.samples_per_second),
+                             real(r.interval.low),
+                             real(r.interval.high),
+                             where(r.tokens_per_second > 0, r.tokens_per_second),
+                             real(r.iteration_median),
+                             real(r.speedup),
+                             real(r.scaling_efficiency),
+                             std::to_string(r.speedup_base_devices),
+                             real(r.staleness.mean()),
+                             std::to_string(r.staleness.quantile(0.95)),
+                             std::to_string(r.staleness.max()),
+                             real(r.time_share.compute),
+                             real(r.time_share.launch),
+                             real(r.time_share.exposed_communication),
+                             real(r.time_share.waiting),
+                             real(r.time_share.bubble),
+                             real(r.time_share.input),
+                             real(r.time_share.server),
+                             real(r.time_share.idle),
+                             r.bottleneck.resource,
+                             r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
+                             r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
+                             r.calibrated ? "true" : "false",
+                             where(r.training.real, r.training.first_loss),
+                             where(r.training.real, r.training.last_loss),
+                             where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+    row.resize(columns.size());
+    table.add(std::move(row));
+  }
+  return table.csv();
+}
+
+std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b) {
+  std::vector<ReportPair> out;
+  for (const Report& x : a) {
+    const auto y = std::find_if(b.begin(), b.end(), [&](const Report& r) { return r.devices == x.devices; });
+    if (y != b.end()) out.push_back({x, *y});
+  }
+  return out;
+}
+
+Table compare_table(const std::vector<ReportPair>& pairs) {
+  const auto model = [](const Report& r) { return report_input(r, "model"); };
+  const bool several = std::any_of(pairs.begin(), pairs.end(),
+                                   [&](const ReportPair& p) { return model(p.b) != model(pairs[0].a); });
+  std::vector<Column> columns = {{"devices", true},      {"A samples/s", true},   {"B samples/s", true},
+                                 {"B / A", true},        {"90 % interval", true}, {"A efficiency", true},
+                                 {"B efficiency", true}, {"A memory", true},      {"B memory", true},
+                                 {"A bound by"},         {"B bound by"}};
+  if (several) columns.insert(columns.begin(), Column{"model"});
+  Table table(std::move(columns));
+  const auto where = [](bool there, const std::string& text) { return there ? text : "-"; };
+  for (const auto& [x, y, asked_x, asked_y] : pairs) {
+    const Report::Interval interval = x.fits && y.fits ? ratio_interval(x, y) : Report::Interval{};
+    std::vector<std::string> row = {
+        std::to_string(x.devices),
+        where(x.fits, grouped(x.samples_per_second)),
+        where(y.fits, grouped(y.samples_per_second)),
+        where(x.fits && y.fits, fmt::format("{:.3f}", y.samples_per_second / x.samples_per_second)),
+        where(x.fits && y.fits, fmt::format("{:.2f} .. {:.2f}", interval.low, interval.high)),
+        where(x.fits, fmt::format("{:.0f} %", 100 * x.scaling_efficiency)),
+        where(y.fits, fmt::format("{:.0f} %", 100 * y.scaling_efficiency)),
+        memory_text(x.memory),
+        memory_text(y.memory),
+        bound_by(x),
+        bound_by(y)};
+    if (several) row.insert(row.begin(), model(x));
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Reports as people read them: the table of predict, the csv of the same, two sides of compare.
+#include <string>
+#include <vector>
+
+#include "app/console/table.h"
+#include "schemes/report.h"
+
+namespace tandem::app {
+
+struct Question;
+
+/// Two reports on as many devices, and the questions that they answer where these are at hand.
+struct ReportPair {
+  Report a, b;
+  const Question* asked_a = nullptr;
+  const Question* asked_b = nullptr;
+};
+
+/// Reports of both sides matched by device count; counts that stand on one side only are left out.
+std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<Report>& b);
+
+/// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
+std::string memory_line(const Report& report);
+
+/// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB", tokens
+/// only where samples are sequences of them. Where the model does not fit, a row says what it needs.
+Table report_table(const std::vector<Report>& reports);
+
+/// Of how many devices speed-up and efficiency count where one does not hold the model; "" where it does.
+std::string base_text(const std::vector<Report>& reports);
+
+/// "needs 133 of 80 GiB".
+std::string needs_text(const Report& report);
+
+/// One row per report with plain numbers under names that carry their unit, for spreadsheets.
+std::string report_csv(const std::vector<Report>& reports);
+
+/// One row per pair; the model only where several are compared.
+Table compare_table(const std::vector<ReportPair>& pairs);
+
+/// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
+std::string report_title(const Report& report);
+
+/// The value of one of Report::inputs, "" when absent.
+std::string report_input(const Report& report, std::string_view key);
+
+/// The bottleneck as people call it: "pcie bandwidth" for "links.pcie.bandwidth".
+std::string resource_words(const Report& report);
+
+/// What the step waits for, in a few words with shares, or that the model does not fit.
+std::string bound_by(const Report& report);
+
+}  // namespace tandem::app

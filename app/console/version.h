@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What this build is.
+#include <string>
+
+#include "base/rooms.h"
+
+namespace tandem::app {
+
+/// "0.1.0".
+std::string version();
+/// The page of --version: version, compiler and the libraries it was built with.
+std::string version_page();
+
+}  // namespace tandem::app

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/measure/cross_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/statistics.h"
+#include "sim/simulate.h"
+#include "topologies/system.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// What a GPU is bought for; workers beyond its number share it.
+std::vector<CheckCase> gpu_cases(bool quick) {
+  std::vector<CheckCase> out;
+  for (const auto& [model, batch] : std::vector<std::pair<std::string, int64_t>>{
+           {"resnet50", 64}, {"vgg16", 32}, {"bert-large", 16}, {"gpt2", 8}}) {
+    if (quick && model != "resnet50") continue;
+    out.push_back({model, batch, 1, "allreduce", 30});
+  }
+  for (const int64_t devices : {2, 4}) {
+    out.push_back({"resnet50", 32, devices, "allreduce", 30});
+    out.push_back({"resnet50", 32, devices, "parameter-server:mode=async,overlap=off", 60});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
+  if (backend.asynchronous) return gpu_cases(quick);
+  const std::string gpt = "transformer-tiny";
+  const std::string lstm = "lstm-ptb-small";
+  const std::vector<std::pair<std::string, int64_t>> models = {
+      {"resnet20-cifar", 32}, {"cifar10-cnn", 32}, {"mlp", 32}, {"lenet5", 64}, {gpt, 8}, {lstm, 16}};
+  std::vector<CheckCase> out;
+  for (const auto& [model, batch] : models) {
+    const bool short_step = model == "mlp" || model == "lenet5";
+    if (quick && model != "lenet5" && model != "resnet20-cifar") continue;
+    const int32_t n = short_step ? 100 : 15;
+    out.push_back({model, batch, 1, "allreduce", n});
+    out.push_back({model, batch, 2, "allreduce", n});
+    if (model == "mlp" || model == "lenet5" || model == "resnet20-cifar")
+      out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 40});
+    if (quick) continue;
+    if (model == "resnet20-cifar" || model == "cifar10-cnn") {
+      for (const char* pace : {"1Gbit/s", "10Gbit/s"}) {
+        // Small buckets, so that there is something to overlap; one big one where there is not.
+        for (const char* scheme : {"allreduce:bucket=256KiB", "allreduce:overlap=off"})
+          out.push_back({model, batch, 2, scheme, n, pace});
+      }
+    }
+    if (model == "lenet5" || model == "cifar10-cnn") {
+      out.push_back(
+          {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
+      out.push_back({model, batch, 2, "parameter-server:overlap=off", short_step ? 150 : 20});
+      out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 200 : 25});
+      out.push_back(
+          {model, batch, 4, "parameter-server:mode=softsync,n=2,overlap=off", short_step ? 200 : 25});
+    }
+  }
+  return out;
+}
+
+int64_t usual_turns(const Backend& backend, bool quick) { return quick || backend.asynchronous ? 2 : 5; }
+
+namespace {
+
+constexpr int64_t kUpdatesForShape = 1000;  ///< fewer tell the mean of staleness, not its distribution
+
+double total_variation(const Histogram& a, const Histogram& b) {
+  std::map<int64_t, double> difference;
+  for (const auto& bin : a.bins())
+    difference[bin.value] += static_cast<double>(bin.count) / static_cast<double>(a.count());
+  for (const auto& bin : b.bins())
+    difference[bin.value] -= static_cast<double>(bin.count) / static_cast<double>(b.count());
+  double sum = 0;
+  for (const auto& [value, d] : difference) sum += std::abs(d);
+  return sum / 2;
+}
+
+/// Worker by worker: each of one run with the same of the other.
+void merge(std::vector<Histogram>& into, const std::vector<Histogram>& other) {
+  into.resize(std::max(into.size(), other.size()));
+  for (std::size_t i = 0; i < other.size(); ++i) into[i].merge(other[i]);
+}
+
+double largest_difference(const std::vector<Histogram>& a, const std::vector<Histogram>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, std::abs(a[i].mean() - b[i].mean()));
+  return most;
+}
+
+/// Several executions of the same.
+struct Runs {
+  std::vector<double> samples_per_second;
+  Histogram staleness;
+  std::vector<Histogram> by_worker;
+
+  explicit Runs(const std::vector<Report>& all, std::size_t first = 0, std::size_t step = 1) {
+    for (std::size_t i = first; i < all.size(); i += step) {
+      samples_per_second.push_back(all[i].samples_per_second);
+      staleness.merge(all[i].staleness);
+      merge(by_worker, all[i].staleness_by_worker);
+    }
+  }
+  double fastest() const { return *std::max_element(samples_per_second.begin(), samples_per_second.end()); }
+};
+
+}  // namespace
+
+Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
+  const Graph graph = Graph::load(c.model);
+  const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+  const System system =
+      c.pace.empty() ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", c.pace}});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.devices = c.devices;
+  p.batch = c.batch;
+  p.precision = c.precision;
+  p.optimizer = &optimizer("momentum");
+  p.input = false;
+  p.profile = profile;
+  p.check_memory = false;
+  if (c.scheme.find("mode=") == std::string::npos) return simulate(p);
+  p.iterations = c.iterations;
+  Report out = simulate(p);
+  for (p.seed = 2; p.seed <= runs; ++p.seed) {
+    const Report other = simulate(p);
+    out.staleness.merge(other.staleness);
+    merge(out.staleness_by_worker, other.staleness_by_worker);
+  }
+  return out;
+}
+
+Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop) {
+  const Graph graph = Graph::load(c.model);
+  const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+  Execution e;
+  e.graph = &graph;
+  e.scheme = &scheme;
+  e.backend = &backend;
+  e.cluster = {c.devices, 1, c.devices};
+  if (!c.pace.empty()) {
+    e.cluster = {c.devices, c.devices, 1};
+    e.pace = Pace{parse_bandwidth(c.pace), {}};
+  }
+  e.batch = c.batch;
+  e.precision = c.precision;
+  e.optimizer = &optimizer("momentum");
+  e.iterations = c.iterations;
+  e.warmup = std::max<int32_t>(3, c.iterations / 10);
+  e.stop = stop;
+  return execute(e).report;
+}
+
+std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
+                                   const std::vector<Report>& executed) {
+  const Runs all(executed);
+  const bool twice = executed.size() > 1;
+  const Runs even(executed, 0, 2), odd(executed, twice ? 1 : 0, 2);
+  std::vector<CheckRow> rows;
+  /// `of`: what executions show, in the units of `guess`.
+  const auto add = [&](std::string metric, double guess, const auto& of) {
+    CheckRow r;
+    r.model = c.model;
+    r.scheme = c.scheme;
+    r.pace = c.pace;
+    r.metric = std::move(metric);
+    r.devices = c.devices;
+    r.batch = c.batch;
+    r.predicted = guess;
+    r.executed = of(all);
+    r.error = r.executed != 0 ? r.predicted / r.executed - 1 : 0;
+    r.floor = r.executed != 0 ? std::abs(of(even) - of(odd)) / r.executed : 0;
+    rows.push_back(std::move(r));
+  };
+  add("samples_per_second", predicted.samples_per_second, [](const Runs& r) { return r.fastest(); });
+  rows[0].median = median(all.samples_per_second);
+  rows[0].interval = true;
+  rows[0].low = predicted.interval.low;
+  rows[0].high = predicted.interval.high;
+  rows[0].covered = rows[0].executed >= predicted.interval.low && rows[0].executed <= predicted.interval.high;
+  if (all.staleness.max() == 0) return rows;
+  add("staleness_mean", predicted.staleness.mean(), [](const Runs& r) { return r.staleness.mean(); });
+  const auto distance = [&](const char* metric, double value, double floor) {
+    add(metric, 0, [value](const Runs&) { return value; });
+    rows.back().error = value;
+    rows.back().floor = floor;
+  };
+  distance("staleness_by_worker", largest_difference(predicted.staleness_by_worker, all.by_worker),
+           largest_difference(even.by_worker, odd.by_worker));
+  if (all.staleness.count() >= kUpdatesForShape)
+    distance("staleness_distance", total_variation(predicted.staleness, all.staleness),
+             total_variation(even.staleness, odd.staleness));
+  return rows;
+}
+
+}  // namespace tandem::app

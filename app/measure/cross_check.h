@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Measure, fit, predict, run and compare on this machine: what measure, fit, check and demo share.
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibration/fit/machine_fit.h"
+#include "calibration/validate/check_result.h"
+#include "exec/run/execute.h"
+
+namespace tandem::app {
+
+/// Told what is being done, with a share of the whole in 0 .. 1.
+using Tell = std::function<void(const std::string& what, double share)>;
+
+/// Throws InputError, at --precision, for one that the backend does not compute in; DeviceError without the
+/// device.
+Precision read_precision(std::string_view text, const Backend& backend);
+/// "fp32,bf16": one or more, in their order.
+std::vector<Precision> read_precisions(std::string_view text, const Backend& backend);
+
+/// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
+/// where it stands; once: where other things run too, the fastest_of() several such turns is to be taken.
+/// `quick`: fewer iterations. `stop`: gives up between two graphs.
+Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                             const Tell& tell, const std::atomic<bool>* stop);
+
+/// All-reduces of 1 KiB to `bytes`, by fours, among 2 .. `most` workers, appended to `m.all_reduce`: by the
+/// way that training takes (the device's library, or its own copies where workers share a device), of models
+/// that are one bucket each. `stop`: gives up between two.
+void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
+                         const std::atomic<bool>* stop, Measurements& m);
+
+/// So many turns of measure_machine(), the fastest_of() them, and the machine's load from first to last.
+/// `between`: what is run in turns with it, told of the turn; false ends them. Stopped in a later turn than
+/// the first, that turn is left out.
+Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                              int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
+                              const std::function<bool(int64_t turn)>& between = {});
+
+/// What is judged: models and sizes that the suite does not hold.
+struct CheckCase {
+  std::string model;
+  int64_t batch = 32, devices = 1;
+  std::string scheme = "allreduce";
+  int32_t iterations = 30;
+  std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
+  Precision precision = Precision::fp32;
+};
+std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
+/// In how many turns the suite is measured, and the cases run, unless the user says otherwise.
+int64_t usual_turns(const Backend& backend, bool quick);
+
+/// With the profile in `profile_file`; staleness of so many runs together. Throws InputError.
+Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs);
+/// Throws DeviceError.
+Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop);
+/// One row a metric; `executed` (at least one) is the same execution made several times: the fastest counts,
+/// and the staleness of all of them. How far every other run by itself is from the rest is the floor.
+std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
+                                   const std::vector<Report>& executed);
+
+}  // namespace tandem::app

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What one device takes beside kernels: copies by each way that its backend has, launches.
+#include "calibration/fit/machine_fit.h"
+#include "exec/device/backend.h"
+
+namespace tandem::app {
+
+/// Appends copies of 1 KiB to 64 MiB to `m.copy` and sets `m.launch`. Between two devices where the backend
+/// has two units; a backend that is not asynchronous computes in the host's memory: one way, and no launches.
+/// Seconds. Throws DeviceError.
+void measure_device(const Backend& backend, Measurements& m);
+
+}  // namespace tandem::app

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/measure/cross_check.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <thread>
+
+#include "app/console/cli.h"
+#include "app/console/version.h"
+#include "app/measure/measure_device.h"
+#include "base/data.h"
+#include "base/statistics.h"
+#include "exec/comm/collective.h"
+#include "exec/comm/wire.h"
+
+namespace tandem::app {
+
+namespace {
+
+double spread(const std::vector<double>& v) {
+  const double m = quantile(v, 0.5);
+  return m > 0 ? (quantile(v, 0.75) - quantile(v, 0.25)) / 2 / 0.6745 / m : 0;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(now));
+}
+
+std::string suite_model(const std::string& text) {
+  return text.starts_with("calibration/") ? data_root() + "/" + text : text;
+}
+
+constexpr int64_t kMostTurns = 16;  ///< cores up to which running twice as many workers tells something
+
+struct SuiteGraph {
+  std::string model;
+  int64_t batch = 1;
+};
+
+/// A GPU is only busy with graphs that would take a processor minutes.
+std::vector<SuiteGraph> suite(const Backend& backend) {
+  std::vector<SuiteGraph> out;
+  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
+  const Json document = Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
+  for (const Json& g : document.at("graphs").items()) {
+    g.only({"model", "batch"});
+    out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
+  }
+  return out;
+}
+
+/// The times of a layer's calls, charged to its priced kernels: a call without a kernel of its own (a fill, a
+/// copy that the model counts with another) goes to the one before it in the same pass, or else behind it.
+void add_kernels(const ExecutionResult& r, uint32_t graph, int64_t workers,
+                 std::vector<MeasuredKernel>& out) {
+  std::map<std::pair<uint32_t, bool>, std::vector<const CallTime*>> passes;  // layer, forward
+  for (const CallTime& c : r.calls) {
+    passes[{c.call.pass == Pass::update ? UINT32_MAX - static_cast<uint32_t>(c.call.shape[0] % 1000003)
+                                        : c.call.layer,
+            c.call.pass == Pass::forward}]
+        .push_back(&c);
+  }
+  for (const auto& [key, calls] : passes) {
+    double carried = 0;
+    std::size_t last = out.size();
+    const std::size_t first = out.size();
+    for (const CallTime* c : calls) {
+      const double t = quantile(c->seconds, 0.5);
+      if (c->call.kernels.empty()) {
+        if (out.size() > first)
+          out[last].median += t;
+        else
+          carried += t;
+        continue;
+      }
+      // Several kernels in one call share its time by their operations and bytes.
+      double all = 0;
+      const auto weight = [](const Kernel& k) {
+        return (static_cast<double>(k.flops.n) / 16 + static_cast<double>(k.read.n + k.written.n)) *
+               static_cast<double>(k.repeat);
+      };
+      for (const Kernel& k : c->call.kernels) all += weight(k);
+      last = out.size();
+      for (const Kernel& k : c->call.kernels) {
+        const double share = all > 0 ? weight(k) / all : 1 / static_cast<double>(c->call.kernels.size());
+        MeasuredKernel m{k,
+                         graph,
+                         workers,
+                         (t + carried) * share / static_cast<double>(k.repeat),
+                         spread(c->seconds),
+                         static_cast<int64_t>(c->seconds.size()),
+                         c->dropped};
+        out.push_back(std::move(m));
+      }
+      carried = 0;
+    }
+  }
+}
+
+double cpu_seconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+/// A ring all-reduce of two played nodes, nothing else running: its time, and what it takes from the cores.
+void measure_wire(const std::optional<Pace>& pace, int64_t elements, int repeats, Measurements& m) {
+  constexpr uint32_t kRanks = 2;
+  Abort abort;
+  Wire wire(kRanks, pace, abort);
+  GroupCollective group(CollKind::all_reduce, "ring", kRanks, 1, abort, 0, {&wire, 0, {0, 1}});
+  std::vector<double> seconds;
+  const auto rank = [&](uint32_t r) {
+    std::vector<float> buffer(static_cast<std::size_t>(elements), 1);
+    try {
+      for (int i = 0; i < repeats; ++i) {
+        const int64_t began = group.run(r, buffer.data(), elements);
+        if (r == 0) seconds.push_back(static_cast<double>(now_ns() - began) * 1e-9);
+      }
+    } catch (const Stopped&) {
+    }
+  };
+  const double before = cpu_seconds();
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  if (abort.why()) std::rethrow_exception(abort.why());
+  const double cpu = (cpu_seconds() - before) / repeats / kRanks;
+  m.wire.push_back({kRanks, pace ? pace->bandwidth.bytes_per_second : 0, 4.0 * static_cast<double>(elements),
+                    quantile(seconds, 0.5), cpu});
+}
+
+void measure_wires(bool quick, const Tell& tell, Measurements& m) {
+  for (const double rate : {0.0, 125e6, 1.25e9}) {
+    tell(rate > 0 ? fmt::format("measuring links paced to {}", to_text(Bandwidth{rate}))
+                  : "measuring loopback",
+         1);
+    std::optional<Pace> pace;
+    if (rate > 0) pace = Pace{{rate}, {}};
+    for (int64_t n = 1024; n <= int64_t{1} << (quick ? 20 : 22); n *= 2)
+      measure_wire(pace, n, n > 500000 ? 6 : 20, m);
+  }
+}
+
+ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Precision precision,
+                                const char* scheme_name, int64_t workers, int32_t iterations, Keep keep,
+                                const std::atomic<bool>* stop) {
+  const Graph graph = Graph::load(suite_model(g.model));
+  const ResolvedScheme scheme = resolve_scheme(scheme_name, {});
+  Execution e;
+  e.graph = &graph;
+  e.scheme = &scheme;
+  e.backend = &backend;
+  e.cluster = {workers, 1, workers};
+  e.batch = g.batch;
+  e.precision = precision;
+  e.optimizer = &optimizer("momentum");
+  e.iterations = iterations;
+  e.stop = stop;
+  return execute(e, keep);
+}
+
+/// Of one turn; a GPU is not shared with others, and gets fewer turns.
+int32_t iterations(const Backend& backend, bool quick) {
+  if (quick) return 14;
+  return backend.asynchronous ? 36 : 15;
+}
+
+/// How far cores drift apart depends on how long one looks: as long at every graph.
+int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m) {
+  double step = 0;  // of as many workers as were measured
+  for (const MeasuredGraph& of : m.graphs) {
+    if (of.model == g.model && of.batch == g.batch && of.ops > 0) step = of.step_median;
+  }
+  const double seconds = quick ? 0.5 : 1;
+  return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
+}
+
+/// How steps differ on cores of their own, and how turns on a shared core make them differ: those depend on
+/// who sleeps and wakes when, as workers of a server do.
+void measure_workers(const Backend& backend, const SuiteGraph& g, bool shared, bool quick,
+                     const std::atomic<bool>* stop, Measurements& m) {
+  const int32_t on_a_core = shared ? 2 : 1;
+  const char* scheme = shared ? "parameter-server:mode=async,overlap=off" : "local-sgd:every=65535";
+  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, scheme, on_a_core * m.cores,
+                                            steps_of_a_second(g, quick, m) / on_a_core, {}, stop);
+  if (stop != nullptr && stop->load()) return;
+  // A fast worker of a server makes more steps than a slow one in the same time.
+  MeasuredWorkers row{g.model, r.worker_seconds};
+  std::size_t least = SIZE_MAX;
+  for (const auto& steps : row.steps) least = std::min(least, steps.size());
+  for (auto& steps : row.steps) steps.resize(least);
+  if (least > 0) m.workers.push_back(std::move(row));
+}
+
+/// Seconds of all of a step's together.
+double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& m) {
+  double sum = 0;
+  for (const OpTime& op : r.ops) {
+    if (op.collective_bytes == 0 || op.seconds.empty()) continue;
+    const double seconds = quantile(op.seconds, 0.5);
+    m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate});
+    sum += seconds;
+  }
+  return sum;
+}
+
+/// One after another, each with 1 .. `most` workers.
+void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graphs, Precision precision,
+                    int64_t most, bool quick, const Tell& tell, const std::atomic<bool>* stop,
+                    Measurements& m) {
+  const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
+  double done = 0;
+  for (const SuiteGraph& g : graphs) {
+    for (int64_t workers = 1; workers <= most; ++workers) {
+      if (stop != nullptr && stop->load()) return;
+      tell(fmt::format("measuring {} in {} with {} worker{}", g.model, name(precision), workers,
+                       workers == 1 ? "" : "s"),
+           done++ / steps);
+      const ExecutionResult r = run_suite_graph(backend, g, precision, "allreduce", workers,
+                                                iterations(backend, quick), {true, false, false}, stop);
+      const auto index = static_cast<uint32_t>(m.graphs.size());
+      int64_t ops = 0;
+      for (const OpTime& op : r.ops) ops += op.seconds.empty() ? 0 : 1;
+      m.graphs.push_back({g.model, g.batch, workers, ops, quantile(r.iteration_seconds, 0.5),
+                          spread(r.iteration_seconds), 0, precision});
+      // Kernels of several workers belong to the graph as measured with one, to be held against each other.
+      const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
+      add_kernels(r, alone, workers, m.kernels);
+      if (workers == 1) continue;
+      m.graphs.back().all_reduce = add_collectives(r, workers, m);
+    }
+  }
+}
+
+}  // namespace
+
+Precision read_precision(std::string_view text, const Backend& backend) {
+  const Place place = option_place("precision");
+  Call product;
+  product.function = Function::gemm;
+  const Precision p = parse_precision(text, place);
+  if (backend.supports(product, p)) return p;
+  std::vector<std::string_view> valid;
+  for (int i = 0; i < kPrecisions; ++i) {
+    if (backend.supports(product, static_cast<Precision>(i)))
+      valid.push_back(name(static_cast<Precision>(i)));
+  }
+  throw InputError(place, fmt::format("backend {} does not compute in {}; it does in {}", backend.name,
+                                      name(p), fmt::join(valid, ", ")));
+}
+
+std::vector<Precision> read_precisions(std::string_view text, const Backend& backend) {
+  std::vector<Precision> out;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const Precision p = read_precision(text.substr(0, comma), backend);
+    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
+                         const std::atomic<bool>* stop, Measurements& m) {
+  for (int64_t workers = 2; workers <= most; ++workers) {
+    tell(fmt::format("measuring all-reduces among {} workers", workers), 1);
+    // Hidden layers of n neurons have n x n parameters.
+    for (int64_t hidden = 8; 4 * hidden * hidden <= bytes; hidden *= 2) {
+      if (stop != nullptr && stop->load()) return;
+      const SuiteGraph g{fmt::format("mlp:inputs=8,hidden={},layers=2", hidden), 1};
+      const char* one_bucket = "allreduce:overlap=off,bucket=1GiB,first-bucket=1GiB";
+      add_collectives(
+          run_suite_graph(backend, g, Precision::fp32, one_bucket, workers, 20, {true, false, false}, stop),
+          workers, m);
+    }
+  }
+}
+
+Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                             const Tell& tell, const std::atomic<bool>* stop) {
+  Measurements m;
+  m.machine = backend.describe();
+  m.date = today();
+  m.versions = "tandem " + version();
+  m.cores = backend.units != nullptr ? backend.units() : std::max(1U, std::thread::hardware_concurrency());
+  const auto graphs = suite(backend);
+  // Workers take turns on a core, but share a GPU in ways that only measuring tells.
+  const int64_t shared = backend.asynchronous ? 4 : 1;
+  const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+  for (std::size_t i = 0; i < precisions.size(); ++i) {
+    const Tell part = [&](const std::string& what, double share) {
+      tell(what, (static_cast<double>(i) + share) / static_cast<double>(precisions.size()));
+    };
+    measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, m);
+    if (stop != nullptr && stop->load()) return m;
+  }
+  const bool turns = !backend.asynchronous && m.cores <= kMostTurns;
+  for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {
+    if (stop != nullptr && stop->load()) return m;
+    tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
+    measure_workers(backend, graphs[i], false, quick, stop, m);
+    measure_workers(backend, graphs[i], true, quick, stop, m);
+  }
+  measure_device(backend, m);
+  if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
+  if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_wires(quick, tell, m);
+  return m;
+}
+
+Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                              int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
+                              const std::function<bool(int64_t turn)>& between) {
+  Measurements out;
+  const HostUsage before = host_usage();
+  const auto stopped = [stop] { return stop != nullptr && stop->load(); };
+  for (int64_t turn = 0; turn < turns && !stopped(); ++turn) {
+    const double part = between ? 0.4 : 1;  // of the turn's time
+    const Tell of_all = [&](const std::string& what, double share) {
+      tell(what, (static_cast<double>(turn) + part * share) / static_cast<double>(turns));
+    };
+    const Measurements m = measure_machine(backend, precisions, quick, of_all, stop);
+    if (turn == 0)
+      out = m;
+    else if (!stopped())
+      out = fastest_of(out, m);
+    if (between && (stopped() || !between(turn))) break;
+  }
+  out.load = load_between(before, host_usage());
+  return out;
+}
+
+}  // namespace tandem::app

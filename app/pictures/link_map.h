@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How busy every link of a machine was, over the drawing of its topology.
+#include <string>
+#include <vector>
+
+#include "schemes/report.h"
+#include "topologies/system.h"
+
+namespace tandem::app {
+
+/// One node of `system` in rows from network to fabric, each cable as two lanes (traffic keeps right)
+/// coloured by the use of its direction, on several nodes that of the busiest node. Draws <base>.png and
+/// <base>.svg. Throws InputError when a tool is missing or the report names no link of the system.
+std::vector<std::string> draw_link_map(const Report& report, const System& system, const std::string& base);
+
+/// The system that the report was made for, by its name and what was set. Throws InputError when it is not a
+/// stock system: then its file must be named.
+System system_of(const Report& report, const std::string& name_or_file);
+
+}  // namespace tandem::app

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/pictures/pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "app/analysis/compare_ops.h"
+#include "app/console/report_text.h"
+#include "app/console/table.h"
+#include "app/pictures/gnuplot.h"
+
+namespace tandem::app {
+
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
+                                           "precision", "input",  "batch_per_device"};
+
+/// Where both engines appear, the engine tells them apart and the system's two names for one machine do not.
+bool both_engines(const std::vector<Series>& series) {
+  return std::any_of(series.begin(), series.end(),
+                     [&](const Series& s) { return s.reports[0].engine != series[0].reports[0].engine; });
+}
+
+std::string title_value(const Report& r, std::string_view key) {
+  if (key == "batch_per_device") return fmt::format("batch {}", r.batch_per_device);
+  if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
+  return report_input(r, key);
+}
+
+/// What all reports share of the title keys goes into the heading, what differs into the legend.
+std::string shared_title(const std::vector<Series>& series, bool shared) {
+  std::string out;
+  for (const std::string_view key : kTitleKeys) {
+    std::set<std::string> values;
+    for (const Series& s : series) values.insert(title_value(s.reports[0], key));
+    const std::string value = title_value(series[0].reports[0], key);
+    if (key == "system" && shared && both_engines(series)) continue;
+    if (key == "input" && shared) continue;  // worth a word only where it differs
+    if (shared == (values.size() == 1) && !value.empty()) out += (out.empty() ? "" : ", ") + value;
+  }
+  return out;
+}
+
+std::string heading(const std::vector<Series>& series, std::string_view what) {
+  const std::string shared = shared_title(series, true);
+  return shared.empty() ? std::string(what) : fmt::format("{}: {}", what, shared);
+}
+
+void set_titles(Gnuplot& plot, const std::vector<Series>& series) {
+  plot.set("n", static_cast<double>(series.size()));
+  for (std::size_t i = 0; i < series.size(); ++i) plot.set(fmt::format("title_{}", i + 1), series[i].title);
+}
+
+}  // namespace
+
+std::vector<Series> series_of(const std::vector<Report>& reports) {
+  std::vector<Series> out;
+  for (const Report& r : reports) {
+    if (!r.fits) continue;
+    const auto same = [&](const Series& s) {
+      return s.reports[0].engine == r.engine &&
+             std::all_of(std::begin(kTitleKeys), std::end(kTitleKeys),
+                         [&](auto key) { return title_value(s.reports[0], key) == title_value(r, key); }) &&
+             std::none_of(s.reports.begin(), s.reports.end(),
+                          [&](const Report& x) { return x.devices == r.devices; });
+    };
+    auto at = std::find_if(out.begin(), out.end(), same);
+    if (at == out.end()) at = out.insert(out.end(), Series{});
+    at->reports.push_back(r);
+  }
+  for (Series& s : out) {
+    std::sort(s.reports.begin(), s.reports.end(),
+              [](const auto& a, const auto& b) { return a.devices < b.devices; });
+  }
+  const bool both = both_engines(out);
+  for (Series& s : out) {
+    const Report& r = s.reports[0];
+    if (both) s.title = engine_word(r);
+    for (const std::string_view key : kTitleKeys) {
+      if (both && (key == "system" || key == "input")) continue;
+      const bool differs = std::any_of(out.begin(), out.end(), [&](const Series& o) {
+        return title_value(o.reports[0], key) != title_value(r, key);
+      });
+      if (differs) s.title += (s.title.empty() ? "" : ", ") + title_value(r, key);
+    }
+    if (s.title.empty()) s.title = engine_word(r);
+  }
+  return out;
+}
+
+std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base) {
+  Rows points, ticks;
+  std::set<int64_t> devices, bases;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    if (i > 0) points.insert(points.end(), 2, {});
+    for (const Report& r : series[i].reports) {
+      const double ideal = r.scaling_efficiency > 0 ? r.samples_per_second / r.scaling_efficiency : 0;
+      points.push_back({std::to_string(r.devices), cell(r.samples_per_second), cell(r.interval.low),
+                        cell(r.interval.high), cell(ideal)});
+      devices.insert(r.devices);
+      bases.insert(r.speedup_base_devices);
+    }
+  }
+  if (devices.size() < 2) return {};
+  for (const int64_t d : devices) ticks.push_back({std::to_string(d)});
+  Gnuplot plot("scaling");
+  set_titles(plot, series);
+  plot.set("heading", heading(series, "Throughput"));
+  // What every ideal line is a multiple of.
+  plot.set("ideal",
+           bases == std::set<int64_t>{1} ? "ideal: one device times n"
+           : bases.size() == 1
+               ? fmt::format("ideal: in proportion to {} devices, the fewest that hold it", *bases.begin())
+               : "ideal: in proportion to the fewest devices that hold it");
+  plot.set("most_devices", static_cast<double>(*devices.rbegin()));
+  plot.set("log_axes", *devices.rbegin() > 16 ? 1 : 0);
+  plot.data("points", points);
+  plot.data("ticks", ticks);
+  return plot.draw(base);
+}
+
+namespace {
+
+struct Share {
+  std::string_view name, colour;
+  double (*share)(const Report&);
+};
+constexpr Share kShares[] = {
+    {"compute", "#4C78A8", [](const Report& r) { return r.time_share.compute - r.slowed; }},
+    {"slowed by collectives", "#9ECAE9", [](const Report& r) { return r.slowed; }},
+    {"launches", "#EECA3B", [](const Report& r) { return r.time_share.launch; }},
+    {"exposed communication", "#F58518", [](const Report& r) { return r.time_share.exposed_communication; }},
+    {"waiting for workers", "#8C857E", [](const Report& r) { return r.time_share.waiting; }},
+    {"pipeline bubble", "#B279A2", [](const Report& r) { return r.time_share.bubble; }},
+    {"waiting for input", "#54A24B", [](const Report& r) { return r.time_share.input; }},
+    {"server", "#B23A48", [](const Report& r) { return r.time_share.server; }},
+    {"idle", "#D6D1CC", [](const Report& r) { return r.time_share.idle; }}};
+
+/// Those parts that can be seen in some bar.
+std::vector<Share> shown_shares(const std::vector<Series>& series) {
+  std::vector<Share> out;
+  for (const Share& part : kShares) {
+    const bool seen = std::any_of(series.begin(), series.end(), [&](const Series& s) {
+      return std::any_of(s.reports.begin(), s.reports.end(),
+                         [&](const Report& r) { return part.share(r) >= 0.002; });
+    });
+    if (seen) out.push_back(part);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base) {
+  const std::vector<Share> parts = shown_shares(series);
+  Rows bars;
+  std::size_t longest = 0;
+  for (const Series& s : series) {
+    for (const Report& r : s.reports) {
+      const double ms = 1e3 * r.iteration_median;
+      const std::string label = series.size() == 1
+                                    ? fmt::format("{} device{}", r.devices, r.devices == 1 ? "" : "s")
+                                    : fmt::format("{} · {}", s.title, r.devices);
+      longest = std::max(longest, width(label));
+      bars.push_back({label});
+      for (const Share& part : parts) bars.back().push_back(cell(ms * part.share(r)));
+      bars.back().push_back(grouped(ms));
+      bars.back().push_back(cell(ms));
+    }
+  }
+  Gnuplot plot("breakdown");
+  plot.set("parts", static_cast<double>(parts.size()));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    plot.set(fmt::format("part_{}", i + 1), parts[i].name);
+    plot.set(fmt::format("part_colour_{}", i + 1), parts[i].colour);
+  }
+  plot.set("heading", heading(series, "Where an iteration goes"));
+  const bool turn = longest * bars.size() > 110;  // else the labels would touch
+  plot.set("rotation", turn ? 30 : 0);
+  plot.set("margin", turn ? 3 + 0.3 * static_cast<double>(longest) : 4.5);
+  plot.data("bars", bars);
+  return plot.draw(base);
+}
+
+std::vector<std::string> draw_staleness(const std::vector<Series>& all, const std::string& base) {
+  std::vector<Series> series;
+  for (const Series& s : all) {
+    if (s.reports.back().staleness.count() > 0) series.push_back(s);
+  }
+  if (series.empty()) return {};
+  Rows bins;
+  double most = 0;
+  for (Series& s : series) {
+    const Report& r = s.reports.back();
+    if (&s != &series.front()) bins.insert(bins.end(), 2, {});
+    for (const Histogram::Bin& b : r.staleness.bins()) {
+      bins.push_back({std::to_string(b.value),
+                      cell(100.0 * static_cast<double>(b.count) / static_cast<double>(r.staleness.count()))});
+      most = std::max(most, static_cast<double>(b.value));
+    }
+    s.title = fmt::format("{}: {} devices, mean {:.2f}", s.title, r.devices, r.staleness.mean());
+  }
+  Gnuplot plot("staleness");
+  set_titles(plot, series);
+  plot.set("heading", heading(series, "Staleness"));
+  plot.set("most", most);
+  plot.data("bins", bins);
+  return plot.draw(base);
+}
+
+const std::vector<PictureKind>& picture_kinds() {
+  static const std::vector<PictureKind> all = {{"scaling", draw_scaling},
+                                               {"breakdown", draw_breakdown},
+                                               {"staleness", draw_staleness},
+                                               {"timeline", draw_timeline}};
+  return all;
+}
+
+}  // namespace tandem::app

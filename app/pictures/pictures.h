@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What `tandem plot` draws from reports. Reads nothing but Reports.
+#include <string>
+#include <vector>
+
+#include "schemes/report.h"
+
+namespace tandem::app {
+
+/// Reports that differ only in the number of devices make one line; `title` tells it from the others. What
+/// does not fit is left out.
+struct Series {
+  std::string title;
+  std::vector<Report> reports;  ///< by increasing device count
+};
+std::vector<Series> series_of(const std::vector<Report>& reports);
+
+// Each draws <base>.png and <base>.svg and returns their names; nothing when the reports hold no such data.
+/// Throughput over devices with ideal line and 90 % band; needs two device counts.
+std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base);
+/// Compute, exposed communication, input and idle time of an iteration, one bar per report.
+std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base);
+/// Distribution of staleness on the most devices of every series that has any.
+std::vector<std::string> draw_staleness(const std::vector<Series>& series, const std::string& base);
+/// Two iterations of the first instances on the most devices of the first series; when a later series comes
+/// from the other engine, of both, one under the other on one time axis.
+std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base);
+
+/// The four by name, for --kind.
+struct PictureKind {
+  std::string_view name;
+  std::vector<std::string> (*draw)(const std::vector<Series>&, const std::string&);
+};
+const std::vector<PictureKind>& picture_kinds();
+
+}  // namespace tandem::app

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The pages of `tandem show`, one function per kind of component.
+#include <string>
+
+#include "app/console/cli.h"
+
+namespace tandem::app {
+
+struct ShowRequest {
+  const Arguments& arguments;
+  std::string name;    ///< of the component, or a file
+  std::string format;  ///< "text", "json" or "dot"
+};
+
+/// Each returns the page, or "" when it drew a picture to --out instead. Throws InputError for an unknown
+/// name or a format that the kind does not have.
+std::string show_model(const ShowRequest& request);
+std::string show_system(const ShowRequest& request);
+std::string show_scheme(const ShowRequest& request);
+std::string show_device(const ShowRequest& request);
+std::string show_layer(const ShowRequest& request);
+std::string show_collective(const ShowRequest& request);
+
+}  // namespace tandem::app

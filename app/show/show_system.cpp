@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/analysis/question.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
+#include "app/pictures/draw.h"
+#include "app/show/show.h"
+#include "topologies/system.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr std::size_t kMostLinksShown = 200;
+constexpr int64_t kMostRoutesShown = 16;
+
+/// Usable bytes/s of one flow on a route: the narrowest link and the transport's own cap.
+double route_rate(const System& system, const Route& route) {
+  double rate = route.cap > 0 ? route.cap : 1e300;
+  for (const LinkId id : route.links) rate = std::min(rate, system.link(id).usable());
+  return rate;
+}
+
+/// Between accelerators, as `nvidia-smi topo -m` draws it: GB/s of one flow alone, * = staged through the
+/// host.
+std::string routes(const System& system) {
+  const int64_t n = std::min(system.accelerator_count(), kMostRoutesShown);
+  if (n < 2) return "";
+  std::vector<Column> columns = {{"GB/s"}};
+  for (int64_t j = 0; j < n; ++j) columns.push_back({system.vertex_name(system.accelerator(j)), true});
+  Table table(std::move(columns));
+  for (int64_t i = 0; i < n; ++i) {
+    std::vector<std::string> row = {system.vertex_name(system.accelerator(i))};
+    for (int64_t j = 0; j < n; ++j) {
+      if (i == j) {
+        row.emplace_back("-");
+        continue;
+      }
+      const Route route = system.route(system.accelerator(i), system.accelerator(j));
+      row.push_back(fmt::format("{:.3g}{}", route_rate(system, route) * 1e-9, route.staged > 0 ? "*" : ""));
+    }
+    table.add(std::move(row));
+  }
+  return fmt::format("\nOne flow between accelerators (* = staged through host memory)\n{}", table.text());
+}
+
+std::string links(const System& system) {
+  Table table({{"link"}, {"kind"}, {"bandwidth", true}, {"reached", true}, {"latency", true}, {"duplex"}});
+  const std::size_t count = std::min(system.link_count(), kMostLinksShown);
+  for (LinkId id = 0; id < count; ++id) {
+    const LinkInfo link = system.link(id);
+    table.add({link.name, link.kind, to_text(link.bandwidth), fmt::format("{:.0f} %", 100 * link.achieved),
+               to_text(link.latency), link.shared_with == id ? "full" : "half"});
+  }
+  std::string out = table.text();
+  if (count < system.link_count()) out += fmt::format("... and {} more\n", system.link_count() - count);
+  return out;
+}
+
+std::string page(const System& system) {
+  Table devices({{"device"}, {"model"}, {"memory", true}, {"socket", true}});
+  for (const Vertex& v : system.vertices()) {
+    if (v.device < 0) continue;
+    const Device& device = system.devices()[static_cast<std::size_t>(v.device)];
+    devices.add({v.name, device.name, to_text(device.memory), std::to_string(v.numa)});
+  }
+  return fmt::format("{}: {}\n\n{} node{} with {} accelerators each\n{}\n{}{}", system.name(),
+                     system.summary(), system.nodes(), system.nodes() == 1 ? "" : "s",
+                     system.accelerators().size(), devices.text(), links(system), routes(system));
+}
+
+}  // namespace
+
+std::string show_system(const ShowRequest& request) {
+  const System system = System::load(request.name, read_sets(request.arguments));
+  const std::string out = request.arguments.text("out", "");
+  if (request.format == "json") return system.to_json_text();
+  if (request.format == "dot") return system.dot();
+  if (!picture_kind(out).empty()) {
+    draw_dot(system.dot(), out);
+    return "";
+  }
+  return page(system);
+}
+
+std::string show_device(const ShowRequest& request) {
+  const Device d = Device::load(request.name);
+  constexpr const char* kKinds[] = {"gpu", "cpu", "tpu"};
+  const char* kind = kKinds[static_cast<int>(d.kind)];
+  if (request.format == "json") {
+    nlohmann::ordered_json out = {{"name", d.name},     {"summary", d.summary},           {"kind", kind},
+                                  {"vendor", d.vendor}, {"architecture", d.architecture}, {"year", d.year}};
+    for (int p = 0; p < kPrecisions; ++p) {
+      const auto precision = static_cast<Precision>(p);
+      if (d.peak_at(precision).flops_per_second > 0) {
+        out["peak_flops_per_second"][std::string(name(precision))] = d.peak_at(precision).flops_per_second;
+      }
+    }
+    out["memory_bytes"] = d.memory.n;
+    out["memory_bytes_per_second"] = d.memory_bandwidth.bytes_per_second;
+    out["units"] = d.units;
+    out["launch_seconds"] = d.launch.seconds();
+    out["watts"] = d.watts;
+    return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  if (request.format != "text") throw InputError("a device is shown as text or json");
+  Table table({{"figure"}, {"value"}});
+  table.add({"kind", fmt::format("{} {} {} ({})", d.vendor, d.architecture, kind, d.year)});
+  for (int p = 0; p < kPrecisions; ++p) {
+    const auto precision = static_cast<Precision>(p);
+    if (d.peak_at(precision).flops_per_second > 0) {
+      table.add({fmt::format("peak {}", name(precision)), to_text(d.peak_at(precision))});
+    }
+  }
+  table.add({"memory", fmt::format("{} at {}", to_text(d.memory), to_text(d.memory_bandwidth))});
+  table.add({"units", std::to_string(d.units)});
+  table.add({"launch", to_text(d.launch)});
+  if (d.watts > 0) table.add({"power", fmt::format("{:.0f} W", d.watts)});
+  return fmt::format("{}: {}\n\n{}", d.name, d.summary, table.text(false));
+}
+
+}  // namespace tandem::app

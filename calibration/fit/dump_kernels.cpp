@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints what a training step is lowered to, for calibration/fit/fit_stock.py: the Program of one device,
+// which is what the product predicts. Reads lines "model batch precision optimizer recipe" and writes a line
+// of JSON for each, or a text with the error:
+//   {"kernels": [[kind, pass, shape, flops, bytes, repeat], ...], "host": {pass: seconds}}
+// with the host's seconds on a core of speed 1.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "schemes/scheme.h"
+
+using namespace tandem::schemes;
+
+namespace {
+
+using nlohmann::json;
+
+json step(const std::string& model, const Workload& work, const Recipe& recipe) {
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  const Program program = scheme.scheme->compile(work, Cluster{}, scheme.options);
+  json kernels = json::array();
+  json host = {{"forward", 0.0}, {"backward", 0.0}, {"update", 0.0}};
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind != OpKind::compute) continue;
+    const Task& task = program.tasks[op.what];
+    for (const Kernel& k : task.kernels) {
+      for (const Kernel& launched : {k, bias_after(recipe, k)}) {
+        if (launched.shape.empty()) continue;
+        kernels.push_back(
+            {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
+             (launched.read.n + launched.written.n) * (widens(recipe, launched, work.precision) ? 2 : 1),
+             launches(recipe, launched)});
+      }
+    }
+    json& seconds = host[task.pass == Pass::forward  ? "forward"
+                         : task.pass == Pass::update ? "update"
+                                                     : "backward"];
+    seconds = seconds.get<double>() + issue_time(recipe, task, work.precision, *work.optimizer).seconds();
+  }
+  return {{"model", model}, {"kernels", kernels}, {"host", host}};
+}
+
+}  // namespace
+
+int main() {
+  std::string model, precision, optimizer_name, recipe;
+  int64_t batch = 0;
+  while (std::cin >> model >> batch >> precision >> optimizer_name >> recipe) {
+    try {
+      const Graph graph = Graph::load(model);
+      const Workload work =
+          make_workload(graph, batch, parse_precision(precision), optimizer(optimizer_name), false);
+      std::cout << step(model, work, with_updates_of(load_recipe(recipe), *work.optimizer)).dump() << '\n';
+    } catch (const InputError& e) {
+      std::cout << json(fmt::format("{} {} {}: {}", model, batch, precision, e.what())).dump() << '\n';
+    }
+  }
+}

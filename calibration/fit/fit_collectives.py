@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the software costs of communication libraries to published timings of collectives.
+
+usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [--leave-one-out] [--rows]
+
+--leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
+was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
+"spread" (nine of ten measured within that factor, up to and above 1 MiB, by what joins the devices) comes from the
+machines left out, "unseen" from whole generations left out, "network" from machines that are never fitted, "pcie" from a
+server whose own figures are kept from it; and "held_out" keeps the errors for VALIDATION.md.
+
+Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
+copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
+the same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY:
+nccl-2.0, nccl-2.4, nccl-2.18 ("from").
+"""
+import argparse
+import collections
+import csv
+import io
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
+DATA = os.path.join(ROOT, "calibration/data/collectives")
+# Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
+# the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server.
+NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal)|^dgx-h100,[^,]*network\.bandwidth="
+                        r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;")
+
+# Constants that move, per entry: path in the entry. "@name" is the protocol of that name.
+SPACE = {
+    "nccl-2.0": ["@simple.base", "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie",
+                 "@simple.efficiency.host"],
+    "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
+                 "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
+                 "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
+                 "@simple.efficiency.network", "self_copy", "tree_efficiency", "launch", "turnaround"],
+    "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
+                  "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
+                  "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
+                  "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
+                  "exchange_efficiency", "switch_step", "switch_efficiency.hopper",
+                  "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
+}
+
+
+# What NCCL's own model assumes (src/graph/tuning.cc of 2.28, microseconds and fractions): constants are held near
+# these where the data says little. A factor of e away costs as much as PRIOR_ROWS rows that are off by a factor of e.
+PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
+         "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
+         "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
+         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
+         "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
+         "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
+         "@simple.efficiency.fabric": 0.95, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
+         "@simple.efficiency.network": 0.95}
+PRIOR_ROWS = 1
+LOG_ROWS = 21  # of the usual log
+MOST_STEPS = 30  # of the search for the constants
+SMALL = 1 << 20  # bytes; errors are told up to and above
+# Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
+GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
+               "Blackwell": ("dgx-b200", "gb200-nvl72")}
+SELF_DESCRIBED = "l40s-poor-host-8x"  # its host was inferred from these very rows
+ORDINARY = "l40s-pcie-8x"  # the same without them
+# 120 of 128 bytes are payload, and NCCL counts 0.92. Switches reduce at the same share of their ports.
+TIED = {"@ll128.efficiency.fabric": ("@simple.efficiency.fabric", 0.92),
+        "switch_efficiency.blackwell": ("switch_efficiency.hopper", 1)}
+# Training waits for all-reduce most.
+WEIGHT = {"all_reduce": 1, "reduce_scatter": 0.5, "all_gather": 0.5, "broadcast": 0.3, "all_to_all": 0.3}
+
+
+def load_profile():
+    text = open(PROFILE).read()
+    comment = "".join(line + "\n" for line in text.splitlines() if line.startswith("//"))
+    return comment, json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.M))
+
+
+def inline(value):
+    return json.dumps(value)
+
+
+def save_profile(comment, profile, path):
+    """One line per protocol, as a person would lay it out."""
+    out = [comment + "{", '  "families": {']
+    families = list(profile["families"].items())
+    for f, (family, entries) in enumerate(families):
+        out.append(f'    "{family}": [')
+        for e, entry in enumerate(entries):
+            out.append("      {")
+            keys = [k for k in entry if k != "protocols"]
+            for k in keys:
+                out.append(f"        {inline(k)}: {inline(entry[k])},")
+            out.append('        "protocols": [')
+            for p, protocol in enumerate(entry["protocols"]):
+                comma = "," if p + 1 < len(entry["protocols"]) else ""
+                head = ", ".join(f'"{k}": {inline(protocol[k])}' for k in protocol if k not in ("step", "efficiency"))
+                out.append(f'          {{{head}, "step": {inline(protocol["step"])},')
+                out.append(f'           "efficiency": {inline(protocol["efficiency"])}}}{comma}')
+            out.append("        ]")
+            out.append("      }" + ("," if e + 1 < len(entries) else ""))
+        out.append("    ]" + ("," if f + 1 < len(families) else ""))
+    out += ["  }", "}"]
+    with open(path, "w") as file:
+        file.write("\n".join(out) + "\n")
+
+
+def entry_of(profile, name):
+    family, version = name.split("-")
+    return next(e for e in profile["families"][family] if e["from"] == version)
+
+
+def place(entry, path):
+    """The dict and key that a path names."""
+    parts = path.split(".")
+    at = entry
+    if parts[0].startswith("@"):
+        at = next(p for p in entry["protocols"] if p["name"] == parts[0][1:])
+        parts = parts[1:]
+    for part in parts[:-1]:
+        at = at.setdefault(part, {})
+    return at, parts[-1]
+
+
+def tie(entry):
+    for path, (other, factor) in TIED.items():
+        if path.split(".")[0] in entry or any(p["name"] == path[1:].split(".")[0] for p in entry["protocols"]):
+            put(entry, path, get(entry, other) * factor, digits=3)
+
+
+def is_time(path):
+    return not any(word in path for word in ("efficiency", "self_copy", "scale", "wire"))
+
+
+def get(entry, path):
+    at, key = place(entry, path)
+    value = at.get(key, 1.0)
+    return float(value.split()[0]) if is_time(path) else float(value)
+
+
+def put(entry, path, value, digits=6):
+    at, key = place(entry, path)
+    at[key] = f"{value:.{digits}g} us" if is_time(path) else float(f"{value:.{digits}g}")
+
+
+def bounds(path):
+    if is_time(path):
+        return (0.02, 200.0)
+    return (0.05, 1.0) if "efficiency" in path or "wire" in path else (0.05, 4.0)
+
+
+class Runner:
+    """Runs dump_collectives on trial profiles."""
+
+    def __init__(self, program, rows):
+        self.program = program
+        self.folder = tempfile.TemporaryDirectory()
+        root = self.folder.name
+        os.symlink(os.path.join(ROOT, "topologies"), os.path.join(root, "topologies"))
+        os.makedirs(os.path.join(root, "calibration/profiles"))
+        os.symlink(os.path.join(DATA, "systems"), os.path.join(root, "systems"))
+        self.table = os.path.join(root, "rows.csv")
+        with open(self.table, "w") as file:
+            file.write("\n".join(rows) + "\n")
+
+    def __call__(self, comment, profile):
+        save_profile(comment, profile, os.path.join(self.folder.name, "calibration/profiles/links.json"))
+        done = subprocess.run([self.program, self.table], capture_output=True, text=True,
+                              env={**os.environ, "TANDEM_DATA": self.folder.name})
+        if done.stderr:
+            raise SystemExit(done.stderr)
+        return [r for r in csv.reader(io.StringIO(done.stdout))]
+
+
+def read_rows():
+    """(data set, line) of every row."""
+    out = []
+    for name in sorted(os.listdir(DATA)):
+        if name.endswith(".csv"):
+            lines = open(os.path.join(DATA, name)).read().splitlines()
+            out += [(name[:-4], line) for line in lines if line and not line.startswith(("#", "system,"))]
+    return out
+
+
+def version_of(line):
+    """Of NCCL; none for machines of another library."""
+    library = re.search(r"communication\.library=nccl-([0-9.]+)", line)
+    return [int(x) for x in library.group(1).split(".")] if library else None
+
+
+def belongs(line, name, profile, fitted=True):
+    if version_of(line) is None:
+        return False
+    starts = [[int(x) for x in e["from"].split(".")] for e in profile["families"]["nccl"]]
+    mine = [int(x) for x in name.split("-")[1].split(".")]
+    best = max((s for s in starts if s <= version_of(line)), default=starts[0])
+    return best == mine and bool(NOT_FITTED.match(line)) != fitted
+
+
+def row_weights(lines):
+    """Every log counts the same, however many sizes it has."""
+    logs = [line.rsplit(",", 2)[0] for line in lines]
+    sizes = collections.Counter(logs)
+    return [WEIGHT[log.split(",")[2]] * math.sqrt(LOG_ROWS / max(sizes[log], 5)) for log in logs]
+
+
+def fit(program, name, lines, comment, profile, quick=False):
+    """Moves the constants of an entry in `profile`. Quick: fewer steps, for leaving out."""
+    import numpy
+    from scipy.optimize import least_squares
+    run = Runner(program, lines)
+    entry, paths = entry_of(profile, name), SPACE[name]
+    weights = row_weights(lines)
+
+    # Logarithms, moved away from zero because the finite differences below are relative to |x|.
+    def coordinate(value):
+        return math.log(value) + 10
+
+    def residuals(x):
+        for path, value in zip(paths, x):
+            put(entry, path, math.exp(value - 10))
+        tie(entry)
+        rows = [w * math.log(float(r[6]) / float(r[5])) for w, r in zip(weights, run(comment, profile))]
+        prior = [PRIOR_ROWS * (value - coordinate(PRIOR[path])) for path, value in zip(paths, x) if path in PRIOR]
+        return numpy.array(rows + prior)
+
+    low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
+    start = numpy.clip([coordinate(PRIOR.get(p, get(entry, p))) for p in paths],
+                       numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
+    result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
+                           max_nfev=MOST_STEPS // 2 if quick else MOST_STEPS, x_scale=0.3)
+    for path, value in zip(paths, result.x):
+        put(entry, path, math.exp(value - 10), digits=3)
+    tie(entry)
+
+
+def log_ratios(rows, kinds=("all_reduce",), above=None):
+    """ln(predicted / measured) of the rows of those kinds, of one class of sizes if told."""
+    return [math.log(float(r[6]) / float(r[5])) for r in rows
+            if r[2] in kinds and (above is None or (int(r[4]) > SMALL) == above)]
+
+
+def leave_one_out(program, name, lines, comment, profile):
+    """The rows of every machine, predicted without it; and the errors of all-reduce by what was left out."""
+    def machine(line):
+        return line.split(",")[0]
+
+    everything, unseen, errors = [], [], {}
+    single = {m: (m,) for m in sorted({machine(line) for line in lines})}
+    groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
+    for group, machines in groups.items():
+        rest = [line for line in lines if machine(line) not in machines]
+        if not rest:
+            continue
+        trial = json.loads(json.dumps(profile))
+        for scales in ("base_scale", "step_scale"):
+            if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
+                put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
+        fit(program, name, rest, comment, trial, quick=True)
+        rows = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
+        errors[group] = {}
+        for which, above in (("small", False), ("large", True)):
+            ratios = log_ratios(rows, above=above)
+            if ratios:
+                errors[group][which] = round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3)
+        print(f"  without {group}: all-reduce on it up to and above 1 MiB {errors[group]}", flush=True)
+        (everything if group in single else unseen).extend(rows)
+    return everything, unseen, errors
+
+
+def described_by_stock(lines):
+    """The PCIe servers that were described by their own measurements, as they would be without."""
+    own = SELF_DESCRIBED + ","
+    return [line.replace(own, ORDINARY + ",") for line in lines if line.startswith(own)]
+
+
+def joined_by(row):
+    """What the devices of a row are joined by: the class of its worst hop."""
+    if "nodes=" in row[1] and int(row[3]) > 8:
+        return "network"
+    if "pcie" not in row[0] and row[0] != SELF_DESCRIBED:
+        return "fabric"
+    return "pcie" if row[0].startswith("l40s") and int(row[3]) == 2 else "host"  # two of them share a switch
+
+
+def spread_of(held, unseen, judged):
+    """90th percentiles of the errors of all-reduce, by class of hop: up to and above 1 MiB."""
+    def pair(rows):
+        out = []
+        for above in (False, True):
+            ratios = sorted(abs(x) for x in log_ratios(rows, above=above))
+            out.append(round(math.exp(ratios[int(0.9 * len(ratios))]) - 1, 2) if ratios else 1)
+        return out
+
+    def no_less(pair, other):
+        return [max(a, b) for a, b in zip(pair, other)]
+
+    spread = {c: pair([r for r in held + judged if joined_by(r) == c]) for c in ("fabric", "pcie", "host", "network")}
+    # What few machines or none were measured of is no better known than what many were.
+    return spread | {"pcie": no_less(spread["pcie"], spread["fabric"]), "unseen": no_less(pair(unseen), spread["fabric"])}
+
+
+def size_class(size):
+    return "up to 64 KiB" if size <= 65536 else "to 4 MiB" if size <= 4 << 20 else "above"
+
+
+def report(rows, sets, per_row):
+    classes = ("up to 64 KiB", "to 4 MiB", "above")
+    errors = collections.defaultdict(list)
+    for (name, _), r in zip(sets, rows):
+        ratio = float(r[6]) / float(r[5])
+        errors[name, "all", size_class(int(r[4]))].append(ratio)
+        errors["all data sets", "all", size_class(int(r[4]))].append(ratio)
+        errors[name, f"{r[0]} {r[2]} x{r[3]}", size_class(int(r[4]))].append(ratio)
+    groups = sorted({key[:2] for key in errors}, key=lambda k: (k[0] == "all data sets", k[0], k[1] != "all", k[1]))
+    print(f"{'median |error| (median predicted/measured)':60s}" + "".join(f"{c:>20s}" for c in classes))
+    for data, group in groups:
+        cells = []
+        for c in classes:
+            ratios = errors.get((data, group, c))
+            off = statistics.median(abs(x - 1) for x in ratios) if ratios else 0
+            cells.append(f"{off:8.1%} ({statistics.median(ratios):.2f}) {len(ratios):4d}" if ratios else "-")
+        print(f"{data + ': ' + group:60s}" + "".join(f"{c:>20s}" for c in cells))
+    if per_row:
+        for r in rows:
+            print(",".join(r), f"{float(r[6]) / float(r[5]):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--fit", nargs="*", default=[])
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--leave-one-out", action="store_true")
+    parser.add_argument("--rows", action="store_true")
+    args = parser.parse_args()
+    comment, profile = load_profile()
+    sets = read_rows()
+    for name in args.fit:
+        lines = [line for _, line in sets if belongs(line, name, profile)]
+        print(f"fitting {name} on {len(lines)} rows")
+        entry = entry_of(profile, name)
+        if args.leave_one_out:
+            held, unseen, entry["held_out"] = leave_one_out(args.program, name, lines, comment, profile)
+        fit(args.program, name, lines, comment, profile)
+        for path in SPACE[name]:
+            print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
+        if args.leave_one_out:
+            others = [line for _, line in sets if belongs(line, name, profile, fitted=False)] + described_by_stock(lines)
+            judged = Runner(args.program, others)(comment, profile)
+            held = [r for r in held if joined_by(r) != "host" or r[0] != SELF_DESCRIBED]
+            entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
+            print(f"  spread = {entry['spread']}")
+    report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
+    if args.write:
+        save_profile(comment, profile, PROFILE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/logs/link_tests.h"
+#include "base/statistics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace tandem::calibration {
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+constexpr std::size_t kPrefix = 1 << 16;   // looked at to recognise a text
+constexpr std::size_t kMostDevices = 256;  // bounds what a hostile text can ask for
+
+Words words_of(std::string_view line) {
+  Words out;
+  for (std::size_t at = line.find_first_not_of(" \t\r"); at != std::string_view::npos;) {
+    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+    out.push_back(line.substr(at, end - at));
+    at = line.find_first_not_of(" \t\r", end);
+  }
+  return out;
+}
+
+template <typename T>
+bool number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return false;
+  }
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool has(std::string_view line, std::string_view word) { return line.find(word) != std::string_view::npos; }
+
+void grow(PairMatrix& m, std::size_t n) {
+  if (m.size() < n) m.resize(n);
+  for (auto& row : m) row.resize(std::max(row.size(), n));
+}
+
+/// What the next numbers are about.
+enum class Section : uint8_t {
+  none,
+  peer,
+  staged,
+  peer_latency,
+  staged_latency,
+  to_device,
+  from_device,
+  ignored
+};
+
+class TextReader {
+ public:
+  TextReader(std::string_view text, const std::string& file)
+      : text_(text), file_(std::make_shared<const std::string>(file)) {}
+
+  LinkTests read() {
+    for (std::size_t at = 0; at <= text_.size();) {
+      const std::size_t end = std::min(text_.find('\n', at), text_.size());
+      ++line_;
+      take(text_.substr(at, end - at));
+      at = end + 1;
+    }
+    close();
+    return std::move(out_);
+  }
+
+ private:
+  Place place() const { return {file_, line_, 1}; }
+
+  void take(std::string_view line) {
+    const Words words = words_of(line);
+    if (words.empty()) return;
+    if (words[0] == "Device:" || (words[0] == "Device" && words.size() > 2 && words[1].ends_with(':'))) {
+      device(line, words);
+    } else if (has(line, " Access Peer Device=") && words[0].starts_with("Device=")) {
+      access(words);
+    } else if (has(line, "Matrix") || has(line, "bandwidth (GB/s)") || has(line, "Bandwidth, ") ||
+               words[0] == "Running") {
+      close();
+      open(line);
+    } else if (has(line, "Bandwidth(")) {
+      unit_ = has(line, "MB/s") ? 1e6 : 1e9;
+    } else if (section_ == Section::to_device || section_ == Section::from_device) {
+      if (by_size_)
+        host_row(words);
+      else
+        matrix_row(words);
+    } else if (section_ != Section::none && section_ != Section::ignored) {
+      matrix_row(words);
+    }
+  }
+
+  /// "Device: 0, Tesla V100, pciBusID: b1, ..." and "Device 0: Tesla T4".
+  void device(std::string_view line, const Words& words) {
+    if (words.size() < 3) return;
+    std::size_t index = 0;
+    const bool old = words[0] == "Device:";
+    const std::string_view digits = words[1].substr(0, words[1].size() - 1);
+    if (!number(digits, index) || index >= kMostDevices) return;
+    const std::size_t name = static_cast<std::size_t>(words[2].data() - line.data());
+    const std::size_t comma = old ? line.find(',', name) : std::string_view::npos;
+    std::string model(line.substr(name, comma == std::string_view::npos ? comma : comma - name));
+    while (!model.empty() && (model.back() == '\r' || model.back() == ' ')) model.pop_back();
+    if (out_.devices.size() <= index) out_.devices.resize(index + 1);
+    out_.devices[index] = model;
+    current_ = index;
+  }
+
+  /// "Device=0 CAN Access Peer Device=1", "Device=0 CANNOT ...".
+  void access(const Words& words) {
+    std::size_t a = 0, b = 0;
+    if (words.size() < 5 || !number(words[0].substr(7), a) || !words[4].starts_with("Device=") ||
+        !number(words[4].substr(7), b) || std::max(a, b) >= kMostDevices) {
+      return;
+    }
+    grow(out_.access, std::max(a, b) + 1);
+    out_.access[a][b] = words[1] == "CAN" ? 1 : -1;
+  }
+
+  void open(std::string_view line) {
+    section_ = Section::ignored;
+    by_size_ = false;
+    transposed_ = false;
+    if (has(line, "Matrix")) {
+      const bool enabled = has(line, "P2P=Enabled");
+      if (has(line, "Latency")) {
+        section_ = enabled ? Section::peer_latency : Section::staged_latency;
+        unit_ = 1e-6;
+      } else if (has(line, "Unidirectional")) {
+        section_ = enabled ? Section::peer : Section::staged;
+        unit_ = 1e9;
+      }
+    } else if (has(line, "(row)")) {  // nvbandwidth: "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)"
+      unit_ = 1e9;
+      if (has(line, "<->") || !has(line, " CE ")) return;  // both ways at once; copies by SMs
+      const bool leaves_row = has(line, "(row) ->");
+      if (has(line, "GPU(row)") && has(line, "GPU(column)")) {
+        section_ = Section::peer;
+        transposed_ = !leaves_row;
+      } else if (has(line, "CPU(row)")) {
+        section_ = leaves_row ? Section::to_device : Section::from_device;
+      }
+    } else if (has(line, "Bandwidth, ")) {  // bandwidthTest: "Host to Device Bandwidth, 1 Device(s)"
+      if (has(line, "Host to Device")) section_ = Section::to_device;
+      if (has(line, "Device to Host")) section_ = Section::from_device;
+      by_size_ = true;
+      unit_ = 1e6;
+      if (section_ != Section::ignored) fresh_host_figure();
+    }
+  }
+
+  std::vector<double>& host_figures() {
+    return section_ == Section::to_device ? out_.to_device : out_.from_device;
+  }
+
+  void fresh_host_figure() {
+    auto& figures = host_figures();
+    if (figures.size() > current_ && figures[current_] > 0)
+      throw InputError(place(), "the same copy is measured twice; one machine per file");
+  }
+
+  /// "33554432   12106.9": the best over the sizes is what large copies reach.
+  void host_row(const Words& words) {
+    double bytes = 0, rate = 0;
+    if (words.size() != 2 || !number(words[0], bytes) || !number(words[1], rate) || bytes <= 0 || rate <= 0)
+      return;
+    auto& figures = host_figures();
+    figures.resize(std::max(figures.size(), current_ + 1));
+    figures[current_] = std::max(figures[current_], rate * unit_);
+  }
+
+  void matrix_row(const Words& words) {
+    std::size_t index = 0;
+    if (words[0] == "CPU") in_cpu_block_ = true;  // latency by the host's clock follows the device's
+    if (words[0] == "D\\D" || words[0] == "GPU") in_cpu_block_ = false;
+    if (in_cpu_block_ || !number(words[0], index)) return;
+    // nvbandwidth numbers its columns in a line of their own.
+    bool numbered = header_ == 0 && rows_.empty();
+    for (std::size_t k = 0; numbered && k < words.size(); ++k) {
+      std::size_t i = 0;
+      numbered = number(words[k], i) && i == k;
+    }
+    if (numbered) {
+      header_ = words.size();
+      return;
+    }
+    if (index >= kMostDevices || words.size() - 1 > kMostDevices)
+      throw InputError(place(), "too many devices");
+    std::vector<double> row;
+    for (std::size_t k = 1; k < words.size(); ++k) {
+      double value = 0;
+      if (words[k] == "N/A")
+        value = 0;
+      else if (!number(words[k], value) || value < 0 || value > 1e9)
+        throw InputError(place(), fmt::format("\"{}\" is no figure", printable(words[k])));
+      row.push_back(value * unit_);
+    }
+    if (index != rows_.size()) throw InputError(place(), fmt::format("row {} expected", rows_.size()));
+    rows_.push_back(std::move(row));
+  }
+
+  void close() {
+    const auto rows = std::exchange(rows_, {});
+    const Section section = std::exchange(section_, Section::none);
+    const bool transposed = std::exchange(transposed_, false);
+    const std::size_t header = std::exchange(header_, 0);
+    in_cpu_block_ = false;
+    if (rows.empty()) return;
+    const std::size_t n = rows[0].size();
+    for (const auto& row : rows) {
+      if (row.size() != n || n == 0 || (header > 0 && n != header))
+        throw InputError(place(), "the matrix above is cut short: its rows differ in length");
+    }
+    if (section == Section::to_device || section == Section::from_device) {
+      auto& figures = section == Section::to_device ? out_.to_device : out_.from_device;
+      if (!figures.empty())
+        throw InputError(place(), "the same copies are measured twice; one machine per file");
+      figures = rows[0];
+      return;
+    }
+    if (rows.size() != n)
+      throw InputError(place(), fmt::format("the matrix above is cut short: {} of {} rows", rows.size(), n));
+    PairMatrix& to = section == Section::peer           ? out_.peer
+                     : section == Section::staged       ? out_.staged
+                     : section == Section::peer_latency ? out_.peer_latency
+                                                        : out_.staged_latency;
+    if (!to.empty()) {
+      if (header > 0) return;  // nvbandwidth measures pairs twice: by reading and by writing
+      throw InputError(place(), "the same matrix stands here twice; one machine per file");
+    }
+    grow(to, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < n; ++j) {
+        if (i != j) (transposed ? to[j][i] : to[i][j]) = rows[i][j];
+      }
+    }
+  }
+
+  std::string_view text_;
+  std::shared_ptr<const std::string> file_;
+  int line_ = 0;
+  LinkTests out_;
+  Section section_ = Section::none;
+  bool by_size_ = false, transposed_ = false, in_cpu_block_ = false;
+  double unit_ = 1e9;
+  std::size_t current_ = 0, header_ = 0;
+  std::vector<std::vector<double>> rows_;
+};
+
+bool is_json(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
+/// nvbandwidth --json.
+LinkTests read_json(const Json& document) {
+  LinkTests out;
+  for (const Json& test : document.at("nvbandwidth").at("testcases").items()) {
+    const std::string name = test.text("name", "");
+    const Json* matrix = test.find("bandwidth_matrix");
+    if (matrix == nullptr || !name.ends_with("_ce") || has(name, "bidirectional") || has(name, "all"))
+      continue;
+    std::vector<std::vector<double>> rows;
+    for (const Json& row : matrix->items()) {
+      auto& figures = rows.emplace_back();
+      for (const Json& cell : row.items()) {
+        double value = 0;
+        if (cell.is_text()) {
+          if (cell.as_text() != "N/A" && (!number(std::string_view(cell.as_text()), value) || value < 0))
+            cell.fail("no figure");
+        } else {
+          value = cell.as_real(0, 1e9);
+        }
+        figures.push_back(value * 1e9);
+      }
+      if (rows.size() > kMostDevices || figures.size() > kMostDevices) matrix->fail("too many devices");
+      if (figures.size() != rows[0].size()) row.fail("the rows differ in length");
+    }
+    if (rows.empty() || rows[0].empty()) continue;
+    if (name.starts_with("host_to_device")) out.to_device = rows[0];
+    if (name.starts_with("device_to_host")) out.from_device = rows[0];
+    if (!name.starts_with("device_to_device") || !out.peer.empty()) continue;
+    if (rows.size() != rows[0].size()) matrix->fail("the matrix is not square");
+    grow(out.peer, rows.size());
+    const bool write = has(name, "_write_");  // the row's device is written to
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      for (std::size_t j = 0; j < rows.size(); ++j) {
+        if (i != j) (write ? out.peer[j][i] : out.peer[i][j]) = rows[i][j];
+      }
+    }
+  }
+  return out;
+}
+
+bool empty(const PairMatrix& m) {
+  return std::all_of(m.begin(), m.end(), [](const auto& row) {
+    return std::all_of(row.begin(), row.end(), [](double v) { return v == 0; });
+  });
+}
+
+}  // namespace
+
+std::size_t LinkTests::count() const {
+  return std::max({devices.size(), access.size(), peer.size(), staged.size(), peer_latency.size(),
+                   staged_latency.size(), to_device.size(), from_device.size()});
+}
+
+LinkTests read_link_tests(std::string_view text, const std::string& file) {
+  LinkTests out = is_json(text) ? read_json(Json::parse(text, file)) : TextReader(text, file).read();
+  if (empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty()) {
+    throw InputError(fmt::format(
+        "{}: no figures of p2pBandwidthLatencyTest, bandwidthTest or nvbandwidth in it", printable(file)));
+  }
+  return out;
+}
+
+bool looks_like_link_tests(std::string_view text) {
+  text = text.substr(0, kPrefix);
+  return has(text, "P2P=Disabled") || has(text, "CUDA Bandwidth Test") || has(text, "\"nvbandwidth\"") ||
+         has(text, "(column) bandwidth (GB/s)") || has(text, "Host to Device Bandwidth, ");
+}
+
+void merge(LinkTests& tests, const LinkTests& more) {
+  const auto fill = [](auto& into, const auto& from) {
+    if (into.empty()) into = from;
+  };
+  fill(tests.devices, more.devices);
+  fill(tests.access, more.access);
+  fill(tests.peer, more.peer);
+  fill(tests.staged, more.staged);
+  fill(tests.peer_latency, more.peer_latency);
+  fill(tests.staged_latency, more.staged_latency);
+  for (const auto member : {&LinkTests::to_device, &LinkTests::from_device}) {
+    auto& into = tests.*member;
+    const auto& from = more.*member;
+    into.resize(std::max(into.size(), from.size()));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (into[i] == 0) into[i] = from[i];
+    }
+  }
+}
+
+std::string link_tests_json(const LinkTests& tests) {
+  nlohmann::ordered_json out = {{"schema", "tandem-links-1"}, {"devices", tests.devices}};
+  const auto put = [&](const char* name, const auto& figures) {
+    if (!figures.empty()) out[name] = figures;
+  };
+  put("peer_access", tests.access);
+  put("peer_bytes_per_second", tests.peer);
+  put("staged_bytes_per_second", tests.staged);
+  put("peer_latency_seconds", tests.peer_latency);
+  put("staged_latency_seconds", tests.staged_latency);
+  put("host_to_device_bytes_per_second", tests.to_device);
+  put("device_to_host_bytes_per_second", tests.from_device);
+  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+namespace {
+
+double at(const PairMatrix& m, std::size_t i, std::size_t j) {
+  return i < m.size() && j < m[i].size() ? m[i][j] : 0;
+}
+
+/// The narrowest link of a route.
+LinkId narrowest(const System& system, const Route& route) {
+  return *std::min_element(route.links.begin(), route.links.end(),
+                           [&](LinkId a, LinkId b) { return system.usable(a) < system.usable(b); });
+}
+
+/// Measured rates over the nominal ones, by the class of the link that must be the narrow one.
+using Fractions = std::map<std::string, std::vector<double>, std::less<>>;
+
+void add_fraction(Fractions& fractions, const System& system, const Route& route, double rate) {
+  if (route.links.empty() || rate <= 0) return;
+  const LinkId link = narrowest(system, route);
+  fractions[std::string(system.link_kind(link))].push_back(rate /
+                                                           system.link(link).bandwidth.bytes_per_second);
+}
+
+}  // namespace
+
+std::vector<LinkFit> fit_links(const LinkTests& tests, const System& system,
+                               std::vector<std::string>& notes) {
+  const std::size_t n = tests.count();
+  if (n > system.accelerators().size()) {
+    throw InputError(fmt::format("the measurements speak of {} devices, a node of {} has {}", n,
+                                 system.name(), system.accelerators().size()));
+  }
+  Fractions peers, hosts;
+  std::vector<double> staged;
+  std::size_t unexpected = 0, missing = 0;
+  double staged_before = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const VertexId a = system.vertex(0, system.accelerators()[i]);
+    for (std::size_t j = 0; j < n; ++j) {
+      if (i == j) continue;
+      const Route r = system.route(a, system.vertex(0, system.accelerators()[j]));
+      const double access = at(tests.access, i, j);
+      if (access > 0 && r.staged > 0) ++unexpected;
+      if (access < 0 && r.staged == 0) ++missing;
+      if (access >= 0 && r.staged == 0) add_fraction(peers, system, r, at(tests.peer, i, j));
+      // Without access the test with peers on repeats the staged one.
+      const double copied = at(tests.staged, i, j) > 0 ? at(tests.staged, i, j)
+                            : access < 0               ? at(tests.peer, i, j)
+                                                       : 0;
+      if (copied > 0) staged.push_back(copied);
+      if (r.staged > 0) staged_before = r.cap;
+    }
+    const VertexId host = system.host_of(a);
+    if (i < tests.to_device.size()) add_fraction(hosts, system, system.route(host, a), tests.to_device[i]);
+    if (i < tests.from_device.size())
+      add_fraction(hosts, system, system.route(a, host), tests.from_device[i]);
+  }
+  if (unexpected > 0)
+    notes.push_back(fmt::format("{} pairs have peer access that {} does not expect: see its peer_access",
+                                unexpected, system.name()));
+  if (missing > 0)
+    notes.push_back(fmt::format("{} pairs lack the peer access that {} expects: see its peer_access", missing,
+                                system.name()));
+  for (auto& [kind, values] : hosts) peers.emplace(kind, values);  // pairs speak first
+  std::vector<LinkFit> out;
+  for (const auto& [kind, values] : peers) {
+    double after = median(values);
+    if (after > 1) {
+      notes.push_back(
+          fmt::format("links.{}: {:.0f} % of the nominal bandwidth was measured; taken as 100 %. Are its "
+                      "bandwidth and its number of cables right?",
+                      kind, 100 * after));
+      after = 1;
+    }
+    double before = 0;
+    for (LinkId l = 0; l < system.link_count() && before == 0; ++l) {
+      if (system.link_kind(l) == kind) before = system.link(l).achieved;
+    }
+    out.push_back({"links." + kind + ".achieved", before, after, values.size()});
+  }
+  if (!staged.empty())
+    out.push_back({"peer_access.staged_cap", staged_before, median(staged), staged.size()});
+  return out;
+}
+
+}  // namespace tandem::calibration

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/fitted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/data.h"
+#include "base/json.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+constexpr std::string_view kPresets = "schemes/presets", kSystems = "topologies/systems",
+                           kRecipes = "schemes/recipes", kProfiles = "calibration/profiles";
+
+Json load(std::string_view folder, const std::string& name) {
+  return Json::load(find_data(folder, "file", name));
+}
+
+/// The "fitted" entry of a file; `inside`: the object that must hold each name, null = not checked.
+void add_entry(std::vector<FittedConstant>& out, std::string_view folder, const std::string& name,
+               const Json& document, std::string_view inside) {
+  const Json* fitted = document.find("fitted");
+  if (fitted == nullptr) return;
+  for (const auto& [constant, rows] : fitted->members()) {
+    if (!inside.empty() && document.at(inside).find(constant) == nullptr)
+      rows.fail(fmt::format("\"{}\" has no \"{}\"", inside, printable(constant)));
+    out.push_back({fmt::format("{}/{}.json", folder, name),
+                   inside.empty() ? constant : fmt::format("{}.{}", inside, constant), rows.as_text()});
+  }
+}
+
+/// One line per architecture and arithmetic: its efficiencies and sizes, set on so many measurements.
+void add_curves(std::vector<FittedConstant>& out) {
+  const Json stock = load(kProfiles, "stock");
+  for (const auto& [architecture, a] : stock.at("architectures").members()) {
+    for (const char* arithmetic : {"fp32", "matrix"}) {
+      const Json& curve = a.at(arithmetic);
+      const int64_t measurements = curve.at("measurements").as_int(0);
+      if (measurements == 0) continue;                           // its neighbours' figures
+      const std::size_t constants = curve.members().size() - 2;  // but the error and the count
+      out.push_back({"calibration/profiles/stock.json",
+                     fmt::format("{}, {}: {} figures", architecture, arithmetic, constants),
+                     fmt::format("{} kernels and steps of calibration/data/kernels", measurements)});
+    }
+  }
+}
+
+/// What a recipe makes of the curves, which calibration/fit/fit_stock.py finds together with them.
+void add_recipes(std::vector<FittedConstant>& out) {
+  for (const std::string& name : list_data(kRecipes)) {
+    const Json recipe = load(kRecipes, name);
+    for (const char* arithmetic : {"fp32", "matrix"}) {
+      const Json* gains = recipe.find(arithmetic);
+      if (gains == nullptr) continue;
+      for (const auto& [gain, value] : gains->members()) {
+        if (gain == "attention") continue;  // a paper's figure
+        out.push_back({fmt::format("{}/{}.json", kRecipes, name), fmt::format("{}.{}", arithmetic, gain),
+                       "steps of calibration/data/kernels that ran under it"});
+      }
+    }
+  }
+}
+
+void add_libraries(std::vector<FittedConstant>& out) {
+  const Json links = load(kProfiles, "links");
+  for (const auto& [family, versions] : links.at("families").members()) {
+    for (const Json& version : versions.items()) {
+      if (version.at("source").as_text().find("not fitted") != std::string::npos) continue;
+      out.push_back(
+          {"calibration/profiles/links.json",
+           fmt::format("{} from {}: start-up, steps and efficiencies", family, version.at("from").as_text()),
+           "rows of calibration/data/collectives that its source names"});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<FittedConstant> fitted_constants() {
+  std::vector<FittedConstant> out;
+  for (const std::string& name : list_data(kPresets))
+    add_entry(out, kPresets, name, load(kPresets, name), "overheads");
+  for (const std::string& name : list_data(kSystems))
+    add_entry(out, kSystems, name, load(kSystems, name), "");
+  add_recipes(out);
+  add_curves(out);
+  add_libraries(out);
+  return out;
+}
+
+std::string fitted_markdown() {
+  const std::vector<FittedConstant> all = fitted_constants();
+  const auto count = [&](std::string_view folder) {
+    return std::count_if(all.begin(), all.end(),
+                         [&](const FittedConstant& c) { return c.file.starts_with(folder); });
+  };
+  std::string out = fmt::format(
+      "\n## Fitted constants\n\nAll figures of the data files that were set on published rates (`tandem list "
+      "constants`): {} of presets, {} of systems, the curves of kernels and libraries. Whatever is not "
+      "here has a "
+      "source of its own, or is called recalled or assumed in its\nfile.\n\n| file | constant | set on |\n"
+      "| --- | --- | --- |\n",
+      count(kPresets), count(kSystems));
+  for (std::size_t i = 0; i < all.size();) {  // one line for the neighbours that were set on the same rows
+    const FittedConstant& c = all[i];
+    std::string names = c.name;
+    for (++i; i < all.size() && all[i].file == c.file && all[i].rows == c.rows; ++i)
+      names += ", " + all[i].name;
+    out +=
+        fmt::format("| [{}]({}) | {} | {} |\n", c.file.substr(c.file.rfind('/') + 1), c.file, names, c.rows);
+  }
+  return out;
+}
+
+}  // namespace tandem::calibration

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "base/data.h"
+#include "sim/placement.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+constexpr std::string_view kFolder = "calibration/data/published";
+
+/// One line of a published table: the same run on several device counts.
+struct Series {
+  std::string file, source, left_out;
+  const Json* json = nullptr;
+  std::vector<std::pair<int64_t, double>> values;  ///< devices -> value, in file order
+};
+
+int64_t device_count(const std::string& key, const Json& value) {
+  int64_t n = 0;
+  const auto r = std::from_chars(key.data(), key.data() + key.size(), n);
+  if (r.ec != std::errc{} || r.ptr != key.data() + key.size() || n < 1) {
+    value.fail(fmt::format("\"{}\" is not a device count", printable(key)));
+  }
+  return n;
+}
+
+/// A number, or an object of device count -> number.
+int64_t count_at(const Json& value, int64_t devices) {
+  if (!value.is_object()) return value.as_int(1, 1'000'000);
+  return value.at(std::to_string(devices)).as_int(1, 1'000'000);
+}
+int64_t batch_at(const Json& series, int64_t devices) { return count_at(series.at("batch"), devices); }
+
+/// With "accumulate" the scheme sums that many micro-batches of "batch" before it updates.
+ResolvedScheme scheme_at(const Json& series, int64_t devices) {
+  const Json& scheme = series.at("scheme");
+  std::string text = scheme.as_text();
+  if (const Json* accumulate = series.find("accumulate")) {
+    const char* joint = text.find(':') == std::string::npos ? ":" : ",";
+    text += fmt::format("{}accumulate={}", joint, count_at(*accumulate, devices));
+  }
+  ResolvedScheme out = resolve_scheme(text, scheme.place());
+  if (const Json* recipe = series.find("recipe"))
+    out.recipe = load_recipe(recipe->as_text(), recipe->place());
+  return out;
+}
+
+std::string family_of(const Graph& graph) {
+  bool conv = false, attention = false, recurrent = false;
+  for (const Layer& l : graph.layers()) {
+    if (l.type == nullptr) continue;
+    conv = conv || l.type->name.find("conv") != std::string_view::npos;
+    attention = attention || l.type->name == "attention";
+    recurrent = recurrent || l.type->name == "lstm" || l.type->name == "gru" || l.type->name == "rnn";
+  }
+  return attention ? "transformer" : recurrent ? "recurrent" : conv ? "cnn" : "other";
+}
+
+std::vector<Series> read_series(const Json& document) {
+  document.only({"title", "source", "note", "left_out", "series"});
+  std::vector<Series> out;
+  for (const Json& s : document.at("series").items()) {
+    s.only({"system",       "set",   "model",     "scheme",    "accumulate", "precision", "recipe",
+            "input",        "batch", "optimizer", "recompute", "unit",       "values",    "relative",
+            "rate_assumed", "note",  "doubtful",  "reason",    "fitted",     "gives",     "anchor"});
+    Series series{
+        *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
+    for (const auto& [key, value] : s.at("values").members()) {
+      series.values.emplace_back(device_count(key, value), value.as_real(1e-12));
+    }
+    if (series.values.empty()) s.at("values").fail("no value");
+    out.push_back(std::move(series));
+  }
+  return out;
+}
+
+/// What a sample passes through `count` times: the whole model, or one of several trained in turn.
+struct Part {
+  Graph graph;
+  double count = 1;
+  int64_t batch = 0;   ///< 0 = the row's
+  bool input = false;  ///< read ahead, while the devices train
+  double unread = 0;   ///< seconds in which one core decodes a sample while the devices wait
+};
+
+/// All that the predictions of one series share.
+struct Setting {
+  System system;
+  std::vector<Part> parts;
+  Prediction prediction;
+};
+
+/// "model" is a name or, in relative series, a list of parts whose times add up: the networks of a GAN, the
+/// stages of training on growing images.
+std::vector<Part> parts_of(const Json& s, const System& system) {
+  const Json& model = s.at("model");
+  const auto load = [&](const Json& name, const Json& of) {
+    return Part{Graph::load(name.as_text(), name.place()), 1, 0, of.text("input", "synthetic") == "real", 0};
+  };
+  std::vector<Part> out;
+  if (model.kind() != Json::Kind::array) {
+    out.push_back(load(model, s));
+    return out;
+  }
+  if (!s.boolean("relative", false)) model.fail("only a relative series may have several parts");
+  for (const Json& item : model.items()) {
+    item.only({"model", "count", "batch", "input"});
+    out.push_back(load(item.at("model"), item));
+    out.back().count = item.real("count", 1, 1e-9, 1e9);
+    // A new torch DataLoader iterator in every step starts empty: one worker reads the whole batch.
+    if (item.text("input", "synthetic") == "serial") {
+      out.back().unread = out.back().graph.sample().decode_seconds / system.host().core_speed;
+    }
+    out.back().batch = item.find("batch") != nullptr ? item.at("batch").as_int(1, 1'000'000) : 0;
+  }
+  if (out.empty()) model.fail("no part");
+  return out;
+}
+
+/// "resnet50", or the names of all parts.
+std::string name_of(const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const Part& part : parts) {
+    if (std::find(names.begin(), names.end(), part.graph.name()) == names.end())
+      names.push_back(part.graph.name());
+  }
+  return fmt::format("{}", fmt::join(names, " + "));
+}
+
+Setting make_setting(const Json& s) {
+  std::vector<std::pair<std::string, std::string>> sets;
+  if (const Json* set = s.find("set")) {
+    for (const auto& [path, value] : set->members()) sets.emplace_back(path, value.as_text());
+  }
+  System system = System::load(s.at("system").as_text(), sets, s.at("system").place());
+  std::vector<Part> parts = parts_of(s, system);
+  Setting out{std::move(system), std::move(parts), {}};
+  Prediction& p = out.prediction;
+  p.precision = parse_precision(s.text("precision", "fp32"), s.place());
+  p.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
+  p.recompute = s.boolean("recompute", false);
+  p.check_memory = false;  // it ran
+  return out;
+}
+
+ValidationRow row_of(const Series& series, const Setting& setting, int64_t devices, double value) {
+  const Json& s = *series.json;
+  ValidationRow row;
+  row.file = series.file.substr(series.file.rfind('/') + 1);
+  row.source = series.source;
+  row.left_out = series.left_out;
+  row.system = setting.system.name();
+  if (const Json* set = s.find("set")) {
+    for (const auto& [path, value] : set->members())
+      row.system += fmt::format(" ({})", path == "nodes" ? value.as_text() + " nodes" : value.as_text());
+  }
+  row.model = s.at("model").kind() == Json::Kind::array ? name_of(setting.parts) : s.at("model").as_text();
+  row.scheme = s.at("scheme").as_text();
+  row.precision = s.text("precision", "fp32");
+  row.recipe = s.text("recipe", "");
+  row.input = s.text("input", "synthetic");
+  row.note = s.text("note", "");
+  row.doubtful = s.text("doubtful", "");
+  row.reason = s.text("reason", "");
+  row.fitted = s.text("fitted", "");
+  if (const Json* gives = s.find("gives")) row.gives = gives->text(std::to_string(devices), "");
+  const System& system = setting.system;
+  row.generation = system.device(system.accelerators()[0]).architecture;
+  row.held_out = row.file.starts_with("held_out_") && row.fitted.empty() && row.gives.empty();
+  row.family = family_of(setting.parts.front().graph);
+  row.unit = s.text("unit", setting.parts.front().graph.sample().unit + "/s");
+  row.relative = s.boolean("relative", false);
+  row.rate_assumed = s.boolean("rate_assumed", false);
+  row.devices = devices;
+  row.batch = batch_at(s, devices);
+  row.published = value;
+  return row;
+}
+
+/// Samples/s where each sample passes through every part; of one part with its interval.
+Report rate_of(Prediction p, const Setting& setting) {
+  double seconds = 0;
+  Report out;
+  const int64_t batch = p.batch;
+  for (const Part& part : setting.parts) {
+    p.graph = &part.graph;
+    p.input = part.input;
+    p.batch = part.batch > 0 ? part.batch : batch;
+    out = simulate(p);
+    seconds += part.count * (1 / out.samples_per_second + part.unread);
+  }
+  if (setting.parts.size() > 1) out.interval = {};
+  out.samples_per_second = 1 / seconds;
+  return out;
+}
+
+void predict_row(ValidationRow& row, const Json& series, Setting& setting, const Anchor& anchor,
+                 double unanchored_at_anchor) {
+  Prediction p = setting.prediction;
+  const ResolvedScheme scheme = scheme_at(series, row.devices);
+  p.system = &setting.system;
+  p.scheme = &scheme;
+  p.devices = row.devices;
+  p.batch = row.batch;
+  row.nodes = make_cluster(setting.system, row.devices).nodes;
+  const Report alone = rate_of(p, setting);
+  row.unanchored = alone.samples_per_second;
+  row.rate_low = alone.interval.low;
+  row.rate_high = alone.interval.high;
+  if (row.relative) {
+    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / unanchored_at_anchor;
+    return;
+  }
+  p.graph = &setting.parts.front().graph;
+  p.input = setting.parts.front().input;
+  p.anchor = anchor;
+  const Report r = simulate(p);
+  row.anchored = r.samples_per_second;
+  row.low = r.interval.low;
+  row.high = r.interval.high;
+  if (!row.is_anchor) row.predicted_speedup = row.anchored / anchor.rate;
+}
+
+/// The cells of a line of CSV, of which some are quoted.
+std::vector<std::string> csv_cells(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
+
+/// Whether the one-device rate of these rows is one of calibration/data/kernels/steps.csv (device, precision,
+/// model, batch, what, seconds, framework, source), from which the stock curves come. Rates there have five
+/// digits.
+bool in_stock_kernels(const std::vector<ValidationRow>& rows) {
+  static const std::vector<std::vector<std::string>> steps = [] {
+    std::vector<std::vector<std::string>> all;
+    std::istringstream lines(read_file(data_root() + "/calibration/data/kernels/steps.csv"));
+    for (std::string line; std::getline(lines, line);) all.push_back(csv_cells(line));
+    return all;
+  }();
+  return std::any_of(rows.begin(), rows.end(), [](const ValidationRow& row) {
+    return row.devices == 1 && std::any_of(steps.begin() + 1, steps.end(), [&](const auto& step) {
+             const bool whole = step.at(4) == "train" || step.at(4) == "forward+backward";
+             if (!whole || step.at(1) != row.precision || step.at(2) != row.model ||
+                 step.at(3) != std::to_string(row.batch))
+               return false;
+             return std::abs(std::stod(step.at(5)) * row.published / static_cast<double>(row.batch) - 1) <
+                    2e-4;
+           });
+  });
+}
+
+std::vector<ValidationRow> run_series(const Series& series) {
+  Setting setting = make_setting(*series.json);
+  const Json* wanted = series.json->find("anchor");
+  const auto anchor_at = wanted != nullptr
+                             ? std::find_if(series.values.begin(), series.values.end(),
+                                            [&](const auto& v) { return v.first == wanted->as_int(1); })
+                             : std::min_element(series.values.begin(), series.values.end());
+  if (anchor_at == series.values.end()) wanted->fail("no value for the anchor's device count");
+  const ResolvedScheme anchor_scheme = scheme_at(*series.json, anchor_at->first);
+  Anchor anchor{anchor_at->second, anchor_at->first, batch_at(*series.json, anchor_at->first)};
+  if (const Json* a = series.json->find("accumulate"); a != nullptr && a->is_object())
+    anchor.scheme = &anchor_scheme;  // else that of every row
+
+  std::vector<ValidationRow> rows;
+  auto ordered = series.values;  // the anchor first: relative series need its prediction
+  std::iter_swap(ordered.begin(), ordered.begin() + (anchor_at - series.values.begin()));
+  double unanchored_at_anchor = 0;
+  for (const auto& [devices, value] : ordered) {
+    ValidationRow row = row_of(series, setting, devices, value);
+    row.is_anchor = devices == anchor.devices;
+    row.anchor_devices = static_cast<double>(anchor.devices);
+    if (!row.is_anchor) row.published_speedup = value / anchor.rate;
+    try {
+      predict_row(row, *series.json, setting, anchor, unanchored_at_anchor);
+    } catch (const InputError& e) {
+      row.error = e.what();
+    }
+    if (row.is_anchor) unanchored_at_anchor = row.unanchored;
+    rows.push_back(std::move(row));
+  }
+  if (in_stock_kernels(rows)) {
+    for (ValidationRow& row : rows) row.in_kernels = true;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<ValidationRow> validate(const std::vector<std::string>& files, int threads,
+                                    const std::function<void(int, int)>& progress) {
+  std::vector<Json> documents;
+  const auto names = files.empty() ? list_data(kFolder) : files;
+  for (const std::string& name : names)
+    documents.push_back(Json::load(find_data(kFolder, "published table", name)));
+  std::vector<Series> all;
+  for (const Json& d : documents) {
+    auto series = read_series(d);
+    all.insert(all.end(), std::make_move_iterator(series.begin()), std::make_move_iterator(series.end()));
+  }
+  std::vector<std::vector<ValidationRow>> results(all.size());
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  int done = 0;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < all.size(); i = next++) {
+      try {
+        results[i] = run_series(all[i]);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      if (progress) progress(++done, static_cast<int>(all.size()));
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int t = 1; t < threads; ++t) pool.emplace_back(work);
+  work();
+  for (std::thread& t : pool) t.join();
+  if (failure) std::rethrow_exception(failure);
+  std::vector<ValidationRow> out;
+  for (auto& r : results)
+    out.insert(out.end(), std::make_move_iterator(r.begin()), std::make_move_iterator(r.end()));
+  return out;
+}
+
+}  // namespace tandem::calibration

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Predicted device memory against published measurements (calibration/data/memory/*.json).
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tandem::calibration {
+
+/// One published figure beside its prediction.
+struct MemoryRow {
+  std::string file, source, gpu, model, scheme, precision, optimizer, habits, note, doubtful;
+  std::string family;  ///< "cnn", "transformer", ...
+  int64_t devices = 1, batch = 1;
+  bool recompute = false;
+  bool held_out = false;  ///< no constant of the model was set with its file in view
+  /// "allocated" (max_memory_allocated), "reserved" (max_memory_reserved), "nvidia_smi", or "fits".
+  std::string metric;
+  Bytes published, predicted;  ///< of "fits": what the card offers, what is needed (nvidia_smi)
+  bool fitted = false;         ///< "fits": whether the run did
+  std::string failure;         ///< why no prediction could be made
+  bool predicted_to_fit() const { return predicted <= published; }
+  double error() const { return static_cast<double>(predicted.n) / static_cast<double>(published.n) - 1; }
+};
+
+/// In the order of the files. Throws InputError for damaged files.
+std::vector<MemoryRow> validate_memory();
+
+/// Section of VALIDATION.md: how memory is counted, a table by metric and kind of model, held-out files
+/// apart, what fits, and the rows that are furthest off.
+std::string memory_markdown(const std::vector<MemoryRow>& rows);
+/// One line a row, for the CSV beside the document.
+std::string memory_csv(const std::vector<MemoryRow>& rows);
+
+}  // namespace tandem::calibration

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate_staleness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/data.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+/// Half the sum of absolute differences; what the published histogram leaves out counts as its tail.
+double total_variation(const Json& published, const Histogram& predicted) {
+  std::map<int64_t, double> difference;
+  double known = 0;
+  for (const auto& [versions, share] : published.members()) {
+    int64_t value = 0;
+    const auto r = std::from_chars(versions.data(), versions.data() + versions.size(), value);
+    if (r.ec != std::errc{} || value < 0) share.fail("the key is not a number of versions");
+    difference[value] += share.as_real(0, 1);
+    known += share.as_real(0, 1);
+  }
+  for (const Histogram::Bin& bin : predicted.bins()) {
+    difference[bin.value] -= static_cast<double>(bin.count) / static_cast<double>(predicted.count());
+  }
+  double sum = std::abs(1 - known);
+  for (const auto& [versions, d] : difference) sum += std::abs(d);
+  return sum / 2;
+}
+
+StalenessRow run_case(const Json& json) {
+  json.only({"name", "source", "system", "model", "scheme", "devices", "batch", "jitter", "iterations",
+             "mean", "histogram"});
+  const Graph graph = Graph::load(json.at("model").as_text(), json.place());
+  const System system = System::load(json.at("system").as_text(), {{"nodes", "64"}}, json.place());
+  const ResolvedScheme scheme = resolve_scheme(json.at("scheme").as_text(), json.place());
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &scheme;
+  p.optimizer = &optimizer("sgd");
+  p.devices = json.at("devices").as_int(1, 100'000);
+  p.batch = json.at("batch").as_int(1, 1'000'000);
+  p.iterations = static_cast<int32_t>(json.at("iterations").as_int(1, 100'000));
+  p.input = false;
+  p.disturbance = Disturbance{};
+  p.disturbance->iteration_sigma = json.at("jitter").as_real(0, 10);
+  const Report report = simulate(p);
+  StalenessRow row{json.at("name").as_text(),  json.at("source").as_text(), scheme.name, p.devices,
+                   json.at("mean").as_real(0), report.staleness.mean(),     -1};
+  if (const Json* histogram = json.find("histogram"))
+    row.distance = total_variation(*histogram, report.staleness);
+  return row;
+}
+
+}  // namespace
+
+std::vector<StalenessRow> validate_staleness() {
+  const Json document = Json::load(data_root() + "/calibration/data/staleness.json");
+  document.only({"note", "runs"});
+  std::vector<StalenessRow> rows;
+  for (const Json& run : document.at("runs").items()) rows.push_back(run_case(run));
+  return rows;
+}
+
+std::string staleness_markdown(const std::vector<StalenessRow>& rows) {
+  std::string out =
+      "\n## Staleness\n\nMean gradient staleness in versions, and the total variation distance between the "
+      "predicted and the published histogram\n(0 = equal, 1 = disjoint), each the largest of the source's "
+      "cases "
+      "([staleness.json](calibration/data/staleness.json)).\n\n"
+      "| source | cases | largest error of the mean | largest distance |\n| --- | ---: | ---: | ---: |\n";
+  struct Sum {
+    int64_t cases = 0;
+    double error = 0, distance = -1;
+  };
+  std::vector<std::pair<std::string, Sum>> sources;  // in their order
+  for (const StalenessRow& r : rows) {
+    auto at =
+        std::find_if(sources.begin(), sources.end(), [&](const auto& s) { return s.first == r.source; });
+    if (at == sources.end()) at = sources.insert(sources.end(), {r.source, {}});
+    ++at->second.cases;
+    const double error = r.predicted_mean / r.published_mean - 1;
+    if (std::abs(error) > std::abs(at->second.error)) at->second.error = error;
+    at->second.distance = std::max(at->second.distance, r.distance);
+  }
+  for (const auto& [source, s] : sources) {
+    out += fmt::format("| {} | {} | {:+.1f} % | {} |\n", source, s.cases, 100 * s.error,
+                       s.distance < 0 ? "–" : fmt::format("{:.2f}", s.distance));
+  }
+  return out;
+}
+
+}  // namespace tandem::calibration

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the rows of the validation say in sum: errors by group, the aims, the worst rows.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calibration/validate/validate.h"
+
+namespace tandem::calibration {
+
+/// Rows that contradict their source, gave a figure, or have no prediction count nowhere.
+bool counts(const ValidationRow& row);
+/// Has a published and a predicted speed-up, on more devices than its anchor.
+bool has_speedup(const ValidationRow& row);
+/// Its rate without anchor can be compared.
+bool has_rate(const ValidationRow& row);
+/// Neither the row nor, of its rate, the one-device rate of its series was used to set anything.
+bool unseen_rate(const ValidationRow& row);
+/// Computes in two bytes.
+bool half_precision(const ValidationRow& row);
+
+/// Errors are predicted / published - 1.
+struct Errors {
+  std::vector<double> all;          ///< signed
+  int64_t intervals = 0, held = 0;  ///< rows with an interval, and those whose published figure lies in it
+  double bias() const;              ///< mean of the signed errors
+  double mean() const;              ///< ... of the absolute errors
+  double quantile(double q) const;  ///< ... of the absolute errors, 0 without rows
+  double coverage() const;          ///< 0 without intervals
+};
+using RowFilter = std::function<bool(const ValidationRow&)>;
+Errors speedup_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);
+Errors rate_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);
+
+/// Rows of one generation of devices, precision and family, on one or several nodes.
+struct RowGroup {
+  std::string generation, precision, family;
+  bool several_nodes = false;
+  Errors speedups, rates;
+};
+/// Groups with a figure, by generation in the order of their years, then precision, family and nodes. Of
+/// `held_out` rows or of the others; rates that the stock curves have seen are among the others.
+std::vector<RowGroup> row_groups(const std::vector<ValidationRow>& rows, bool held_out);
+
+/// What the predictions are meant to reach, and where they stand.
+struct Aim {
+  std::string what;
+  double low = 0, high = 0;  ///< where the value is meant to lie
+  double value = 0;
+  int64_t rows = 0;  ///< 0: nothing to judge by
+  bool percent = true;
+  bool met() const { return rows > 0 && value >= low && value <= high; }
+  std::string range() const;  ///< "at most 5.0 %", "0.80 and more", "85.0 % to 95.0 %"
+  std::string figure() const;
+};
+std::vector<Aim> aims(const std::vector<ValidationRow>& rows);
+
+/// Kendall's tau-b of two orders (Kendall, Biometrika 33, 1945): 1 = the same, -1 = reversed. O(n^2). 0 where
+/// one of them orders nothing.
+double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
+
+/// The row furthest off in each series, the worst `count` series. Of a row the larger of its two errors
+/// counts, as a ratio.
+std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& rows, std::size_t count);
+/// max(predicted / published, published / predicted), of the speed-up or the rate, whichever is further off.
+double worst_ratio(const ValidationRow& row);
+
+/// In the order of their years; others follow.
+const std::vector<std::string>& generations();
+
+}  // namespace tandem::calibration

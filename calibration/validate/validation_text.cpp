@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections on rates of VALIDATION.md, and the rows as CSV and JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/data.h"
+#include "calibration/validate/validate.h"
+#include "calibration/validate/validation_statistics.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+constexpr std::size_t kWorst = 20;
+
+std::string percent(double x) { return fmt::format("{:.1f} %", 100 * x); }
+std::string signed_percent(double x) { return fmt::format("{:+.1f} %", 100 * x); }
+
+/// Rows, bias, mean, median and coverage, as cells.
+std::string error_cells(const Errors& e) {
+  if (e.all.empty()) return "– | – | – | – | –";
+  return fmt::format("{} | {} | {} | {} | {}", e.all.size(), signed_percent(e.bias()), percent(e.mean()),
+                     percent(e.quantile(0.5)),
+                     e.intervals > 0 ? fmt::format("{:.0f} %", 100 * e.coverage()) : "–");
+}
+
+void introduction(std::string& out, const std::string& tables) {
+  out += fmt::format(
+      "# Predicted against published and executed\n\n"
+      "Made by `tandem validate --out VALIDATION.md`. The figures and their sources stand in "
+      "[calibration/data/published](calibration/data/published),\nevery row with its prediction in "
+      "[{0}]({0}).\n\n"
+      "- **Speed-up**: compute is scaled so that the prediction meets one row of each series, its *anchor*, "
+      "on "
+      "the fewest\n  devices. The error is that of predicted over published speed-up on every row with "
+      "more.\n"
+      "- **Rate without anchor**: throughput from datasheets and the stock efficiency curves alone.\n"
+      "- **Bias** is the mean of the signed errors, **mean** and **median** are of their magnitudes. "
+      "**Inside** "
+      "is the share of\n  published figures within the 90 % interval of the prediction.\n"
+      "- **Nothing was set on** rows of files `held_out_*`, but for series that name what was (`fitted`). Of "
+      "their rates those\n  count with the others whose one-device rate is among the steps that the stock "
+      "curves rest on.\n"
+      "- Rows that contradict their source (`doubtful`) or from which a figure was taken (`gives`) are in "
+      "the "
+      "tables and count\n  nowhere.\n\n",
+      tables);
+}
+
+void aims_table(std::string& out, const std::vector<ValidationRow>& rows) {
+  out +=
+      "## Aims\n\nOver rows that nothing was set on.\n\n| what | rows | aim | value | |\n"
+      "| --- | ---: | ---: | ---: | --- |\n";
+  for (const Aim& a : aims(rows)) {
+    out += fmt::format("| {} | {} | {} | {} | {} |\n", a.what, a.rows, a.range(), a.figure(),
+                       a.rows == 0 ? "no rows"
+                       : a.met()   ? "met"
+                                   : "not met");
+  }
+}
+
+void group_table(std::string& out, const std::vector<ValidationRow>& rows, bool held_out) {
+  out += fmt::format(
+      "\n### {}\n\n| devices | precision | models | nodes | speed-ups | bias | mean | median | inside | "
+      "rates | "
+      "bias | mean | median | inside |\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | "
+      "---: | ---: | ---: | ---: |\n",
+      held_out ? "Rows that nothing was set on" : "All other rows");
+  for (const RowGroup& g : row_groups(rows, held_out)) {
+    out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", g.generation, g.precision, g.family,
+                       g.several_nodes ? "several" : "one", error_cells(g.speedups), error_cells(g.rates));
+  }
+  const Errors s = speedup_errors(rows, [&](const ValidationRow& r) { return r.held_out == held_out; });
+  const Errors t = rate_errors(rows, [&](const ValidationRow& r) { return unseen_rate(r) == held_out; });
+  out += fmt::format("| **all** | | | | {} | {} |\n", error_cells(s), error_cells(t));
+}
+
+void worst_table(std::string& out, const std::vector<ValidationRow>& rows) {
+  out += fmt::format(
+      "\n## The {} worst\n\nOf each series the row that is furthest off, as a ratio of rates or of "
+      "speed-ups.\n\n"
+      "| system | model | scheme | precision | batch | devices | rate | speed-up | reason |\n"
+      "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n",
+      kWorst);
+  for (const ValidationRow* r : worst_rows(rows, kWorst)) {
+    out +=
+        fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", r->system, r->model, r->scheme,
+                    r->precision, r->batch, r->devices, has_rate(*r) ? signed_percent(r->rate_error()) : "–",
+                    has_speedup(*r) ? signed_percent(r->speedup_error()) : "–",
+                    r->reason.empty() ? "not known" : r->reason);
+  }
+}
+
+/// Names of the rows' files, in their order.
+std::vector<std::string> files_of(const std::vector<ValidationRow>& rows) {
+  std::vector<std::string> out;
+  for (const ValidationRow& r : rows) {
+    if (std::find(out.begin(), out.end(), r.file) == out.end()) out.push_back(r.file);
+  }
+  return out;
+}
+
+std::string stem(const std::string& file) { return file.substr(0, file.rfind(".json")); }
+
+void unpredicted(std::string& out, const std::vector<ValidationRow>& rows) {
+  out += "\n## What cannot be predicted\n\n";
+  std::vector<std::string> lines;
+  for (const ValidationRow& r : rows) {
+    std::string line;
+    if (!r.left_out.empty()) line = fmt::format("- {}: {}\n", stem(r.file), r.left_out);
+    if (!r.error.empty())
+      line = fmt::format("- {}, {} on {}: {}\n", stem(r.file), r.model, r.system, r.error);
+    if (!line.empty() && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  }
+  for (const std::string& line : lines) out += line;
+  const auto count = [&](bool (*is)(const ValidationRow&)) {
+    return std::count_if(rows.begin(), rows.end(), [&](const ValidationRow& r) { return is(r); });
+  };
+  out += fmt::format(
+      "\n{} rows contradict their source, and from {} a figure was taken: they are shown in the tables, with "
+      "the "
+      "reason, and count nowhere.\n",
+      count([](const ValidationRow& r) { return !r.doubtful.empty(); }),
+      count([](const ValidationRow& r) { return !r.gives.empty(); }));
+}
+
+void source_table(std::string& out, const std::vector<ValidationRow>& rows, const std::string& tables) {
+  out +=
+      "\n## Sources\n\n| rows | source | speed-ups | mean | rates | mean |\n"
+      "| --- | --- | ---: | ---: | ---: | ---: |\n";
+  for (const std::string& file : files_of(rows)) {
+    const auto here = [&](const ValidationRow& r) { return r.file == file; };
+    const Errors s = speedup_errors(rows, here), t = rate_errors(rows, here);
+    const auto first = std::find_if(rows.begin(), rows.end(), here);
+    const auto mean = [](const Errors& e) { return e.all.empty() ? std::string("–") : percent(e.mean()); };
+    out += fmt::format("| [{0}]({1}/{0}.csv) | {2} | {3} | {4} | {5} | {6} |\n", stem(file), tables,
+                       first->source, s.all.size(), mean(s), t.all.size(), mean(t));
+  }
+}
+
+/// One cell of CSV: quoted where it must be.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
+/// Column by column: its name, and its text for a row.
+struct Column {
+  const char* name;
+  std::string (*text)(const ValidationRow&);
+};
+
+std::string figure(double value) { return value > 0 ? fmt::format("{:.6g}", value) : ""; }
+
+const std::vector<Column>& columns() {
+  using Row = const ValidationRow&;
+  static const std::vector<Column> all{
+      {"system", [](Row r) { return r.system; }},
+      {"generation", [](Row r) { return r.generation; }},
+      {"model", [](Row r) { return r.model; }},
+      {"family", [](Row r) { return r.family; }},
+      {"scheme", [](Row r) { return r.scheme; }},
+      {"precision", [](Row r) { return r.precision; }},
+      {"recipe", [](Row r) { return r.recipe; }},
+      {"input", [](Row r) { return r.input; }},
+      {"batch", [](Row r) { return std::to_string(r.batch); }},
+      {"devices", [](Row r) { return std::to_string(r.devices); }},
+      {"nodes", [](Row r) { return std::to_string(r.nodes); }},
+      {"unit", [](Row r) { return r.unit; }},
+      {"published", [](Row r) { return figure(r.published); }},
+      {"predicted", [](Row r) { return r.relative ? "" : figure(r.unanchored); }},
+      {"low", [](Row r) { return r.relative ? "" : figure(r.rate_low); }},
+      {"high", [](Row r) { return r.relative ? "" : figure(r.rate_high); }},
+      {"error_percent", [](Row r) { return has_rate(r) ? fmt::format("{:.1f}", 100 * r.rate_error()) : ""; }},
+      {"anchor", [](Row r) { return std::string(r.is_anchor ? "yes" : ""); }},
+      {"anchored", [](Row r) { return figure(r.anchored); }},
+      {"anchored_low", [](Row r) { return figure(r.low); }},
+      {"anchored_high", [](Row r) { return figure(r.high); }},
+      {"published_speedup", [](Row r) { return figure(r.published_speedup); }},
+      {"predicted_speedup", [](Row r) { return figure(r.predicted_speedup); }},
+      {"speedup_error_percent",
+       [](Row r) { return has_speedup(r) ? fmt::format("{:.1f}", 100 * r.speedup_error()) : ""; }},
+      {"nothing_set_on_it", [](Row r) { return std::string(r.held_out ? "yes" : ""); }},
+      {"in_stock_curves", [](Row r) { return std::string(r.in_kernels ? "yes" : ""); }},
+      {"fitted", [](Row r) { return r.fitted; }},
+      {"gives", [](Row r) { return r.gives; }},
+      {"doubtful", [](Row r) { return r.doubtful; }},
+      {"no_prediction", [](Row r) { return r.error; }},
+      {"reason", [](Row r) { return r.reason; }},
+      {"note", [](Row r) { return r.note; }}};
+  return all;
+}
+
+nlohmann::ordered_json errors_json(const Errors& e) {
+  return {{"rows", e.all.size()},
+          {"bias", e.bias()},
+          {"mean", e.mean()},
+          {"median", e.quantile(0.5)},
+          {"worst", e.quantile(1)},
+          {"intervals", e.intervals},
+          {"interval_coverage", e.coverage()}};
+}
+
+}  // namespace
+
+std::string validation_markdown(const std::vector<ValidationRow>& rows, const std::string& tables) {
+  std::string out;
+  introduction(out, tables);
+  aims_table(out, rows);
+  out +=
+      fmt::format("\n## Rates and speed-ups\n\n![Predicted against published rates]({}/rates.png)\n", tables);
+  group_table(out, rows, true);
+  group_table(out, rows, false);
+  worst_table(out, rows);
+  unpredicted(out, rows);
+  source_table(out, rows, tables);
+  return out;
+}
+
+std::string validation_csv(const std::vector<ValidationRow>& rows, const std::string& file) {
+  std::string out;
+  for (const Column& c : columns()) out += fmt::format("{}{}", out.empty() ? "" : ",", c.name);
+  out += "\n";
+  for (const ValidationRow& r : rows) {
+    if (r.file != file) continue;
+    std::string line;
+    for (const Column& c : columns()) line += (&c == &columns().front() ? "" : ",") + csv_cell(c.text(r));
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string validation_json(const std::vector<ValidationRow>& rows,
+                            const std::vector<StalenessRow>& staleness) {
+  nlohmann::ordered_json doc = {{"schema", "tandem-validation-1"}};
+  for (const Aim& a : aims(rows)) {
+    doc["aims"].push_back({{"what", a.what},
+                           {"rows", a.rows},
+                           {"low", a.low},
+                           {"high", a.high},
+                           {"value", a.value},
+                           {"met", a.met()}});
+  }
+  const auto summary = [&](const std::string& name, const RowFilter& filter) {
+    const Errors s = speedup_errors(rows, filter), t = rate_errors(rows, filter);
+    if (s.all.empty() && t.all.empty()) return;
+    doc["summary"].push_back({{"rows", name}, {"speedups", errors_json(s)}, {"rates", errors_json(t)}});
+  };
+  summary("all", [](const ValidationRow&) { return true; });
+  for (const std::string& file : files_of(rows))
+    summary(file, [&](const ValidationRow& r) { return r.file == file; });
+  for (const bool held_out : {true, false}) {
+    for (const RowGroup& g : row_groups(rows, held_out)) {
+      doc["groups"].push_back({{"nothing_set_on_it", held_out},
+                               {"generation", g.generation},
+                               {"precision", g.precision},
+                               {"family", g.family},
+                               {"several_nodes", g.several_nodes},
+                               {"speedups", errors_json(g.speedups)},
+                               {"rates", errors_json(g.rates)}});
+    }
+  }
+  for (const ValidationRow& r : rows) {
+    doc["rows"].push_back({{"file", r.file},
+                           {"system", r.system},
+                           {"generation", r.generation},
+                           {"model", r.model},
+                           {"scheme", r.scheme},
+                           {"precision", r.precision},
+                           {"recipe", r.recipe},
+                           {"input", r.input},
+                           {"family", r.family},
+                           {"nodes", r.nodes},
+                           {"batch", r.batch},
+                           {"devices", r.devices},
+                           {"published", r.published},
+                           {"anchor", r.is_anchor},
+                           {"relative", r.relative},
+                           {"unanchored", r.unanchored},
+                           {"rate_low", r.rate_low},
+                           {"rate_high", r.rate_high},
+                           {"anchored", r.anchored},
+                           {"published_speedup", r.published_speedup},
+                           {"predicted_speedup", r.predicted_speedup},
+                           {"low", r.low},
+                           {"high", r.high},
+                           {"held_out", r.held_out},
+                           {"in_stock_curves", r.in_kernels},
+                           {"fitted", r.fitted},
+                           {"gives", r.gives},
+                           {"doubtful", r.doubtful},
+                           {"reason", r.reason},
+                           {"error", r.error},
+                           {"note", r.note}});
+  }
+  for (const StalenessRow& r : staleness) {
+    doc["staleness"].push_back({{"name", r.name},
+                                {"workers", r.workers},
+                                {"published_mean", r.published_mean},
+                                {"predicted_mean", r.predicted_mean},
+                                {"distance", r.distance}});
+  }
+  return doc.dump(1) + "\n";
+}
+
+}  // namespace tandem::calibration

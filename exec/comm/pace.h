@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How links between the nodes that one machine plays are slowed down.
+#include "base/units.h"
+
+namespace tandem::exec {
+
+/// A paced link between "nodes" of one machine, so that multi-node runs can be checked anywhere.
+struct Pace {
+  Bandwidth bandwidth;  ///< payload per direction of each node's port
+  Time latency;         ///< added at the receiver
+};
+
+}  // namespace tandem::exec

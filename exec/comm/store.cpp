@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/comm/store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "exec/device/cpu/kernel.h"
+
+namespace tandem::exec {
+
+/// One version counter: a (shard, key, share). Workers are counted within the share: place().
+struct ParameterStore::Entry {
+  TicketLock lock;
+  int64_t version = 0, merged = 0, dropped = 0, kept = 0;
+  std::vector<int64_t> read;         ///< [worker]: version of the parameters it computes on
+  std::vector<int64_t> clock;        ///< [worker]
+  std::vector<Histogram> staleness;  ///< [worker]
+  struct Asked {
+    uint32_t worker;
+    Slice slice;
+    float* reply;
+    std::function<void()> ready;
+  };
+  std::vector<Asked> asked;  ///< at the gate, in the order they came
+};
+
+/// A shard on a device. Its entries share one lane: one of them at a time.
+struct ParameterStore::Home {
+  DeviceSession* device = nullptr;
+  float *parameters = nullptr, *sums = nullptr;
+  std::mutex mutex;
+};
+
+ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
+    : setup_(std::move(setup)),
+      abort_(abort),
+      spins_(spins),
+      parameters_(setup_.start, setup_.start + setup_.elements) {
+  if (setup_.rules.batch > 1 && setup_.devices.empty()) sums_.resize(parameters_.size());
+  for (DeviceSession* device : setup_.devices) {
+    homes_.push_back(std::make_unique<Home>());
+    Home& h = *homes_.back();
+    h.device = device;
+    h.parameters = device->allocate(setup_.elements);
+    h.sums = device->allocate(setup_.elements);
+    device->upload(h.parameters, setup_.start, setup_.elements);
+  }
+  const auto shares = static_cast<uint32_t>(setup_.rules.shares);
+  for (uint32_t i = 0; i < setup_.shards * setup_.keys * shares; ++i) {
+    entries_.push_back(std::make_unique<Entry>());
+    Entry& e = *entries_.back();
+    const auto workers = static_cast<std::size_t>(setup_.workers) / shares;
+    e.read.resize(workers);
+    e.clock.resize(workers);
+    e.staleness.resize(workers);
+    abort_.watch(&e.lock.counter());
+  }
+}
+ParameterStore::~ParameterStore() = default;
+
+ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key, uint32_t worker) {
+  const auto shares = static_cast<uint32_t>(setup_.rules.shares);
+  return *entries_[(shard * setup_.keys + key) * shares + worker % shares];
+}
+
+void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice,
+                          const float* gradient, float* reply, std::function<void()> ready) {
+  Entry& e = entry(shard, key, worker);
+  e.lock.lock(abort_, spins_);
+  apply(e, worker, slice, gradient);
+  e.asked.push_back({worker, slice, reply, std::move(ready)});
+  unlock(e);
+}
+
+/// After a clock may have moved: those at the gate look again.
+void ParameterStore::unlock(Entry& e) {
+  for (auto at = e.asked.begin(); at != e.asked.end();) {
+    if (setup_.gated && !open(e, at->worker)) {
+      ++at;
+      continue;
+    }
+    snapshot(e, at->worker, at->slice, at->reply);
+    at->ready();
+    at = e.asked.erase(at);
+  }
+  e.lock.unlock();
+}
+
+float* ParameterStore::at(const Slice& slice) {
+  return (homes_.empty() ? parameters_.data() : homes_[slice.shard]->parameters) + slice.first;
+}
+float* ParameterStore::sum_at(const Slice& slice) {
+  return (homes_.empty() ? sums_.data() : homes_[slice.shard]->sums) + slice.first;
+}
+
+void ParameterStore::fetch(const Slice& slice) {
+  if (!homes_.empty())
+    homes_[slice.shard]->device->download(parameters_.data() + slice.first, at(slice), slice.elements);
+}
+
+/// To the sums.
+void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) {
+  DeviceSession* device = homes_.empty() ? nullptr : homes_[slice.shard]->device;
+  if (device != nullptr && adds)
+    device->accumulate(sum_at(slice), gradient, slice.elements, Lane::compute);
+  else if (device != nullptr)
+    device->copy(sum_at(slice), gradient, slice.elements, Lane::compute);
+  else if (adds)
+    cpu::accumulate(sum_at(slice), gradient, slice.elements);
+  else
+    std::memcpy(sum_at(slice), gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
+}
+
+void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+  if (homes_.empty()) return settle(e, worker, slice, gradient);
+  Home& h = *homes_[slice.shard];
+  const std::lock_guard guard(h.mutex);
+  settle(e, worker, slice, gradient);
+  h.device->synchronize(Lane::compute);  // then the gradient may be overwritten
+}
+
+void ParameterStore::settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+  const std::size_t at = place(worker);
+  const int64_t read = e.read[at];
+  if (setup_.rules.drop_late && read < e.version) {
+    ++e.dropped;
+    e.clock[at] = read + 1;
+    return;
+  }
+  const int64_t staleness = e.version - read;
+  e.staleness[at].add(staleness);
+  ++e.kept;
+  ++e.merged;
+  const int64_t batch = setup_.rules.batch;
+  if (batch == 1) {
+    ++e.version;
+    if (!homes_.empty()) take(slice, gradient, false);  // next to the parameters
+    setup_.merge(slice, homes_.empty() ? gradient : sum_at(slice), e.version, staleness);
+  } else {
+    take(slice, gradient, e.merged > 1);
+    if (e.merged == batch) {
+      ++e.version;
+      setup_.merge(slice, sum_at(slice), e.version, staleness);
+    }
+  }
+  if (e.merged == batch) e.merged = 0;
+  // Where late gradients are dropped a clock is the round that was answered (rule 4.5), else a count.
+  e.clock[at] = setup_.rules.drop_late ? read + 1 : e.clock[at] + 1;
+}
+
+bool ParameterStore::open(const Entry& e, uint32_t worker) const {
+  const int64_t own = e.clock[place(worker)];
+  if (own == INT64_MAX) return true;
+  const int64_t least = own - setup_.rules.slack;
+  return std::count_if(e.clock.begin(), e.clock.end(), [&](int64_t c) { return c >= least; }) >=
+         setup_.rules.quorum;
+}
+
+void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply) {
+  e.read[place(worker)] = e.version;
+  if (!homes_.empty()) {
+    Home& h = *homes_[slice.shard];
+    const std::lock_guard guard(h.mutex);
+    h.device->copy(reply, at(slice), slice.elements, Lane::compute);
+    return h.device->synchronize(Lane::compute);
+  }
+  std::memcpy(reply, parameters_.data() + slice.first,
+              static_cast<std::size_t>(slice.elements) * sizeof(float));
+}
+
+void ParameterStore::leave(uint32_t worker, uint32_t shard) {
+  for (uint32_t key = 0; key < setup_.keys; ++key) {
+    Entry& e = entry(shard, key, worker);
+    e.lock.lock(abort_, spins_);
+    e.clock[place(worker)] = INT64_MAX;
+    unlock(e);
+  }
+}
+
+int64_t ParameterStore::versions() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->version;
+  return sum;
+}
+int64_t ParameterStore::dropped() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->dropped;
+  return sum;
+}
+int64_t ParameterStore::merged() const {
+  int64_t sum = 0;
+  for (const auto& e : entries_) sum += e->kept;
+  return sum;
+}
+Histogram ParameterStore::staleness() const {
+  Histogram out;
+  for (uint32_t w = 0; w < setup_.workers; ++w) out.merge(staleness_of(w));
+  return out;
+}
+Histogram ParameterStore::staleness_of(uint32_t worker) const {
+  Histogram out;
+  const auto shares = static_cast<std::size_t>(setup_.rules.shares);
+  for (std::size_t i = worker % shares; i < entries_.size(); i += shares)
+    out.merge(entries_[i]->staleness[place(worker)]);
+  return out;
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The versioned parameters of a parameter server (semantics.md 4). No thread of its own: whoever brings a
+// message runs the server's ops for it.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/histogram.h"
+#include "exec/comm/sync.h"
+#include "exec/device/backend.h"
+#include "schemes/program.h"
+
+namespace tandem::exec {
+
+/// What a message carries: a slice of one part of the flat vector.
+struct Slice {
+  int64_t first = 0, elements = 0;  ///< in the flat vector
+  uint32_t shard = 0;               ///< that holds it
+};
+
+/// Merges `gradient` into the parameters of the slice: one optimiser step, the `version`-th. `staleness`: of
+/// the last gradient in it.
+using Merge =
+    std::function<void(const Slice& slice, const float* gradient, int64_t version, int64_t staleness)>;
+
+class ParameterStore {
+ public:
+  struct Setup {
+    Store rules;
+    int64_t workers = 1;  ///< that push, a multiple of rules.shares; clocks are kept per worker
+    uint32_t shards = 1, keys = 1;
+    const float* start = nullptr;  ///< flat parameters at the start
+    int64_t elements = 0;
+    bool gated = false;
+    Merge merge;  ///< works on what at() points to
+    /// [shard]: the asynchronous device that keeps it, with lanes that nobody else uses; empty: this
+    /// process's memory. Each holds a flat vector of which it uses its slices. Gradients and replies are then
+    /// in memory that the device's copy() reaches.
+    std::vector<DeviceSession*> devices;
+  };
+  ParameterStore(Setup setup, Abort& abort, int spins);
+  ~ParameterStore();
+
+  /// In this process's memory: what is on devices, as it was when fetched.
+  float* parameters() { return parameters_.data(); }
+  bool on_devices() const { return !homes_.empty(); }
+  /// Where the slice's parameters are kept.
+  float* at(const Slice& slice);
+  /// From a device into parameters(), when nobody pushes any more.
+  void fetch(const Slice& slice);
+
+  /// One gradient of the worker's share of `key` for `shard`, applied in order of arrival; `slice` is the
+  /// same for all workers of the share, `gradient` may change afterwards. The reply's snapshot is taken as
+  /// soon as the gate lets the worker pass, at once where there is none: `ready` is called then, by whoever
+  /// opened the gate, which may be this call. It must not call the store.
+  void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
+            float* reply, std::function<void()> ready);
+
+  /// The worker has sent its last gradient to the shard: it holds nobody back there any more
+  /// (semantics.md 4.4).
+  void leave(uint32_t worker, uint32_t shard);
+
+  int64_t versions() const;  ///< summed over shards, keys and shares
+  int64_t dropped() const;
+  int64_t merged() const;  ///< gradients kept
+  Histogram staleness() const;
+  Histogram staleness_of(uint32_t worker) const;
+
+ private:
+  struct Entry;
+  struct Home;
+  std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
+  float* sum_at(const Slice& slice);
+  void take(const Slice& slice, const float* gradient, bool adds);
+  void settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
+  Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
+  void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
+  bool open(const Entry& e, uint32_t worker) const;
+  void unlock(Entry& e);
+  void snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply);
+
+  Setup setup_;
+  Abort& abort_;
+  int spins_;
+  std::vector<float> parameters_, sums_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::vector<std::unique_ptr<Home>> homes_;  ///< [shard]
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/comm/store_links.h"
+
+namespace tandem::exec {
+
+namespace {
+
+constexpr int kSpins = 20;
+
+}  // namespace
+
+StoreLinks::StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store, Abort& abort)
+    : setup_(std::move(setup)), wire_(wire), store_(store), abort_(abort) {
+  const auto workers = static_cast<uint32_t>(setup_.worker_node.size()),
+             shards = static_cast<uint32_t>(setup_.shard_node.size());
+  receives_.resize(std::size_t{workers} * shards * setup_.keys);
+  for (uint32_t w = 0; w < workers; ++w) {
+    for (uint32_t s = 0; s < shards; ++s) {
+      if (!apart(w, s)) continue;
+      const bool waits = wire_.here(setup_.worker_node[w]);
+      for (uint32_t key = 0; waits && key < setup_.keys; ++key)
+        receives_[(std::size_t{w} * shards + s) * setup_.keys + key] = wire_.make_receive();
+      const std::pair nodes{setup_.shard_node[s], setup_.worker_node[w]};
+      if (!wire_.here(nodes.first)) continue;
+      auto& box = boxes_[nodes];
+      if (box) continue;
+      box = std::make_unique<Outbox>();
+      box->from = nodes.first;
+      box->to = nodes.second;
+      abort_.watch(&box->posted);
+    }
+  }
+  // Another process may send as soon as there is a handler.
+  wire_.handle(setup_.channel,
+               [this](const MessageHead& head, const float* gradient, int64_t) { take(head, gradient); });
+  for (uint32_t w = 0; w < workers; ++w) {
+    for (uint32_t s = 0; s < shards; ++s) {
+      if (apart(w, s)) wire_.connect(setup_.shard_node[s], setup_.worker_node[w]);
+    }
+  }
+  for (auto& [nodes, box] : boxes_) box->sender = std::thread([this, &box = *box] { serve(box); });
+}
+
+StoreLinks::~StoreLinks() { stop(); }
+
+void StoreLinks::stop() {
+  if (closing_.exchange(true)) return;
+  wire_.stop();
+  for (auto& [nodes, box] : boxes_) {
+    box->posted.add();
+    box->sender.join();
+  }
+}
+
+exec::Transport::Receive& StoreLinks::receive(uint32_t worker, uint32_t shard, uint32_t key) {
+  return *receives_[(std::size_t{worker} * setup_.shard_node.size() + shard) * setup_.keys + key];
+}
+
+void StoreLinks::push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply) {
+  const uint32_t here = setup_.worker_node[worker], there = setup_.shard_node[shard];
+  const int64_t elements = setup_.slice(key, worker, shard).elements;
+  exec::Transport::Receive& back = receive(worker, shard, key);
+  back.to = reply;
+  back.elements = elements;
+  // Replies under different keys overtake each other at a gate: each key has a stream of its own.
+  wire_.post(there, here, {setup_.channel + 1 + key, key, shard, worker, 0}, back);
+  wire_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient, elements, true);
+}
+
+void StoreLinks::await(uint32_t worker, uint32_t shard, uint32_t key) {
+  wire_.wait(receive(worker, shard, key));
+}
+
+void StoreLinks::leave(uint32_t worker, uint32_t shard) {
+  const uint32_t here = setup_.worker_node[worker], there = setup_.shard_node[shard];
+  wire_.send(here, there, {setup_.channel, setup_.keys, worker, shard, 0}, nullptr, 0, false);
+}
+
+/// At the server's end.
+void StoreLinks::take(const MessageHead& head, const float* gradient) {
+  const uint32_t worker = head.from, shard = head.to, key = head.key;
+  if (key == setup_.keys) return store_.leave(worker, shard);
+  const Slice slice = setup_.slice(key, worker, shard);
+  Outbox& box = *boxes_.at({setup_.shard_node[shard], setup_.worker_node[worker]});
+  std::unique_ptr<Reply> reply;
+  {
+    const std::lock_guard guard(box.mutex);
+    if (!box.spare.empty()) {
+      reply = std::move(box.spare.back());
+      box.spare.pop_back();
+    }
+  }
+  if (!reply) reply = std::make_unique<Reply>();
+  reply->worker = worker;
+  reply->shard = shard;
+  reply->key = key;
+  reply->values.resize(static_cast<std::size_t>(slice.elements));
+  float* values = reply->values.data();
+  const auto post = [&box, held = std::make_shared<std::unique_ptr<Reply>>(std::move(reply))] {
+    const std::lock_guard guard(box.mutex);
+    box.replies.push_back(std::move(*held));
+    box.posted.add();
+  };
+  store_.push(shard, key, worker, slice, gradient, values, post);
+}
+
+void StoreLinks::serve(Outbox& box) {
+  try {
+    for (uint32_t next = 1;; ++next) {
+      box.posted.wait(next, abort_, kSpins);
+      std::unique_ptr<Reply> reply;
+      {
+        const std::lock_guard guard(box.mutex);
+        if (closing_.load() || box.replies.empty()) return;
+        reply = std::move(box.replies.front());
+        box.replies.pop_front();
+      }
+      wire_.send(box.from, box.to,
+                 {setup_.channel + 1 + reply->key, reply->key, reply->shard, reply->worker, 0},
+                 reply->values.data(), static_cast<int64_t>(reply->values.size()), false);
+      const std::lock_guard guard(box.mutex);
+      box.spare.push_back(std::move(reply));
+    }
+  } catch (const Stopped&) {
+  } catch (...) {
+    abort_.fail(std::current_exception());
+  }
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// All that a kind of device must supply to run Programs. A backend is one folder in exec/.
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/precision.h"
+#include "base/registry.h"
+#include "base/units.h"
+#include "exec/lower/call.h"
+#include "schemes/program.h"
+
+namespace tandem::exec {
+
+/// A mark in what a lane was given.
+class DeviceEvent {
+ public:
+  virtual ~DeviceEvent() = default;
+};
+/// What lanes were given between begin_capture() and end_capture(), to be given again as a whole.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+};
+
+/// One instance's device. Opened and used from that instance's threads: at any time one thread per lane.
+/// Memory is the device's (host memory for the CPU); addresses may be offset.
+class DeviceSession {
+ public:
+  virtual ~DeviceSession() = default;
+  /// Zeroed and touched by the calling thread; owned by the device until it is destroyed.
+  virtual float* allocate(int64_t elements) = 0;
+  /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
+  virtual uint32_t prepare(const Call& call) = 0;
+  /// Enqueues on the lane; `operands` as in Call. Asynchronous devices return before completion and take
+  /// `step` from the slot that it names (set_state). Allocates nothing.
+  virtual void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+                      Lane lane) = 0;
+  virtual void copy(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  /// to += from. `from` may be another session's, of the same backend, as in copy().
+  virtual void accumulate(float* to, const float* from, int64_t elements, Lane lane) = 0;
+  virtual void scale(float* values, float factor, int64_t elements, Lane lane) = 0;
+  /// To numbers of 2 bytes in the format that the session stores activations in, two a word, and back; only
+  /// asked of sessions that have one (element_bytes(precision) = 2). Enqueue, as copy().
+  virtual void narrow(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
+    throw DeviceError("this backend has no numbers of 2 bytes");
+  }
+  virtual void widen(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
+    throw DeviceError("this backend has no numbers of 2 bytes");
+  }
+  /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes
+  /// whether all are finite: if not, iterations from the next one on have half the scale. What is not finite
+  /// becomes 0 when `alone`: no update on this device will see it, and leave it out. After slot 0 was given
+  /// the iteration's state.
+  virtual void unscale(float* /*gradients*/, int64_t /*elements*/, bool /*alone*/, Lane) {}
+  /// Between host memory and the device's; the host waits.
+  virtual void upload(float* to, const float* host, int64_t elements) = 0;
+  virtual void download(float* host, const float* from, int64_t elements) = 0;
+  /// The host waits for all that the lane was given; throws DeviceError.
+  virtual void synchronize(Lane) {}
+
+  // ---- only asked of backends that are `asynchronous`; every lane is then an in-order queue ----
+  /// Host memory that load() and save() reach; owned by the device, as allocate().
+  virtual float* allocate_host(int64_t) { return nullptr; }
+  /// Enqueue a copy between memory of allocate_host() and the device's.
+  virtual void load(float* /*to*/, const float* /*host*/, int64_t /*elements*/, Lane) {}
+  virtual void save(float* /*host*/, const float* /*from*/, int64_t /*elements*/, Lane) {}
+  /// Gives `state` to slot `state.slot` (below kStateSlots), on the lane: later launches there see it.
+  virtual void set_state(const IterationState& /*state*/, Lane) {}
+  /// `timed`: seconds_between() may be asked of it.
+  virtual std::unique_ptr<DeviceEvent> make_event(bool /*timed*/) { return nullptr; }
+  virtual void record(DeviceEvent&, Lane) {}
+  /// The lane waits for the event's last record(); the host does not. The event may be another session's.
+  virtual void wait(Lane, DeviceEvent&) {}
+  /// The host waits for the event; throws DeviceError.
+  virtual void synchronize(DeviceEvent&) {}
+  virtual double seconds_between(DeviceEvent& /*first*/, DeviceEvent& /*second*/) { return 0; }
+  /// From now on what is given to the compute lane, and to lanes that wait for events recorded since, is
+  /// kept and not run, until end_capture(); by then these lanes' work must have been waited for by the
+  /// compute lane. No host waiting, allocation or upload in between.
+  virtual void begin_capture() {}
+  virtual std::unique_ptr<DeviceGraph> end_capture() { return nullptr; }
+  /// Enqueues it all on the compute lane.
+  virtual void replay(DeviceGraph&) {}
+};
+
+/// What a member of a group sends to, or receives from, another one.
+struct DeviceMessage {
+  uint32_t peer = 0;    ///< its rank
+  float* at = nullptr;  ///< memory of the caller's device
+  int64_t elements = 0;
+};
+
+/// One group's collectives, made by the device's own library (NCCL). Members call in the same order.
+class DeviceGroup {
+ public:
+  virtual ~DeviceGroup() = default;
+  /// Once per rank, each in a thread of its own: returns when all have joined; called when every session is
+  /// open, since those who join wait for each other. Throws DeviceError.
+  virtual void join(uint32_t rank, DeviceSession& session) = 0;
+  /// Enqueues; in place on `elements` floats. Chunks of ranks differ by at most one element, larger first.
+  virtual void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) = 0;
+  /// Enqueues messages that travel at once, for schedules that are not the library's: all are sent and have
+  /// arrived before the lane goes on. The k-th that a rank sends to a peer is the k-th that this peer
+  /// receives from it, and of the same size. What arrives must lie apart from all else that is sent or
+  /// arrives.
+  virtual void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
+                        std::span<const DeviceMessage> receives, Lane lane) = 0;
+  /// Seconds that the library expects such a run() to take; 0 where it does not say. By all members alike,
+  /// when the lanes are done with what they were given.
+  virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane) {
+    return 0;
+  }
+  /// After a failure, from any thread: what is under way ends without its result, so that nobody waits for
+  /// ever.
+  virtual void stop() noexcept {}
+};
+
+/// How one device's memory is reached from another.
+enum class PeerRoute : uint8_t {
+  automatic,  ///< directly where the devices reach each other, else through host memory
+  peer,       ///< directly; devices that do not reach each other are refused
+  staged,     ///< through host memory, also where they could reach each other
+};
+std::string_view name(PeerRoute route);  ///< "auto", "peer", "staged"
+/// Throws InputError at `place` with the valid names.
+PeerRoute parse_peer_route(std::string_view text, const Place& place);
+
+/// What a group is told before it begins.
+struct GroupSetup {
+  CollKind kind = CollKind::all_reduce;
+  std::string algorithm;           ///< "auto": run() will be asked; else exchange() alone, for that schedule
+  std::vector<std::string> units;  ///< [rank]: Backend::unit of each member
+  PeerRoute route = PeerRoute::automatic;
+  std::string id;  ///< Backend::group_id of the process of rank 0; "" where this process has all members
+};
+
+struct DeviceOptions {
+  uint32_t index = 0;  ///< of the instance, among those of this machine
+  Precision precision = Precision::fp32;
+  int threads = 1;  ///< that compute together for one instance (CPU)
+  bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
+  PeerRoute route = PeerRoute::automatic;
+  float loss_scale = 65536;  ///< a power of two: what multiplies the loss in fp16, at first
+};
+
+struct Backend {
+  std::string_view name, summary;
+  /// Empty when usable here, else what is missing.
+  std::string (*missing)();
+  bool (*supports)(const Call& call, Precision precision);
+  /// Called in the thread that will run the instance's compute lane.
+  std::unique_ptr<DeviceSession> (*open)(const DeviceOptions& options);
+  /// What the device is called in topologies' terms: cores, clock, memory; for provenance.
+  std::string (*describe)();
+  /// Launches return before completion, memory is not the host's: threads may not reach into it.
+  bool asynchronous = false;
+  /// The group, or null where the library cannot: then the schedules of schemes/collectives are made of
+  /// copy() and accumulate(), or go over links between processes.
+  std::unique_ptr<DeviceGroup> (*group)(const GroupSetup& setup) = nullptr;
+  /// By which members in several processes find each other; "" without the library. Asked with `group`.
+  std::string (*group_id)(PeerRoute route) = nullptr;
+  /// The unit that computes for the instance of this index, by a name that is its own on all machines. Asked
+  /// with `group`.
+  std::string (*unit)(uint32_t index) = nullptr;
+  /// Does the instance of index `a` reach `b`'s memory directly? Null: all have the same memory.
+  bool (*reaches)(uint32_t a, uint32_t b) = nullptr;
+  /// Instances that compute side by side here; null: one per processor.
+  int64_t (*units)() = nullptr;
+};
+/// Generated from the list in exec/CMakeLists.txt.
+const Registry<Backend>& backends_registry();
+
+}  // namespace tandem::exec

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU as a device: an instance is a thread bound to a core, lanes are the threads that call, every launch
+// is complete when it returns.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "exec/device/backend.h"
+#include "exec/device/cpu/kernel.h"
+#include "exec/device/cpu/onednn.h"
+
+namespace tandem::exec {
+
+namespace cpu {
+
+const Table& kernels() {
+  static const Table table = [] {
+    Table t{};
+    for (const auto add : {add_basic, add_gemm, add_conv, add_pool, add_softmax, add_elementwise, add_norm,
+                           add_attention, add_recurrent, add_embedding}) {
+      add(t);
+    }
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace cpu
+
+namespace {
+
+/// Processors that this process may use, in order.
+std::vector<int> processors() {
+  cpu_set_t set;
+  std::vector<int> out;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return out;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) out.push_back(i);
+  }
+  return out;
+}
+
+/// Denormal numbers are flushed to zero: they cost a hundred times as much and carry nothing here.
+void flush_denormals() {
+#ifdef __SSE__
+  _mm_setcsr(_mm_getcsr() | 0x8040U);
+#endif
+}
+
+class CpuDevice : public DeviceSession {
+ public:
+  explicit CpuDevice(const DeviceOptions& options) : threads_(std::max(1, options.threads)) {
+    static const std::vector<int> usable = processors();
+    if (options.pin && !usable.empty()) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      for (int t = 0; t < threads_; ++t) {
+        const auto core = static_cast<std::size_t>(options.index) * static_cast<std::size_t>(threads_) +
+                          static_cast<std::size_t>(t);
+        CPU_SET(usable[core % usable.size()], &set);
+      }
+      pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    }
+    flush_denormals();
+    cpu::set_threads(threads_);
+  }
+
+  float* allocate(int64_t elements) override {
+    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 4095) / 4096 * 4096;
+    void* memory = std::aligned_alloc(4096, bytes == 0 ? 4096 : bytes);
+    if (memory == nullptr) throw DeviceError(fmt::format("no memory for {} bytes", bytes));
+    std::memset(memory, 0, bytes);  // touches every page
+    owned_.emplace_back(static_cast<float*>(memory), &std::free);
+    return owned_.back().get();
+  }
+
+  uint32_t prepare(const Call& call) override {
+    const auto make = cpu::kernels()[static_cast<std::size_t>(call.function)];
+    TANDEM_CHECK(make != nullptr);
+    prepared_.push_back(make(call, threads_));
+    return static_cast<uint32_t>(prepared_.size() - 1);
+  }
+
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane) override {
+    prepared_[prepared](operands, step);
+  }
+
+  void copy(float* to, const float* from, int64_t elements, Lane) override {
+    if (elements > 0) std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(float));
+  }
+
+  void accumulate(float* to, const float* from, int64_t elements, Lane) override {
+    cpu::accumulate(to, from, elements);
+  }
+
+  void scale(float* values, float factor, int64_t elements, Lane) override {
+    for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
+  }
+  void upload(float* to, const float* host, int64_t elements) override {
+    copy(to, host, elements, Lane::host);
+  }
+  void download(float* host, const float* from, int64_t elements) override {
+    copy(host, from, elements, Lane::host);
+  }
+
+ private:
+  int threads_;
+  std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
+  std::vector<cpu::Prepared> prepared_;
+};
+
+std::string field(const std::string& key) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key)) return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return "unknown";
+}
+
+std::string describe() {
+  const std::string library = cpu::onednn_version();
+  return fmt::format("{}, {} processors, {}", field("model name"), processors().size(),
+                     library.empty() ? "own kernels" : library);
+}
+
+}  // namespace
+
+void register_cpu(Registry<Backend>& registry) {
+  registry.add({"cpu", "worker threads bound to cores; kernels of oneDNN and our own",
+                [] { return std::string(); },
+                [](const Call& call, Precision precision) {
+                  return precision == Precision::fp32 &&
+                         cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr;
+                },
+                [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+                  return std::make_unique<CpuDevice>(options);
+                },
+                describe});
+}
+
+}  // namespace tandem::exec

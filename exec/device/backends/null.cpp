@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device that computes nothing, at once: real threads, real order, real messages. Memory is real, so that
+// gradients and parameters still travel.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "exec/device/backend.h"
+
+namespace tandem::exec {
+
+namespace {
+
+class NullDevice : public DeviceSession {
+ public:
+  float* allocate(int64_t elements) override {
+    owned_.push_back(std::make_unique<float[]>(static_cast<std::size_t>(elements)));
+    return owned_.back().get();
+  }
+  uint32_t prepare(const Call& call) override {
+    updates_.push_back(call.function == Function::update ? call.shape[0] : 0);
+    return static_cast<uint32_t>(updates_.size() - 1);
+  }
+  /// Updates alone are made, by plain gradient descent.
+  void launch(uint32_t prepared, std::span<float* const> o, const IterationState& s, Lane) override {
+    for (int64_t i = 0; i < updates_[prepared]; ++i) o[0][i] -= s.learning_rate * s.gradient_scale * o[1][i];
+  }
+  void copy(float* to, const float* from, int64_t elements, Lane) override {
+    std::copy_n(from, elements, to);
+  }
+  void accumulate(float* to, const float* from, int64_t elements, Lane) override {
+    for (int64_t i = 0; i < elements; ++i) to[i] += from[i];
+  }
+  void scale(float* values, float factor, int64_t elements, Lane) override {
+    for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
+  }
+  /// bf16 whatever the format: what this device holds is never computed with.
+  void narrow(float* to, const float* from, int64_t elements, Lane) override {
+    auto* halves = reinterpret_cast<unsigned char*>(to);
+    for (int64_t i = 0; i < elements; ++i) {
+      const auto bits = std::bit_cast<uint32_t>(from[i]);
+      const auto half = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);  // to nearest even
+      std::memcpy(halves + 2 * i, &half, 2);
+    }
+  }
+  void widen(float* to, const float* from, int64_t elements, Lane) override {
+    const auto* halves = reinterpret_cast<const unsigned char*>(from);
+    for (int64_t i = 0; i < elements; ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, halves + 2 * i, 2);
+      to[i] = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+    }
+  }
+  void upload(float* to, const float* host, int64_t elements) override { std::copy_n(host, elements, to); }
+  void download(float* host, const float* from, int64_t elements) override {
+    std::copy_n(from, elements, host);
+  }
+
+ private:
+  std::vector<std::unique_ptr<float[]>> owned_;
+  std::vector<int64_t> updates_;  ///< elements of each prepared call, 0 for all others
+};
+
+}  // namespace
+
+void register_null(Registry<Backend>& registry) {
+  registry.add(
+      {"null", "computes nothing: shows order, messages and staleness alone", [] { return std::string(); },
+       [](const Call&, Precision) { return true; },
+       [](const DeviceOptions&) -> std::unique_ptr<DeviceSession> { return std::make_unique<NullDevice>(); },
+       [] { return std::string("no device"); }});
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention, one (sample, head) at a time: scores = q k^T, softmax, times v. Only the scores' log sums are
+// kept; the backward pass makes the scores again (Dao et al. 2022).
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exec/device/cpu/kernel.h"
+#include "exec/device/cpu/math.h"
+#include "exec/device/cpu/onednn.h"
+#include "exec/lower/call_shapes.h"
+
+namespace tandem::exec::cpu {
+
+namespace {
+
+using Scratch = std::shared_ptr<std::vector<float>>;
+
+Prepared attention(const Call& c, int threads) {
+  const AttentionShape a(c);
+  set_threads(threads);
+  const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(a.query * a.key));
+  return [=](std::span<float* const> o, const IterationState&) {
+    float* p = scratch->data();
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t kv = a.kv_head(h);
+        sgemm(false, true, a.query, a.key, a.size, o[1] + a.q(b, h), a.q_row, o[2] + a.k(b, kv), a.kv_row, 0,
+              p, a.key, a.scale);
+        for (int64_t i = 0; i < a.query; ++i) {
+          float* row = p + i * a.key;
+          const int64_t n = a.seen(i);
+          const float top = largest(row, n);
+          float sum = 0;
+#pragma omp simd reduction(+ : sum)
+          for (int64_t j = 0; j < n; ++j) sum += row[j] = fast_exp(row[j] - top);
+          const float share = 1 / sum;
+          for (int64_t j = 0; j < n; ++j) row[j] *= share;
+          std::fill(row + n, row + a.key, 0.0F);
+          o[4][a.row(b, h) + i] = top + std::log(sum);
+        }
+        sgemm(false, false, a.query, a.size, a.key, p, a.key, o[3] + a.v(b, kv), a.kv_row, 0,
+              o[0] + a.out(b, h), a.out_row());
+      }
+  };
+}
+
+/// dv = P^T dout; dP = dout v^T; dS = P (dP - sum(dout out)); dq = dS k; dk = dS^T q. Heads that share keys
+/// and values add up in theirs.
+Prepared attention_backward(const Call& c, int threads) {
+  const AttentionShape a(c);
+  set_threads(threads);
+  const Scratch scratch = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * a.query * a.key));
+  return [=](std::span<float* const> o, const IterationState&) {
+    float *p = scratch->data(), *d = p + a.query * a.key;
+    float *dq = o[0], *dk = o[1], *dv = o[2];
+    const float *q = o[3], *k = o[4], *v = o[5], *out = o[6], *dout = o[7], *log_sums = o[8];
+    for (int64_t b = 0; b < a.batch; ++b)
+      for (int64_t h = 0; h < a.heads; ++h) {
+        const int64_t kv = a.kv_head(h);
+        const float adds = h % (a.heads / a.kv_heads) == 0 ? 0.0F : 1.0F;
+        sgemm(false, true, a.query, a.key, a.size, q + a.q(b, h), a.q_row, k + a.k(b, kv), a.kv_row, 0, p,
+              a.key, a.scale);
+        sgemm(false, true, a.query, a.key, a.size, dout + a.out(b, h), a.out_row(), v + a.v(b, kv), a.kv_row,
+              0, d, a.key);
+        for (int64_t i = 0; i < a.query; ++i) {
+          float *row = p + i * a.key, *dr = d + i * a.key;
+          const int64_t n = a.seen(i), at = a.out(b, h) + i * a.out_row();
+          const float log_sum = log_sums[a.row(b, h) + i];
+          float dot = 0;
+#pragma omp simd reduction(+ : dot)
+          for (int64_t j = 0; j < a.size; ++j) dot += dout[at + j] * out[at + j];
+#pragma omp simd
+          for (int64_t j = 0; j < n; ++j) {
+            row[j] = fast_exp(row[j] - log_sum);
+            dr[j] = a.scale * row[j] * (dr[j] - dot);
+          }
+          std::fill(row + n, row + a.key, 0.0F);
+          std::fill(dr + n, dr + a.key, 0.0F);
+        }
+        sgemm(true, false, a.key, a.size, a.query, p, a.key, dout + a.out(b, h), a.out_row(), adds,
+              dv + a.v(b, kv), a.kv_row);
+        sgemm(false, false, a.query, a.size, a.key, d, a.key, k + a.k(b, kv), a.kv_row, 0, dq + a.q(b, h),
+              a.q_row);
+        sgemm(true, false, a.key, a.size, a.query, d, a.key, q + a.q(b, h), a.q_row, adds, dk + a.k(b, kv),
+              a.kv_row);
+      }
+  };
+}
+
+/// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
+/// section 3.4.2, in the order of GPT-NeoX).
+Prepared rotary(const Call& c, int) {
+  const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
+                row = c.shape[4], offset = c.shape[5], half = size / 2;
+  auto turns = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * time * half));
+  for (int64_t t = 0; t < time; ++t)
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(t) *
+                           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+      const double sign = c.shape[6] != 0 ? -1 : 1;
+      (*turns)[static_cast<std::size_t>(2 * (t * half + i))] = static_cast<float>(std::cos(angle));
+      (*turns)[static_cast<std::size_t>(2 * (t * half + i) + 1)] = static_cast<float>(sign * std::sin(angle));
+    }
+  return [=](std::span<float* const> o, const IterationState&) {
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t t = 0; t < time; ++t) {
+        const float* turn = turns->data() + 2 * t * half;
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int64_t at = (b * time + t) * row + offset + v * size;
+          float* y = o[0] + at;
+          const float* x = o[1] + at;
+          for (int64_t i = 0; i < half; ++i) {
+            const float a = x[i], z = x[i + half], cosine = turn[2 * i], sine = turn[2 * i + 1];
+            y[i] = a * cosine - z * sine;
+            y[i + half] = a * sine + z * cosine;
+          }
+          if (size % 2 != 0) y[size - 1] = x[size - 1];
+        }
+      }
+  };
+}
+
+}  // namespace
+
+void add_attention(Table& t) {
+  set(t, Function::attention, attention);
+  set(t, Function::attention_backward, attention_backward);
+  set(t, Function::rotary, rotary);
+}
+
+}  // namespace tandem::exec::cpu

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// oneDNN behind one door: 2.6 and 3.x look alike from here, and so does its absence.
+#include <optional>
+#include <string>
+
+#include "exec/device/cpu/kernel.h"
+
+namespace tandem::exec::cpu {
+
+/// Threads that oneDNN uses for primitives prepared and run in the calling thread.
+void set_threads(int threads);
+/// A convolution of any pass, or nothing where oneDNN is absent or does not have it.
+std::optional<Prepared> onednn_conv(const Call& call, int threads);
+std::string onednn_version();  ///< "oneDNN 2.6.3", or "" without it
+
+}  // namespace tandem::exec::cpu

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention that never stores its scores (Dao et al. 2022): tiles of queries and keys in shared memory,
+// softmax as the keys pass by; the backward pass makes the scores again from their log sums. No atomics: one
+// pass gathers dq, another dk and dv. Head sizes above 128 take plain kernels, a warp a row.
+#include <cmath>
+
+#include "exec/device/cuda/storage.h"
+#include "exec/lower/call_shapes.h"
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+constexpr float kLowest = -1e30F;
+constexpr int64_t kMostTiled = 128;  ///< size of a head that tiles hold
+constexpr int kSide = 16;            ///< threads of a block: kSide x kSide
+
+/// Rows of a head in shared memory, padded so that rows begin in different banks.
+template <int D>
+constexpr int kPitch = D + 4;
+
+/// rows x D of `from`, zeros beyond `valid` rows and `size` columns.
+template <int D, int R, typename T>
+__device__ void load_tile(float (&to)[R][kPitch<D>], const T* from, int64_t row, int64_t valid, int64_t size,
+                          float factor) {
+  for (int i = static_cast<int>(threadIdx.x); i < R * D; i += kSide * kSide) {
+    const int r = i / D, d = i % D;
+    to[r][d] = r < valid && d < size ? factor * load(from + r * row + d) : 0;
+  }
+}
+
+/// s[i][j] = a[row i] . b[row j] for this thread's rows y + 16 i of a and x + 16 j of b.
+template <int D, int A, int B>
+__device__ void dots(const float (&a)[A][kPitch<D>], const float (&b)[B][kPitch<D>],
+                     float (&s)[A / kSide][B / kSide]) {
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  for (int i = 0; i < A / kSide; ++i) {
+    for (int j = 0; j < B / kSide; ++j) s[i][j] = 0;
+  }
+#pragma unroll 4
+  for (int d = 0; d < D; d += 4) {
+    float4 p[A / kSide], q[B / kSide];
+#pragma unroll
+    for (int i = 0; i < A / kSide; ++i) p[i] = *reinterpret_cast<const float4*>(&a[y + i * kSide][d]);
+#pragma unroll
+    for (int j = 0; j < B / kSide; ++j) q[j] = *reinterpret_cast<const float4*>(&b[x + j * kSide][d]);
+#pragma unroll
+    for (int i = 0; i < A / kSide; ++i) {
+#pragma unroll
+      for (int j = 0; j < B / kSide; ++j)
+        s[i][j] += p[i].x * q[j].x + p[i].y * q[j].y + p[i].z * q[j].z + p[i].w * q[j].w;
+    }
+  }
+}
+
+/// acc[i][c] += sum over j of w[row i][j] v[j][column x + 16 c].
+template <int D, int R, int K>
+__device__ void weigh(const float (&w)[R][K + 1], const float (&v)[K][kPitch<D>],
+                      float (&acc)[R / kSide][D / kSide]) {
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+#pragma unroll 4
+  for (int j = 0; j < K; ++j) {
+    float value[D / kSide];
+#pragma unroll
+    for (int c = 0; c < D / kSide; ++c) value[c] = v[j][x + c * kSide];
+#pragma unroll
+    for (int i = 0; i < R / kSide; ++i) {
+      const float weight = w[y + i * kSide][j];
+#pragma unroll
+      for (int c = 0; c < D / kSide; ++c) acc[i][c] += weight * value[c];
+    }
+  }
+}
+
+template <int D, int R, typename T>
+__device__ void store_tile(T* to, int64_t row, int64_t valid, int64_t size,
+                           const float (&acc)[R / kSide][D / kSide]) {
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  for (int i = 0; i < R / kSide; ++i) {
+    for (int c = 0; c < D / kSide; ++c) {
+      if (y + i * kSide < valid && x + c * kSide < size)
+        store(to + (y + i * kSide) * row + x + c * kSide, acc[i][c]);
+    }
+  }
+}
+
+/// Over the 16 threads that hold one row.
+__device__ float row_max(float v) {
+  for (int d = kSide / 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, d));
+  return v;
+}
+__device__ float row_sum(float v) {
+  for (int d = kSide / 2; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffU, v, d);
+  return v;
+}
+
+/// Grid: (tiles of queries, heads, batch).
+template <int D, int R, int K, typename T>
+__global__ void __launch_bounds__(kSide* kSide)
+    attention_kernel(AttentionShape a, T* out, const T* q, const T* k, const T* v, float* log_sums) {
+  __shared__ __align__(16) float queries[R][kPitch<D>];
+  __shared__ __align__(16) float keys[K][kPitch<D>];  // then the values
+  __shared__ float p[R][K + 1];
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  const int64_t b = blockIdx.z, h = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * R;
+  const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
+  float top[R / kSide], sum[R / kSide], acc[R / kSide][D / kSide] = {};
+  for (int i = 0; i < R / kSide; ++i) {
+    top[i] = kLowest;
+    sum[i] = 0;
+  }
+  load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
+  const int64_t end = a.seen(first + rows - 1);
+  for (int64_t begin = 0; begin < end; begin += K) {
+    __syncthreads();
+    load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    __syncthreads();
+    float s[R / kSide][K / kSide];
+    dots<D, R, K>(queries, keys, s);
+    for (int i = 0; i < R / kSide; ++i) {
+      const int64_t n = a.seen(first + y + i * kSide) - begin;
+      float most = top[i];
+      for (int j = 0; j < K / kSide; ++j) {
+        if (x + j * kSide < n) most = fmaxf(most, s[i][j]);
+      }
+      most = row_max(most);
+      const float correction = expf(top[i] - most);
+      top[i] = most;
+      float part = 0;
+      for (int j = 0; j < K / kSide; ++j) {
+        const float e = x + j * kSide < n ? expf(s[i][j] - most) : 0;
+        p[y + i * kSide][x + j * kSide] = e;
+        part += e;
+      }
+      sum[i] = sum[i] * correction + row_sum(part);
+      for (int c = 0; c < D / kSide; ++c) acc[i][c] *= correction;
+    }
+    __syncthreads();
+    load_tile<D, K>(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    __syncthreads();
+    weigh<D, R, K>(p, keys, acc);
+  }
+  for (int i = 0; i < R / kSide; ++i) {
+    for (int c = 0; c < D / kSide; ++c) acc[i][c] /= sum[i];
+    if (x == 0 && y + i * kSide < rows) log_sums[a.row(b, h) + first + y + i * kSide] = top[i] + logf(sum[i]);
+  }
+  store_tile<D, R>(out + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, acc);
+}
+
+/// For each query and head: dout . out. One warp each.
+template <typename T>
+__global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, const T* out, const T* dout) {
+  const int64_t i = global_index() / kWarp;
+  if (i >= count) return;
+  const int64_t h = i / a.query % a.heads, at = a.out(i / a.query / a.heads, h) + i % a.query * a.out_row();
+  float dot = 0;
+  for (int64_t d = threadIdx.x % kWarp; d < a.size; d += kWarp)
+    dot += load(out + at + d) * load(dout + at + d);
+  for (int d = kWarp / 2; d > 0; d /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, d);
+  if (threadIdx.x % kWarp == 0) inner[i] = dot;
+}
+
+/// Of a tile of scores s and of dout v^T: probabilities and the gradient of the scores.
+template <int R, int K>
+__device__ void score_gradients(const AttentionShape& a, int64_t b, int64_t h, int64_t first, int64_t begin,
+                                const float* log_sums, const float* inner, float (&s)[R / kSide][K / kSide],
+                                float (&d)[R / kSide][K / kSide]) {
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  for (int i = 0; i < R / kSide; ++i) {
+    const int64_t query = first + y + i * kSide;
+    const bool valid = query < a.query;
+    const int64_t n = valid ? a.seen(query) - begin : 0;
+    const float log_sum = valid ? log_sums[a.row(b, h) + query] : 0,
+                in = valid ? inner[a.row(b, h) + query] : 0;
+    for (int j = 0; j < K / kSide; ++j) {
+      s[i][j] = x + j * kSide < n ? expf(s[i][j] - log_sum) : 0;
+      d[i][j] = s[i][j] * (d[i][j] - in);
+    }
+  }
+}
+
+/// dq = scale dS k. Grid as forward.
+template <int D, int R, int K, typename T>
+__global__ void __launch_bounds__(kSide* kSide)
+    attention_dq_kernel(AttentionShape a, T* dq, const T* q, const T* k, const T* v, const T* dout,
+                        const float* log_sums, const float* inner) {
+  __shared__ __align__(16) float queries[R][kPitch<D>];
+  __shared__ __align__(16) float douts[R][kPitch<D>];
+  __shared__ __align__(16) float keys[K][kPitch<D>];  // values first, then the keys
+  __shared__ float ds[R][K + 1];
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  const int64_t b = blockIdx.z, h = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * R;
+  const int64_t rows = a.query - first < R ? a.query - first : R, kv = a.kv_head(h);
+  float acc[R / kSide][D / kSide] = {};
+  load_tile<D, R>(queries, q + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, a.scale);
+  load_tile<D, R>(douts, dout + a.out(b, h) + first * a.out_row(), a.out_row(), rows, a.size, 1);
+  const int64_t end = a.seen(first + rows - 1);
+  for (int64_t begin = 0; begin < end; begin += K) {
+    float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
+    __syncthreads();
+    load_tile<D, K>(keys, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    __syncthreads();
+    dots<D, R, K>(douts, keys, d);
+    __syncthreads();
+    load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, a.key - begin, a.size, 1);
+    __syncthreads();
+    dots<D, R, K>(queries, keys, s);
+    score_gradients<R, K>(a, b, h, first, begin, log_sums, inner, s, d);
+    for (int i = 0; i < R / kSide; ++i) {
+      for (int j = 0; j < K / kSide; ++j) ds[y + i * kSide][x + j * kSide] = a.scale * d[i][j];
+    }
+    __syncthreads();
+    weigh<D, R, K>(ds, keys, acc);
+  }
+  store_tile<D, R>(dq + a.q(b, h) + first * a.q_row, a.q_row, rows, a.size, acc);
+}
+
+/// dv = P^T dout, dk = dS^T q, summed over the heads that share them. Grid: (tiles of keys, kv heads, batch).
+template <int D, int R, int K, typename T>
+__global__ void __launch_bounds__(kSide* kSide)
+    attention_dkv_kernel(AttentionShape a, T* dk, T* dv, const T* q, const T* k, const T* v, const T* dout,
+                         const float* log_sums, const float* inner) {
+  __shared__ __align__(16) float keys[K][kPitch<D>];
+  __shared__ __align__(16) float values[K][kPitch<D>];
+  __shared__ __align__(16) float rows[R][kPitch<D>];  // queries, then dout
+  __shared__ float weights[K][R + 1];                 // transposed
+  const int x = static_cast<int>(threadIdx.x) % kSide, y = static_cast<int>(threadIdx.x) / kSide;
+  const int64_t b = blockIdx.z, kv = blockIdx.y, begin = static_cast<int64_t>(blockIdx.x) * K;
+  const int64_t valid = a.key - begin < K ? a.key - begin : K, group = a.heads / a.kv_heads;
+  float to_k[K / kSide][D / kSide] = {}, to_v[K / kSide][D / kSide] = {};
+  load_tile<D, K>(keys, k + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1);
+  load_tile<D, K>(values, v + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, 1);
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (int64_t first = 0; first < a.query; first += R) {
+      const int64_t queries = a.query - first < R ? a.query - first : R;
+      if (a.seen(first + queries - 1) <= begin) continue;  // none of them sees these keys
+      float s[R / kSide][K / kSide], d[R / kSide][K / kSide];
+      __syncthreads();
+      load_tile<D, R>(rows, q + a.q(b, h) + first * a.q_row, a.q_row, queries, a.size, a.scale);
+      __syncthreads();
+      dots<D, R, K>(rows, keys, s);
+      __syncthreads();
+      load_tile<D, R>(rows, dout + a.out(b, h) + first * a.out_row(), a.out_row(), queries, a.size, 1);
+      __syncthreads();
+      dots<D, R, K>(rows, values, d);
+      score_gradients<R, K>(a, b, h, first, begin, log_sums, inner, s, d);
+      for (int i = 0; i < R / kSide; ++i) {
+        for (int j = 0; j < K / kSide; ++j) weights[x + j * kSide][y + i * kSide] = s[i][j];
+      }
+      __syncthreads();
+      weigh<D, K, R>(weights, rows, to_v);
+      __syncthreads();
+      for (int i = 0; i < R / kSide; ++i) {
+        for (int j = 0; j < K / kSide; ++j) weights[x + j * kSide][y + i * kSide] = d[i][j];
+      }
+      // Scaled already, as the scores' gradient wants it.
+      load_tile<D, R>(rows, q + a.q(b, h) + first * a.q_row, a.q_row, queries, a.size, a.scale);
+      __syncthreads();
+      weigh<D, K, R>(weights, rows, to_k);
+    }
+  }
+  store_tile<D, K>(dk + a.k(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, to_k);
+  store_tile<D, K>(dv + a.v(b, kv) + begin * a.kv_row, a.kv_row, valid, a.size, to_v);
+}
+
+// ---- any head size: a warp a row, accumulating in place ----
+__device__ float warp_dot(const float* a, const float* b, int64_t n) {
+  float dot = 0;
+  for (int64_t d = threadIdx.x; d < n; d += kWarp) dot += a[d] * b[d];
+  for (int d = kWarp / 2; d > 0; d /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, d);
+  return dot;
+}
+
+__global__ void plain_kernel(AttentionShape a, float* out, const float* q, const float* k, const float* v,
+                             float* log_sums) {
+  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
+  const float* mine = q + a.q(b, h) + i * a.q_row;
+  float* to = out + a.out(b, h) + i * a.out_row();
+  float top = kLowest, sum = 0;
+  for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
+  for (int64_t j = 0; j < a.seen(i); ++j) {
+    const float s = a.scale * warp_dot(mine, k + a.k(b, kv) + j * a.kv_row, a.size), most = fmaxf(top, s);
+    const float correction = expf(top - most), e = expf(s - most);
+    const float* value = v + a.v(b, kv) + j * a.kv_row;
+    for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = to[d] * correction + e * value[d];
+    sum = sum * correction + e;
+    top = most;
+  }
+  for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] /= sum;
+  if (threadIdx.x == 0) log_sums[a.row(b, h) + i] = top + logf(sum);
+}
+
+__global__ void plain_dq_kernel(AttentionShape a, float* dq, const float* q, const float* k, const float* v,
+                                const float* dout, const float* log_sums, const float* inner) {
+  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = a.kv_head(h);
+  float* to = dq + a.q(b, h) + i * a.q_row;
+  for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] = 0;
+  for (int64_t j = 0; j < a.seen(i); ++j) {
+    const float* key = k + a.k(b, kv) + j * a.kv_row;
+    const float s = a.scale * warp_dot(q + a.q(b, h) + i * a.q_row, key, a.size);
+    const float dp = warp_dot(dout + a.out(b, h) + i * a.out_row(), v + a.v(b, kv) + j * a.kv_row, a.size);
+    const float ds = a.scale * expf(s - log_sums[a.row(b, h) + i]) * (dp - inner[a.row(b, h) + i]);
+    for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to[d] += ds * key[d];
+  }
+}
+
+__global__ void plain_dkv_kernel(AttentionShape a, float* dk, float* dv, const float* q, const float* k,
+                                 const float* v, const float* dout, const float* log_sums,
+                                 const float* inner) {
+  const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = a.heads / a.kv_heads;
+  float *to_k = dk + a.k(b, kv) + j * a.kv_row, *to_v = dv + a.v(b, kv) + j * a.kv_row;
+  for (int64_t d = threadIdx.x; d < a.size; d += kWarp) to_k[d] = to_v[d] = 0;
+  for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+    for (int64_t i = 0; i < a.query; ++i) {
+      if (a.seen(i) <= j) continue;
+      const float *query = q + a.q(b, h) + i * a.q_row, *d_out = dout + a.out(b, h) + i * a.out_row();
+      const float s = a.scale * warp_dot(query, k + a.k(b, kv) + j * a.kv_row, a.size);
+      const float dp = warp_dot(d_out, v + a.v(b, kv) + j * a.kv_row, a.size);
+      const float p = expf(s - log_sums[a.row(b, h) + i]), ds = a.scale * p * (dp - inner[a.row(b, h) + i]);
+      for (int64_t d = threadIdx.x; d < a.size; d += kWarp) {
+        to_k[d] += ds * query[d];
+        to_v[d] += p * d_out[d];
+      }
+    }
+  }
+}
+
+dim3 grid(int64_t tiles, int64_t heads, int64_t batch) {
+  return {static_cast<unsigned>(tiles), static_cast<unsigned>(heads), static_cast<unsigned>(batch)};
+}
+
+template <int D, int R, int K, typename T>
+Prepared forward(const AttentionShape& a) {
+  return {[=](const Launch& l) {
+    launch(attention_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch), kSide * kSide,
+           l.stream, a, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), operand<T>(l, 3),
+           l.operands[4]);
+  }};
+}
+
+template <typename T>
+void sum_inner(const AttentionShape& a, const Launch& l) {
+  const int64_t rows = a.batch * a.heads * a.query;
+  launch(inner_kernel<T>, blocks_for(rows * kWarp), kThreads, l.stream, a, rows, l.scratch, operand<T>(l, 6),
+         operand<T>(l, 7));
+}
+
+template <int D, int R, int K, typename T>
+Prepared backward(const AttentionShape& a) {
+  return {[=](const Launch& l) {
+            sum_inner<T>(a, l);
+            T* q = operand<T>(l, 3);
+            T* k = operand<T>(l, 4);
+            T* v = operand<T>(l, 5);
+            T* dout = operand<T>(l, 7);
+            launch(attention_dq_kernel<D, R, K, T>, grid((a.query + R - 1) / R, a.heads, a.batch),
+                   kSide * kSide, l.stream, a, operand<T>(l, 0), q, k, v, dout, l.operands[8], l.scratch);
+            launch(attention_dkv_kernel<D, R, K, T>, grid((a.key + K - 1) / K, a.kv_heads, a.batch),
+                   kSide * kSide, l.stream, a, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
+                   l.operands[8], l.scratch);
+          },
+          a.batch * a.heads * a.query};
+}
+
+template <typename T>
+Prepared attention(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= 32) return forward<32, 64, 32, T>(a);
+  if (a.size <= 64) return forward<64, 64, 32, T>(a);
+  return forward<128, 32, 32, T>(a);
+}
+Prepared attention_any(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= kMostTiled) return attention<float>(c);
+  return {[=](const Launch& l) {
+    float* const* o = l.operands;
+    launch(plain_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[1], o[2], o[3], o[4]);
+  }};
+}
+
+template <typename T>
+Prepared attention_backward(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= 32) return backward<32, 32, 32, T>(a);
+  if (a.size <= 64) return backward<64, 32, 32, T>(a);
+  return backward<128, 16, 16, T>(a);
+}
+Prepared attention_backward_any(const Call& c) {
+  const AttentionShape a(c);
+  if (a.size <= kMostTiled) return attention_backward<float>(c);
+  return {[=](const Launch& l) {
+            float* const* o = l.operands;
+            sum_inner<float>(a, l);
+            launch(plain_dq_kernel, grid(a.query, a.heads, a.batch), kWarp, l.stream, a, o[0], o[3], o[4],
+                   o[5], o[7], o[8], l.scratch);
+            launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, o[1], o[2], o[3],
+                   o[4], o[5], o[7], o[8], l.scratch);
+          },
+          a.batch * a.heads * a.query};
+}
+
+/// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
+/// section 3.4.2, in the order of GPT-NeoX).
+template <typename T>
+__global__ void rotary_kernel(int64_t count, int64_t time, int64_t vectors, int64_t size, int64_t row,
+                              int64_t offset, float sign, T* y, const T* x) {
+  const int64_t index = global_index(), half = (size + 1) / 2;
+  if (index >= count) return;
+  const int64_t i = index % half, vector = index / half % vectors, step = index / half / vectors;
+  const int64_t at = step * row + offset + vector * size;
+  if (i == size / 2) {  // the middle of an odd size stays
+    store(y + at + size - 1, load(x + at + size - 1));
+    return;
+  }
+  const double angle = static_cast<double>(step % time) *
+                       pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+  const float cosine = static_cast<float>(cos(angle)), sine = sign * static_cast<float>(sin(angle));
+  const float a = load(x + at + i), z = load(x + at + i + size / 2);
+  store(y + at + i, a * cosine - z * sine);
+  store(y + at + i + size / 2, a * sine + z * cosine);
+}
+
+template <typename T>
+Prepared rotary(const Call& c) {
+  const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
+                row = c.shape[4], offset = c.shape[5], count = batch * time * vectors * ((size + 1) / 2);
+  const float sign = c.shape[6] != 0 ? -1.0F : 1.0F;
+  return {[=](const Launch& l) {
+    launch(rotary_kernel<T>, blocks_for(count), kThreads, l.stream, count, time, vectors, size, row, offset,
+           sign, operand<T>(l, 0), operand<T>(l, 1));
+  }};
+}
+
+}  // namespace
+
+void add_attention(Table& t) {
+  set(t, Function::attention, attention_any, attention<Bf16>, attention<Fp16>,
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3>(c) : 0; });
+  set(t, Function::attention_backward, attention_backward_any, attention_backward<Bf16>,
+      attention_backward<Fp16>,
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
+  set(t, Function::rotary, rotary<float>, rotary<Bf16>, rotary<Fp16>, halves<0, 1>);
+}
+
+}  // namespace tandem::exec::cuda

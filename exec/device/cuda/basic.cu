@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills, copies, sums and optimiser updates.
+#include "exec/device/cuda/storage.h"
+#include "models/optimizer.h"
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+struct Constant {
+  float value;
+  __device__ float operator()(float) const { return value; }
+};
+/// The gradient that a model without a loss begins with.
+struct Seed {
+  float value;
+  const State* state;
+  __device__ float operator()(float) const { return value * state->loss_scale; }
+};
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Scaled {
+  float factor;
+  __device__ float operator()(float x) const { return factor * x; }
+};
+
+template <typename T>
+Prepared fill(const Call& c) {
+  const int64_t n = c.shape[0];
+  const float value = c.scalars.at(0);
+  const bool seed = c.pass == Pass::backward_data && value != 0;
+  return {[=](const Launch& l) {
+    T* y = operand<T>(l, 0);
+    if (seed)
+      map<T>(n, Seed{value, l.state}, y, y, l.stream);
+    else
+      map<T>(n, Constant{value}, y, y, l.stream);
+  }};
+}
+
+template <typename T>
+Prepared copy(const Call& c) {
+  const int64_t n = c.shape[0];
+  return {[=](const Launch& l) { map<T>(n, Same{}, operand<T>(l, 0), operand<T>(l, 1), l.stream); }};
+}
+/// From or to 2 bytes, or both.
+template <typename H>
+Prepared copy_half(const Call& c) {
+  const int64_t n = c.shape[0];
+  constexpr Precision half = kStored<H>;
+  if (c.half(0) && c.half(1)) return copy<H>(c);
+  if (c.half(0)) return {[=](const Launch& l) { narrow(l.operands[0], l.operands[1], half, n, l.stream); }};
+  return {[=](const Launch& l) { widen(l.operands[0], l.operands[1], half, n, l.stream); }};
+}
+
+template <typename T>
+Prepared sum(const Call& c) {
+  const int64_t n = c.shape[0];
+  return {[=](const Launch& l) {
+    map2<T>(n, Sum{}, operand<T>(l, 0), operand<T>(l, 1), operand<T>(l, 2), l.stream);
+  }};
+}
+
+/// Element (row, column) of a matrix.
+template <typename T>
+struct Element {
+  const T* x;
+  int64_t columns;
+  __device__ void operator()(int64_t r, int64_t c, float (&out)[1]) const {
+    out[0] = load(x + r * columns + c);
+  }
+};
+struct Write {
+  float* sums;
+  __device__ void operator()(int64_t c, const float (&v)[1]) const { sums[c] = v[0]; }
+};
+
+template <typename T>
+Prepared column_sum(const Call& c) {
+  const ColumnCut cut(c.shape[0], c.shape[1]);
+  return {[=](const Launch& l) {
+            column_sums<1>(cut, Element<T>{operand<T>(l, 1), cut.columns}, Write{l.operands[0]}, l.scratch,
+                           l.stream);
+          },
+          cut.scratch(1)};
+}
+
+template <typename T>
+__global__ void row_sum_kernel(int64_t batch, int64_t rows, int64_t columns, float* sums, const T* x) {
+  const int64_t row = blockIdx.x;
+  float total[1] = {0};
+  for (int64_t i = threadIdx.x; i < batch * columns; i += blockDim.x)
+    total[0] += load(x + (i / columns * rows + row) * columns + i % columns);
+  block_sum(total);
+  if (threadIdx.x == 0) sums[row] = total[0];
+}
+
+template <typename T>
+Prepared row_sum(const Call& c) {
+  const int64_t batch = c.shape[0], rows = c.shape[1], columns = c.shape[2];
+  return {[=](const Launch& l) {
+    launch(row_sum_kernel<T>, static_cast<unsigned>(rows), row_threads(batch * columns), l.stream, batch,
+           rows, columns, l.operands[0], operand<T>(l, 1));
+  }};
+}
+
+// The rules and constants are those of exec/device/cpu/basic.cpp.
+struct Sgd {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float*, float*) const {
+    p[i] -= s.learning_rate * s.gradient_scale * g[i];
+  }
+};
+struct Momentum {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
+    v[i] = 0.9F * v[i] + s.gradient_scale * g[i];
+    p[i] -= s.learning_rate * v[i];
+  }
+};
+struct Adam {
+  float decay;
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* m, float* v) const {
+    const float x = s.gradient_scale * g[i];
+    m[i] = 0.9F * m[i] + 0.1F * x;
+    v[i] = 0.999F * v[i] + 0.001F * x * x;
+    p[i] = (1 - s.learning_rate * decay) * p[i] - s.adam_rate * m[i] / (sqrtf(v[i]) * s.adam_unbias + 1e-8F);
+  }
+};
+struct RmsProp {
+  __device__ void operator()(int64_t i, const State& s, float* p, const float* g, float* v, float*) const {
+    const float x = s.gradient_scale * g[i];
+    v[i] = 0.99F * v[i] + 0.01F * x * x;
+    p[i] -= s.learning_rate * x / (sqrtf(v[i]) + 1e-8F);
+  }
+};
+
+template <typename Rule>
+__global__ void update_kernel(int64_t n, Rule rule, const State* state, float* p, const float* g,
+                              float* first, float* second) {
+  const State s = *state;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t i = global_index(); i < n; i += stride) {
+    if (s.loss != nullptr && !finite(g[i])) {
+      s.loss->overflow = 1;
+      continue;
+    }
+    rule(i, s, p, g, first, second);
+  }
+}
+
+template <typename Rule>
+Prepared update_by(Rule rule, int64_t n, std::size_t states) {
+  return {[=](const Launch& l) {
+    if (n == 0) return;
+    launch(update_kernel<Rule>, std::min(4096U, blocks_for(n)), kThreads, l.stream, n, rule, l.state,
+           l.operands[0], l.operands[1], states > 0 ? l.operands[2] : nullptr,
+           states > 1 ? l.operands[3] : nullptr);
+  }};
+}
+
+Prepared update(const Call& c) {
+  const int64_t n = c.shape[0];
+  const std::string_view rule = optimizers().at(static_cast<std::size_t>(c.shape[1])).name;
+  if (rule == "sgd") return update_by(Sgd{}, n, 0);
+  if (rule == "momentum") return update_by(Momentum{}, n, 1);
+  if (rule == "adam") return update_by(Adam{0}, n, 2);
+  if (rule == "adamw") return update_by(Adam{0.01F}, n, 2);
+  TANDEM_CHECK(rule == "rmsprop");
+  return update_by(RmsProp{}, n, 1);
+}
+
+constexpr int kGoodSteps = 2000;
+constexpr float kMostScale = 0x1p24F;
+
+/// PyTorch's rule (torch.amp.GradScaler): half of it after an overflow, twice as much after 2000 iterations
+/// without one; here between 1 and 2^24.
+__device__ void adapt(LossScale& loss) {
+  if (loss.overflow != 0) {
+    loss.scale = fmaxf(1, loss.scale / 2);
+    loss.good = loss.overflow = 0;
+  } else if (++loss.good == kGoodSteps) {
+    loss.scale = fminf(kMostScale, loss.scale * 2);
+    loss.good = 0;
+  }
+}
+__global__ void set_state_kernel(State* slot, State state, LossScale* loss, bool begins) {
+  if (loss != nullptr) {
+    if (begins) adapt(*loss);
+    state.loss = loss;
+    state.loss_scale = loss->scale;
+  }
+  *slot = state;
+}
+
+/// Scales are powers of two: nothing is rounded, but what becomes subnormal.
+__global__ void unscale_kernel(int64_t n, const State* state, float* g, bool alone) {
+  const float back = 1 / state->loss_scale;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t i = global_index(); i < n; i += stride) {
+    float v = g[i] * back;
+    if (!finite(v)) {
+      state->loss->overflow = 1;
+      if (alone) v = 0;
+    }
+    g[i] = v;
+  }
+}
+
+}  // namespace
+
+State device_state(const IterationState& s) {
+  const auto t = static_cast<double>(s.updates);
+  State out;
+  out.seed = s.seed;
+  out.instance = s.instance;
+  out.iteration = s.iteration;
+  out.learning_rate = s.learning_rate;
+  out.gradient_scale = s.gradient_scale;
+  out.adam_rate = static_cast<float>(static_cast<double>(s.learning_rate) / (1 - std::pow(0.9, t)));
+  out.adam_unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, t)));
+  return out;
+}
+
+void accumulate(float* to, const float* from, int64_t elements, Stream stream) {
+  map2(elements, Sum{}, to, static_cast<const float*>(to), from, stream);
+}
+void scale(float* values, float factor, int64_t elements, Stream stream) {
+  map(elements, Scaled{factor}, values, static_cast<const float*>(values), stream);
+}
+void set_state(State* slot, const State& state, LossScale* loss, bool begins, Stream stream) {
+  launch(set_state_kernel, 1, 1, stream, slot, state, loss, begins);
+}
+void unscale(float* gradients, const State* state, bool alone, int64_t elements, Stream stream) {
+  launch(unscale_kernel, std::min(4096U, blocks_for(elements)), kThreads, stream, elements, state, gradients,
+         alone);
+}
+
+void add_basic(Table& t) {
+  set(t, Function::fill, fill<float>, fill<Bf16>, fill<Fp16>, halves<0>);
+  set(t, Function::copy, copy<float>, copy_half<Bf16>, copy_half<Fp16>, halves_of);
+  set(t, Function::sum, sum<float>, sum<Bf16>, sum<Fp16>, halves<0, 1, 2>);
+  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, halves<1>);
+  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, halves<1>);
+  set(t, Function::update, update);
+}
+
+const Table& own_kernels() {
+  static const Table table = [] {
+    Table t{};
+    for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
+                           add_softmax, add_attention, add_recurrent, add_embedding, add_plain}) {
+      add(t);
+    }
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace tandem::exec::cuda

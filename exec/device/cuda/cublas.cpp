@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by cuBLASLt. Ours are row by row and its column by column: it is asked for the transposed product
+// with the operands exchanged, and no element moves.
+#include <algorithm>
+#include <optional>
+
+#include "exec/device/cuda/fp8.h"
+#include "exec/device/cuda/half.h"
+#include "exec/device/cuda/session.h"
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+/// Products of fp32 operands are of TF32 wherever less than fp32 is asked for.
+cublasComputeType_t compute_type(Precision p, cudaDataType_t input) {
+  return p == Precision::fp32 || input != CUDA_R_32F ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
+}
+
+/// Shared so that a prepared call can be copied.
+std::shared_ptr<cublasLtMatrixLayoutOpaque_t> layout(cudaDataType_t type, int64_t rows, int64_t columns,
+                                                     int64_t stride) {
+  cublasLtMatrixLayout_t out = nullptr;
+  check(cublasLtMatrixLayoutCreate(&out, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+                                   stride),
+        "describe a matrix");
+  return {out, [](cublasLtMatrixLayout_t p) { cublasLtMatrixLayoutDestroy(p); }};
+}
+
+/// What lies in memory: two inputs, and the result with its bias. Sums are of fp32.
+struct Types {
+  cudaDataType_t in = CUDA_R_32F, out = CUDA_R_32F;
+  std::optional<cudaDataType_t> second = std::nullopt;  ///< input b, where it is of another format
+};
+
+/// A product settled for operands that begin at multiples of so many bytes.
+class Matmul {
+ public:
+  Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
+      : libraries_(libraries), alignment_(alignment), beta_(p.beta) {
+    cublasLtMatmulDesc_t what = nullptr;
+    check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision, types.in), CUDA_R_32F),
+          "describe a product");
+    what_ = {what, [](cublasLtMatmulDesc_t d) { cublasLtMatmulDescDestroy(d); }};
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    const cudaDataType_t second = types.second.value_or(types.in);
+    a_ = p.transpose_b ? layout(second, p.k, p.n, p.ldb) : layout(second, p.n, p.k, p.ldb);
+    b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
+    c_ = layout(types.out, p.n, p.m, p.ldc);
+    // What is of 2 bytes lies at multiples of 64 bytes: a copy in scratch, or a tensor of the arena.
+    choose(bias, types.in == CUDA_R_32F ? alignment : 64);
+  }
+
+  bool usable() const { return found_; }
+  bool fits(const void* pointer) const { return reinterpret_cast<uintptr_t>(pointer) % alignment_ == 0; }
+
+  /// What inputs a and b of fp8 are multiplied by, in device memory.
+  void scale(const float* a, const float* b) {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
+  }
+  void run(float* c, const float* a, const float* b, const float* bias, Stream stream) {
+    static constexpr float kOne = 1;
+    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    check(cublasLtMatmul(libraries_.blas, what_.get(), &kOne, b, a_.get(), a, b_.get(), &beta_, c, c_.get(),
+                         c, c_.get(), &algorithm_, libraries_.workspace, libraries_.workspace_bytes, stream),
+          "multiply");
+  }
+
+ private:
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    check(cublasLtMatmulDescSetAttribute(what_.get(), attribute, &value, sizeof(value)),
+          "describe a product");
+  }
+  void choose(bool bias, uint32_t inputs) {
+    cublasLtMatmulPreference_t wish = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&wish), "choose a product");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      return cublasLtMatmulPreferenceSetAttribute(wish, attribute, &value, sizeof(value)) ==
+             CUBLAS_STATUS_SUCCESS;
+    };
+    bool said =
+        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(libraries_.workspace_bytes));
+    for (const auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
+      said = prefer(which, inputs) && said;
+    for (const auto which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      said = prefer(which, alignment_) && said;
+    // The choice depends on how the bias is aligned: an address as bad as any that will come stands for it.
+    const auto stand_in = static_cast<uintptr_t>(4096 + alignment_);
+    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in);
+    cublasLtMatmulHeuristicResult_t result{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        libraries_.blas, what_.get(), a_.get(), b_.get(), c_.get(), c_.get(), wish, 1, &result, &count);
+    cublasLtMatmulPreferenceDestroy(wish);
+    found_ = said && status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    algorithm_ = result.algo;
+  }
+
+  Libraries& libraries_;
+  uint32_t alignment_;
+  float beta_;
+  std::shared_ptr<cublasLtMatmulDescOpaque_t> what_;
+  std::shared_ptr<cublasLtMatrixLayoutOpaque_t> a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+  bool found_ = false;
+};
+
+/// One for operands that lie well, one for any.
+struct Choice {
+  Matmul well, any;
+  Choice(const Product& p, const Types& types, bool bias, Libraries& libraries)
+      : well(p, types, bias, 16, libraries), any(p, types, bias, 4, libraries) {}
+
+  /// Null: the library knows no way.
+  Matmul* of(std::initializer_list<const void*> pointers) {
+    if (well.usable() &&
+        std::all_of(pointers.begin(), pointers.end(), [&](const void* p) { return well.fits(p); }))
+      return &well;
+    return any.usable() ? &any : nullptr;
+  }
+};
+
+/// `plain` stands in where the library knows no way.
+Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const Prepared& plain) {
+  const Product p(call);
+  const bool bias = call.operands.size() > 3;
+  const auto choice = std::make_shared<Choice>(p, types, bias, libraries);
+  return {[choice, plain, bias](const Launch& l) {
+    float* const* o = l.operands;
+    Matmul* matmul = choice->of({o[0], o[1], o[2], bias ? o[3] : o[0]});
+    if (matmul == nullptr) return plain.run(l);
+    matmul->run(o[0], o[1], o[2], bias ? o[3] : nullptr, l.stream);
+  }};
+}
+
+/// Inputs as multiply_fp8 lays them: rows of both are packed, k innermost.
+Prepared gemm_fp8(const Call& call, Libraries& libraries) {
+  const auto format = [&](unsigned operand) {
+    return (call.gradients >> operand & 1U) != 0 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+  };
+  Product p;
+  p.transpose_b = true;
+  p.m = call.shape[0];
+  p.n = p.ldc = call.shape[1];
+  p.k = p.lda = p.ldb = call.shape[2];
+  p.beta = call.shape[5] != 0 ? 1.0F : 0.0F;
+  const bool bias = call.operands.size() > 3;
+  const Types types{format(1), call.half(0) ? CUDA_R_16BF : CUDA_R_32F, format(2)};
+  // Results and parameters' gradients begin at multiples of 4 bytes: such that lie worse are our own
+  // kernels'.
+  const auto matmul = std::make_shared<Matmul>(p, types, bias, 16, libraries);
+  const Prepared plain = plain_fp8(call);
+  return {[matmul, plain](const Launch& l) {
+    float* const* o = l.operands;
+    if (!matmul->usable() || !matmul->fits(o[0]) || (o[3] != nullptr && !matmul->fits(o[3])))
+      return plain.run(l);
+    matmul->scale(o[4], o[4] + 1);
+    matmul->run(o[0], o[1], o[2], o[3], l.stream);
+  }};
+}
+
+}  // namespace
+
+Prepared library_gemm(const Call& call, Libraries& libraries) {
+  const Precision precision = libraries.precision;
+  if (libraries.fp8 && multiplies_fp8(call))
+    return multiply_fp8(call, [&](const Call& c) { return gemm_fp8(c, libraries); });
+  if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call, precision));
+  const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  return multiply_half(call, precision, [&](const Call& c) {
+    return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, plain_half(c, precision));
+  });
+}
+
+RunProduct library_product(const Product& product, Libraries& libraries) {
+  const auto choice = std::make_shared<Choice>(product, Types{}, false, libraries);
+  const RunProduct plain = plain_product(product);
+  return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
+    Matmul* matmul = choice->of({a, b, c});
+    if (matmul == nullptr) return plain(c, a, b, l);
+    matmul->run(c, a, b, nullptr, l.stream);
+  };
+}
+
+}  // namespace tandem::exec::cuda

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Convolutions and attention as cuDNN's graph interface is told them. Internal to the plugin.
+#include <cudnn.h>
+
+#include <memory>
+#include <vector>
+
+#include "exec/lower/call_shapes.h"
+
+namespace tandem::exec::cuda {
+
+/// cuDNN refused: not an error, our own kernels take over.
+struct Refused {};
+inline void require(cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) throw Refused{};
+}
+
+/// A descriptor of cuDNN's backend, owned.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t raw = nullptr;
+    require(cudnnBackendCreateDescriptor(type, &raw));
+    raw_ = {raw, [](cudnnBackendDescriptor_t d) { cudnnBackendDestroyDescriptor(d); }};
+  }
+  cudnnBackendDescriptor_t get() const { return raw_.get(); }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void* values,
+           int64_t count = 1) {
+    require(cudnnBackendSetAttribute(get(), name, type, count, values));
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<int64_t>& values) {
+    set(name, CUDNN_TYPE_INT64, values.data(), static_cast<int64_t>(values.size()));
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+    const cudnnBackendDescriptor_t raw = other.get();
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw);
+  }
+  void finish() { require(cudnnBackendFinalize(get())); }
+
+ private:
+  std::shared_ptr<void> raw_;
+};
+
+/// Of the two inputs and of the output; sums are of fp32.
+struct Types {
+  cudnnDataType_t in = CUDNN_DATA_FLOAT, out = CUDNN_DATA_FLOAT;
+};
+
+/// Names of the three tensors in a graph.
+constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
+
+/// The graph of one convolution, of the pass that `call` names. Throws Refused.
+Descriptor convolution_graph(const Call& call, const ConvShape& shape, const Types& types,
+                             cudnnHandle_t handle);
+
+/// Names of the tensors in attention's graphs; what is between them gets names behind these.
+enum AttentionTensor : int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kOut,
+  kLogSums,
+  kDq,
+  kDk,
+  kDv,
+  kDout,
+  kInner,   ///< {batch, heads, query} in fp32: scratch of the backward pass
+  kScale,   ///< these three are values in host memory
+  kLowest,  ///< of a causal mask
+  kOne,
+  kEnd
+};
+
+/// The graph of attention or attention_backward with queries, keys, values and results stored so. Without a
+/// handle it can be asked about for other devices (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). Throws Refused.
+Descriptor attention_graph(const Call& call, cudnnDataType_t stored, cudnnHandle_t handle);
+
+}  // namespace tandem::exec::cuda

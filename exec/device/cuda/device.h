@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the .cu files share: launching, sums over a block and over columns, storage types. Compiles as plain
+// C++ too, where a header given beforehand (TANDEM_CUDA_EMULATED) plays threads and blocks.
+#ifndef TANDEM_CUDA_EMULATED
+#include <cuda_runtime.h>
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "base/error.h"
+#include "exec/device/cuda/kernel.h"
+
+namespace tandem::exec::cuda {
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+
+inline unsigned blocks_for(int64_t items, int64_t per_block = kThreads) {
+  return static_cast<unsigned>(std::max<int64_t>(1, (items + per_block - 1) / per_block));
+}
+
+template <typename... P, typename... A>
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, [[maybe_unused]] Stream stream, A... arguments) {
+#ifdef TANDEM_CUDA_EMULATED
+  emulated::run(grid, block, [&] { kernel(static_cast<P>(arguments)...); });
+#else
+  // clang-format off
+  kernel<<<grid, block, 0, stream>>>(static_cast<P>(arguments)...);
+  // clang-format on
+  check_launch();
+#endif
+}
+
+__device__ inline int64_t global_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+// ---- storage types: what lies in memory; all arithmetic is in float ----
+__host__ __device__ inline float load(const float* p) { return *p; }
+__host__ __device__ inline void store(float* p, float v) { *p = v; }
+
+/// Elements that one thread moves at once: 16 bytes.
+template <typename T>
+constexpr int kWide = 16 / static_cast<int>(sizeof(T));
+template <typename T>
+struct alignas(16) Pack {
+  T v[kWide<T>];
+};
+
+/// An operand as it lies in memory.
+template <typename T>
+T* operand(const Launch& l, std::size_t k) {
+  return reinterpret_cast<T*>(l.operands[k]);
+}
+
+inline bool wide_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+/// y[i] = f(x[i]) for two storage types or one.
+template <bool Wide, typename T, typename F>
+__global__ void map_kernel(int64_t n, F f, T* y, const T* x) {
+  constexpr int W = Wide ? kWide<T> : 1;
+  const int64_t i = global_index() * W;
+  if constexpr (Wide) {
+    if (i + W <= n) {
+      const Pack<T> in = *reinterpret_cast<const Pack<T>*>(x + i);
+      Pack<T> out;
+#pragma unroll
+      for (int k = 0; k < W; ++k) store(&out.v[k], f(load(&in.v[k])));
+      *reinterpret_cast<Pack<T>*>(y + i) = out;
+      return;
+    }
+  }
+  for (int64_t k = i; k < n && k < i + W; ++k) store(y + k, f(load(x + k)));
+}
+/// y[i] = f(a[i], b[i]).
+template <bool Wide, typename T, typename F>
+__global__ void map2_kernel(int64_t n, F f, T* y, const T* a, const T* b) {
+  constexpr int W = Wide ? kWide<T> : 1;
+  const int64_t i = global_index() * W;
+  if constexpr (Wide) {
+    if (i + W <= n) {
+      const Pack<T> p = *reinterpret_cast<const Pack<T>*>(a + i),
+                    q = *reinterpret_cast<const Pack<T>*>(b + i);
+      Pack<T> out;
+#pragma unroll
+      for (int k = 0; k < W; ++k) store(&out.v[k], f(load(&p.v[k]), load(&q.v[k])));
+      *reinterpret_cast<Pack<T>*>(y + i) = out;
+      return;
+    }
+  }
+  for (int64_t k = i; k < n && k < i + W; ++k) store(y + k, f(load(a + k), load(b + k)));
+}
+
+template <typename T, typename F>
+void map(int64_t n, F f, T* y, const T* x, Stream stream) {
+  if (n == 0) return;
+  if (wide_aligned(y) && wide_aligned(x))
+    launch(map_kernel<true, T, F>, blocks_for(n, kThreads * kWide<T>), kThreads, stream, n, f, y, x);
+  else
+    launch(map_kernel<false, T, F>, blocks_for(n), kThreads, stream, n, f, y, x);
+}
+template <typename T, typename F>
+void map2(int64_t n, F f, T* y, const T* a, const T* b, Stream stream) {
+  if (n == 0) return;
+  if (wide_aligned(y) && wide_aligned(a) && wide_aligned(b))
+    launch(map2_kernel<true, T, F>, blocks_for(n, kThreads * kWide<T>), kThreads, stream, n, f, y, a, b);
+  else
+    launch(map2_kernel<false, T, F>, blocks_for(n), kThreads, stream, n, f, y, a, b);
+}
+
+// ---- reductions: always in the same order ----
+/// v[k] summed over all threads of the block, known to all of them. Whole warps, at most 1024 threads.
+template <int N>
+__device__ void block_sum(float (&v)[N]) {
+  __shared__ float part[N][kWarp];
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    for (int d = kWarp / 2; d > 0; d /= 2) v[k] += __shfl_xor_sync(0xffffffffU, v[k], d);
+  }
+  if (warps == 1) return;
+  __syncthreads();  // what an earlier call left has been read
+  if (lane == 0) {
+    for (int k = 0; k < N; ++k) part[k][warp] = v[k];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    float sum = 0;
+    for (unsigned w = 0; w < warps; ++w) sum += part[k][w];
+    v[k] = sum;
+  }
+}
+__device__ inline float block_max(float v) {
+  __shared__ float part[kWarp];
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
+  for (int d = kWarp / 2; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffU, v, d));
+  if (warps == 1) return v;
+  __syncthreads();
+  if (lane == 0) part[warp] = v;
+  __syncthreads();
+  for (unsigned w = 0; w < warps; ++w) v = fmaxf(v, part[w]);
+  return v;
+}
+/// Threads of a block that walks a row of so many elements: a power of two from 32 to 1024.
+inline unsigned row_threads(int64_t elements) {
+  unsigned threads = kWarp;
+  while (threads < 1024 && threads * 4 < elements) threads *= 2;
+  return threads;
+}
+
+/// Sums over rows of N values per column, in two launches: chunks of rows side by side, then the chunks of a
+/// column. Value: void operator()(int64_t row, int64_t column, float (&out)[N]). Finish: void
+/// operator()(int64_t column, const float (&sums)[N]), called once per column.
+constexpr int kTileRows = 8;
+template <int N, typename Value>
+__global__ void column_chunks(int64_t rows, int64_t columns, int64_t rows_per_chunk, Value value,
+                              float* partial) {
+  __shared__ float part[N][kTileRows][kWarp];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int64_t begin = blockIdx.y * rows_per_chunk;
+  const int64_t end = begin + rows_per_chunk < rows ? begin + rows_per_chunk : rows;
+  float sum[N] = {};
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t r = begin + threadIdx.y; r < end; r += kTileRows) {
+      float v[N];
+      value(r, column, v);
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[k] += v[k];
+    }
+  }
+  for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x] = sum[k];
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  for (int k = 0; k < N; ++k) {
+    float total = 0;
+    for (int r = 0; r < kTileRows; ++r) total += part[k][r][threadIdx.x];
+    partial[(blockIdx.y * N + k) * columns + column] = total;
+  }
+}
+template <int N, typename Finish>
+__global__ void column_finish(int64_t chunks, int64_t columns, const float* partial, Finish finish) {
+  __shared__ float part[N][kTileRows][kWarp];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  float sum[N] = {};
+  if (column < columns) {
+    for (int64_t c = threadIdx.y; c < chunks; c += kTileRows) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[k] += partial[(c * N + k) * columns + column];
+    }
+  }
+  for (int k = 0; k < N; ++k) part[k][threadIdx.y][threadIdx.x] = sum[k];
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  float total[N] = {};
+  for (int k = 0; k < N; ++k) {
+    for (int r = 0; r < kTileRows; ++r) total[k] += part[k][r][threadIdx.x];
+  }
+  finish(column, total);
+}
+
+/// How a column sum is cut: enough blocks for a large chip, no chunk below 64 rows.
+struct ColumnCut {
+  int64_t rows, columns, chunks, rows_per_chunk;
+  ColumnCut(int64_t r, int64_t c) : rows(r), columns(c) {
+    const int64_t tiles = (columns + kWarp - 1) / kWarp;
+    const int64_t wanted = std::max<int64_t>(1, 1024 / tiles);
+    rows_per_chunk = std::max<int64_t>(64, (rows + wanted - 1) / wanted);
+    chunks = std::max<int64_t>(1, (rows + rows_per_chunk - 1) / rows_per_chunk);
+  }
+  int64_t scratch(int values) const { return chunks * values * columns; }
+};
+template <int N, typename Value, typename Finish>
+void column_sums(const ColumnCut& cut, const Value& value, const Finish& finish, float* scratch,
+                 Stream stream) {
+  const unsigned tiles = blocks_for(cut.columns, kWarp);
+  launch(column_chunks<N, Value>, dim3(tiles, static_cast<unsigned>(cut.chunks)), dim3(kWarp, kTileRows),
+         stream, cut.rows, cut.columns, cut.rows_per_chunk, value, scratch);
+  launch(column_finish<N, Finish>, tiles, dim3(kWarp, kTileRows), stream, cut.chunks, cut.columns, scratch,
+         finish);
+}
+
+}  // namespace tandem::exec::cuda

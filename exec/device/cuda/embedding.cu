@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Table look-ups. The gradient is made by the block of each id's first occurrence, which adds the rows of all
+// its occurrences in their order: no atomics, and the CPU's sums to the bit.
+#include "exec/device/cuda/storage.h"
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+template <typename T>
+__global__ void embedding_kernel(int64_t tokens, int64_t width, T* y, const float* table,
+                                 const int32_t* ids) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = global_index(); i < tokens * width; i += stride)
+    store(y + i, table[ids[i / width] * width + i % width]);
+}
+
+constexpr int kIds = 256;  ///< looked at together, one a thread
+
+template <typename T>
+__global__ void embedding_backward_kernel(int64_t tokens, int64_t width, float* dtable, const T* dy,
+                                          const int32_t* ids) {
+  __shared__ unsigned found[kIds / kWarp];
+  __shared__ int list[kIds];  // the strip's tokens that hold the id, in order
+  const int64_t first = blockIdx.x, column = static_cast<int64_t>(blockIdx.y) * kIds + threadIdx.x;
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int32_t id = ids[first];
+  for (int64_t begin = 0; begin < first; begin += kIds) {
+    const int64_t t = begin + threadIdx.x;
+    if (__syncthreads_or(t < first && ids[t] == id ? 1 : 0) != 0) return;  // another block's
+  }
+  for (int64_t begin = first / kIds * kIds; begin < tokens; begin += kIds) {
+    const int64_t t = begin + threadIdx.x;
+    const unsigned hits = __ballot_sync(0xffffffffU, t >= first && t < tokens && ids[t] == id);
+    __syncthreads();  // the last strip's have been read
+    if (lane == 0) found[warp] = hits;
+    __syncthreads();
+    int before = 0, count = 0;
+    for (unsigned w = 0; w < kIds / kWarp; ++w) {
+      if (w < warp) before += __popc(found[w]);
+      count += __popc(found[w]);
+    }
+    if ((hits >> lane & 1U) != 0)
+      list[before + __popc(hits & ((1U << lane) - 1))] = static_cast<int>(threadIdx.x);
+    __syncthreads();
+    if (count == 0 || column >= width) continue;
+    float sum = dtable[id * width + column];
+#pragma unroll 8
+    for (int k = 0; k < count; ++k) sum += load(dy + (begin + list[k]) * width + column);
+    dtable[id * width + column] = sum;
+  }
+}
+
+struct Zero {
+  __device__ float operator()(float) const { return 0; }
+};
+
+template <typename T>
+Prepared embedding(const Call& c) {
+  const int64_t tokens = c.shape[0], width = c.shape[1];
+  return {[=](const Launch& l) {
+    launch(embedding_kernel<T>, std::min(16384U, blocks_for(tokens * width)), kThreads, l.stream, tokens,
+           width, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
+  }};
+}
+
+template <typename T>
+Prepared embedding_backward(const Call& c) {
+  const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2];
+  const bool adds = c.shape[3] != 0;
+  return {[=](const Launch& l) {
+    if (!adds) map(vocabulary * width, Zero{}, l.operands[0], l.operands[0], l.stream);
+    launch(embedding_backward_kernel<T>, dim3(static_cast<unsigned>(tokens), blocks_for(width, kIds)), kIds,
+           l.stream, tokens, width, l.operands[0], operand<T>(l, 1), operand<int32_t>(l, 2));
+  }};
+}
+
+}  // namespace
+
+void add_embedding(Table& t) {
+  set(t, Function::embedding, embedding<float>, embedding<Bf16>, embedding<Fp16>, halves<0>);
+  set(t, Function::embedding_backward, embedding_backward<float>, embedding_backward<Bf16>,
+      embedding_backward<Fp16>, halves<1>);
+}
+
+}  // namespace tandem::exec::cuda

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of 2 bytes: inputs of products and convolutions rounded to them, and functions on what is stored
+// so.
+#include "exec/device/cuda/half.h"
+
+#include "exec/device/cuda/storage.h"
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+template <typename T>
+__global__ void narrow_kernel(int64_t n, T* to, const float* from) {
+  const int64_t i = global_index();
+  if (i < n) store(to + i, from[i]);
+}
+template <typename T>
+__global__ void widen_kernel(int64_t n, float* to, const T* from) {
+  const int64_t i = global_index();
+  if (i < n) to[i] = load(from + i);
+}
+
+/// Elements of the call's inputs and of its bias.
+struct Sizes {
+  int64_t a, b, channels;
+
+  explicit Sizes(const Call& c) {
+    if (c.function == Function::gemm) {
+      a = c.shape[0] * c.shape[2];
+      b = c.shape[2] * c.shape[1];
+      channels = c.shape[1];
+      return;
+    }
+    const ConvShape s = ConvShape::unpack({c.shape.begin(), c.shape.end() - 1});
+    const int64_t in = s.in_elements(), out = s.out_elements(), weights = s.weight_elements();
+    a = c.function == Function::conv_backward_data ? out : in;
+    b = c.function == Function::conv_backward_weights ? out : weights;
+    channels = s.out_channels;
+  }
+};
+
+/// Floats that so many numbers take, of so many bytes, up to the next multiple of 256 bytes.
+int64_t floats_of(int64_t numbers, int64_t bytes) { return (numbers * bytes + 255) / 256 * 64; }
+
+constexpr std::size_t kMostOperands = 9;  ///< of attention_backward
+
+}  // namespace
+
+Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare) {
+  const Sizes s(call);
+  const bool bias = call.operands.size() > 3, short_bias = bias && call.half(0);
+  const bool copy_a = !call.half(1), copy_b = !call.half(2);
+  const int64_t at_b = copy_a ? floats_of(s.a, 2) : 0, at_bias = at_b + (copy_b ? floats_of(s.b, 2) : 0),
+                rest = at_bias + (short_bias ? floats_of(s.channels, 2) : 0);
+  const Prepared made = prepare(call);
+  return {[=](const Launch& l) {
+            float* const* o = l.operands;
+            float* operands[] = {o[0], o[1], o[2], bias ? o[3] : nullptr};
+            const auto shorten = [&](std::size_t k, int64_t place, int64_t n) {
+              operands[k] = l.scratch + place;
+              narrow(operands[k], o[k], half, n, l.stream);
+            };
+            if (copy_a) shorten(1, 0, s.a);
+            if (copy_b) shorten(2, at_b, s.b);
+            if (short_bias) shorten(3, at_bias, s.channels);
+            made.run({operands, l.state, l.scratch + rest, l.stream});
+          },
+          rest + made.scratch};
+}
+
+void widen(float* to, const void* from, Precision half, int64_t elements, Stream stream) {
+  TANDEM_CHECK(is_half(half));
+  if (half == Precision::bf16)
+    launch(widen_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, to,
+           static_cast<const Bf16*>(from));
+  else
+    launch(widen_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, to,
+           static_cast<const Fp16*>(from));
+}
+void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream) {
+  TANDEM_CHECK(is_half(half));
+  if (half == Precision::bf16)
+    launch(narrow_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, static_cast<Bf16*>(to),
+           from);
+  else
+    launch(narrow_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, static_cast<Fp16*>(to),
+           from);
+}
+
+uint32_t halves_of(const Call& call) {
+  uint32_t out = 0;
+  for (std::size_t k = 0; k < call.halves.size(); ++k) out |= call.half(k) ? 1U << k : 0;
+  return out;
+}
+
+Prepared prepare_own(const Call& call, Precision half) {
+  const Maker& make = own_kernels()[static_cast<std::size_t>(call.function)];
+  const uint32_t halves = halves_of(call);
+  if (halves == 0) return make.plain(call);
+  if (make.halves != nullptr && make.halves(call) == halves)
+    return half == Precision::bf16 ? make.bf16(call) : make.fp16(call);
+  return widened(call, half, make.plain);
+}
+
+Prepared widened(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare) {
+  const std::size_t count = call.operands.size();
+  TANDEM_CHECK(count <= kMostOperands);
+  Call plain = call;
+  plain.halves.clear();
+  const Prepared made = prepare(plain);
+  struct Copy {
+    int64_t place = -1, elements = 0;  ///< in scratch; -1: none
+    bool first = true, written = false;
+  };
+  std::array<Copy, kMostOperands> copies;
+  const std::size_t outputs = call.function == Function::attention_backward ? 3 : 1;  // of those in 2 bytes
+  int64_t rest = 0;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (!call.half(k)) continue;
+    Copy& c = copies[k];
+    c.elements = call.halves[k];
+    c.written = k < outputs;
+    // A tensor may stand for several operands, of which each writes its part.
+    for (std::size_t other = 0; other < k && c.first; ++other) {
+      if (call.operands[other] != call.operands[k]) continue;
+      c.place = copies[other].place;
+      c.first = c.written = false;
+    }
+    if (!c.first) continue;
+    c.place = rest;
+    rest += floats_of(c.elements, 4);
+  }
+  return {[=](const Launch& l) {
+            float* operands[kMostOperands] = {};
+            for (std::size_t k = 0; k < count; ++k) {
+              const Copy& c = copies[k];
+              operands[k] = c.place < 0 ? l.operands[k] : l.scratch + c.place;
+              if (c.place >= 0 && c.first) widen(operands[k], l.operands[k], half, c.elements, l.stream);
+            }
+            made.run({operands, l.state, l.scratch + rest, l.stream});
+            for (std::size_t k = 0; k < count; ++k) {
+              if (copies[k].written) narrow(l.operands[k], operands[k], half, copies[k].elements, l.stream);
+            }
+          },
+          rest + made.scratch};
+}
+
+}  // namespace tandem::exec::cuda

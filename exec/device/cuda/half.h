@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Products and convolutions that read bf16 or fp16.
+#include <functional>
+
+#include "base/precision.h"
+#include "exec/device/cuda/kernel.h"
+
+namespace tandem::exec::cuda {
+
+/// bf16 or fp16.
+constexpr bool is_half(Precision p) { return p == Precision::bf16 || p == Precision::fp16; }
+
+/// Prepares a gemm or a convolution (of any pass) whose operands are {output, two inputs of 2 bytes behind
+/// pointers to float[, bias]}. Output and bias are of 2 bytes when call.half(0), else float.
+using PrepareHalf = std::function<Prepared(const Call& call)>;
+
+/// The call with copies in 2 bytes, which lie in scratch, 256-byte aligned, of those inputs that are stored
+/// in 4; sums are of 4 bytes.
+Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare);
+
+/// plain.cu: our own kernels as PrepareHalf.
+Prepared plain_half(const Call& call, Precision precision);
+
+}  // namespace tandem::exec::cuda

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives by NCCL, opened at run time: a machine with one GPU needs none.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "exec/device/cuda/session.h"
+
+/// Its header knows ncclGroupSimulateEnd.
+#define TANDEM_NCCL_ESTIMATES (NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0))
+
+namespace tandem::exec::cuda {
+
+namespace {
+
+/// NCCL's functions, by name.
+struct Nccl {
+  void* library = nullptr;
+#define TANDEM_NCCL(name) decltype(&::name) name = nullptr
+  TANDEM_NCCL(ncclGetVersion);
+  TANDEM_NCCL(ncclGetUniqueId);
+  TANDEM_NCCL(ncclCommInitRank);
+  TANDEM_NCCL(ncclCommDestroy);
+  TANDEM_NCCL(ncclCommAbort);
+  TANDEM_NCCL(ncclGetErrorString);
+  TANDEM_NCCL(ncclGroupStart);
+  TANDEM_NCCL(ncclGroupEnd);
+  TANDEM_NCCL(ncclAllReduce);
+  TANDEM_NCCL(ncclReduce);
+  TANDEM_NCCL(ncclBroadcast);
+  TANDEM_NCCL(ncclReduceScatter);
+  TANDEM_NCCL(ncclAllGather);
+  TANDEM_NCCL(ncclSend);
+  TANDEM_NCCL(ncclRecv);
+#if TANDEM_NCCL_ESTIMATES
+  TANDEM_NCCL(ncclGroupSimulateEnd);  // null before 2.22
+#endif
+#undef TANDEM_NCCL
+
+  Nccl() {
+    library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    bool all = true;
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      all = all && function != nullptr;
+    };
+    find(ncclGetVersion, "ncclGetVersion");
+    find(ncclGetUniqueId, "ncclGetUniqueId");
+    find(ncclCommInitRank, "ncclCommInitRank");
+    find(ncclCommDestroy, "ncclCommDestroy");
+    find(ncclCommAbort, "ncclCommAbort");
+    find(ncclGetErrorString, "ncclGetErrorString");
+    find(ncclGroupStart, "ncclGroupStart");
+    find(ncclGroupEnd, "ncclGroupEnd");
+    find(ncclAllReduce, "ncclAllReduce");
+    find(ncclReduce, "ncclReduce");
+    find(ncclBroadcast, "ncclBroadcast");
+    find(ncclReduceScatter, "ncclReduceScatter");
+    find(ncclAllGather, "ncclAllGather");
+    find(ncclSend, "ncclSend");
+    find(ncclRecv, "ncclRecv");
+    if (!all) library = nullptr;
+#if TANDEM_NCCL_ESTIMATES
+    find(ncclGroupSimulateEnd, "ncclGroupSimulateEnd");
+#endif
+  }
+};
+const Nccl& nccl() {
+  static const Nccl found;
+  return found;
+}
+
+void check(ncclResult_t status, const char* what) {
+  if (status != ncclSuccess)
+    throw DeviceError(fmt::format("NCCL could not {}: {}", what, nccl().ncclGetErrorString(status)));
+}
+
+class Group : public DeviceGroup {
+ public:
+  Group(CollKind kind, std::size_t ranks, const std::string& id) : kind_(kind), communicators_(ranks) {
+    TANDEM_CHECK(id.size() == sizeof(id_));
+    std::memcpy(&id_, id.data(), sizeof(id_));
+  }
+  ~Group() override {
+    for (const auto& c : communicators_) {
+      if (!stopped_ && c != nullptr) nccl().ncclCommDestroy(c);
+    }
+  }
+
+  void join(uint32_t rank, DeviceSession& session) override {
+    static_cast<Session&>(session).use();
+    ncclComm_t joined = nullptr;
+    check(nccl().ncclCommInitRank(&joined, static_cast<int>(communicators_.size()), id_,
+                                  static_cast<int>(rank)),
+          "join a group");
+    communicators_[rank] = joined;
+  }
+  void stop() noexcept override {
+    if (stopped_.exchange(true)) return;
+    for (const auto& c : communicators_) {
+      if (c != nullptr) nccl().ncclCommAbort(c);
+    }
+  }
+
+  void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
+    static_cast<Session&>(session).use();
+    if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
+    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+  }
+
+  /// One group of calls, so that none waits for another: a ring's would otherwise wait for each other.
+  void exchange(uint32_t rank, DeviceSession& session, std::span<const DeviceMessage> sends,
+                std::span<const DeviceMessage> receives, Lane lane) override {
+    static_cast<Session&>(session).use();
+    if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
+    const ncclComm_t c = communicators_[rank];
+    const cudaStream_t stream = static_cast<Session&>(session).stream(lane);
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    for (const DeviceMessage& m : receives)
+      check(nccl().ncclRecv(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
+                            c, stream),
+            "receive");
+    for (const DeviceMessage& m : sends)
+      check(nccl().ncclSend(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
+                            c, stream),
+            "send");
+    check(nccl().ncclGroupEnd(), "end a group of calls");
+  }
+
+  /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
+  double estimate(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements,
+                  Lane lane) override {
+#if TANDEM_NCCL_ESTIMATES
+    if (nccl().ncclGroupSimulateEnd == nullptr || stopped_) return 0;
+    static_cast<Session&>(session).use();
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    enqueue(rank, buffer, elements, static_cast<Session&>(session).stream(lane));
+    ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+    // A second opinion: where it fails, there is none. It counts microseconds.
+    if (nccl().ncclGroupSimulateEnd(&info) != ncclSuccess || info.estimatedTime <= 0) return 0;
+    return static_cast<double>(info.estimatedTime) * 1e-6;
+#else
+    return DeviceGroup::estimate(rank, session, buffer, elements, lane);
+#endif
+  }
+
+ private:
+  void enqueue(uint32_t rank, float* buffer, int64_t elements, cudaStream_t stream) const {
+    const ncclComm_t c = communicators_[rank];
+    const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
+    switch (kind_) {
+      case CollKind::all_reduce:
+        return check(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), "all-reduce");
+      case CollKind::reduce:
+        return check(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), "reduce");
+      case CollKind::broadcast:
+        return check(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), "broadcast");
+      default:
+        break;
+    }
+    if (n % ranks != 0) return unequal(c, buffer, n, stream);
+    float* mine = buffer + rank * each;
+    if (kind_ == CollKind::reduce_scatter)
+      check(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), "reduce-scatter");
+    else
+      check(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), "all-gather");
+  }
+
+  /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
+  void unequal(ncclComm_t c, float* buffer, std::size_t n, cudaStream_t stream) const {
+    const std::size_t ranks = communicators_.size();
+    check(nccl().ncclGroupStart(), "begin a group of calls");
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::size_t begin = n / ranks * r + std::min(n % ranks, r),
+                        count = n / ranks + (r < n % ranks ? 1 : 0);
+      const int root = static_cast<int>(r);
+      if (kind_ == CollKind::reduce_scatter)
+        check(nccl().ncclReduce(buffer + begin, buffer + begin, count, ncclFloat, ncclSum, root, c, stream),
+              "reduce");
+      else
+        check(nccl().ncclBroadcast(buffer + begin, buffer + begin, count, ncclFloat, root, c, stream),
+              "broadcast");
+    }
+    check(nccl().ncclGroupEnd(), "end a group of calls");
+  }
+
+  CollKind kind_;
+  ncclUniqueId id_{};
+  std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]; null: in another process
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace
+
+namespace {
+
+/// NCCL reads its environment once, when the first group begins. "auto" leaves what the user has set.
+void take_route(PeerRoute route) {
+  static std::mutex mutex;
+  static std::optional<PeerRoute> taken;
+  const std::lock_guard guard(mutex);
+  if (taken && *taken != route)
+    throw DeviceError(fmt::format("NCCL has begun on route {} in this process and cannot take {}",
+                                  name(*taken), name(route)));
+  if (!taken && route == PeerRoute::staged) setenv("NCCL_P2P_DISABLE", "1", 1);
+  if (!taken && route == PeerRoute::peer) {
+    setenv("NCCL_P2P_DISABLE", "0", 1);
+    setenv("NCCL_P2P_LEVEL", "SYS", 1);  // over any distance
+  }
+  taken = route;
+}
+
+}  // namespace
+
+std::string nccl_version() {
+  int version = 0;
+  if (nccl().library == nullptr || nccl().ncclGetVersion(&version) != ncclSuccess) return "";
+  std::string out = fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+#if TANDEM_NCCL_ESTIMATES
+  if (nccl().ncclGroupSimulateEnd != nullptr) return out;
+#endif
+  return out + " (which tells no estimates: they came with 2.22)";
+}
+
+std::string nccl_id(PeerRoute route) {
+  if (nccl().library == nullptr) return "";
+  take_route(route);
+  ncclUniqueId id{};
+  check(nccl().ncclGetUniqueId(&id), "begin a group");
+  return {reinterpret_cast<const char*>(&id), sizeof(id)};
+}
+
+std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup) {
+  const std::set<std::string> units(setup.units.begin(), setup.units.end());
+  const bool apart = units.size() == setup.units.size();  // NCCL wants a GPU for each rank
+  if (setup.kind == CollKind::all_to_all || units.size() < 2 || !apart || nccl().library == nullptr)
+    return nullptr;
+  take_route(setup.route);
+  return std::make_unique<Group>(setup.kind, units.size(),
+                                 setup.id.empty() ? nccl_id(setup.route) : setup.id);
+}
+
+}  // namespace tandem::exec::cuda

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One instance's GPU: streams, memory, and the handles of NVIDIA's libraries. Internal to the plugin.
+//
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "exec/device/backend.h"
+#include "exec/device/cuda/kernel.h"
+
+namespace tandem::exec::cuda {
+
+/// Throw DeviceError with what was tried and the library's own words.
+void check(cudaError_t status, const char* what);
+void check(cublasStatus_t status, const char* what);
+void check(cudnnStatus_t status, const char* what);
+
+/// What library calls share in one session. One thread at a time prepares or launches them: only the compute
+/// lane does.
+struct Libraries {
+  cublasLtHandle_t blas = nullptr;
+  cudnnHandle_t cudnn = nullptr;
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+  Precision precision = Precision::fp32;  ///< bf16 for fp8
+  bool fp8 = false;                       ///< products of fp8 where they can be
+  int device = 0;
+};
+
+/// cublas.cpp. Falls back on our own product where the library knows no way.
+Prepared library_gemm(const Call& call, Libraries& libraries);
+RunProduct library_product(const Product& product, Libraries& libraries);
+/// cudnn_attention.cpp: both passes; our own where cuDNN's fused kernels do not do it (fused_attention.h).
+Prepared library_attention(const Call& call, Libraries& libraries);
+/// cudnn.cpp: a convolution of any pass; our own where cuDNN has none.
+Prepared library_conv(const Call& call, Libraries& libraries);
+
+class Session : public DeviceSession {
+ public:
+  explicit Session(const DeviceOptions& options);
+  ~Session() override;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  float* allocate(int64_t elements) override;
+  uint32_t prepare(const Call& call) override;
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane lane) override;
+  void copy(float* to, const float* from, int64_t elements, Lane lane) override;
+  void accumulate(float* to, const float* from, int64_t elements, Lane lane) override;
+  void scale(float* values, float factor, int64_t elements, Lane lane) override;
+  void narrow(float* to, const float* from, int64_t elements, Lane lane) override;
+  void widen(float* to, const float* from, int64_t elements, Lane lane) override;
+  void unscale(float* gradients, int64_t elements, bool alone, Lane lane) override;
+  void upload(float* to, const float* host, int64_t elements) override;
+  void download(float* host, const float* from, int64_t elements) override;
+  void synchronize(Lane lane) override;
+  float* allocate_host(int64_t elements) override;
+  void load(float* to, const float* host, int64_t elements, Lane lane) override;
+  void save(float* host, const float* from, int64_t elements, Lane lane) override;
+  void set_state(const IterationState& state, Lane lane) override;
+  std::unique_ptr<DeviceEvent> make_event(bool timed) override;
+  void record(DeviceEvent& event, Lane lane) override;
+  void wait(Lane lane, DeviceEvent& event) override;
+  void synchronize(DeviceEvent& event) override;
+  double seconds_between(DeviceEvent& first, DeviceEvent& second) override;
+  void begin_capture() override;
+  std::unique_ptr<DeviceGraph> end_capture() override;
+  void replay(DeviceGraph& graph) override;
+
+  int gpu() const { return libraries_.device; }
+  cudaStream_t stream(Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
+  /// Makes this session's GPU the calling thread's.
+  void use() const;
+
+ private:
+  void close() noexcept;
+  void start_loss_scale(float scale);
+  void require_fp8() const;
+  void reserve(int64_t scratch);
+  bool direct(int other) const;  ///< this GPU's kernels read that one's memory
+
+  std::array<cudaStream_t, kLanes> streams_{};
+  cudaStream_t transfer_ = nullptr;  ///< of upload and download
+  Libraries libraries_;
+  State* states_ = nullptr;
+  LossScale* loss_ = nullptr;  ///< null but in fp16
+  float* scratch_ = nullptr;
+  int64_t scratch_elements_ = 0;
+  std::vector<void*> owned_, owned_host_;
+  struct Made {
+    Prepared prepared;
+    Function function;
+    float* kept = nullptr;
+  };
+  std::vector<Made> made_;
+  PeerRoute route_ = PeerRoute::automatic;
+  float* staging_ = nullptr;  ///< what comes from a GPU whose memory cannot be reached, on its way to a sum
+};
+
+/// GPUs whose memory this one reaches directly.
+bool reaches(int gpu, int other);
+
+/// nccl.cpp: null where NCCL is absent, or two members share a GPU. NCCL takes one route for all that a
+/// process does (its environment variables NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, set here): another one throws
+/// DeviceError.
+std::unique_ptr<DeviceGroup> nccl_group(const GroupSetup& setup);
+std::string nccl_id(PeerRoute route);  ///< ncclUniqueId of a new group; "" without NCCL
+std::string nccl_version();            ///< "" without it
+
+}  // namespace tandem::exec::cuda

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a backend is asked to do: the closed set of functions that the layers' passes are made of.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/kernel.h"
+
+namespace tandem::exec {
+
+/// Storage: the batch is outermost; a sample of three or more dimensions is stored channels last ({C,H,W}
+/// lies as H, W, C), all others row by row. Elements are float, or int32 for tokens and labels.
+/// Flattening keeps the storage order. Weights of convolutions lie {out, kernel..., in / groups}, of linear
+/// layers {in, out}. In bf16, fp16 and fp8 activations and their gradients
+/// lie in 2 bytes (Call::halves), all else in 4.
+///
+/// Operands and `shape` of each function; operands written come first. "+=" adds to what is there.
+enum class Function : uint8_t {
+  fill,        ///< {y} = scalars[0]; shape {elements}
+  copy,        ///< {y, x}; shape {elements}
+  sum,         ///< {y, a, b}: y = a + b, y may be a; shape {elements}
+  column_sum,  ///< {sums[columns], x}; shape {rows, columns}: the gradient of a bias
+  row_sum,     ///< {sums[rows], x}; shape {batch, rows, columns}
+  update,  ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
+  gemm,  ///< {c, a, b[, bias[n]]}: c = op(a) op(b) [+ bias]; shape {m, n, k, transpose a, transpose b, 1 for
+         ///< +=}
+  conv,  ///< {y, x, w[, bias]}; shape ConvShape::pack and 1 for channels last
+  conv_backward_data,     ///< {dx, dy, w}; shape as conv
+  conv_backward_weights,  ///< {dw, x, dy}; shape as conv
+  max_pool,  ///< {y, x, where}; shape as window in exec/lower/passes/pool.cpp; `where`: int32 of each maximum
+  max_pool_backward,       ///< {dx, dy, where}
+  avg_pool,                ///< {y, x}
+  avg_pool_backward,       ///< {dx, dy}
+  softmax,                 ///< {y, x}; shape {rows, classes}
+  softmax_backward,        ///< {dx, y, dy}
+  cross_entropy,           ///< {loss, logp, x, labels}; shape {rows, classes}; label < 0: row ignored
+  cross_entropy_backward,  ///< {dx, logp, labels}
+  mse,                     ///< {loss, a, b}; shape {elements}
+  mse_backward,            ///< {da, a, b}; scalars {sign}: da = sign 2 (a - b) / elements
+  unary,                   ///< {y, x}; shape {elements, Unary}; scalars {slope} or {low, high}
+  unary_backward,          ///< {dx, dy, kept}: kept is x or y, see Unary; shape and scalars as unary
+  dropout,                 ///< {y, x, mask bytes}; shape {elements, layer}; scalars {p}
+  dropout_backward,        ///< {dx, dy, mask bytes}
+  move,        ///< {y, x}: y[i.y strides] = x[i.x strides]; shape as Strided, two operands; 1 for +=
+  product,     ///< {y, a, b}: y = a b, strided; shape as Strided, three operands; 1 for +=
+  batch_norm,  ///< {y, x, mean, deviation, running mean, running variance[, scale, shift]}; shape {outer,
+               ///< channels, inner}; scalars {epsilon, momentum}; `deviation` holds 1 / sqrt(variance +
+               ///< epsilon)
+  batch_norm_inference,  ///< {y, x, running mean, running variance[, scale, shift]}; shape and scalars as
+                         ///< batch_norm
+  batch_norm_sums,       ///< {dscale, dshift, x, dy, mean, deviation}
+  batch_norm_backward,   ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}
+  row_norm,  ///< {y, x, statistics[, scale[, shift]]}; shape {outer, groups, space, channels of a group, 1
+             ///< for root mean square}: statistics of each (outer, group) over space and channels; scalars
+             ///< {epsilon}
+  row_norm_sums,      ///< {dscale[, dshift], x, dy, statistics}; shape as row_norm
+  row_norm_backward,  ///< {dx, x, dy, statistics[, scale]}; shape as row_norm
+  lrn,                ///< {y, x, denominator}; shape {rows, channels, window}; scalars {k, alpha, beta}
+  lrn_backward,       ///< {dx, x, y, dy, denominator}
+  attention,  ///< {out, q, k, v, log sums}; shape {batch, heads, kv heads, query, key, head size, causal, row
+              ///< of q, row of k and v, offsets of q, k, v}; rows and offsets in elements
+  attention_backward,  ///< {dq, dk, dv, q, k, v, out, dout, log sums}; shape as attention
+  rotary,     ///< {y, x}; shape {batch, time, vectors, head size, row, offset, 1 to turn back}; y may be x
+  recurrent,  ///< {out, gates, cells, pre, weight, bias}; shape {batch, time, hidden, Cell, row of out,
+              ///< offset, 1 to run backwards in time}; pre [batch, time, gates x hidden] = W x; bias {2,
+              ///< gates x hidden}
+  recurrent_backward,  ///< {dpre, drecurrent, dout, gates, cells, out, weight, bias}; shape as recurrent
+  embedding,           ///< {y, table, ids}; shape {tokens, width, vocabulary}
+  embedding_backward,  ///< {dtable, dy, ids}; shape {tokens, width, vocabulary, 1 for +=}
+  end
+};
+
+/// What `unary` computes; its gradient needs y (up to tanh) or x.
+enum class Unary : uint8_t { relu, relu6, leaky_relu, clip, sigmoid, tanh, gelu, swish, softplus };
+/// Cells of `recurrent`, with 1, 4 and 3 gates (cuDNN's equations and order: LSTM i, f, g, o; GRU r, z, n).
+enum class Cell : uint8_t { rnn, lstm, gru };
+
+/// Shape of `move` and `product`: dimensions, their sizes, then each operand's strides, each operand's
+/// offset, and the flag. A stride of 0 repeats an input, or sums into an output (with +=).
+struct Strided {
+  std::vector<int64_t> sizes;
+  std::vector<std::vector<int64_t>> strides;  ///< [operand][dimension]
+  std::vector<int64_t> offsets;               ///< [operand]
+  bool adds = false;
+  std::vector<int64_t> pack() const;
+  static Strided unpack(const std::vector<int64_t>& shape, std::size_t operands);
+  /// Without dimensions of one element, and with neighbours joined that lie one behind the other in every
+  /// operand. The operand that repeats least, which is the largest, is walked in its order in memory.
+  Strided simplified() const;
+  static constexpr std::size_t kMostDims = 9;  ///< a shape has at most 8, and the batch
+};
+std::string_view name(Function function);
+
+/// Index into Network::tensors().
+using TensorId = uint32_t;
+
+/// One piece of work of one layer's pass.
+struct Call {
+  Function function = Function::fill;
+  Pass pass = Pass::forward;
+  std::vector<TensorId> operands;
+  std::vector<int64_t> shape;   ///< sizes and choices; meaning fixed per function
+  std::vector<float> scalars;   ///< epsilon, slope, probability ...
+  std::vector<Kernel> kernels;  ///< of Graph::lower that it realises: what a cost model prices it as
+  uint32_t layer = 0;
+  /// Per operand: its elements where they lie in 2 bytes, 0 where they are of 4 bytes. Empty: all of 4 bytes.
+  std::vector<int64_t> halves;
+  uint32_t gradients =
+      0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
+  bool half(std::size_t operand) const { return operand < halves.size() && halves[operand] > 0; }
+};
+
+/// States that an asynchronous device keeps at once (DeviceSession::set_state).
+inline constexpr uint32_t kStateSlots = 4;
+
+/// What changes from iteration to iteration.
+struct IterationState {
+  uint64_t seed = 1;  ///< of random draws (dropout): with `iteration` and the instance
+  uint32_t instance = 0, iteration = 0;
+  float learning_rate = 0;
+  float gradient_scale = 1;  ///< on the gradient before it is used: 1 / workers turns a sum into a mean
+  int64_t updates = 1;       ///< of these parameters, this one included (Adam's bias correction)
+  uint32_t slot = 0;         ///< where an asynchronous device keeps it
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Call::shape of the functions with a geometry of their own, read once for the kernels of all backends. What
+// is constexpr also runs on GPUs.
+#include <cmath>
+#include <cstdint>
+
+#include "exec/lower/call.h"
+
+namespace tandem::exec {
+
+/// batch_norm and its kin: statistics of each channel over `outer` and `inner`.
+struct ChannelShape {
+  int64_t outer, channels, inner;
+  explicit ChannelShape(const Call& c) : outer(c.shape[0]), channels(c.shape[1]), inner(c.shape[2]) {}
+  constexpr int64_t rows() const { return outer * inner; }  ///< elements of one channel
+  constexpr int64_t count() const { return outer * channels * inner; }
+};
+
+/// row_norm and its kin: statistics of each (outer, group) over space and the group's channels, which lie
+/// innermost, behind the groups.
+struct RowShape {
+  int64_t outer, groups, space, channels;
+  bool rms;
+  explicit RowShape(const Call& c)
+      : outer(c.shape[0]),
+        groups(c.shape[1]),
+        space(c.shape[2]),
+        channels(c.shape[3]),
+        rms(c.shape[4] != 0) {}
+  constexpr int64_t rows() const { return outer * groups; }
+  constexpr int64_t count() const { return space * channels; }  ///< elements that share statistics
+};
+
+/// Pooling, as packed in exec/lower/passes/pool.cpp. Windows are adaptive where the stride is 0. `I` counts
+/// elements: on GPUs divisions of 64-bit numbers would take longer than the memory.
+template <typename I>
+struct PoolShape {
+  using Space = I[3];
+  I batch, channels;
+  Space in{}, out{}, kernel{}, stride{}, pad{};
+  bool counts_padding, last;  ///< last: channels innermost, else in front of the positions
+
+  explicit PoolShape(const Call& c) {
+    auto at = c.shape.begin();
+    batch = static_cast<I>(*at++);
+    channels = static_cast<I>(*at++);
+    for (I* s : {in, out, kernel, stride, pad}) {
+      for (int d = 0; d < 3; ++d) s[d] = static_cast<I>(*at++);
+    }
+    counts_padding = *at++ != 0;
+    last = *at++ != 0;
+  }
+  static constexpr I positions(const Space& s) { return s[0] * s[1] * s[2]; }
+  int64_t elements(const Space& s) const {
+    return static_cast<int64_t>(batch) * channels * s[0] * s[1] * s[2];
+  }
+
+  struct Range {
+    I begin, end, whole;  ///< clipped to the input; size before clipping
+  };
+  /// Inputs of window `o` along dimension d.
+  constexpr Range window(int d, I o) const {
+    if (stride[d] == 0) {
+      const I b = o * in[d] / out[d], e = ((o + 1) * in[d] + out[d] - 1) / out[d];
+      return {b, e, e - b};
+    }
+    const I b = o * stride[d] - pad[d];
+    const I e = b + kernel[d] < in[d] + pad[d] ? b + kernel[d] : in[d] + pad[d];
+    return {b > 0 ? b : 0, e < in[d] ? e : in[d], e - b};
+  }
+  /// Elements that a mean over the window divides by.
+  constexpr I divisor(const Range& z, const Range& y, const Range& x) const {
+    return counts_padding ? z.whole * y.whole * x.whole
+                          : (z.end - z.begin) * (y.end - y.begin) * (x.end - x.begin);
+  }
+};
+
+/// Places of heads in q, k, v and the output; `kv`: a head of keys and values, which several may share.
+struct AttentionShape {
+  int64_t batch = 0, heads = 0, kv_heads = 0, query = 0, key = 0, size = 0;
+  int64_t q_row = 0, kv_row = 0, q_offset = 0, k_offset = 0, v_offset = 0;
+  float scale;
+  bool causal;
+
+  explicit AttentionShape(const Call& c) {
+    auto at = c.shape.begin();
+    for (int64_t* v : {&batch, &heads, &kv_heads, &query, &key, &size}) *v = *at++;
+    causal = *at++ != 0;
+    for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
+    scale = 1 / std::sqrt(static_cast<float>(size));
+  }
+  constexpr int64_t out_row() const { return heads * size; }
+  constexpr int64_t kv_head(int64_t h) const { return h * kv_heads / heads; }
+  constexpr int64_t q(int64_t b, int64_t h) const { return b * query * q_row + q_offset + h * size; }
+  constexpr int64_t k(int64_t b, int64_t kv) const { return b * key * kv_row + k_offset + kv * size; }
+  constexpr int64_t v(int64_t b, int64_t kv) const { return b * key * kv_row + v_offset + kv * size; }
+  constexpr int64_t out(int64_t b, int64_t h) const { return b * query * out_row() + h * size; }
+  constexpr int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * query; }  ///< of the log sums
+  /// Keys that query `i` sees: the last query sees all.
+  constexpr int64_t seen(int64_t i) const {
+    if (!causal) return key;
+    const int64_t n = i + 1 + (key > query ? key - query : 0);
+    return n < key ? n : key;
+  }
+};
+
+struct RecurrentShape {
+  int64_t batch, time, hidden;
+  Cell cell;
+  int64_t row, offset;
+  bool reverse;
+  int64_t width, kept;  ///< of the pre-activations; of `gates` (GRU keeps its recurrent candidate too)
+
+  explicit RecurrentShape(const Call& c)
+      : batch(c.shape[0]),
+        time(c.shape[1]),
+        hidden(c.shape[2]),
+        cell(static_cast<Cell>(c.shape[3])),
+        row(c.shape[4]),
+        offset(c.shape[5]),
+        reverse(c.shape[6] != 0) {
+    const int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::lstm ? 4 : 3;
+    width = gates * hidden;
+    kept = cell == Cell::gru ? width + hidden : width;
+  }
+  int64_t step(int64_t n) const { return reverse ? time - 1 - n : n; }  ///< time of the n-th step
+  int64_t before(int64_t t) const { return reverse ? t + 1 : t - 1; }
+  int64_t out(int64_t b, int64_t t) const { return (b * time + t) * row + offset; }
+  /// Of tensors with `size` elements a step.
+  int64_t at(int64_t b, int64_t t, int64_t size) const { return (b * time + t) * size; }
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass.
+#include "exec/lower/passes/calls.h"
+
+namespace tandem::exec {
+
+namespace {
+
+struct Sizes {
+  int64_t rows, in, out;
+};
+
+Sizes sizes(const LayerCalls& l) {
+  const int64_t in = l.shape(0).back(), out = l.layer().output.back();
+  return {l.batch() * elements(l.shape(0)) / in, in, out};
+}
+
+void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
+  l.call(make_call(Function::column_sum, Pass::backward_weights, {l.gradient(index), l.d_out()},
+                   {s.rows, s.out}, {l.lowered().backward_weights.back()}));
+}
+
+void linear(LayerCalls& l) {
+  const Sizes s = sizes(l);
+  const Lowered& w = l.lowered();
+  const TensorId weight = l.parameter(0, he_bound(s.in));
+  const bool bias = l.layer().parameters.size() > 1;
+  std::vector<TensorId> forward{l.out(), l.in(0), weight};
+  if (bias) forward.push_back(l.parameter(1, 0));
+  l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 0, 0}, w.forward));
+  if (l.needs_d_in(0)) {
+    l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), weight},
+                     {s.rows, s.in, s.out, 0, 1, 0}, w.backward_data));
+  }
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in(0), l.d_out()},
+                   {s.in, s.out, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
+  if (bias) bias_gradient(l, 1, s);
+}
+
+/// The embedding's table is {vocabulary, width}: its transpose is the weight. Its own backward pass, which
+/// comes later, starts from the gradient left here.
+void tied_linear(LayerCalls& l) {
+  const Sizes s = sizes(l);
+  const Lowered& w = l.lowered();
+  const TensorId table = l.tied(s.out, s.in);
+  const bool bias = !l.layer().parameters.empty();
+  std::vector<TensorId> forward{l.out(), l.in(0), table};
+  if (bias) forward.push_back(l.parameter(0, 0));
+  l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 1, 0}, w.forward));
+  if (l.needs_d_in(0)) {
+    l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), table},
+                     {s.rows, s.in, s.out, 0, 0, 0}, w.backward_data));
+  }
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in(0)},
+                   {s.out, s.in, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
+  if (bias) bias_gradient(l, 0, s);
+}
+
+}  // namespace
+
+void register_linear(Registry<LayerExecution>& registry) {
+  registry.add({"linear", "one gemm a pass", linear});
+  registry.add({"tied-linear", "one gemm a pass with the embedding's table", tied_linear});
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and losses. A loss is the mean over the batch's rows.
+#include "exec/lower/passes/calls.h"
+
+namespace tandem::exec {
+
+namespace {
+
+/// Classes lie innermost in storage whatever the rank: images are channels last.
+std::vector<int64_t> rows(const LayerCalls& l) {
+  const Shape& s = l.shape(0);
+  const int64_t classes = s.size() > 2 ? s.front() : s.back();
+  return {l.batch() * elements(s) / classes, classes};
+}
+
+void softmax(LayerCalls& l) {
+  const auto shape = rows(l);
+  l.call(make_call(Function::softmax, Pass::forward, {l.out(), l.in(0)}, shape, l.lowered().forward));
+  if (!l.needs_d_in(0)) return;
+  l.call(make_call(Function::softmax_backward, Pass::backward_data, {l.d_in(0), l.out(), l.d_out()}, shape,
+                   l.lowered().backward_data));
+}
+
+void cross_entropy(LayerCalls& l) {
+  const auto shape = rows(l);
+  const TensorId logp = l.keep(shape[0] * shape[1]), labels = l.label(shape[0], true), loss = l.loss();
+  l.call(make_call(Function::cross_entropy, Pass::forward, {loss, logp, l.in(0), labels}, shape,
+                   l.lowered().forward));
+  if (!l.needs_d_in(0)) return;
+  l.call(make_call(Function::cross_entropy_backward, Pass::backward_data, {l.d_in(0), logp, labels}, shape,
+                   l.lowered().backward_data));
+}
+
+void mse(LayerCalls& l) {
+  const int64_t count = l.batch() * elements(l.shape(0));
+  const TensorId target = l.inputs() > 1 ? l.in(1) : l.label(count, false);
+  l.call(make_call(Function::mse, Pass::forward, {l.loss(), l.in(0), target}, {count}, l.lowered().forward));
+  std::vector<Kernel> kernels = l.lowered().backward_data;
+  for (std::size_t i = 0; i < l.inputs(); ++i) {
+    if (!l.needs_d_in(i)) continue;
+    l.call(make_call(Function::mse_backward, Pass::backward_data, {l.d_in(i), l.in(0), target}, {count},
+                     kernels, {i == 0 ? 1.0F : -1.0F}));
+    kernels.clear();  // the model prices one pass for both
+  }
+}
+
+}  // namespace
+
+void register_loss(Registry<LayerExecution>& registry) {
+  registry.add({"softmax", "one pass over each row", softmax});
+  registry.add({"cross-entropy", "log-softmax kept for the backward pass", cross_entropy});
+  registry.add({"mse", "mean over all elements", mse});
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The state of training between two runs, as a file.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/graph.h"
+#include "models/optimizer.h"
+
+namespace tandem::exec {
+
+struct Checkpoint {
+  int64_t iteration = 0;  ///< done so far
+  /// As in ExecutionResult.
+  std::vector<float> parameters, state, buffers;
+};
+
+/// A line of JSON that says what follows, then the floats in this machine's order. Written to a temporary
+/// name, then renamed. Throws InputError when it cannot be written.
+void save_checkpoint(const std::string& path, const Graph& graph, const Optimizer& optimizer,
+                     const Checkpoint& checkpoint);
+/// Throws InputError naming the file when it is no checkpoint, is cut short, or is of another model or
+/// optimiser.
+Checkpoint load_checkpoint(const std::string& path, const Graph& graph, const Optimizer& optimizer);
+
+}  // namespace tandem::exec

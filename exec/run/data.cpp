@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <numeric>
+
+#include "base/data.h"
+#include "base/error.h"
+#include "base/random.h"
+
+namespace tandem::exec {
+
+namespace {
+
+/// One line "v, v, ..., label" to values and a label.
+void read_line(const std::string& line, const Place& place, std::size_t columns, Dataset& data) {
+  std::size_t column = 0;
+  const char* at = line.data();
+  const char* end = at + line.size();
+  while (at < end) {
+    float value = 0;
+    const auto r = std::from_chars(at, end, value);
+    if (r.ec != std::errc{} || !std::isfinite(value) || (r.ptr != end && *r.ptr != ','))
+      throw InputError(
+          place, fmt::format("\"{}\" is not a number", printable(std::string(at, std::find(at, end, ',')))));
+    at = r.ptr == end ? end : r.ptr + 1;
+    if (++column < columns) {
+      data.values.push_back(value);
+      continue;
+    }
+    if (column > columns) throw InputError(place, fmt::format("more than {} columns", columns));
+    const auto label = static_cast<int32_t>(value);
+    if (static_cast<float>(label) != value || label < 0 || label > 1'000'000)
+      throw InputError(place, "the last column is the class: a whole number from 0 on");
+    data.labels.push_back(label);
+    data.classes = std::max<int64_t>(data.classes, label + 1);
+  }
+  if (column < columns)
+    throw InputError(place, fmt::format("{} columns where the first line has {}", column, columns));
+}
+
+}  // namespace
+
+Dataset load_dataset(const std::string& name_or_file, bool test) {
+  const std::string path =
+      name_or_file.ends_with(".csv") ? name_or_file : data_root() + "/exec/data/" + name_or_file + ".csv";
+  std::ifstream file(path);
+  Place place;
+  place.file = std::make_shared<const std::string>(path);
+  if (!file)
+    throw InputError(
+        fmt::format("no data set \"{}\": a file name ending in .csv, or: digits", printable(name_or_file)));
+  Dataset all, out;
+  std::size_t columns = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++place.line;
+    if (line.empty() || line[0] == '#') continue;
+    if (columns == 0) columns = static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1;
+    if (columns < 2) throw InputError(place, "at least one value and a class are needed in a line");
+    read_line(line, place, columns, all);
+  }
+  if (all.labels.empty()) throw InputError(place, "the data set holds no samples");
+  const auto size = static_cast<int64_t>(columns) - 1;
+  // Values are brought to 0 .. 1: by the largest of all samples.
+  const float top = *std::max_element(all.values.begin(), all.values.end());
+  out.name = name_or_file;
+  out.classes = all.classes;
+  out.shape = {size};
+  for (int64_t i = 0; i < all.samples(); ++i) {
+    if ((i % 5 == 4) != test) continue;
+    out.labels.push_back(all.labels[static_cast<std::size_t>(i)]);
+    for (int64_t k = 0; k < size; ++k)
+      out.values.push_back(all.values[static_cast<std::size_t>(i * size + k)] / (top > 0 ? top : 1));
+  }
+  if (out.labels.empty()) throw InputError(place, "the data set needs at least five samples");
+  return out;
+}
+
+std::vector<int64_t> batch_samples(const Dataset& data, uint64_t seed, int64_t workers, int64_t worker,
+                                   int64_t batch, int64_t iteration) {
+  const int64_t n = data.samples();
+  std::vector<int64_t> out;
+  std::vector<int64_t> order;
+  int64_t epoch = -1;
+  for (int64_t k = 0; k < batch; ++k) {
+    // The samples of one iteration are dealt out worker by worker; epochs follow each other without a gap.
+    const int64_t place = (iteration * workers + worker) * batch + k;
+    if (place / n != epoch) {
+      epoch = place / n;
+      order.resize(static_cast<std::size_t>(n));
+      std::iota(order.begin(), order.end(), 0);
+      for (int64_t i = n - 1; i > 0; --i) {
+        const auto j =
+            static_cast<int64_t>(draw_bits(seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
+                                 static_cast<uint64_t>(i + 1));
+        std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+      }
+    }
+    out.push_back(order[static_cast<std::size_t>(place % n)]);
+  }
+  return out;
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/memory.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "exec/comm/ranks.h"
+#include "exec/run/worker.h"
+
+namespace tandem::exec {
+
+namespace {
+
+Bytes words(int64_t count) { return Bytes{4} * count; }
+
+/// The number behind `key`, or in a file of one number (key ""); -1 where there is none ("max").
+int64_t number_in(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.compare(0, key.size(), key) != 0) continue;
+    std::istringstream rest(line.substr(key.size()));
+    int64_t value = 0;
+    return rest >> value ? value : -1;
+  }
+  return -1;
+}
+
+/// What one control group leaves: its limit less what is used and cannot be given back; -1 without a limit.
+int64_t left_in(const std::string& folder, bool second) {
+  const int64_t limit = number_in(folder + (second ? "/memory.max" : "/memory.limit_in_bytes"), "");
+  const int64_t used = number_in(folder + (second ? "/memory.current" : "/memory.usage_in_bytes"), "");
+  if (limit < 0 || used < 0 || limit > INT64_MAX / 2) return -1;
+  const int64_t cached = std::max<int64_t>(
+      0, number_in(folder + "/memory.stat", second ? "inactive_file " : "total_inactive_file "));
+  return std::max<int64_t>(0, limit - used + cached);
+}
+
+/// The least of all groups around this process; -1 without a limit. Versions 1 and 2 of control groups.
+int64_t left_in_groups(const std::string& root) {
+  int64_t least = -1;
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool second = line.starts_with("0::"), first = line.find(":memory:") != std::string::npos;
+    if (!second && !first) continue;
+    const std::string top = root + (second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
+    std::filesystem::path at = line.substr(line.rfind(':') + 1);
+    for (bool up = true; up; at = at.parent_path()) {
+      up = at.has_relative_path();
+      const int64_t left = left_in(top + at.string(), second);
+      if (left >= 0) least = least < 0 ? left : std::min(least, left);
+    }
+  }
+  return least;
+}
+
+/// What the address space may still grow by; -1 without a limit.
+int64_t left_of_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
+  const int64_t pages = std::max<int64_t>(0, number_in("/proc/self/statm", ""));
+  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
+
+int64_t narrowed_words(const Program& program, const Op& op) {
+  if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
+  const int64_t elements = program.parts[op.key].elements, workers = program.roles[0].mesh.size();
+  return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
+}
+
+MemoryUse worker_memory(const Execution& e, const Program& program, const exec::Network& network) {
+  const int64_t parameters = network.parameters();
+  MemoryUse m;
+  m.parameters = words(parameters);
+  m.gradients = words(parameters) * (program.micro_batches > 1 ? 2 : 1);
+  m.optimizer = words(parameters) * e.optimizer->state;
+  m.activations = words(network.arena());
+  m.buffers = words(network.input_elements()) * (e.data != nullptr ? Worker::kBatches : 1);
+  int64_t activations = 0, narrowed = 0;
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::collective && op.payload == Payload::activations)
+      activations = std::max(activations, op.bytes.n / 4);
+    narrowed = std::max(narrowed, narrowed_words(program, op) * program.roles[0].mesh.size());
+  }
+  m.workspace = words(activations) + words(narrowed);
+  return m;
+}
+
+Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
+                  int64_t workers) {
+  const Bytes whole = words(network.parameters()), state = whole * e.optimizer->state;
+  Bytes each;
+  if (!e.backend->asynchronous) each += worker_memory(e, program, network).total();
+  if (e.backend->asynchronous && !program.stores.empty()) each += whole * 2;  // to and from the servers
+  Bytes sum = each * workers + whole + state;                                 // start values
+  if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
+  if (keep.parameters) sum += (whole + state) * 2;  // the result, and one worker's on its way there
+  return sum;
+}
+
+AvailableMemory available_memory(const std::string& root) {
+  AvailableMemory out{{INT64_MAX}, ""};
+  const auto take = [&](int64_t bytes, const char* limit) {
+    if (bytes >= 0 && bytes < out.bytes.n) out = {{bytes}, limit};
+  };
+  const int64_t kilobytes = number_in(root + "/proc/meminfo", "MemAvailable:");
+  take(kilobytes < 0 ? -1 : kilobytes * 1024, "MemAvailable");
+  take(left_in_groups(root), "the control group's limit");
+  take(left_of_address_space(), "ulimit -v");
+  return out;
+}
+
+void check_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
+                  int64_t workers) {
+  const AvailableMemory available = available_memory();
+  const Bytes needed = host_memory(e, keep, program, network, workers);
+  if (needed <= available.bytes) return;
+  const MemoryUse m = worker_memory(e, program, network);
+  int64_t fit = workers - 1;
+  while (fit > 0 && host_memory(e, keep, program, network, fit) > available.bytes) --fit;
+  throw InputError(fmt::format(
+      "{} worker{} of {} with batch {} need{} {}{}, of which this machine has {} ({}): each "
+      "holds parameters, gradients and optimiser {}, activations {}, inputs and collectives {}; {}",
+      workers, workers == 1 ? "" : "s", e.graph->name(), e.batch, workers == 1 ? "s" : "", to_text(needed),
+      workers == 1 ? "" : " together", to_text(available.bytes), available.limit,
+      to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
+      to_text(m.buffers + m.workspace),
+      fit > 0 ? fmt::format("{} would fit", fit) : std::string("a smaller batch may fit")));
+}
+
+void check_memory(const Execution& e, const Keep& keep) {
+  const Program program = make_program(e);
+  const int64_t workers = program.roles[0].mesh.size();
+  const exec::Network network(*e.graph, e.batch, true, e.precision);
+  check_memory(e, keep, program, network, workers == 1 ? 1 : workers / ranks().size);
+}
+
+}  // namespace tandem::exec

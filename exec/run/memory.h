@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What an execution holds in memory, known before it begins, and whether this machine has as much.
+#include <string>
+
+#include "exec/lower/network.h"
+#include "exec/run/execute.h"
+
+namespace tandem::exec {
+
+/// Words of 4 bytes that one worker's share takes among all shares, where a collective gathers parameters in
+/// numbers of 2 bytes; 0 for every other op.
+int64_t narrowed_words(const Program& program, const Op& op);
+
+/// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
+/// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,
+/// workspace what collectives move beside parameters and gradients. Capacity is not set.
+MemoryUse worker_memory(const Execution& execution, const Program& program, const exec::Network& network);
+
+/// What all `workers` of this process together take of the host's memory when they begin: their own on
+/// devices that compute there, start values, servers, and what is handed back (Keep). Not what libraries keep
+/// for their kernels, nor the record of every op, which grows as they run.
+Bytes host_memory(const Execution& execution, const Keep& keep, const Program& program,
+                  const exec::Network& network, int64_t workers);
+
+/// The least of what the system says is available (MemAvailable of /proc/meminfo), what the control groups of
+/// this process still allow, and what its address space may grow by (ulimit -v).
+struct AvailableMemory {
+  Bytes bytes;
+  std::string limit;  ///< "MemAvailable", "the control group's limit", "ulimit -v"
+};
+/// `root`: in front of /proc and /sys, for tests.
+AvailableMemory available_memory(const std::string& root = "");
+
+/// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that.
+void check_memory(const Execution& execution, const Keep& keep, const Program& program,
+                  const exec::Network& network, int64_t workers);
+/// The same before anything is made, for as many workers as this process will play.
+void check_memory(const Execution& execution, const Keep& keep);
+
+}  // namespace tandem::exec

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/run.h"
+
+#include "exec/run/rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <thread>
+
+#include "base/random.h"
+#include "exec/comm/scheduled_group.h"
+#include "exec/run/memory.h"
+
+namespace tandem::exec {
+
+namespace {
+
+/// Of the program, so that so many steps are made.
+int32_t all_iterations(const Execution& e, const Program& program) {
+  const int64_t all = checked_mul(e.iterations, program.micro_batches, "the iterations to run");
+  if (all > INT32_MAX)
+    throw InputError(fmt::format("{} iterations of {} micro-batches: at most {} micro-batches are run",
+                                 e.iterations, program.micro_batches, INT32_MAX));
+  return static_cast<int32_t>(all);
+}
+
+/// Begin of the c-th of n even cuts; the same as a collective's chunks.
+int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
+
+/// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
+std::vector<float> start_values(const exec::Network& network, const Execution& e) {
+  std::vector<float> out(static_cast<std::size_t>(network.parameters()));
+  for (const LearnedTensor& l : network.learned()) {
+    const Tensor& t = network.tensors()[l.parameter];
+    for (int64_t i = 0; i < t.elements; ++i) {
+      const double u = 2 * to_unit(draw_bits(e.seed, l.layer, l.index, static_cast<uint64_t>(i))) - 1;
+      out[static_cast<std::size_t>(t.offset + i)] = l.constant + l.bound * static_cast<float>(u);
+    }
+  }
+  if (e.integer_gradients) std::fill(out.begin(), out.end(), 0.0F);
+  return out;
+}
+
+}  // namespace
+
+Program make_program(const Execution& e) {
+  const Workload work = make_workload(*e.graph, e.batch, e.precision, *e.optimizer, e.data != nullptr);
+  return e.scheme->scheme->compile(work, e.cluster, e.scheme->options);
+}
+
+Run::Run(const Execution& e, const Keep& k)
+    : execution(e),
+      keep(k),
+      program(make_program(e)),
+      network(*e.graph, e.batch, true, e.precision),
+      expected(all_iterations(e, program)),
+      micro_batches(program.micro_batches),
+      warmup(e.warmup * program.micro_batches) {
+  workers = static_cast<uint32_t>(program.roles[0].mesh.size());
+  check_executable();
+  here = workers / static_cast<uint32_t>(ranks().size);
+  first_here = here * static_cast<uint32_t>(ranks().rank);
+  if (workers == 1) here = 1, first_here = 0;
+  check_memory(e, k, program, network, here);
+  make_iterations();
+  check_route();
+  // Spinning only pays where the thread that is waited for runs at the same time.
+  spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
+  start = start_values(network, e);
+  start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
+  if (e.start != nullptr) {
+    start = e.start->parameters;
+    start_state = e.start->state;
+    first_iteration = e.start->iteration * micro_batches;
+    std::size_t buffers = 0;
+    for (const Tensor& t : network.tensors())
+      buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
+    if (e.start->buffers.size() != buffers)
+      throw InputError("the checkpoint holds other buffers than the model");
+  }
+  make_groups();
+  make_store();
+}
+
+/// Groups of free-running workers that meet in collectives; else, and where a group has members in other
+/// processes, everybody together.
+void Run::make_iterations() {
+  counted_in_.assign(here, 0);
+  uint32_t groups = 1;
+  if (free_running(program)) {
+    Collective meeting;
+    meeting.axes = meeting_axes(program);
+    std::map<uint32_t, uint32_t> members;
+    for (uint32_t i = 0; i < here; ++i) ++members[member(meeting, first_here + i).group];
+    const bool own = std::all_of(members.begin(), members.end(), [&](const auto& group) {
+      return group.second == member(meeting, first_here).ranks;
+    });
+    for (uint32_t i = 0; i < here && own; ++i) {
+      const auto at = members.find(member(meeting, first_here + i).group);
+      counted_in_[i] = static_cast<uint32_t>(std::distance(members.begin(), at));
+    }
+    if (own) groups = static_cast<uint32_t>(members.size());
+  }
+  iterations = std::make_unique<Iterations>(execution.iterations, micro_batches, groups, abort);
+}
+
+void Run::check_executable() const {
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(fmt::format("{} cannot be executed: {}", execution.scheme->name, why));
+  };
+  if (execution.scheme->scheme->name == "one-weird-trick")
+    refuse("linear layers split over the devices are only simulated");
+  if (execution.rate.by_staleness && program.stores.empty() && workers > 1)
+    refuse(
+        "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
+        "ssp or softsync");
+  int64_t parameters = 0;
+  for (const Part& p : program.parts) parameters += p.elements;
+  TANDEM_CHECK(parameters == network.parameters());
+  for (const Op& op : program.roles[0].ops) {
+    if (op.kind == OpKind::compute && op.payload == Payload::gradients)
+      refuse("gradients are not cast for the way (compression=none is executed)");
+    if (op.kind != OpKind::collective) continue;
+    const int64_t elements = op.key < program.parts.size() ? program.parts[op.key].elements : 0;
+    if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
+      refuse("gradients travel as fp32 (gradients=fp32 is executed)");
+    const Collective& c = program.collectives[op.what];
+    const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers &&
+                        element_bytes(execution.precision) == 2 && op.bytes.n == 2 * elements;
+    if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
+      refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
+  }
+  for (const Channel& c : program.channels) {
+    if (c.address != Address::shards && c.address != Address::reply)
+      refuse("messages between peers are only simulated");
+  }
+  for (uint32_t layer = 0; layer < execution.graph->layers().size(); ++layer) {
+    for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+      for (const Call& c : *calls) {
+        if (execution.backend->supports(c, execution.precision)) continue;
+        throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution.backend->name,
+                                     name(c.function), name(execution.precision),
+                                     execution.graph->layers()[layer].name));
+      }
+    }
+  }
+}
+
+/// Which way do copies between workers go: "" where there is none to choose.
+std::string Run::route() const {
+  auto* const reaches = execution.backend->reaches;
+  if (reaches == nullptr || here < 2) return "";
+  if (execution.route != PeerRoute::automatic) return std::string(name(execution.route));
+  bool all = true, any = false;
+  for (uint32_t a = 0; a < here; ++a) {
+    for (uint32_t b = 0; b < here; ++b) {
+      if (a == b) continue;
+      const bool direct = reaches(device_index(first_here + a), device_index(first_here + b));
+      all = all && direct;
+      any = any || direct;
+    }
+  }
+  return all ? "peer" : any ? "peer where devices reach each other, else staged" : "staged";
+}
+
+void Run::check_route() const {
+  auto* const reaches = execution.backend->reaches;
+  if (execution.route == PeerRoute::automatic) return;
+  if (reaches == nullptr)
+    throw InputError(
+        fmt::format("route {}: workers on backend {} have the same memory, so there is no choice",
+                    name(execution.route), execution.backend->name));
+  for (uint32_t a = first_here; execution.route == PeerRoute::peer && a < first_here + here; ++a) {
+    for (uint32_t b = first_here; b < first_here + here; ++b) {
+      if (a != b && !reaches(device_index(a), device_index(b)))
+        throw InputError(fmt::format(
+            "route peer: the device of worker {} does not reach the memory of worker {}'s (tandem doctor "
+            "shows who reaches whom); auto and staged go through host memory",
+            a, b));
+    }
+  }
+}
+
+Run::Member Run::member(const Collective& collective, uint32_t instance) const {
+  const auto& axes = program.roles[0].mesh.axes;
+  Member m;
+  uint32_t rest = instance, stride = 1, group_stride = 1;
+  for (std::size_t a = axes.size(); a-- > 0;) {
+    const auto size = static_cast<uint32_t>(axes[a].size);
+    const uint32_t index = rest % size;
+    rest /= size;
+    if ((collective.axes >> a & 1U) != 0) {
+      m.rank += index * stride;
+      stride *= size;
+    } else {
+      m.group += index * group_stride;
+      group_stride *= size;
+    }
+  }
+  m.ranks = stride;
+  // The last axis counts the devices of a node.
+  if (axes.size() == 2 && (collective.axes >> 1 & 1U) != 0) m.local = static_cast<uint32_t>(axes[1].size);
+  return m;
+}
+
+void Run::make_wire() {
+  if (execution.pace) {
+    // Servers may stand on nodes of their own, behind those of the workers.
+    const Role* servers = program.stores.empty() ? nullptr : &program.roles[program.stores[0].role];
+    const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
+    wire =
+        std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes + extra), execution.pace, abort);
+  }
+  if (ranks().several() && workers > 1) {
+    if (execution.pace) throw InputError("links between processes are real: they are not paced");
+    if (!program.stores.empty() && program.roles[program.stores[0].role].site == Site::extra_nodes)
+      throw InputError("servers on nodes of their own would be processes without workers: only simulated");
+    if (execution.cluster.nodes != ranks().size)
+      throw InputError(
+          fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
+    wire = mpi_transport(abort);
+  }
+}
+
+/// Where each instance computes, in all processes.
+std::vector<std::string> Run::units() const {
+  std::string own;
+  for (uint32_t i = first_here; i < first_here + here; ++i)
+    own += execution.backend->unit(device_index(i)) + '\n';
+  std::string all = own;
+  if (here < workers) {
+    all.clear();
+    for (const std::string& part : gather_over_ranks(own)) all += part;
+  }
+  std::vector<std::string> out;
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) out.push_back(line);
+  TANDEM_CHECK(out.size() == workers);
+  return out;
+}
+
+/// The library does a collective where it does it for every group, in every process. Named algorithms are
+/// made of its messages; but where the route is named as well, those within one process take our own copies,
+/// whose route it is.
+std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
+    const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
+  const Backend& backend = *execution.backend;
+  const bool several = here < workers, named = collective.algorithm != "auto";
+  // What goes over links that this machine plays leaves the devices.
+  if (backend.group == nullptr || (wire && !several)) return {};
+  if (named && !several && execution.route != PeerRoute::automatic) return {};
+  const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
+  const Schedule schedule =
+      named ? collective_schedule(collective.kind, collective.algorithm, shape, several) : Schedule{};
+  const std::vector<std::string> all_units = units();
+  std::vector<std::unique_ptr<DeviceGroup>> out;
+  bool all = true;
+  for (const std::vector<uint32_t>& group : members) {
+    GroupSetup setup{collective.kind, collective.algorithm, {}, execution.route, ""};
+    const uint32_t owner = group[0] / here;
+    if (several)
+      setup.id =
+          gather_over_ranks(owner * here == first_here ? backend.group_id(execution.route) : "")[owner];
+    bool mine = false;
+    for (const uint32_t i : group) {
+      setup.units.push_back(all_units[i]);
+      mine = mine || (i >= first_here && i < first_here + here);
+    }
+    const bool possible = !several || !setup.id.empty();
+    out.push_back(mine && possible ? backend.group(setup) : nullptr);
+    if (out.back() && named) out.back() = scheduled_group(std::move(out.back()), schedule);
+    all = all && possible && (!mine || out.back() != nullptr);
+  }
+  if (several) {
+    for (const std::string& answer : gather_over_ranks(all ? "yes" : "")) all = all && !answer.empty();
+  }
+  if (!all) out.clear();
+  return out;
+}
+
+void Run::make_groups() {
+  groups.resize(program.collectives.size());
+  library.resize(program.collectives.size());
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
+  make_wire();
+  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
+    const Collective& collective = program.collectives[c];
+    const Member m = member(collective, 0);
+    if (collective.root != 0)
+      throw InputError("collectives with another root than the first are not executed");
+    std::vector<std::vector<uint32_t>> members(workers / m.ranks, std::vector<uint32_t>(m.ranks));
+    for (uint32_t i = 0; i < workers; ++i) {
+      const Member at = member(collective, i);
+      members[at.group][at.rank] = i;
+    }
+    library[c] = library_groups(collective, members, m.local);
+    for (const std::vector<uint32_t>& instances : members) {
+      GroupNodes nodes;
+      if (wire) {
+        nodes = {wire.get(), channels++, std::vector<uint32_t>(m.ranks)};
+        for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
+      }
+      groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
+                                                            m.local, abort, spins, nodes));
+    }
+    const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce ||
+                      (collective.kind == CollKind::reduce_scatter && program.stores.empty());
+    for (const Op& op : program.roles[0].ops) {
+      if (op.kind != OpKind::collective || op.what != c || op.payload != Payload::gradients || !sums)
+        continue;
+      gradient_scale = 1 / static_cast<float>(m.ranks);
+      sums_shares = micro_batches > 1 && op.every == 1;
+    }
+  }
+  gradient_scale /= static_cast<float>(micro_batches);
+}
+
+void Run::stop_library() noexcept {
+  for (const auto& groups_of : library) {
+    for (const auto& group : groups_of) {
+      if (group) group->stop();
+    }
+  }
+}
+
+IterationState Run::state(uint32_t instance, int32_t iteration) const {
+  const int64_t step = (first_iteration + iteration) / micro_batches;
+  IterationState s;
+  s.seed = execution.seed;
+  s.instance = instance;
+  s.iteration = static_cast<uint32_t>(first_iteration + iteration);
+  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(execution.rate, step, workers);
+  s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
+  s.updates = step + 1;
+  return s;
+}
+
+Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
+  const Part& part = program.parts[key];
+  const int64_t rank = instance % local;
+  const int64_t begin = cut(part.elements, local, rank), end = cut(part.elements, local, rank + 1);
+  const int64_t from = begin + cut(end - begin, shards, shard),
+                to = begin + cut(end - begin, shards, shard + 1);
+  return {part.first + from, to - from, shard};
+}
+
+Slice Run::share(uint32_t key, uint32_t instance) const {
+  const Part& part = program.parts[key];
+  const int64_t from = cut(part.elements, workers, instance), to = cut(part.elements, workers, instance + 1);
+  return {part.first + from, to - from};
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
+#include <algorithm>
+
+#include "exec/run/rate.h"
+#include "exec/run/run.h"
+
+namespace tandem::exec {
+
+void Run::make_store() {
+  if (program.stores.empty()) return;
+  const Store& rules = program.stores[0];
+  const Role& role = program.roles[rules.role];
+  shards = static_cast<uint32_t>(role.mesh.size());
+  const bool gated =
+      std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
+  local = static_cast<uint32_t>(rules.shares);
+  // Else a server merges in host memory, from where links begin as well.
+  const bool on_devices =
+      execution.backend->asynchronous && role.site == Site::accelerators && wire == nullptr;
+  make_servers(on_devices);
+  // One prepared update a server and length: slices come in few sizes.
+  auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
+  const auto rule = static_cast<int64_t>(execution.optimizer - optimizers().data());
+  const auto server_of = [on_devices](const Slice& slice) {
+    return on_devices ? std::size_t{slice.shard} : 0;
+  };
+  for_each_slice([&](const Slice& slice) {
+    const std::pair key{server_of(slice), slice.elements};
+    if (prepared->count(key) != 0) return;
+    Call update;
+    update.function = Function::update;
+    update.pass = Pass::update;
+    update.shape = {slice.elements, execution.integer_gradients ? 0 : rule};
+    prepared->emplace(key, servers[key.first]->prepare(update));
+  });
+  // What a node's devices push as one is the sum of theirs.
+  const float scale =
+      execution.integer_gradients ? 1.0F : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local));
+  const auto merge = [this, prepared, scale, server_of, on_devices](const Slice& slice, const float* gradient,
+                                                                    int64_t version, int64_t staleness) {
+    const std::size_t server = server_of(slice);
+    float* operands[4] = {store->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
+    for (int64_t k = 0; k < execution.optimizer->state; ++k)
+      operands[2 + k] = server_states[server] + k * network.parameters() + slice.first;
+    IterationState s = state(0, static_cast<int32_t>(version - 1));
+    s.gradient_scale = scale;
+    s.updates = first_iteration + version;
+    s.learning_rate = stale_rate(execution.rate, s.learning_rate, staleness);
+    if (on_devices) servers[server]->set_state(s, Lane::compute);
+    servers[server]->launch(prepared->at({server, slice.elements}),
+                            {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s,
+                            Lane::compute);
+  };
+  ParameterStore::Setup setup{
+      rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(), network.parameters(),
+      gated, merge,   {}};
+  for (const auto& server : servers) {
+    if (on_devices) setup.devices.push_back(server.get());
+  }
+  store = std::make_unique<ParameterStore>(std::move(setup), abort, spins);
+  if (wire) make_links();
+}
+
+void Run::make_servers(bool on_devices) {
+  if (!on_devices) {
+    const Backend& host =
+        execution.backend->asynchronous ? backends_registry().at("cpu") : *execution.backend;
+    servers.push_back(host.open({0, Precision::fp32, 1, false}));
+    server_states.push_back(start_state.data());
+    return;
+  }
+  for (uint32_t s = 0; s < shards; ++s) {
+    servers.push_back(execution.backend->open(
+        {device_index(first_here + s % here), Precision::fp32, 1, false, execution.route}));
+    server_states.push_back(servers.back()->allocate(static_cast<int64_t>(start_state.size())));
+    servers.back()->upload(server_states.back(), start_state.data(),
+                           static_cast<int64_t>(start_state.size()));
+  }
+}
+
+void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
+  for (uint32_t key = 0; key < program.parts.size(); ++key) {
+    for (uint32_t i = 0; i < local; ++i) {
+      for (uint32_t s = 0; s < shards; ++s) visit(slice(key, i, s));
+    }
+  }
+}
+
+void Run::fetch_store() {
+  if (!store || !store->on_devices()) return;
+  for_each_slice([&](const Slice& slice) {
+    store->fetch(slice);
+    for (int64_t k = 0; k < execution.optimizer->state; ++k) {
+      const int64_t at = k * network.parameters() + slice.first;
+      servers[slice.shard]->download(start_state.data() + at, server_states[slice.shard] + at,
+                                     slice.elements);
+    }
+  });
+}
+
+void Run::make_links() {
+  const Role& role = program.roles[program.stores[0].role];
+  const auto nodes = static_cast<uint32_t>(execution.cluster.nodes),
+             per_node = static_cast<uint32_t>(execution.cluster.per_node);
+  StoreLinks::Setup setup;
+  for (uint32_t w = 0; w < workers; ++w) setup.worker_node.push_back(w / per_node);
+  for (uint32_t s = 0; s < shards; ++s) {
+    setup.shard_node.push_back(role.site == Site::hosts          ? s % nodes
+                               : role.site == Site::accelerators ? s / per_node % nodes
+                                                                 : nodes + s);
+  }
+  setup.keys = static_cast<uint32_t>(program.parts.size());
+  setup.channel = channels;
+  setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
+  links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/summary.h"
+#include "base/statistics.h"
+#include "exec/run/memory.h"
+#include "exec/run/time_shares.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace tandem::exec {
+
+namespace {
+
+constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
+
+std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
+  std::vector<Slice> out;
+  for (uint32_t key = 0; key < run.program.parts.size(); ++key) out.push_back(run.share(key, instance));
+  return out;
+}
+
+/// From one flat vector to another, or from several one after the other (an optimiser's state).
+template <class T>
+void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::vector<float>& from,
+                 std::vector<T>& to) {
+  const auto n = static_cast<std::ptrdiff_t>(run.network.parameters());
+  for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
+    for (const Slice& s : slices)
+      std::copy_n(from.begin() + base + s.first, s.elements, to.begin() + base + s.first);
+  }
+}
+
+/// What the lanes left behind, turned into a Report by the definitions of the simulator (sim/evaluate.h).
+class Summary {
+ public:
+  Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)
+      : run_(run), workers_(workers) {
+    begin_ = INT64_MAX;
+    for (std::size_t w = 0; w < workers.size(); ++w) {
+      const int32_t made = run.iterations->of(run.counted_in(run.first_here + static_cast<uint32_t>(w)));
+      ends_.emplace_back(static_cast<std::size_t>(made), 0);
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
+          begin_ = std::min(begin_, e.start);
+          if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that never came
+          auto& end = ends_[w][e.iteration];
+          end = std::max(end, e.end);
+          // Those of the copy lane run ahead; the iteration ends with its compute and communication.
+        }
+      }
+    }
+    rounds_ = rounds();
+  }
+
+  ExecutionResult result() {
+    ExecutionResult out;
+    Report& r = out.report;
+    const Execution& e = run_.execution;
+    r.engine = "exec";
+    r.evaluator = std::string(e.backend->name);
+    r.evaluator_reason = e.backend->describe();
+    r.seed = e.seed;
+    r.devices = static_cast<int64_t>(workers_.size());
+    r.batch_per_device = e.batch;
+    r.inputs = inputs();
+    rates(out);
+    add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
+    stores(out);
+    memory(r);
+    spans(out);
+    ops(out);
+    calls(out);
+    losses(out);
+    return out;
+  }
+
+ private:
+  std::size_t warm() const {
+    const auto last = static_cast<int32_t>(rounds_.size()) - run_.micro_batches;
+    return static_cast<std::size_t>(std::clamp(run_.warmup, 0, std::max(0, last)));
+  }
+
+  /// (end, worker, iteration) of every iteration, in the order of time.
+  std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;
+    for (uint32_t w = 0; w < ends_.size(); ++w) {
+      for (uint32_t i = 0; i < ends_[w].size(); ++i) out.emplace_back(ends_[w][i], w, i);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  /// Ends as in Trace::iteration_end.
+  std::vector<int64_t> rounds() const {
+    std::vector<int64_t> out;
+    if (!free_running(run_.program)) {
+      out.assign(ends_[0].size(), 0);
+      for (const auto& ends : ends_) {
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], ends[i]);
+      }
+      return out;
+    }
+    const auto all = in_order();
+    for (std::size_t i = ends_.size(); i <= all.size(); i += ends_.size())
+      out.push_back(std::get<0>(all[i - 1]));
+    if (out.empty() && !all.empty()) out.push_back(std::get<0>(all.back()));  // stopped in the first
+    int64_t together = INT64_MAX;                                             // until the first has none left
+    for (const auto& ends : ends_) together = std::min(together, ends.empty() ? 0 : ends.back());
+    while (out.size() > 1 && out.back() > together) out.pop_back();
+    return out;
+  }
+
+  std::vector<std::pair<std::string, std::string>> inputs() const {
+    const Execution& e = run_.execution;
+    std::vector<std::pair<std::string, std::string>> in = {
+        {"model", e.graph->name()},
+        {"system", "this machine"},
+        {"scheme", e.scheme->name},
+        {"devices", std::to_string(workers_.size())},
+        {"batch_per_device", std::to_string(e.batch)},
+        {"precision", std::string(name(e.precision))},
+        {"optimizer", std::string(e.optimizer->name)},
+        {"input", e.data != nullptr ? e.data->name : "synthetic"},
+        {"backend", std::string(e.backend->name)},
+        {"threads", std::to_string(e.threads)}};
+    if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
+    for (const auto& [key, value] : e.scheme->options.all()) in.emplace_back("scheme." + key, value);
+    return in;
+  }
+
+  void rates(ExecutionResult& out) const {
+    Report& r = out.report;
+    const std::size_t first = warm();
+    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
+      const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
+      out.iteration_seconds.push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+    }
+    int64_t end = begin_;
+    for (const auto& ends : ends_) {
+      auto& seconds = out.worker_seconds.emplace_back();
+      for (std::size_t i = std::max(first, each); i + each <= ends.size(); i += each)
+        seconds.push_back(static_cast<double>(ends[i + each - 1] - ends[i - 1]) * 1e-9);
+      out.worker_iterations.push_back(static_cast<int32_t>(ends.size()));
+      if (!ends.empty()) end = std::max(end, ends.back());
+    }
+    double total = 0;
+    for (const double s : out.iteration_seconds) total += s;
+    r.samples_per_iteration = samples_per_step(run_.program) * static_cast<int64_t>(run_.workers);
+    const auto samples = static_cast<double>(samples_per_step(run_.program));
+    const auto counted = static_cast<double>(out.iteration_seconds.size());
+    if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
+    auto sorted = out.iteration_seconds;
+    std::sort(sorted.begin(), sorted.end());
+    r.iteration_median = quantile(sorted, 0.5);
+    r.iteration_p05 = quantile(sorted, 0.05);
+    r.iteration_p95 = quantile(sorted, 0.95);
+    // The mean's spread over blocks of the run: what another run of the same length would give.
+    const double mean = counted > 0 ? total / counted : 0;
+    double square = 0;
+    for (const double s : out.iteration_seconds) square += (s - mean) * (s - mean);
+    const double error = counted > 1 && mean > 0 ? std::sqrt(square / (counted - 1) / counted) / mean : 0;
+    r.interval = {r.samples_per_second * std::exp(-1.645 * error),
+                  r.samples_per_second * std::exp(1.645 * error), 0.9};
+    r.wall_seconds = static_cast<double>(end - begin_) * 1e-9;
+  }
+
+  void stores(ExecutionResult& out) const {
+    if (run_.store) {
+      out.report.staleness = run_.store->staleness();
+      for (uint32_t w = 0; w < std::min<std::size_t>(workers_.size(), 64); ++w)
+        out.report.staleness_by_worker.push_back(run_.store->staleness_of(w));
+      out.versions = run_.store->versions();
+      out.dropped = run_.store->dropped();
+      out.updates = run_.store->merged();
+    }
+    if (!run_.keep.parameters) return;
+    const int64_t n = run_.network.parameters();
+    if (run_.store) out.parameters.assign(run_.store->parameters(), run_.store->parameters() + n);
+    if (!run_.store) out.parameters = workers_[0]->parameters();
+    out.state = run_.store ? run_.start_state : workers_[0]->state();
+    for (std::size_t w = 1; w < workers_.size() && run_.spreads(); ++w) {
+      const auto index = run_.first_here + static_cast<uint32_t>(w);
+      copy_slices(run_, shares_of(run_, index), workers_[w]->parameters(), out.parameters);
+      copy_slices(run_, shares_of(run_, index), workers_[w]->state(), out.state);
+    }
+    for (const Tensor& t : run_.network.tensors()) {
+      if (t.kind != TensorKind::buffer) continue;
+      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network.tensors().data()));
+      out.buffers.insert(out.buffers.end(), values.begin(), values.end());
+    }
+  }
+
+  void memory(Report& r) const {
+    r.memory = worker_memory(run_.execution, run_.program, run_.network);
+    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
+  }
+
+  /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
+  /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
+  uint32_t timeline_from(uint32_t worker) const {
+    const auto before_last = [](const std::vector<int64_t>& ends) {
+      return static_cast<std::ptrdiff_t>(ends.size()) - static_cast<std::ptrdiff_t>(kTimelineIterations);
+    };
+    int64_t time = INT64_MAX;
+    for (const auto& ends : ends_) {
+      if (before_last(ends) > 0) time = std::min(time, ends[static_cast<std::size_t>(before_last(ends)) - 1]);
+    }
+    const auto& ends = ends_[worker];
+    const std::ptrdiff_t last = before_last(ends);
+    if (last <= 0) return 0;
+    const auto at = std::lower_bound(ends.begin(), ends.begin() + last, time);
+    return static_cast<uint32_t>(std::min<int64_t>(last, at - ends.begin() + 1));
+  }
+
+  void spans(ExecutionResult& out) const {
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t from = timeline_from(w);
+      for (int l = 0; l < kLanes; ++l) {
+        const auto lane = static_cast<Lane>(l);
+        for (const Worker::Executed& e : workers_[w]->executed(lane)) {
+          if (e.op == Worker::kNoOp) continue;
+          const Span span{
+              0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
+          if (run_.keep.spans) out.spans.push_back(span);
+          if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
+            continue;
+          if (e.ready < e.start && run_.program.roles[0].ops[e.op].kind == OpKind::collective)
+            out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)), "waiting", w,
+                                           e.iteration, static_cast<double>(e.ready - begin_) * 1e-9,
+                                           span.start.seconds()});
+          out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
+                                         run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
+                                         e.iteration, span.start.seconds(), span.end.seconds()});
+        }
+      }
+    }
+    out.report.simulated_events = 0;
+  }
+
+  void ops(ExecutionResult& out) const {
+    std::vector<OpTime> all(run_.program.roles[0].ops.size());
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const Op& op = run_.program.roles[0].ops[i];
+      all[i].op = i;
+      (op.kind == OpKind::send ? all[i].sent_bytes : all[i].collective_bytes) = workers_.front()->bytes(i);
+      all[i].estimate = workers_.front()->estimate(i);
+    }
+    for (const auto& w : workers_) {
+      for (int l = 0; l < kLanes; ++l) {
+        for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {
+          if (e.iteration >= warm() && e.op != Worker::kNoOp)
+            all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+        }
+      }
+    }
+    out.ops = std::move(all);
+  }
+
+  void calls(ExecutionResult& out) const {
+    for (const auto& w : workers_) {
+      if (out.calls.empty()) {
+        out.calls = w->calls();
+        continue;
+      }
+      for (std::size_t i = 0; i < out.calls.size(); ++i) {
+        const CallTime& more = w->calls()[i];
+        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.seconds.begin(), more.seconds.end());
+        out.calls[i].dropped += more.dropped;
+      }
+    }
+  }
+
+  void losses(ExecutionResult& out) const {
+    const auto loss = [&](std::size_t worker, std::size_t iteration) {
+      const auto& of = workers_[worker]->losses();
+      return iteration < of.size() ? of[iteration] : 0;
+    };
+    std::vector<double> of_rounds;  // sums over as many iterations as there are workers
+    const std::size_t n = workers_.size();
+    if (free_running(run_.program)) {
+      const auto all = in_order();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i % n == 0) of_rounds.push_back(0);
+        of_rounds.back() += loss(std::get<1>(all[i]), std::get<2>(all[i]));
+      }
+      if (all.size() % n != 0) of_rounds.pop_back();
+    } else {
+      of_rounds.assign(ends_[0].size(), 0);
+      for (std::size_t i = 0; i < of_rounds.size(); ++i) {
+        for (std::size_t w = 0; w < n; ++w) of_rounds[i] += loss(w, i);
+      }
+    }
+    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    for (std::size_t i = 0; i + each <= of_rounds.size(); i += each) {
+      double sum = 0;
+      for (std::size_t k = i; k < i + each; ++k) sum += of_rounds[k];
+      out.losses.push_back(sum / static_cast<double>(n * each));
+    }
+  }
+
+  const Run& run_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  int64_t begin_ = 0;
+  std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
+  std::vector<int64_t> rounds_;             ///< [iteration]: of all together
+};
+
+/// Each process has merged what reached its own servers.
+void join_stores(ExecutionResult& out) {
+  constexpr std::size_t kMost = 65536;
+  std::vector<double> sums(kMost + 3);
+  for (const Histogram::Bin& bin : out.report.staleness.bins())
+    sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
+  sums[kMost] = static_cast<double>(out.versions);
+  sums[kMost + 1] = static_cast<double>(out.dropped);
+  sums[kMost + 2] = static_cast<double>(out.updates);
+  sum_over_ranks(sums);
+  Histogram all;
+  for (std::size_t i = 0; i < kMost; ++i) {
+    if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
+  }
+  out.report.staleness = all;
+  out.versions = std::llround(sums[kMost]);
+  out.dropped = std::llround(sums[kMost + 1]);
+  out.updates = std::llround(sums[kMost + 2]);
+}
+
+/// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
+void join_slices(const Run& run, ExecutionResult& out) {
+  std::vector<Slice> own;
+  for (uint32_t key = 0; key < run.program.parts.size() && run.store; ++key) {
+    for (uint32_t i = 0; i < run.local; ++i) {
+      for (uint32_t s = 0; s < run.shards; ++s) {
+        if (run.links->here(s)) own.push_back(run.slice(key, i, s));
+      }
+    }
+  }
+  for (uint32_t w = 0; w < run.here && run.spreads(); ++w) {
+    const auto shares = shares_of(run, run.first_here + w);
+    own.insert(own.end(), shares.begin(), shares.end());
+  }
+  for (std::vector<float>* values : {&out.parameters, &out.state}) {
+    std::vector<double> all(values->size());
+    copy_slices(run, own, *values, all);
+    sum_over_ranks(all);
+    std::copy(all.begin(), all.end(), values->begin());
+  }
+}
+
+/// What the processes saw, together: rates add up, losses are means.
+void join_ranks(const Run& run, ExecutionResult& out) {
+  if (run.store) join_stores(out);
+  if (run.keep.parameters && (run.store || run.spreads())) join_slices(run, out);
+  Report& r = out.report;
+  double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
+  sum_over_ranks(rates);
+  r.samples_per_second = rates[0];
+  r.interval.low = rates[1];
+  r.interval.high = rates[2];
+  sum_over_ranks(out.losses);
+  for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
+  r.staleness_by_worker.clear();  // each process knows those of its own shards
+  r.devices = run.workers;
+}
+
+}  // namespace
+
+ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
+  ExecutionResult out = Summary(run, workers).result();
+  if (run.here < run.workers) join_ranks(run, out);
+  Report& r = out.report;
+  if (out.dropped > 0) {
+    // Samples whose gradients were dropped trained nothing.
+    const auto kept = static_cast<double>(out.updates);
+    const double share = kept / (kept + static_cast<double>(out.dropped));
+    for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
+  }
+  r.tokens_per_second = r.samples_per_second * static_cast<double>(run.execution.graph->tokens_per_sample());
+  return out;
+}
+
+}  // namespace tandem::exec
