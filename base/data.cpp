@@ -9,11 +9,32 @@
 
 namespace tandem::base {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string find_root() {
+  std::error_code none;
+  const char* set = std::getenv("TANDEM_DATA");
+  const fs::path installed = fs::read_symlink("/proc/self/exe", none).parent_path() / "../share/tandem";
+  std::string root = TANDEM_SOURCE_DIR;
+  if (set != nullptr && *set != '\0') {
+    root = set;
+  } else if (fs::exists(installed / "models", none)) {
+    root = installed.lexically_normal().string();
+  }
+  if (!fs::exists(fs::path(root) / "models/zoo", none))
+    throw DeviceError(
+        fmt::format("no data in {}: set TANDEM_DATA to the folder that holds models, systems, presets and "
+                    "profiles (share/tandem of an installation, or the source tree)",
+                    root));
+  return root;
+}
+
+}  // namespace
+
 const std::string& data_root() {
-  static const std::string root = [] {
-    const char* set = std::getenv("TANDEM_DATA");
-    return std::string(set != nullptr && *set != '\0' ? set : TANDEM_SOURCE_DIR);
-  }();
+  static const std::string root = find_root();
   return root;
 }
 

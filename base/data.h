@@ -9,7 +9,9 @@
 
 namespace tandem::base {
 
-/// $TANDEM_DATA if set, else the source tree the program was built from. No trailing slash.
+/// $TANDEM_DATA if set, else what is installed with the program (../share/tandem from its folder), else the
+/// source tree that it was built from. No trailing slash. Throws DeviceError, which names the folder, when no
+/// models are in it.
 const std::string& data_root();
 
 /// Resolves what a user wrote: a path when it contains '/' or ends in ".json", else

@@ -27,7 +27,7 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -106,7 +106,7 @@ void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
     fmt::format_to(out, "{}{}", d == 0 ? " after=" : ",", op.deps[d].op);
     if (op.deps[d].lag != 0) fmt::format_to(out, "@{}", op.deps[d].lag);
   }
-  fmt::format_to(out, " {}\n", quoted(p.labels[op.label]));
+  fmt::format_to(out, " {}\n", in_quotes(p.labels[op.label]));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::string print(const Program& p) {
       fmt::format_to(out, "{}{}:{}", a == 0 ? "" : ",", role.mesh.axes[a].name, role.mesh.axes[a].size);
     }
     fmt::format_to(out, " on={} {}\n", role.on_channel < 0 ? "-" : std::to_string(role.on_channel),
-                   quoted(role.name));
+                   in_quotes(role.name));
     for (std::size_t i = 0; i < role.ops.size(); ++i) print_op(out, p, i, role.ops[i]);
   }
   return text;

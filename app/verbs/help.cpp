@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "app/console/cli.h"
+#include "app/console/manual.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/console/version.h"
@@ -24,6 +25,11 @@ std::string overview() {
 }
 
 int help(const Arguments& arguments) {
+  const std::string format = arguments.choice("format", "text", {"text", "man", "bash"});
+  if (format != "text") {
+    write_stdout(format == "man" ? manual_page() : bash_completion());
+    return 0;
+  }
   if (arguments.words().empty()) {
     write_stdout(overview());
     return 0;
@@ -44,7 +50,7 @@ void register_help(Registry<Verb>& registry) {
   registry.add({.name = "help",
                 .summary = "this page, or that of one verb",
                 .usage = "[VERB]",
-                .flags = {},
+                .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion)"}},
                 .most_words = 1,
                 .run = help});
 }

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts where, and the package that `cpack` makes of it. The program finds its data beside itself
+# (base/data.h), so an installed tree may be moved as a whole.
+include(GNUInstallDirs)
+set(data ${CMAKE_INSTALL_DATAROOTDIR}/tandem)
+
+install(TARGETS tandem RUNTIME)
+if(TARGET tandem_cuda)  # where it was built; the program looks for it beside itself
+  install(PROGRAMS $<TARGET_FILE:tandem_cuda> DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+endif()
+foreach(folder models/zoo models/families topologies/systems topologies/devices topologies/import schemes/presets
+    schemes/recipes calibration/profiles calibration/data calibration/suite exec/data plots)
+  install(DIRECTORY ${folder}/ DESTINATION ${data}/${folder}
+    FILES_MATCHING PATTERN *.json PATTERN *.csv PATTERN *.gp)
+endforeach()
+install(FILES README.md CHANGELOG.md LICENSE CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+
+# The manual page and the completion are what the program says of itself.
+install(CODE "
+  set(root \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+  function(says format file)
+    get_filename_component(folder \"\${root}/\${file}\" DIRECTORY)
+    file(MAKE_DIRECTORY \${folder})
+    execute_process(COMMAND \"$<TARGET_FILE:tandem>\" help --format \${format}
+      OUTPUT_FILE \"\${root}/\${file}\" COMMAND_ERROR_IS_FATAL ANY)
+    message(STATUS \"Installing: \${root}/\${file}\")
+  endfunction()
+  says(man ${CMAKE_INSTALL_MANDIR}/man1/tandem.1)
+  says(bash ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions/tandem)
+")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_VENDOR "The Tandem developers")
+set(CPACK_PACKAGE_CONTACT "The Tandem developers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "predicts and executes distributed training of neural networks")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # reads which libraries the program needs, and of which version
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox, graphviz, fonts-dejavu-core")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+include(CPack)
