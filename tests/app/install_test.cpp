@@ -20,7 +20,7 @@ TEST(Install, DataIsFoundBesideTheProgram) {
   fs::copy_file(TANDEM_BINARY, folder.file("bin/tandem"));
   fs::create_directory_symlink(TANDEM_ROOT, folder.file("share/tandem"));
   const ChildResult doctor = run_child({folder.file("bin/tandem"), "doctor"}, "", "");
-  EXPECT_EQ(doctor.code, 0) << doctor.err;
+  EXPECT_EQ(doctor.status, 0) << doctor.err;
   EXPECT_THAT(doctor.out, HasSubstr(folder.file("share/tandem") + " ("));
 }
 
@@ -28,7 +28,7 @@ TEST(Install, MissingDataIsNamed) {
   for (const std::string verb :
        {"list models", "list constants", "predict --model lenet5 --system dgx1-v100"}) {
     const ChildResult result = shell("TANDEM_DATA=/nowhere \"$0\" " + verb);
-    EXPECT_EQ(result.code, 4) << verb;
+    EXPECT_EQ(result.status, 4) << verb;
     EXPECT_EQ(result.out, "") << verb;
     EXPECT_THAT(result.err, HasSubstr("no data in /nowhere")) << verb;
   }
@@ -36,7 +36,7 @@ TEST(Install, MissingDataIsNamed) {
 
 TEST(Install, ManualPageNamesEveryVerb) {
   const ChildResult page = tool({"help", "--format", "man"});
-  EXPECT_EQ(page.code, 0);
+  EXPECT_EQ(page.status, 0);
   EXPECT_THAT(page.out, StartsWith(".TH TANDEM 1"));
   for (const Verb& verb : verbs_registry().all())
     EXPECT_THAT(page.out, HasSubstr(".SS \"tandem " + std::string(verb.name) + " "));
