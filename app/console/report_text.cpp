@@ -162,89 +162,100 @@ Table report_table(const std::vector<Report>& reports) {
   return table;
 }
 
-std::string report_csv(const std::vector<Report>& reports) {
-  // Of a model that does not fit the columns of results stay empty.
-  constexpr const char* heads[] = {"model",
-                                   "system",
-                                   "scheme",
-                                   "precision",
-                                   "recipe",
-                                   "batch_per_device",
-                                   "samples_per_iteration",
-                                   "devices",
-                                   "fits",
-                                   "memory_bytes",
-                                   "memory_capacity_bytes",
-                                   "samples_per_second",
-                                   "samples_per_second_low",
-                                   "samples_per_second_high",
-                                   "tokens_per_second",
-                                   "iteration_median_seconds",
-                                   "speedup",
-                                   "scaling_efficiency",
-                                   "speedup_base_devices",
-                                   "staleness_mean",
-                                   "staleness_p95",
-                                   "staleness_max",
-                                   "compute_share",
-                                   "launch_share",
-                                   "exposed_communication_share",
-                                   "waiting_share",
-                                   "bubble_share",
-                                   "input_share",
-                                   "server_share",
-                                   "idle_share",
-                                   "bottleneck",
-                                   "bottleneck_elasticity",
-                                   "gain_if_unlimited",
-                                   "calibrated",
-                                   "first_loss",
-                                   "last_loss",
-                                   "accuracy"};
-  std::vector<Column> columns;
-  for (const char* head : heads) columns.push_back({head});
-  Table table(columns);
+namespace {
+
+constexpr const char* kCsvColumns[] = {"model",
+                                       "system",
+                                       "scheme",
+                                       "precision",
+                                       "recipe",
+                                       "batch_per_device",
+                                       "samples_per_iteration",
+                                       "devices",
+                                       "fits",
+                                       "memory_bytes",
+                                       "memory_capacity_bytes",
+                                       "samples_per_second",
+                                       "samples_per_second_low",
+                                       "samples_per_second_high",
+                                       "tokens_per_second",
+                                       "iteration_median_seconds",
+                                       "speedup",
+                                       "scaling_efficiency",
+                                       "speedup_base_devices",
+                                       "staleness_mean",
+                                       "staleness_p95",
+                                       "staleness_max",
+                                       "compute_share",
+                                       "launch_share",
+                                       "exposed_communication_share",
+                                       "waiting_share",
+                                       "bubble_share",
+                                       "input_share",
+                                       "server_share",
+                                       "idle_share",
+                                       "bottleneck",
+                                       "bottleneck_elasticity",
+                                       "gain_if_unlimited",
+                                       "calibrated",
+                                       "first_loss",
+                                       "last_loss",
+                                       "accuracy"};
+;
+
+/// The cells under kCsvColumns, those of results left out where the model does not fit.
+std::vector<std::string> csv_row(const Report& r) {
   const auto real = [](double v) { return fmt::format("{:.9g}", v); };
   const auto where = [&](bool there, double v) { return there && std::isfinite(v) ? real(v) : ""; };
+  std::vector<std::string> row = {report_input(r, "model"),
+                                  report_input(r, "system"),
+                                  report_input(r, "scheme"),
+                                  report_input(r, "precision"),
+                                  r.recipe,
+                                  std::to_string(r.batch_per_device),
+                                  std::to_string(r.samples_per_iteration),
+                                  std::to_string(r.devices),
+                                  r.fits ? "true" : "false",
+                                  std::to_string(r.memory.needed().n),
+                                  std::to_string(r.memory.capacity.n)};
+  if (r.fits)
+    row.insert(row.end(), {real(r.samples_per_second),
+                           real(r.interval.low),
+                           real(r.interval.high),
+                           where(r.tokens_per_second > 0, r.tokens_per_second),
+                           real(r.iteration_median),
+                           real(r.speedup),
+                           real(r.scaling_efficiency),
+                           std::to_string(r.speedup_base_devices),
+                           real(r.staleness.mean()),
+                           std::to_string(r.staleness.quantile(0.95)),
+                           std::to_string(r.staleness.max()),
+                           real(r.time_share.compute),
+                           real(r.time_share.launch),
+                           real(r.time_share.exposed_communication),
+                           real(r.time_share.waiting),
+                           real(r.time_share.bubble),
+                           real(r.time_share.input),
+                           real(r.time_share.server),
+                           real(r.time_share.idle),
+                           r.bottleneck.resource,
+                           r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
+                           r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
+                           r.calibrated ? "true" : "false",
+                           where(r.training.real, r.training.first_loss),
+                           where(r.training.real, r.training.last_loss),
+                           where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+  return row;
+}
+
+}  // namespace
+
+std::string report_csv(const std::vector<Report>& reports) {
+  std::vector<Column> columns;
+  for (const char* head : kCsvColumns) columns.push_back({head});
+  Table table(columns);
   for (const Report& r : reports) {
-    std::vector<std::string> row = {report_input(r, "model"),
-                                    report_input(r, "system"),
-                                    report_input(r, "scheme"),
-                                    report_input(r, "precision"),
-                                    r.recipe,
-                                    std::to_string(r.batch_per_device),
-                                    std::to_string(r.samples_per_iteration),
-                                    std::to_string(r.devices),
-                                    r.fits ? "true" : "false",
-                                    std::to_string(r.memory.needed().n),
-                                    std::to_string(r.memory.capacity.n)};
-    if (r.fits)
-      row.insert(row.end(), {real(r.samples_per_second),
-                             real(r.interval.low),
-                             real(r.interval.high),
-                             where(r.tokens_per_second > 0, r.tokens_per_second),
-                             real(r.iteration_median),
-                             real(r.speedup),
-                             real(r.scaling_efficiency),
-                             std::to_string(r.speedup_base_devices),
-                             real(r.staleness.mean()),
-                             std::to_string(r.staleness.quantile(0.95)),
-                             std::to_string(r.staleness.max()),
-                             real(r.time_share.compute),
-                             real(r.time_share.launch),
-                             real(r.time_share.exposed_communication),
-                             real(r.time_share.waiting),
-                             real(r.time_share.bubble),
-                             real(r.time_share.input),
-                             real(r.time_share.server),
-                             real(r.time_share.idle),
-                             r.bottleneck.resource,
-                             r.bottleneck.elasticity ? real(*r.bottleneck.elasticity) : "",
-                             r.bottleneck.gain_if_unlimited ? real(*r.bottleneck.gain_if_unlimited) : "",
-                             r.calibrated ? "true" : "false",
-                             where(r.training.real, r.training.first_loss),
-                             where(r.training.real, r.training.last_loss),
-                             where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+    std::vector<std::string> row = csv_row(r);
     row.resize(columns.size());
     table.add(std::move(row));
   }

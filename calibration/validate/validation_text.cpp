@@ -234,6 +234,44 @@ std::string validation_csv(const std::vector<ValidationRow>& rows, const std::st
   return out;
 }
 
+namespace {
+
+nlohmann::ordered_json row_json(const ValidationRow& r) {
+  return {{"file", r.file},
+          {"system", r.system},
+          {"generation", r.generation},
+          {"model", r.model},
+          {"scheme", r.scheme},
+          {"precision", r.precision},
+          {"recipe", r.recipe},
+          {"input", r.input},
+          {"family", r.family},
+          {"nodes", r.nodes},
+          {"batch", r.batch},
+          {"devices", r.devices},
+          {"published", r.published},
+          {"anchor", r.is_anchor},
+          {"relative", r.relative},
+          {"unanchored", r.unanchored},
+          {"rate_low", r.rate_low},
+          {"rate_high", r.rate_high},
+          {"anchored", r.anchored},
+          {"published_speedup", r.published_speedup},
+          {"predicted_speedup", r.predicted_speedup},
+          {"low", r.low},
+          {"high", r.high},
+          {"held_out", r.held_out},
+          {"in_stock_curves", r.in_kernels},
+          {"fitted", r.fitted},
+          {"gives", r.gives},
+          {"doubtful", r.doubtful},
+          {"reason", r.reason},
+          {"error", r.error},
+          {"note", r.note}};
+}
+
+}  // namespace
+
 std::string validation_json(const std::vector<ValidationRow>& rows,
                             const std::vector<StalenessRow>& staleness) {
   nlohmann::ordered_json doc = {{"schema", "tandem-validation-1"}};
@@ -265,37 +303,7 @@ std::string validation_json(const std::vector<ValidationRow>& rows,
     }
   }
   for (const ValidationRow& r : rows) {
-    doc["rows"].push_back({{"file", r.file},
-                           {"system", r.system},
-                           {"generation", r.generation},
-                           {"model", r.model},
-                           {"scheme", r.scheme},
-                           {"precision", r.precision},
-                           {"recipe", r.recipe},
-                           {"input", r.input},
-                           {"family", r.family},
-                           {"nodes", r.nodes},
-                           {"batch", r.batch},
-                           {"devices", r.devices},
-                           {"published", r.published},
-                           {"anchor", r.is_anchor},
-                           {"relative", r.relative},
-                           {"unanchored", r.unanchored},
-                           {"rate_low", r.rate_low},
-                           {"rate_high", r.rate_high},
-                           {"anchored", r.anchored},
-                           {"published_speedup", r.published_speedup},
-                           {"predicted_speedup", r.predicted_speedup},
-                           {"low", r.low},
-                           {"high", r.high},
-                           {"held_out", r.held_out},
-                           {"in_stock_curves", r.in_kernels},
-                           {"fitted", r.fitted},
-                           {"gives", r.gives},
-                           {"doubtful", r.doubtful},
-                           {"reason", r.reason},
-                           {"error", r.error},
-                           {"note", r.note}});
+    doc["rows"].push_back(row_json(r));
   }
   for (const StalenessRow& r : staleness) {
     doc["staleness"].push_back({{"name", r.name},

@@ -169,11 +169,10 @@ TEST(Headers, UseNoNamespaceWhole) {
   }
 }
 
-TEST(Files, AreNamedInSnakeCaseAndStayShort) {
+TEST(Files, AreNamedInSnakeCase) {
   const std::regex pattern("[a-z0-9_]+\\.(h|cpp|cu)");
   for (const Source& source : sources()) {
     EXPECT_TRUE(std::regex_match(fs::path(source.path).filename().string(), pattern)) << source.path;
-    EXPECT_LE(source.lines.size(), 600u) << source.path;
   }
 }
 
