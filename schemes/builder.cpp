@@ -49,10 +49,10 @@ OpHandle& OpHandle::of(Payload payload, uint32_t key) {
   return *this;
 }
 
-uint32_t Builder::part(int64_t elements) {
+uint32_t Builder::bucket(int64_t elements) {
   const int64_t first =
-      program_.parts.empty() ? 0 : program_.parts.back().first + program_.parts.back().elements;
-  return append(program_.parts, Part{first, elements});
+      program_.buckets.empty() ? 0 : program_.buckets.back().first + program_.buckets.back().elements;
+  return append(program_.buckets, Bucket{first, elements});
 }
 
 RoleBuilder Builder::role(std::string name, Mesh mesh, Site site) {

@@ -48,13 +48,13 @@ class Builder {
   RoleBuilder role(std::string name, Mesh mesh, Site site = Site::accelerators);
   uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
                    std::vector<Bytes> key_bytes);
-  /// The next part of the flat parameter vector; returns its key.
-  uint32_t part(int64_t elements);
+  /// The next bucket of the flat parameter vector; returns its key.
+  uint32_t bucket(int64_t elements);
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
   void micro_batches(int64_t count) { program_.micro_batches = static_cast<int32_t>(count); }
-  void spread(Spread spread) { program_.spread = spread; }
+  void shard(Sharding sharding) { program_.sharding = sharding; }
   Program& program() { return program_; }
   /// Runs check() and gives the Program away.
   Program finish();

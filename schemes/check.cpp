@@ -65,10 +65,11 @@ class Checker {
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
     table(p_.micro_batches >= 1, "program", 0, "a step takes at least one iteration");
     int64_t end = 0;
-    for (std::size_t i = 0; i < p_.parts.size(); ++i) {
-      table(p_.parts[i].first == end && p_.parts[i].elements >= 0 && p_.parts[i].elements <= INT64_MAX - end,
-            "part", i, "does not follow the one before it");
-      end += p_.parts[i].elements;
+    for (std::size_t i = 0; i < p_.buckets.size(); ++i) {
+      table(p_.buckets[i].first == end && p_.buckets[i].elements >= 0 &&
+                p_.buckets[i].elements <= INT64_MAX - end,
+            "bucket", i, "does not follow the one before it");
+      end += p_.buckets[i].elements;
     }
     for (std::size_t i = 0; i < p_.channels.size(); ++i) check_channel(i);
     for (std::size_t i = 0; i < p_.stores.size(); ++i) check_store(i);
@@ -151,11 +152,11 @@ class Checker {
     require(op().label < p_.labels.size(), "its label does not exist");
     require(op().bytes.n >= 0, "negative bytes");
     require(op().every >= 1, "every must be at least 1");
-    const bool of_part = op().payload == Payload::gradients || op().payload == Payload::parameters ||
-                         op().payload == Payload::state || op().payload == Payload::share;
-    if (of_part) require(op().key < p_.parts.size(), "works on a part that does not exist");
-    if (op().payload == Payload::share)
-      require(op().kind == OpKind::compute && role_ == 0, "only a worker's update works on its share");
+    const bool of_bucket = op().payload == Payload::gradients || op().payload == Payload::parameters ||
+                           op().payload == Payload::state || op().payload == Payload::shard;
+    if (of_bucket) require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
+    if (op().payload == Payload::shard)
+      require(op().kind == OpKind::compute && role_ == 0, "only a worker's update works on its shard");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||

@@ -112,10 +112,10 @@ class Parser {
       p_.samples_per_iteration = number(word());
     else if (what == "micro-batches")
       p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
-    else if (what == "spread")
-      spread();
-    else if (what == "part")
-      part();
+    else if (what == "sharding")
+      sharding();
+    else if (what == "bucket")
+      bucket();
     else if (what == "collective")
       collective();
     else if (what == "channel")
@@ -125,10 +125,10 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(
-          fmt::format("\"{}\" is none of samples, micro-batches, spread, part, collective, channel, store, "
-                      "role or an op's number",
-                      printable(what)));
+      fail(fmt::format(
+          "\"{}\" is none of samples, micro-batches, sharding, bucket, collective, channel, store, "
+          "role or an op's number",
+          printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
@@ -136,12 +136,12 @@ class Parser {
     if (number(word()) != static_cast<int64_t>(size)) fail(fmt::format("expected number {}", size));
   }
 
-  void part() {
-    in_order(p_.parts.size());
-    Part part;
-    part.first = number(field("first"));
-    part.elements = number(field("elements"));
-    p_.parts.push_back(part);
+  void bucket() {
+    in_order(p_.buckets.size());
+    Bucket bucket;
+    bucket.first = number(field("first"));
+    bucket.elements = number(field("elements"));
+    p_.buckets.push_back(bucket);
   }
 
   void collective() {
@@ -154,10 +154,10 @@ class Parser {
     p_.collectives.push_back(std::move(c));
   }
 
-  void spread() {
-    p_.spread.parameters = number(field("parameters"), 1);
-    p_.spread.gradients = number(field("gradients"), 1);
-    p_.spread.state = number(field("state"), 1);
+  void sharding() {
+    p_.sharding.parameters = number(field("parameters"), 1);
+    p_.sharding.gradients = number(field("gradients"), 1);
+    p_.sharding.state = number(field("state"), 1);
   }
 
   void channel() {

@@ -3,8 +3,8 @@
 //   tandem-program-1
 //   samples <n>
 //   micro-batches <n>                                        where a step takes more than one iteration
-//   spread parameters=<n> gradients=<n> state=<n>            where not all are 1
-//   part <i> first=<n> elements=<n>
+//   sharding parameters=<n> gradients=<n> state=<n>            where not all are 1
+//   bucket <i> first=<n> elements=<n>
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
 //   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>...
 //   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1> shares=<n>
@@ -39,10 +39,10 @@ std::string in_quotes(std::string_view text) {
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
-  if (const Spread& s = p.spread; s.parameters != 1 || s.gradients != 1 || s.state != 1)
-    fmt::format_to(out, "spread parameters={} gradients={} state={}\n", s.parameters, s.gradients, s.state);
-  for (std::size_t i = 0; i < p.parts.size(); ++i) {
-    fmt::format_to(out, "part {} first={} elements={}\n", i, p.parts[i].first, p.parts[i].elements);
+  if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
+    fmt::format_to(out, "sharding parameters={} gradients={} state={}\n", s.parameters, s.gradients, s.state);
+  for (std::size_t i = 0; i < p.buckets.size(); ++i) {
+    fmt::format_to(out, "bucket {} first={} elements={}\n", i, p.buckets[i].first, p.buckets[i].elements);
   }
   for (std::size_t i = 0; i < p.collectives.size(); ++i) {
     const Collective& c = p.collectives[i];

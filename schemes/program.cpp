@@ -18,7 +18,7 @@ std::string_view name(OpKind kind) {
 }
 
 std::string_view name(Payload payload) {
-  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "share", "activations"};
+  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "shard", "activations"};
   return names[static_cast<std::size_t>(payload)];
 }
 

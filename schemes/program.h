@@ -31,10 +31,10 @@ struct Dep {
 /// What an op works on or moves, where its kind does not say it.
 enum class Payload : uint8_t {
   none,         ///< compute: the layers' own tensors; send, recv: gradients there, parameters back
-  gradients,    ///< of part `key`; a compute op with this payload casts them (compression)
-  parameters,   ///< of part `key`; a compute op with this payload is the optimiser's update of them
-  state,        ///< parameters of part `key` and the optimiser's state that belongs to them
-  share,        ///< compute: the optimiser's update of this instance's piece of part `key`, as a
+  gradients,    ///< of bucket `key`; a compute op with this payload casts them (compression)
+  parameters,   ///< of bucket `key`; a compute op with this payload is the optimiser's update of them
+  state,        ///< parameters of bucket `key` and the optimiser's state that belongs to them
+  shard,        ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
                 ///< reduce-scatter over all instances cuts it
   activations,  ///< a layer's inputs or outputs
 };
@@ -46,7 +46,7 @@ struct Op {
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
   uint32_t what = 0;      ///< index into tasks / copies / collectives / channels / stores, by kind
-  uint32_t key = 0;       ///< index into parts; server roles use the message's
+  uint32_t key = 0;       ///< index into buckets; server roles use the message's
   Bytes bytes;            ///< payload per instance; 0 for compute, apply and gate
   uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
   uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
@@ -63,10 +63,10 @@ struct Task {
   std::vector<Kernel> kernels;
 };
 
-/// What a key names: gradients that are communicated and updated together (a bucket). Parts are consecutive
+/// What a key names: gradients that are communicated and updated together. Buckets are consecutive
 /// ranges of the flat parameter vector, in which the last layer's last tensor comes first: the order in which
 /// backward makes gradients.
-struct Part {
+struct Bucket {
   int64_t first = 0, elements = 0;  ///< in the flat vector
 };
 
@@ -93,8 +93,8 @@ struct Collective {
   uint32_t root = 0;               ///< broadcast, reduce: index within the group
 };
 
-/// Over how many workers each of these is spread evenly; 1: every worker holds all of it.
-struct Spread {
+/// Over how many workers each of these is cut evenly; 1: every worker holds all of it.
+struct Sharding {
   int64_t parameters = 1;  ///< in the format that layers compute with; gathered where they are needed
   int64_t gradients = 1;
   int64_t state = 1;  ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
@@ -156,7 +156,7 @@ struct Role {
 struct Program {
   std::vector<Role> roles;
   std::vector<Task> tasks;
-  std::vector<Part> parts;
+  std::vector<Bucket> buckets;
   std::vector<Copy> copies;
   std::vector<Collective> collectives;
   std::vector<Channel> channels;
@@ -164,7 +164,7 @@ struct Program {
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
   int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
-  Spread spread;                      ///< says what must fit a device; an executor may hold all all the same
+  Sharding sharding;                  ///< says what must fit a device; an executor may hold all all the same
 };
 
 /// Of one worker instance in one step of the optimiser.

@@ -42,18 +42,18 @@ void append_backward(std::vector<Kernel>& to, const Workload& work, std::size_t 
 }
 
 /// `count` neighbours become one; the last may be shorter.
-std::vector<Stage> merged(std::vector<Stage> stages, std::size_t count) {
-  std::vector<Stage> out;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
+std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count) {
+  std::vector<Segment> out;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
     if (i % count == 0) {
-      out.push_back(std::move(stages[i]));
+      out.push_back(std::move(segments[i]));
       continue;
     }
-    out.back().layers += stages[i].layers;
-    append(out.back().forward, stages[i].forward);
-    stages[i].backward.insert(stages[i].backward.end(), out.back().backward.begin(),
-                              out.back().backward.end());
-    out.back().backward = std::move(stages[i].backward);  // backward runs from the last layer to the first
+    out.back().layers += segments[i].layers;
+    append(out.back().forward, segments[i].forward);
+    segments[i].backward.insert(segments[i].backward.end(), out.back().backward.begin(),
+                                out.back().backward.end());
+    out.back().backward = std::move(segments[i].backward);  // backward runs from the last layer to the first
   }
   return out;
 }
@@ -73,15 +73,15 @@ Kernel sum_kernel(int64_t elements, int64_t micro_batches) {
 }
 
 struct Tensor {
-  uint32_t stage, layer;
+  uint32_t segment, layer;
   int64_t elements;
 };
 
 /// All tensors in the order in which their gradients appear.
-std::vector<Tensor> backward_order(const std::vector<Stage>& stages, const std::vector<Layer>& layers) {
+std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const std::vector<Layer>& layers) {
   std::vector<Tensor> out;
-  for (std::size_t s = stages.size(); s-- > 0;) {
-    for (uint32_t l = stages[s].layer + stages[s].layers; l-- > stages[s].layer;) {
+  for (std::size_t s = segments.size(); s-- > 0;) {
+    for (uint32_t l = segments[s].layer + segments[s].layers; l-- > segments[s].layer;) {
       const auto& parameters = layers[l].parameters;
       for (std::size_t p = parameters.size(); p-- > 0;) {
         out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements});
@@ -97,36 +97,36 @@ Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& ru
     : role_(role), work_(work), accumulation_(accumulation), element_(rule.element) {
   role_.builder().samples_per_iteration(work_.batch);
   role_.builder().micro_batches(accumulation_.micro_batches);
-  split_into_stages();
+  split_into_segments();
   fill_buckets(rule);
 }
 
-void Training::split_into_stages() {
+void Training::split_into_segments() {
   const auto& layers = work_.graph->layers();
   const std::vector<bool> learns = trainable(layers);
-  bool has_parameters = true;  // of the stage being filled
+  bool has_parameters = true;  // of the segment being filled
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool learned = !layers[i].parameters.empty();
-    if (stages_.empty() || (learned && has_parameters)) {
-      stages_.push_back({static_cast<uint32_t>(i), 0, layers[i].name, {}, {}});
+    if (segments_.empty() || (learned && has_parameters)) {
+      segments_.push_back({static_cast<uint32_t>(i), 0, layers[i].name, {}, {}});
       has_parameters = false;
     }
-    Stage& stage = stages_.back();
-    if (learned && !has_parameters) stage.name = layers[i].name;
+    Segment& segment = segments_.back();
+    if (learned && !has_parameters) segment.name = layers[i].name;
     has_parameters = has_parameters || learned;
-    ++stage.layers;
-    append(stage.forward, work_.layers[i].forward);
+    ++segment.layers;
+    append(segment.forward, work_.layers[i].forward);
     std::vector<Kernel> backward;
     if (work_.recompute && !block_of(layers[i]).empty()) append(backward, work_.layers[i].forward);
     append_backward(backward, work_, i, learns);
-    if (accumulation_.micro_batches > 1 && !accumulation_.of_shares) {
+    if (accumulation_.micro_batches > 1 && !accumulation_.of_shards) {
       for (const Parameter& p : layers[i].parameters)
         backward.push_back(sum_kernel(p.elements, accumulation_.micro_batches));
     }
-    stage.backward.insert(stage.backward.begin(), backward.begin(), backward.end());
+    segment.backward.insert(segment.backward.begin(), backward.begin(), backward.end());
   }
-  if (stages_.size() > kMostStages) {
-    stages_ = merged(std::move(stages_), (stages_.size() + kMostStages - 1) / kMostStages);
+  if (segments_.size() > kMostSegments) {
+    segments_ = merged(std::move(segments_), (segments_.size() + kMostSegments - 1) / kMostSegments);
   }
 }
 
@@ -136,29 +136,29 @@ void Training::fill_buckets(const BucketRule& rule) {
   uint32_t highest = 0;
   bool open = false;
   const auto close = [&] {
-    Bucket& b = buckets_.back();
+    GradientBucket& b = buckets_.back();
     b.layers = highest - b.layer + 1;
-    b.key = role_.builder().part(b.elements);
+    b.key = role_.builder().bucket(b.elements);
     b.name = layers[b.layer].name + (b.layers > 1 ? ".." + layers[highest].name : "");
     for (const auto& [elements, count] : sizes) append_update(b.update, *work_.optimizer, elements, count);
     sizes.clear();
     open = false;
   };
   const auto full = [&] {
-    const Bucket& b = buckets_.back();
+    const GradientBucket& b = buckets_.back();
     const std::size_t i = buckets_.size() - 1;
     if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
     return b.bytes >= (i == 0 ? rule.first : rule.rest);
   };
-  for (const Tensor& t : backward_order(stages_, layers)) {
+  for (const Tensor& t : backward_order(segments_, layers)) {
     if (!open) {
       buckets_.emplace_back();
       highest = t.layer;
       open = true;
     }
-    Bucket& b = buckets_.back();
+    GradientBucket& b = buckets_.back();
     b.layer = t.layer;
-    b.stage = t.stage;
+    b.segment = t.segment;
     b.elements = checked_add(b.elements, t.elements, "the number of parameters");
     b.bytes = Bytes{rule.element} * b.elements;
     ++sizes[t.elements];
@@ -169,22 +169,22 @@ void Training::fill_buckets(const BucketRule& rule) {
 
 Bytes Training::parameter_bytes() const { return Bytes{element_} * work_.graph->parameter_elements(); }
 
-OpHandle Training::pass(const Stage& stage, bool forward) {
+OpHandle Training::pass(const Segment& segment, bool forward) {
   Task task;
-  task.layer = stage.layer;
-  task.layers = stage.layers;
+  task.layer = segment.layer;
+  task.layers = segment.layers;
   task.pass = forward ? Pass::forward : Pass::backward_weights;
-  task.kernels = forward ? stage.forward : stage.backward;
-  return role_.compute(std::move(task), fmt::format("{} {}", forward ? "forward" : "backward", stage.name));
+  task.kernels = forward ? segment.forward : segment.backward;
+  return role_.compute(std::move(task), fmt::format("{} {}", forward ? "forward" : "backward", segment.name));
 }
 
 void Training::forward(const Before& before) {
   const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, work_.batch, "the input's bytes");
   OpId input;
   if (work_.input) input = role_.input(work_.batch, {bytes});
-  for (uint32_t i = 0; i < stages_.size(); ++i) {
+  for (uint32_t i = 0; i < segments_.size(); ++i) {
     const OpId needed = before(i);
-    forward_.push_back(pass(stages_[i], true).after(needed));
+    forward_.push_back(pass(segments_[i], true).after(needed));
   }
   if (!input.valid()) return;
   // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.
@@ -194,25 +194,26 @@ void Training::forward(const Before& before) {
 
 void Training::backward(const Ready& ready, OpId start, const Before& before) {
   std::size_t next = 0;
-  backward_.resize(stages_.size());
-  for (std::size_t s = stages_.size(); s-- > 0;) {
-    if (!stages_[s].backward.empty()) {
+  backward_.resize(segments_.size());
+  for (std::size_t s = segments_.size(); s-- > 0;) {
+    if (!segments_[s].backward.empty()) {
       const OpId needed = before(static_cast<uint32_t>(s));
-      backward_[s] = last_backward_ = pass(stages_[s], false).after(start).after(needed);
+      backward_[s] = last_backward_ = pass(segments_[s], false).after(start).after(needed);
       start = {};
     }
-    for (; next < buckets_.size() && buckets_[next].stage == s; ++next) ready(buckets_[next], last_backward_);
+    for (; next < buckets_.size() && buckets_[next].segment == s; ++next)
+      ready(buckets_[next], last_backward_);
   }
 }
 
-OpHandle Training::update(const Bucket& bucket) {
+OpHandle Training::update(const GradientBucket& bucket) {
   const char* label = work_.optimizer->updates() ? "update " : "await ";
   return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, label + bucket.name)
       .of(Payload::parameters, bucket.key)
       .every(every());
 }
 
-OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::string_view label) {
+OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label) {
   std::vector<Kernel> kernels;
   append_update(kernels, *work_.optimizer, elements, 1);
   return role_
@@ -222,19 +223,20 @@ OpHandle Training::update_share(const Bucket& bucket, int64_t elements, std::str
       .every(every());
 }
 
-void Training::next_forward_after(const Bucket& bucket, OpId op) {
-  // Lanes are in order: what the lowest stage waits for, all later stages have waited for.
-  role_.op(forward_[bucket.stage]).after_last(op, 1);
+void Training::next_forward_after(const GradientBucket& bucket, OpId op) {
+  // Lanes are in order: what the lowest segment waits for, all later segments have waited for.
+  role_.op(forward_[bucket.segment]).after_last(op, 1);
 }
 
 void Training::next_forward_after(OpId op) { role_.op(first_forward()).after_last(op, 1); }
 
-void Training::next_backward_after(const Bucket& bucket, OpId op) {
-  // Backward goes down, so that the highest stage with a layer of the bucket comes first.
-  std::size_t stage = bucket.stage;
-  while (stage + 1 < stages_.size() && stages_[stage + 1].layer < bucket.layer + bucket.layers) ++stage;
-  while (stage > bucket.stage && !backward_[stage].valid()) --stage;
-  role_.op(backward_[stage]).after_last(op, 1);
+void Training::next_backward_after(const GradientBucket& bucket, OpId op) {
+  // Backward goes down, so that the highest segment with a layer of the bucket comes first.
+  std::size_t segment = bucket.segment;
+  while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layer + bucket.layers)
+    ++segment;
+  while (segment > bucket.segment && !backward_[segment].valid()) --segment;
+  role_.op(backward_[segment]).after_last(op, 1);
 }
 
 Mesh worker_mesh(const Cluster& cluster) {
@@ -252,7 +254,7 @@ Program train_alone(const Workload& work, const Cluster& cluster, const BucketRu
   Training t(w, work, rule, {micro_batches, false});
   t.forward();
   t.backward();
-  for (const Bucket& bucket : t.buckets()) t.update(bucket);
+  for (const GradientBucket& bucket : t.buckets()) t.update(bucket);
   return b.finish();
 }
 

@@ -13,7 +13,7 @@ namespace tandem::schemes {
 
 /// What one compute op per pass covers: one layer with parameters and its parameterless neighbours (which
 /// changes no moment at which a gradient is ready or a parameter needed), or several such in long models.
-struct Stage {
+struct Segment {
   uint32_t layer = 0, layers = 0;  ///< range of Graph::layers()
   std::string name;                ///< of its first layer with parameters
   std::vector<Kernel> forward, backward;
@@ -28,11 +28,11 @@ struct BucketRule {
 
 /// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
 /// bucket holds the first layers. Bucket 0 is ready first.
-struct Bucket {
-  uint32_t key = 0;                ///< index into Program::parts
+struct GradientBucket {
+  uint32_t key = 0;                ///< index into Program::buckets
   std::string name;                ///< "conv1" or "conv1..fc8": lowest and highest layer
   uint32_t layer = 0, layers = 0;  ///< range of Graph::layers() that its tensors belong to
-  uint32_t stage = 0;  ///< the lowest stage with a tensor in it: its backward completes the bucket
+  uint32_t segment = 0;  ///< the lowest segment with a tensor in it: its backward completes the bucket
   int64_t elements = 0;
   Bytes bytes;
   std::vector<Kernel> update;  ///< one launch per tensor; equal ones folded by `repeat`
@@ -42,7 +42,7 @@ struct Bucket {
 /// of the program (semantics.md 1.6), so that programs are no longer for it.
 struct Accumulation {
   int64_t micro_batches = 1;
-  bool of_shares = false;  ///< each micro-batch is reduced, and the devices' shares of the sums added up;
+  bool of_shards = false;  ///< each micro-batch is reduced, and the devices' shares of the sums added up;
                            ///< else every device adds up whole gradients, in backward, and reduces them once
 };
 /// "accumulate=8". So many, since no published batch is more: 4,096 micro-batches of one sequence of 4,096
@@ -51,56 +51,56 @@ struct Accumulation {
 inline constexpr OptionSpec kAccumulateOption{
     "accumulate", OptionSpec::Type::count, "1", "micro-batches summed before one update", "", 1, 4096};
 
-/// O(layers) to build. At most kMostStages stages.
+/// O(layers) to build. At most kMostSegments segments.
 class Training {
  public:
-  static constexpr std::size_t kMostStages = 200;
+  static constexpr std::size_t kMostSegments = 200;
   /// `work` must outlive it: its batch is a micro-batch's.
   Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, Accumulation accumulation = {});
 
-  const std::vector<Stage>& stages() const { return stages_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  const std::vector<Segment>& segments() const { return segments_; }
+  const std::vector<GradientBucket>& buckets() const { return buckets_; }
   /// Of all parameters, in the format in which gradients travel.
   Bytes parameter_bytes() const;
 
   /// Input on the copy lane, prefetched two iterations deep, and forward. `before` is called in front of the
-  /// op of each stage, which then waits for what it gives back, if that is valid.
-  using Before = std::function<OpId(uint32_t stage)>;
+  /// op of each segment, which then waits for what it gives back, if that is valid.
+  using Before = std::function<OpId(uint32_t segment)>;
   void forward(const Before& before = [](uint32_t) { return OpId{}; });
   /// `ready` is called for each bucket, in order, right behind the op that completes it. The first op waits
   /// for `start` too, if given; `before` as in forward().
-  using Ready = std::function<void(const Bucket&, OpId gradient)>;
+  using Ready = std::function<void(const GradientBucket&, OpId gradient)>;
   void backward(
-      const Ready& ready = [](const Bucket&, OpId) {}, OpId start = {},
+      const Ready& ready = [](const GradientBucket&, OpId) {}, OpId start = {},
       const Before& before = [](uint32_t) { return OpId{}; });
   /// Once a step, as all that follows from the sums of a step's gradients must.
   /// With the optimiser "none" an op of no kernels: the next forward still waits for what the update would.
-  OpHandle update(const Bucket& bucket);
+  OpHandle update(const GradientBucket& bucket);
   int64_t every() const { return accumulation_.micro_batches; }
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
-  OpHandle update_share(const Bucket& bucket, int64_t elements, std::string_view label);
+  OpHandle update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label);
   /// Forward of next iteration's layers in `bucket` waits for `op`.
-  void next_forward_after(const Bucket& bucket, OpId op);
+  void next_forward_after(const GradientBucket& bucket, OpId op);
   /// The same for the whole forward.
   void next_forward_after(OpId op);
   /// Backward of next iteration's layers in `bucket` waits for `op`.
-  void next_backward_after(const Bucket& bucket, OpId op);
+  void next_backward_after(const GradientBucket& bucket, OpId op);
   OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
   OpId last_forward() const { return forward_.empty() ? OpId{} : forward_.back(); }
   OpId last_backward() const { return last_backward_; }
 
  private:
-  void split_into_stages();
+  void split_into_segments();
   void fill_buckets(const BucketRule& rule);
-  OpHandle pass(const Stage& stage, bool forward);
+  OpHandle pass(const Segment& segment, bool forward);
 
   RoleBuilder& role_;
   const Workload& work_;
   Accumulation accumulation_;
   int64_t element_;
-  std::vector<Stage> stages_;
-  std::vector<Bucket> buckets_;
-  std::vector<OpId> forward_, backward_;  ///< [stage]; invalid where a stage has no backward
+  std::vector<Segment> segments_;
+  std::vector<GradientBucket> buckets_;
+  std::vector<OpId> forward_, backward_;  ///< [segment]; invalid where a segment has no backward
   OpId last_backward_;
 };
 

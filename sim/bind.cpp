@@ -240,7 +240,7 @@ class Binder {
     const double each = in_.recipe.host.update[0].seconds() * in_.compute_scale /
                         (in_.system->host().core_speed * in_.speeds.launch);
     const double copying = each * static_cast<double>(tensors) /
-                           static_cast<double>(std::max<std::size_t>(1, program_.parts.size()));
+                           static_cast<double>(std::max<std::size_t>(1, program_.buckets.size()));
     std::vector<Time> issued;
     for (const Op& op : role.ops) {
       if (op.kind == OpKind::compute && !copies_module(program_.tasks[op.what]) &&

@@ -29,7 +29,7 @@ std::vector<Gradient> gradients(const Plan& plan) {
     Gradient g;
     for (const Dep& d : op.deps) g.ready = std::max(g.ready, d.lag == 0 ? end[d.op] : 0);
     g.bytes = static_cast<double>(op.bytes.n);
-    g.elements = plan.program->parts[op.key].elements;
+    g.elements = plan.program->buckets[op.key].elements;
     g.reduction = &plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])];
     out.push_back(g);
   }

@@ -68,8 +68,8 @@ class Walk {
   /// Of the whole batch.
   int64_t tensor(int64_t elements, int64_t size) const { return (Bytes{elements} * work_.batch * size).n; }
   int64_t bytes(uint32_t i) const { return tensor(elements(layers_[i].output), node_[i].size); }
-  bool sharded() const { return spread_.parameters > 1; }
-  bool spreads_gradients() const { return spread_.gradients > 1 && !in_.habits.gradients_whole; }
+  bool sharded() const { return sharding_.parameters > 1; }
+  bool shards_gradients() const { return sharding_.gradients > 1 && !in_.habits.gradients_whole; }
   bool replica() const { return in_.gathers < 0; }
   bool is_loss(uint32_t i) const { return layers_[i].output.empty() && layers_[i].parameters.empty(); }
   bool autocast() const { return half_ && weights_ == Weights::fp32 && !sharded(); }
@@ -79,7 +79,7 @@ class Walk {
   const WalkInput& in_;
   const Workload& work_;
   const std::vector<Layer>& layers_;
-  const Spread& spread_;
+  const Sharding& sharding_;
   const bool half_;
   Weights weights_;
   Tensors t_;
@@ -97,12 +97,12 @@ Walk::Walk(const WalkInput& in)
     : in_(in),
       work_(*in.work),
       layers_(work_.graph->layers()),
-      spread_(in.program->spread),
+      sharding_(in.program->sharding),
       half_(element_bytes(work_.precision) < 4),
       weights_(in.habits.weights),
       t_(in.limit),
       node_(layers_.size()) {
-  if (weights_ == Weights::automatic) weights_ = spread_.state > 1 ? Weights::master : Weights::fp32;
+  if (weights_ == Weights::automatic) weights_ = sharding_.state > 1 ? Weights::master : Weights::fp32;
   read_formats();
   read_units();
 }
@@ -153,14 +153,14 @@ void Walk::take_state() {
     if (replica()) continue;
     for (const Parameter& p : layers_[i].parameters) {
       const int64_t size = sharded() && half_ && weights_ == Weights::master ? 4 : parameter_size();
-      const int64_t bytes = times(share(p.elements, spread_.parameters), size);
+      const int64_t bytes = times(share(p.elements, sharding_.parameters), size);
       t_.make(bytes);
       parameter_bytes_ += bytes;
     }
     t_.make(work_.layers[i].buffers * 4);
   }
   if (half_ && weights_ == Weights::master && !sharded()) {
-    const int64_t master = share(times(all, 4), spread_.state);
+    const int64_t master = share(times(all, 4), sharding_.state);
     t_.make(master);
     parameter_bytes_ += master;
   }
@@ -177,7 +177,7 @@ void Walk::take_state() {
 /// The largest bucket of gradients is copied before it travels, unless its units do (reduce_unit).
 int64_t Walk::largest_message() const {
   int64_t most = 0;
-  if (spreads_gradients() || in_.gathers != 0) return 0;
+  if (shards_gradients() || in_.gathers != 0) return 0;
   for (const Op& op : in_.program->roles[0].ops) {
     if ((op.kind == OpKind::collective || op.kind == OpKind::send) && op.payload != Payload::parameters)
       most = std::max(most, op.bytes.n);
@@ -231,7 +231,7 @@ void Walk::forward(uint32_t i, bool again) {
   const Lowered& l = work_.layers[i];
   Node& n = node_[i];
   if (layer.type == nullptr) return;
-  if (spread_.parameters > 1) gather(n.unit);
+  if (sharding_.parameters > 1) gather(n.unit);
   const bool idle = replica() && is_loss(i), keep = (again || !n.again) && n.trained;
   std::vector<Id> temporary;
   for (const uint32_t from : layer.inputs) {
@@ -260,7 +260,7 @@ void Walk::forward(uint32_t i, bool again) {
   for (const uint32_t from : layer.inputs) {
     if (layers_[from].type != nullptr && (!again || node_[from].unit == n.unit)) t_.drop(node_[from].output);
   }
-  if (spread_.parameters > 1 && !again && units_[n.unit].last == i) let_go(n.unit);
+  if (sharding_.parameters > 1 && !again && units_[n.unit].last == i) let_go(n.unit);
 }
 
 void Walk::keep_logits(uint32_t layer) {
@@ -345,12 +345,12 @@ void Walk::input_gradients(uint32_t i) {
 void Walk::weight_gradients(uint32_t i) {
   const Layer& layer = layers_[i];
   const int64_t size = parameter_size();
-  const bool spread = spreads_gradients();
+  const bool sharded = shards_gradients();
   const auto one = [&](int64_t count, bool first) {
     const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
-    const Id whole = t_.make(times(count, spread && half_ ? element_bytes(work_.precision) : size));
+    const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
     t_.drop(half);
-    if (spread)
+    if (sharded)
       units_[node_[i].unit].gradients.push_back(whole);
     else if (!first || (in_.habits.buckets && in_.habits.bucket_views && buckets_))
       t_.drop(whole);
@@ -376,7 +376,7 @@ void Walk::reduce_unit(uint32_t unit) {
   t_.drop_all(in_flight_);
   in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
   if (!gradients_there_) {
-    const int64_t part = share(u.parameters, spread_.gradients) *
+    const int64_t part = share(u.parameters, sharding_.gradients) *
                          (sharded() && weights_ != Weights::half ? 4 : parameter_size());
     gradients_.push_back(t_.make(part));
     gradient_bytes_ += part;
@@ -388,7 +388,7 @@ void Walk::backward(uint32_t i) {
   const Layer& layer = layers_[i];
   Node& n = node_[i];
   if (layer.type == nullptr) return;
-  if (spread_.parameters > 1) gather(n.unit);
+  if (sharding_.parameters > 1) gather(n.unit);
   if (n.again) make_again(n.unit);
   if (n.trained && !(replica() && is_loss(i))) {
     std::vector<Id> temporary = own(i, Life::backward);
@@ -410,8 +410,8 @@ void Walk::backward(uint32_t i) {
   if (u.first != i) return;
   t_.drop_all(u.inputs);
   u.remade = false;
-  if (spreads_gradients()) reduce_unit(n.unit);
-  if (spread_.parameters > 1) let_go(n.unit);
+  if (shards_gradients()) reduce_unit(n.unit);
+  if (sharding_.parameters > 1) let_go(n.unit);
 }
 
 void Walk::free_gradients() {
@@ -427,16 +427,16 @@ void Walk::update() {
   std::vector<Id> temporary;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
-      const int64_t bytes = times(share(p.elements, spread_.state), size);
+      const int64_t bytes = times(share(p.elements, sharding_.state), size);
       for (int64_t s = 0; s < o.state && !state_; ++s) t_.make(bytes), state_bytes_ += bytes;
-      if (half_ && weights_ == Weights::master && !spreads_gradients()) temporary.push_back(t_.make(bytes));
+      if (half_ && weights_ == Weights::master && !shards_gradients()) temporary.push_back(t_.make(bytes));
     }
   }
   state_ = true;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
       if (in_.habits.update == MemoryHabits::Update::fused) continue;
-      const Id id = t_.make(times(share(p.elements, spread_.state), size));
+      const Id id = t_.make(times(share(p.elements, sharding_.state), size));
       if (in_.habits.update == MemoryHabits::Update::foreach)
         temporary.push_back(id);
       else

@@ -89,7 +89,7 @@ class Joiner {
   }
 
   Plan finish(const Plan& main) {
-    program_.parts = main.program->parts;  // executors alone read them
+    program_.buckets = main.program->buckets;  // executors alone read them
     program_.samples_per_iteration = main.program->samples_per_iteration;
     program_.micro_batches = main.program->micro_batches;
     plan_.program = std::make_shared<const Program>(std::move(program_));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Versioned parameters and the clocks behind gates (schemes/semantics.md, part 4).
+// Versioned parameters and the clocks behind gates (schemes/semantics.md, entry 4).
 #include <cstdint>
 #include <vector>
 
@@ -43,7 +43,7 @@ class VersionedStore {
     uint32_t reached = 0;          ///< workers with a clock of at least this value
     std::vector<uint32_t> parked;  ///< messages that wait for quorum on this value
   };
-  struct Part {
+  struct Entry {
     uint32_t version = 0, merged = 0;
     uint32_t base = 1;  ///< value of levels[0]; all workers have passed every value below
     std::vector<Level> levels;
@@ -53,18 +53,18 @@ class VersionedStore {
   std::size_t index(uint32_t shard, uint32_t key, uint32_t worker) const {
     return (std::size_t{shard} * keys_ + key) * shares_ + worker % shares_;
   }
-  const Part& at(uint32_t shard, uint32_t key, uint32_t worker) const {
-    return parts_[index(shard, key, worker)];
+  const Entry& at(uint32_t shard, uint32_t key, uint32_t worker) const {
+    return entries_[index(shard, key, worker)];
   }
-  Part& at(uint32_t shard, uint32_t key, uint32_t worker) { return parts_[index(shard, key, worker)]; }
-  void reach(Part& part, uint32_t value, std::vector<uint32_t>& released) const;
-  bool met(const Part& part, uint32_t value, uint32_t reached) const;
-  static Level& level(Part& part, uint32_t value);
+  Entry& at(uint32_t shard, uint32_t key, uint32_t worker) { return entries_[index(shard, key, worker)]; }
+  void reach(Entry& entry, uint32_t value, std::vector<uint32_t>& released) const;
+  bool met(const Entry& entry, uint32_t value, uint32_t reached) const;
+  static Level& level(Entry& entry, uint32_t value);
 
   Store store_;
   uint32_t keys_, shares_;
   uint32_t workers_;  ///< of one share
-  std::vector<Part> parts_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace tandem::sim

@@ -71,7 +71,7 @@ int64_t left_of_address_space() {
 
 int64_t narrowed_words(const Program& program, const Op& op) {
   if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
-  const int64_t elements = program.parts[op.key].elements, workers = program.roles[0].mesh.size();
+  const int64_t elements = program.buckets[op.key].elements, workers = program.roles[0].mesh.size();
   return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
 }
 

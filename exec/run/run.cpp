@@ -118,13 +118,13 @@ void Run::check_executable() const {
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
         "ssp or softsync");
   int64_t parameters = 0;
-  for (const Part& p : program.parts) parameters += p.elements;
+  for (const Bucket& b : program.buckets) parameters += b.elements;
   TANDEM_CHECK(parameters == network.parameters());
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients)
       refuse("gradients are not cast for the way (compression=none is executed)");
     if (op.kind != OpKind::collective) continue;
-    const int64_t elements = op.key < program.parts.size() ? program.parts[op.key].elements : 0;
+    const int64_t elements = op.key < program.buckets.size() ? program.buckets[op.key].elements : 0;
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
     const Collective& c = program.collectives[op.what];
@@ -339,18 +339,18 @@ IterationState Run::state(uint32_t instance, int32_t iteration) const {
 }
 
 Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
-  const Part& part = program.parts[key];
+  const Bucket& bucket = program.buckets[key];
   const int64_t rank = instance % local;
-  const int64_t begin = cut(part.elements, local, rank), end = cut(part.elements, local, rank + 1);
+  const int64_t begin = cut(bucket.elements, local, rank), end = cut(bucket.elements, local, rank + 1);
   const int64_t from = begin + cut(end - begin, shards, shard),
                 to = begin + cut(end - begin, shards, shard + 1);
-  return {part.first + from, to - from, shard};
+  return {bucket.first + from, to - from, shard};
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
-  const Part& part = program.parts[key];
-  const int64_t from = cut(part.elements, workers, instance), to = cut(part.elements, workers, instance + 1);
-  return {part.first + from, to - from};
+  const Bucket& bucket = program.buckets[key];
+  const int64_t from = cut(bucket.elements, workers, instance), to = cut(bucket.elements, workers, instance + 1);
+  return {bucket.first + from, to - from};
 }
 
 }  // namespace tandem::exec

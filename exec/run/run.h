@@ -73,11 +73,11 @@ struct Run {
   /// The way of copies between devices that was taken; "" where there is no choice.
   std::string route() const;
   IterationState state(uint32_t instance, int32_t iteration) const;
-  /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
+  /// The bucket `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
   /// Does each worker update a share of the parameters alone?
-  bool spreads() const { return program.spread.state > 1; }
-  /// Payload::share of a worker.
+  bool spreads() const { return program.sharding.state > 1; }
+  /// Payload::shard of a worker.
   Slice share(uint32_t key, uint32_t instance) const;
 
  private:

@@ -52,9 +52,15 @@ void Run::make_store() {
                             {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s,
                             Lane::compute);
   };
-  ParameterStore::Setup setup{
-      rules, workers, shards, static_cast<uint32_t>(program.parts.size()), start.data(), network.parameters(),
-      gated, merge,   {}};
+  ParameterStore::Setup setup{rules,
+                              workers,
+                              shards,
+                              static_cast<uint32_t>(program.buckets.size()),
+                              start.data(),
+                              network.parameters(),
+                              gated,
+                              merge,
+                              {}};
   for (const auto& server : servers) {
     if (on_devices) setup.devices.push_back(server.get());
   }
@@ -80,7 +86,7 @@ void Run::make_servers(bool on_devices) {
 }
 
 void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
-  for (uint32_t key = 0; key < program.parts.size(); ++key) {
+  for (uint32_t key = 0; key < program.buckets.size(); ++key) {
     for (uint32_t i = 0; i < local; ++i) {
       for (uint32_t s = 0; s < shards; ++s) visit(slice(key, i, s));
     }
@@ -110,7 +116,7 @@ void Run::make_links() {
                                : role.site == Site::accelerators ? s / per_node % nodes
                                                                  : nodes + s);
   }
-  setup.keys = static_cast<uint32_t>(program.parts.size());
+  setup.keys = static_cast<uint32_t>(program.buckets.size());
   setup.channel = channels;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
   links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);

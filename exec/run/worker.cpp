@@ -11,7 +11,7 @@
 namespace tandem::exec {
 
 Worker::Worker(Run& run, uint32_t instance)
-    : run_(run), instance_(instance), pushed_(run.program.parts.size()), replied_(pushed_.size()) {
+    : run_(run), instance_(instance), pushed_(run.program.buckets.size()), replied_(pushed_.size()) {
   for (LaneState& lane : lanes_) run_.abort.watch(&lane.passed);
   for (Counter& p : pushed_) run_.abort.watch(&p);
   for (Counter& r : replied_) run_.abort.watch(&r);

@@ -91,9 +91,9 @@ std::function<int64_t(int32_t)> Worker::receive(const Op& op) {
 
 std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
-  const bool shared = op.payload == Payload::share;
+  const bool shared = op.payload == Payload::shard;
   if (op.payload != Payload::parameters && !shared) return layers(index);
-  const Part whole = run_.program.parts[op.key];
+  const Bucket whole = run_.program.buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   Call update;
@@ -229,9 +229,9 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
   float* buffer = outputs_;
   int64_t elements = op.bytes.n / 4;
   const bool part = op.payload == Payload::gradients || op.payload == Payload::parameters;
-  if (op.payload == Payload::gradients) buffer = gradients_ + run_.program.parts[op.key].first;
-  if (op.payload == Payload::parameters) buffer = parameters_ + run_.program.parts[op.key].first;
-  if (part) elements = run_.program.parts[op.key].elements;
+  if (op.payload == Payload::gradients) buffer = gradients_ + run_.program.buckets[op.key].first;
+  if (op.payload == Payload::parameters) buffer = parameters_ + run_.program.buckets[op.key].first;
+  if (part) elements = run_.program.buckets[op.key].elements;
   if (op.payload == Payload::state) {
     buffer = parameters_;
     elements = run_.network.parameters() * (1 + run_.execution.optimizer->state);

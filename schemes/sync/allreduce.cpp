@@ -12,7 +12,7 @@ namespace tandem::schemes {
 namespace {
 
 /// Cast between FP32 and FP16 of `elements`: the smaller side has 2 bytes.
-Task cast(const Bucket& bucket, Pass pass, bool shrink) {
+Task cast(const GradientBucket& bucket, Pass pass, bool shrink) {
   Kernel k;
   k.kind = KernelKind::elementwise;
   k.pass = pass;
@@ -45,7 +45,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
              {o.count("accumulate"), false});
 
   std::vector<OpId> ready, reduced;
-  const auto reduce = [&](const Bucket& bucket, OpId gradient) {
+  const auto reduce = [&](const GradientBucket& bucket, OpId gradient) {
     reduced.push_back(w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)), bucket.bytes,
                                    algorithm, "all-reduce " + bucket.name)
                           .of(Payload::gradients, bucket.key)
@@ -53,7 +53,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
                           .every(t.every()));
   };
   t.forward();
-  t.backward([&](const Bucket& bucket, OpId gradient) {
+  t.backward([&](const GradientBucket& bucket, OpId gradient) {
     if (packed) {
       gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name)
                      .of(Payload::gradients, bucket.key)
@@ -63,10 +63,10 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     if (parallel && o.flag("overlap")) reduce(bucket, gradient);
   });
   if (parallel && !o.flag("overlap")) {
-    for (const Bucket& bucket : t.buckets()) reduce(bucket, ready.back());
+    for (const GradientBucket& bucket : t.buckets()) reduce(bucket, ready.back());
   }
   for (std::size_t i = 0; i < t.buckets().size(); ++i) {
-    const Bucket& bucket = t.buckets()[i];
+    const GradientBucket& bucket = t.buckets()[i];
     const bool all = o.text("update") == "all";  // sums are made in order: the last is the last to end
     const OpId sum = !parallel ? OpId{} : all ? reduced.back() : reduced[i];
     if (packed) {

@@ -53,7 +53,7 @@ Program alone(const Workload& work, const Mesh& mesh, const Options& o) {
   Training t(w, work, whole(work, o));
   t.forward();
   t.backward();
-  for (const Bucket& bucket : t.buckets()) t.update(bucket);
+  for (const GradientBucket& bucket : t.buckets()) t.update(bucket);
   return b.finish();
 }
 
@@ -91,8 +91,8 @@ Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
   const OpId scattered =
       exchange(CollKind::broadcast, Payload::activations, output, "central", "scatter output gradients")
           .after(judged);
-  t.backward([](const Bucket&, OpId) {}, scattered);
-  for (const Bucket& bucket : t.buckets()) {
+  t.backward([](const GradientBucket&, OpId) {}, scattered);
+  for (const GradientBucket& bucket : t.buckets()) {
     const OpId sum =
         exchange(CollKind::reduce, Payload::gradients, bucket.bytes, "auto", "reduce gradients to device 0")
             .after(t.last_backward());

@@ -37,12 +37,12 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
         .of(Payload::activations);
   };
   t.forward([&](uint32_t index) {
-    const Stage& stage = t.stages()[index];
-    for (uint32_t layer = stage.layer; parallel && layer < stage.layer + stage.layers; ++layer) {
+    const Segment& segment = t.segments()[index];
+    for (uint32_t layer = segment.layer; parallel && layer < segment.layer + segment.layers; ++layer) {
       if (!is_linear(work, layer)) continue;
-      OpHandle gather = exchange(CollKind::all_gather, layer, "gather input of " + stage.name);
+      OpHandle gather = exchange(CollKind::all_gather, layer, "gather input of " + segment.name);
       if (gather.id().index > 0) gather.after(OpId{gather.id().index - 1});
-      return gather.id();  // one exchange a stage, also where long models merge several layers into one
+      return gather.id();  // one exchange a segment, also where long models merge several layers into one
     }
     return OpId{};
   });
@@ -50,7 +50,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   std::vector<OpId> waits;
   std::vector<OpId> reduced(t.buckets().size());
   std::size_t i = 0;
-  t.backward([&](const Bucket& bucket, OpId gradient) {
+  t.backward([&](const GradientBucket& bucket, OpId gradient) {
     if (!parallel) return;
     if (!is_linear(work, bucket.layer)) {
       reduced[i] = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
@@ -58,7 +58,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
                        .of(Payload::gradients, bucket.key)
                        .after(gradient);
     } else if (bucket.elements > 1 &&
-               (i + 1 == t.buckets().size() || t.buckets()[i + 1].stage != bucket.stage)) {
+               (i + 1 == t.buckets().size() || t.buckets()[i + 1].segment != bucket.segment)) {
       waits.push_back(
           exchange(CollKind::reduce_scatter, bucket.layer, "scatter input gradient of " + bucket.name)
               .after(gradient));
@@ -74,10 +74,10 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
     }
   }
   for (std::size_t k = 0; k < t.buckets().size(); ++k) {
-    const Bucket& bucket = t.buckets()[k];
+    const GradientBucket& bucket = t.buckets()[k];
     if (parallel && is_linear(work, bucket.layer)) {
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
-      t.update_share(bucket, part, "update part of");
+      t.update_shard(bucket, part, "update part of");
     } else {
       t.update(bucket).after(reduced[k]);
     }

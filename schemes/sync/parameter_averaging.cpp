@@ -14,7 +14,7 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   t.forward();
   t.backward();
   OpId updated;
-  for (const Bucket& bucket : t.buckets()) updated = t.update(bucket);
+  for (const GradientBucket& bucket : t.buckets()) updated = t.update(bucket);
   if (cluster.devices > 1) {
     const int64_t tensors = o.text("state") == "params" ? 1 : 1 + work.optimizer->state;
     const std::string algorithm = o.text("through") == "central" ? "central" : "auto";

@@ -65,9 +65,9 @@ class Worker {
  public:
   Worker(RoleBuilder& role, Training& training, int64_t local) : w_(role), t_(training), local_(local) {}
 
-  Bytes share(const Bucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
+  Bytes share(const GradientBucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
 
-  void push(uint32_t channel, const Bucket& bucket, uint32_t key, OpId gradient) {
+  void push(uint32_t channel, const GradientBucket& bucket, uint32_t key, OpId gradient) {
     if (local_ > 1) {
       gradient = w_.collective(CollKind::reduce_scatter, kLocalAxis, bucket.bytes, "auto",
                                "reduce-scatter " + bucket.name)
@@ -81,14 +81,14 @@ class Worker {
   }
 
   /// The host lane lets later pushes pass a pull that waits for other workers.
-  void pull(uint32_t channel, const Bucket& bucket, uint32_t key) {
+  void pull(uint32_t channel, const GradientBucket& bucket, uint32_t key) {
     pulled_.push_back(w_.recv(channel, key, "pull " + bucket.name).on(Lane::host));
   }
 
   /// `whole`: no layer starts before every pull has ended.
   void finish(bool whole) {
     for (std::size_t i = 0; i < pulled_.size(); ++i) {
-      const Bucket& bucket = t_.buckets()[i];
+      const GradientBucket& bucket = t_.buckets()[i];
       OpId ready = pulled_[i];
       if (local_ > 1) {
         ready =
@@ -125,16 +125,16 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
   const auto& buckets = t.buckets();
   std::vector<OpId> updates(buckets.size());
   std::size_t open = buckets.size();  // buckets from here on are updated
-  t.forward([&](uint32_t stage) {
-    for (; open > 0 && buckets[open - 1].stage == stage; --open) {
-      const Bucket& bucket = buckets[open - 1];
+  t.forward([&](uint32_t segment) {
+    for (; open > 0 && buckets[open - 1].segment == segment; --open) {
+      const GradientBucket& bucket = buckets[open - 1];
       const int64_t part = (bucket.elements + cluster.devices - 1) / cluster.devices;
-      updates[open - 1] = t.update_share(bucket, part, "update");
+      updates[open - 1] = t.update_shard(bucket, part, "update");
     }
     return OpId{};
   });
   std::size_t key = 0;
-  t.backward([&](const Bucket& bucket, OpId gradient) {
+  t.backward([&](const GradientBucket& bucket, OpId gradient) {
     const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
                                   "push and pull " + bucket.name)
                          .of(Payload::gradients, bucket.key)
@@ -172,14 +172,14 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
   std::vector<Bytes> keys;
-  for (const Bucket& bucket : t.buckets()) keys.push_back(worker.share(bucket));
+  for (const GradientBucket& bucket : t.buckets()) keys.push_back(worker.share(bucket));
   const uint32_t push = b.channel(w, s, Address::shards, keys), pull = b.channel(s, w, Address::reply, keys);
   const Rules r = rules(cluster, o, local);
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
   std::vector<OpId> gradient;
-  t.backward([&](const Bucket& bucket, OpId done) {
+  t.backward([&](const GradientBucket& bucket, OpId done) {
     gradient.push_back(done);
     if (overlap) worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
   });

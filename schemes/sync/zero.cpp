@@ -43,9 +43,9 @@ class Zero {
   void spread_parameters() {
     const auto& buckets = t_.buckets();
     std::size_t held = buckets.size(), asked = held;  // in forward: buckets from here on
-    t_.forward([&](uint32_t stage) {
+    t_.forward([&](uint32_t segment) {
       OpId needed;
-      for (; held > 0 && buckets[held - 1].stage == stage; --held) {
+      for (; held > 0 && buckets[held - 1].segment == segment; --held) {
         if (asked == held) gather(--asked, t_.last_forward());
         needed = gathered_[held - 1];
       }
@@ -54,10 +54,10 @@ class Zero {
     });
     const std::vector<OpId> first = gathered_;
     held = asked = 1;  // in backward: buckets up to here
-    t_.backward(reducer(), {}, [&](uint32_t stage) {
+    t_.backward(reducer(), {}, [&](uint32_t segment) {
       OpId needed;
       const OpId before = t_.last_backward().valid() ? t_.last_backward() : t_.last_forward();
-      for (; held < buckets.size() && highest_stage(buckets[held]) == stage; ++held) {
+      for (; held < buckets.size() && highest_segment(buckets[held]) == segment; ++held) {
         if (asked == held) gather(asked++, before);
         needed = gathered_[held];
       }
@@ -70,14 +70,14 @@ class Zero {
 
  private:
   void gather(std::size_t b, OpId after) {
-    const Bucket& bucket = t_.buckets()[b];
+    const GradientBucket& bucket = t_.buckets()[b];
     gathered_[b] = w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements, "auto",
                                  "all-gather " + bucket.name)
                        .of(Payload::parameters, bucket.key)
                        .after(after);
   }
 
-  void reduce(const Bucket& bucket, OpId gradient) {
+  void reduce(const GradientBucket& bucket, OpId gradient) {
     reduced_.push_back(
         w_.collective(CollKind::reduce_scatter, axes_, bucket.bytes, "auto", "reduce-scatter " + bucket.name)
             .of(Payload::gradients, bucket.key)
@@ -86,20 +86,20 @@ class Zero {
   }
 
   Training::Ready reducer() {
-    return [this](const Bucket& bucket, OpId gradient) {
+    return [this](const GradientBucket& bucket, OpId gradient) {
       if (overlap_) reduce(bucket, gradient);
     };
   }
 
   /// When all of backward is issued: an update behind its own reduction would stall the in-order lane.
   void update() {
-    for (const Bucket& bucket : t_.buckets()) {
+    for (const GradientBucket& bucket : t_.buckets()) {
       if (!overlap_) reduce(bucket, t_.last_backward());
     }
     for (std::size_t b = 0; b < reduced_.size(); ++b) {
-      const Bucket& bucket = t_.buckets()[b];
-      updated_.push_back(t_.update_share(bucket, (bucket.elements + devices_ - 1) / devices_, "update")
-                             .of(Payload::share, bucket.key)
+      const GradientBucket& bucket = t_.buckets()[b];
+      updated_.push_back(t_.update_shard(bucket, (bucket.elements + devices_ - 1) / devices_, "update")
+                             .of(Payload::shard, bucket.key)
                              .after(reduced_[b]));
     }
     if (t_.every() == reduces_every_) return;  // the update holds the next backward up
@@ -107,11 +107,12 @@ class Zero {
     if (!overlap_) t_.next_forward_after(reduced_.back());
   }
 
-  uint32_t highest_stage(const Bucket& bucket) const {
-    uint32_t stage = bucket.stage;
-    while (stage + 1 < t_.stages().size() && t_.stages()[stage + 1].layer < bucket.layer + bucket.layers)
-      ++stage;
-    return stage;
+  uint32_t highest_segment(const GradientBucket& bucket) const {
+    uint32_t segment = bucket.segment;
+    while (segment + 1 < t_.segments().size() &&
+           t_.segments()[segment + 1].layer < bucket.layer + bucket.layers)
+      ++segment;
+    return segment;
   }
 
   RoleBuilder& w_;
@@ -132,8 +133,8 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   Training t(w, work, rule, {micro_batches, stage >= 2});
-  b.spread({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
-  if (t.buckets().empty()) throw InputError("the model has no parameters to spread");
+  b.shard({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
+  if (t.buckets().empty()) throw InputError("the model has no parameters to shard");
   Zero zero(w, t, work, cluster, o.flag("overlap"), stage >= 2);
   if (stage == 3)
     zero.spread_parameters();
@@ -148,10 +149,10 @@ void register_zero(Registry<Scheme>& registry) {
   using Type = OptionSpec::Type;
   registry.add(
       {"zero",
-       "data parallel with optimiser state (stage 1), gradients (2) and parameters (3) spread over the "
+       "data parallel with optimiser state (stage 1), gradients (2) and parameters (3) sharded over the "
        "devices",
        {{"stage", Type::count, "1",
-         "what is spread: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
+         "what is sharded: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
         {"bucket", Type::bytes, "25MiB", "gradients that travel together; 0B = every tensor on its own"},
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
         kAccumulateOption,

@@ -85,7 +85,7 @@ void take_durations(Plan& plan, uint32_t workers) {
         if (ops[i].kind != OpKind::compute) continue;
         std::chrono::microseconds sum{0};
         const Task& task = p.tasks[ops[i].what];
-        if (ops[i].payload == Payload::parameters || ops[i].payload == Payload::share) {
+        if (ops[i].payload == Payload::parameters || ops[i].payload == Payload::shard) {
           Call update;
           update.function = Function::update;
           sum = slept(update, w);

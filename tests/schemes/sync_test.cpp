@@ -123,7 +123,7 @@ TEST(Sync, BucketsOfAWorkloadReplaceTheRule) {
     const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=1GiB", {});
     const Program p = scheme.scheme->compile(work, {4, 1, 4}, scheme.options);
     std::vector<int64_t> out;
-    for (const Part& part : p.parts) out.push_back(part.elements);
+    for (const Bucket& part : p.buckets) out.push_back(part.elements);
     return out;
   };
   ASSERT_EQ(sizes().size(), 1U);
@@ -141,13 +141,13 @@ TEST(Sync, TheFirstLayerMakesNoInputGradient) {
   Builder b;
   RoleBuilder r = b.role("worker", {{{"device", 1}}});
   const Training t(r, w, {});
-  ASSERT_EQ(t.stages().size(), 2U);
-  for (const Kernel& k : t.stages()[0].backward) {
+  ASSERT_EQ(t.segments().size(), 2U);
+  for (const Kernel& k : t.segments()[0].backward) {
     // The relu behind fc1 passes its gradient back; fc1 itself makes only those of its parameters.
     EXPECT_TRUE(k.kind != KernelKind::gemm || k.pass == Pass::backward_weights);
   }
   int data = 0;
-  for (const Kernel& k : t.stages()[1].backward)
+  for (const Kernel& k : t.segments()[1].backward)
     data += k.kind == KernelKind::gemm && k.pass == Pass::backward_data ? 1 : 0;
   EXPECT_EQ(data, 1);
 }

@@ -20,7 +20,7 @@ Plan plan(const std::vector<int>& ready, const std::vector<int64_t>& bytes, doub
   costs.transfer.emplace_back();
   int now = 0;
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    const uint32_t key = b.part(bytes[i] / 4);
+    const uint32_t key = b.bucket(bytes[i] / 4);
     const OpId gradient = w.compute({}, "backward");
     w.collective(CollKind::all_reduce, 1, {bytes[i]}, "auto", "sum")
         .of(Payload::gradients, key)
