@@ -29,8 +29,7 @@ constexpr double kNormal90 = 1.645;
 
 }  // namespace
 
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, double compute_error,
-                                       std::optional<double> several_error) {
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs) {
   const TimeShare& t = r.time_share;
   const Device& device = p.system->device(p.system->accelerator(0));
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
@@ -38,14 +37,14 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, dou
                                        : fmt::format("kernels of {} on {} in {} by {}", p.graph->name(),
                                                      device.architecture, name(p.precision), p.profile);
   out.push_back(
-      {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : compute_error)});
+      {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : costs.compute)});
   if (const double share = t.exposed_communication + t.server; share > 0)
     out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
   if (r.devices > 1)
     out.push_back(
         {fmt::format("{} on several devices", p.scheme->name),
-         several_error.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework : kSeveralDevices)});
+         costs.several.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework : kSeveralDevices)});
   if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
     const auto& unverified = p.system->unverified();
     const bool recalled = std::any_of(unverified.begin(), unverified.end(),

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How sure a prediction is: what its errors come from, and the interval that they leave.
-#include <optional>
 #include <vector>
 
 #include "schemes/report.h"
+#include "sim/costs.h"
 #include "sim/simulate.h"
 
 namespace tandem::sim {
 
 /// Relative standard errors of the samples/s by source, from the time shares of `r`; two predictions share
-/// those that have the same name. `compute_error`: of kernels without an anchor; `several_error`: what
-/// several devices add, where that was measured.
-std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, double compute_error,
-                                       std::optional<double> several_error);
+/// those that have the same name. `costs`: of the compute costs without an anchor.
+std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs);
 
 /// The 90 % interval of a rate: errors of different sources are independent, and multiply it.
 Report::Interval interval(double rate, const std::vector<ErrorSource>& errors);

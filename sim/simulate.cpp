@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/simulate.h"
-#include "sim/intervals.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +17,7 @@
 #include "sim/gather.h"
 #include "sim/intervals.h"
 #include "sim/memory.h"
+#include "sim/placement.h"
 #include "sim/side_by_side.h"
 #include "sim/time_shares.h"
 
@@ -83,19 +83,15 @@ class Simulation {
   }
 
   Bound bound(const Cluster& cluster, double scale) const {
-    BindInput in;
+    CostInput in;
     in.cluster = cluster;
     in.program = std::make_shared<const Program>(compile(cluster));
     in.system = p_.system;
-    in.precision = p_.precision;
-    in.graph = p_.graph;
-    in.optimizer = p_.optimizer;
-    in.overheads = p_.scheme->overheads;
-    in.recipe = with_updates_of(p_.scheme->recipe, *p_.optimizer);
+    in.job = {p_.graph, p_.scheme, p_.batch, p_.precision, p_.optimizer, p_.input, p_.recompute};
     in.profile = p_.profile;
     in.compute_scale = scale;
     in.speeds = p_.speeds;
-    if (gathers(in.overheads) && cluster.devices > 1) in.program = gathered(in);
+    if (gathers(p_.scheme->overheads) && cluster.devices > 1) in.program = gathered(in);
     Bound b = bind(in);
     b.plan.seed = p_.seed;
     b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
@@ -160,12 +156,12 @@ class Simulation {
 
  private:
   /// The program with buckets that follow from when gradients are ready.
-  std::shared_ptr<const Program> gathered(BindInput in) const {
+  std::shared_ptr<const Program> gathered(CostInput in) const {
     Workload work = work_;
     work.buckets = {1};
-    in.first_only = true;
     in.program = std::make_shared<const Program>(compile(in.cluster, work));
-    work.buckets = gather(bind(in).plan, in.overheads, p_.scheme->options.bytes("bucket"));
+    work.buckets =
+        gather(bind(in, Priced::first).plan, p_.scheme->overheads, p_.scheme->options.bytes("bucket"));
     return std::make_shared<const Program>(compile(in.cluster, work));
   }
 
@@ -442,7 +438,7 @@ Report simulate(const Prediction& p) {
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? met : run.bound.measured.has_value();  // by a profile of this machine
-  r.errors = error_sources(r, p, run.bound.compute_error, run.bound.several_error);
+  r.errors = error_sources(r, p, run.bound.error);
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = run.bound.extrapolates;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A training job: what is trained and how, before anything is said of a machine.
+#include "schemes/scheme.h"
+
+namespace tandem::schemes {
+
+/// What simulator and executor are asked to run. Pointers are borrowed: their owners must outlive it and
+/// whatever is made of it.
+struct Job {
+  const Graph* graph = nullptr;
+  const ResolvedScheme* scheme = nullptr;
+  int64_t batch = 32;  ///< samples per device in one pass: an iteration's, or a micro-batch's
+  Precision precision = Precision::fp32;
+  const Optimizer* optimizer = nullptr;
+  bool input = true;  ///< storage, decoding and host-to-device copies; false: synthetic data on the device
+  bool recompute = false;  ///< as in Workload
+};
+
+/// One device's share of it. Throws InputError as Graph::lower does. O(layers).
+Workload make_workload(const Job& job);
+
+/// The Program of the job on `cluster`: the same for everyone who asks. Throws InputError where the scheme
+/// cannot run there.
+Program compile(const Job& job, const Cluster& cluster);
+/// The same of a workload already made, whose buckets may be its own.
+Program compile(const Job& job, const Workload& work, const Cluster& cluster);
+
+}  // namespace tandem::schemes
