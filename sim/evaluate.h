@@ -85,11 +85,8 @@ bool serves_in_turn(const Program& program);
 
 Trace run_events(const Plan& plan, const EvaluateOptions& options);
 /// Requires is_static(program) (throws ProgramError) and no two transfers of different groups or lanes that
-/// share a resource at overlapping times; contention() tells.
+/// share a resource at overlapping times; contention() tells (sim/contention.h).
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options);
-/// "" when the sweep may run the plan, else the reason why not, in words ("copy lane and comm lane share
-/// ...").
-std::string contention(const Plan& plan);
 /// Sweep where allowed (folded when nothing differs between instances), else events; says why in
 /// Trace::reason.
 Trace evaluate(const Plan& plan, const EvaluateOptions& options);

@@ -64,10 +64,14 @@ struct Disturbance {
   }
 };
 
+/// Copies and collectives, whose transfers are in RoleCosts; those of messages are asked for.
+inline bool has_transfer(const Op& op) { return op.kind == OpKind::copy || op.kind == OpKind::collective; }
+
 /// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
 /// has one entry per instance (empty = all class 0).
 struct RoleCosts {
   std::vector<uint32_t> class_of;
+  uint32_t class_at(uint32_t instance) const { return class_of.empty() ? 0 : class_of[instance]; }
   /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
   std::vector<std::vector<Time>> duration;
   /// [class][op]: index into Plan::transfers for copy ops and collectives, else -1. A group's collective

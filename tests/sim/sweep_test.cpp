@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "sim/contention.h"
 #include "sim/fold.h"
 #include "tests/sim/random_plan.h"
 
