@@ -32,10 +32,10 @@ bool fits(const Prediction& p, int64_t devices) {
 
 /// The largest batch that fits, by bisection; 0 when not even one sample does.
 int64_t largest_batch(Prediction p) {
-  int64_t low = 0, high = p.batch;
+  int64_t low = 0, high = p.job.batch;
   while (high - low > 1) {
-    p.batch = low + (high - low) / 2;
-    (fits(p, p.devices) ? low : high) = p.batch;
+    p.job.batch = low + (high - low) / 2;
+    (fits(p, p.devices) ? low : high) = p.job.batch;
   }
   return low;
 }
@@ -53,7 +53,7 @@ std::string devices_text(const Prediction& p, int64_t devices) {
 std::vector<std::string> remedies(const Prediction& p) {
   const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
   Prediction spread = p;
-  spread.scheme = &sharded;
+  spread.job.scheme = &sharded;
   const auto own = try_memory(p, 64), other = try_memory(spread, 64);
   const bool may_spread = own && other && other->needed() < own->needed();
   std::vector<std::string> out;
@@ -61,9 +61,9 @@ std::vector<std::string> remedies(const Prediction& p) {
   for (const bool change_scheme : {false, true}) {
     if (change_scheme && !may_spread) continue;
     for (const bool again : {false, true}) {
-      if (again && p.recompute) continue;
+      if (again && p.job.recompute) continue;
       Prediction changed = change_scheme ? spread : p;
-      changed.recompute = p.recompute || again;
+      changed.job.recompute = p.job.recompute || again;
       const int64_t devices = fewest_devices(changed);
       if (devices == 0 || devices >= least) continue;
       least = devices;
@@ -79,19 +79,18 @@ std::vector<std::string> remedies(const Prediction& p) {
 }  // namespace
 
 MemoryHabits habits_of(const Prediction& p) {
-  auto settings = p.scheme->memory;
+  auto settings = p.job.scheme->memory;
   settings.insert(settings.end(), p.memory.begin(), p.memory.end());
   // A recipe that updates in one kernel needs no temporaries for it.
   const bool told =
       std::any_of(settings.begin(), settings.end(), [](const auto& s) { return s.first == "update"; });
-  if (!told && p.scheme->recipe.fused_update) settings.emplace_back("update", "fused");
+  if (!told && p.job.scheme->recipe.fused_update) settings.emplace_back("update", "fused");
   return memory_habits(settings, "--memory", {});
 }
 
 MemoryUse memory_on(const Prediction& p, int64_t devices) {
-  const Workload work = make_workload(*p.graph, p.batch, p.precision, *p.optimizer, p.input, p.recompute);
-  const Program program =
-      p.scheme->scheme->compile(work, grown_cluster(*p.system, devices), p.scheme->options);
+  const Workload work = make_workload(p.job);
+  const Program program = compile(p.job, work, grown_cluster(*p.system, devices));
   return device_memory(work, p.system->device(p.system->accelerator(0)), program, habits_of(p));
 }
 
@@ -120,7 +119,7 @@ std::string fit_advice(const Prediction& p) {
       "{} with batch {} needs {} on {}{} ({} usable): parameters, gradients and optimiser {}, activations "
       "{}, "
       "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
-      p.graph->name(), p.batch, to_text(m.needed()),
+      p.job.graph->name(), p.job.batch, to_text(m.needed()),
       p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
       p.system->device(p.system->accelerator(0)).name, to_text(m.capacity),
       to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),

@@ -34,17 +34,17 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   const Device& device = p.system->device(p.system->accelerator(0));
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
   const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
-                                       : fmt::format("kernels of {} on {} in {} by {}", p.graph->name(),
-                                                     device.architecture, name(p.precision), p.profile);
+                                       : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),
+                                                     device.architecture, name(p.job.precision), p.profile);
   out.push_back(
       {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : costs.compute)});
   if (const double share = t.exposed_communication + t.server; share > 0)
     out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
   if (r.devices > 1)
-    out.push_back(
-        {fmt::format("{} on several devices", p.scheme->name),
-         costs.several.value_or(p.scheme->overheads.unmeasured ? kUnmeasuredFramework : kSeveralDevices)});
+    out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
+                   costs.several.value_or(p.job.scheme->overheads.unmeasured ? kUnmeasuredFramework
+                                                                             : kSeveralDevices)});
   if (const int64_t nodes = make_cluster(*p.system, r.devices).nodes; nodes > 1) {
     const auto& unverified = p.system->unverified();
     const bool recalled = std::any_of(unverified.begin(), unverified.end(),

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "models/graph.h"
+#include "schemes/job.h"
 #include "schemes/report.h"
-#include "schemes/scheme.h"
 #include "sim/plan.h"
 #include "sim/speeds.h"
 #include "topologies/system.h"
@@ -26,22 +25,14 @@ struct Anchor {
 
 /// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.
 struct JobBeside {
-  const Graph* graph = nullptr;
-  const ResolvedScheme* scheme = nullptr;
+  Job job;
   int64_t devices = 1;
-  int64_t batch = 32;
 };
 
 struct Prediction {
-  const Graph* graph = nullptr;
+  Job job;
   const System* system = nullptr;
-  const ResolvedScheme* scheme = nullptr;
   int64_t devices = 1;
-  int64_t batch = 32;
-  Precision precision = Precision::fp32;
-  const Optimizer* optimizer = nullptr;
-  bool input = true;       ///< model storage, decoding and host-to-device copies
-  bool recompute = false;  ///< as in Workload
   /// What changes the scheme's memory habits: keys and values for memory_habits().
   std::vector<std::pair<std::string, std::string>> memory;
   int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival
@@ -53,7 +44,7 @@ struct Prediction {
   std::optional<double> anchor_scale;
   Speeds speeds;
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
-  /// Jobs whose transfers share the links; precision, optimiser, input and profile are the prediction's own.
+  /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
   bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };

@@ -156,22 +156,22 @@ Question read_question(const Arguments& arguments, const std::string& model, con
 
 Prediction Question::prediction(int64_t device_count) const {
   Prediction p;
-  p.graph = &graph;
+  p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute};
   p.system = &system;
-  p.scheme = &scheme;
   p.devices = device_count;
-  p.batch = batch;
-  p.precision = precision;
-  p.optimizer = optimizer;
-  p.recompute = recompute;
   p.memory = memory;
-  p.input = input;
   p.iterations = iterations;
   p.seed = seed;
   p.profile = profile;
   p.anchor = anchor;
   p.disturbance = disturbance;
-  for (const Beside& job : beside) p.beside.push_back({&job.graph, &job.scheme, job.devices, job.batch});
+  for (const Beside& other : beside) {
+    Job job = p.job;  // of the same precision, optimiser and input
+    job.graph = &other.graph;
+    job.scheme = &other.scheme;
+    job.batch = other.batch;
+    p.beside.push_back({job, other.devices});
+  }
   return p;
 }
 

@@ -81,7 +81,7 @@ std::string smaller_format(const Question& q, const Report& last) {
     if (device.peak_at(to).flops_per_second <= 1.2 * device.product_peak(Precision::fp32).flops_per_second)
       continue;
     Prediction p = q.prediction(last.devices);
-    p.precision = to;
+    p.job.precision = to;
     if (const auto report = try_simulate(p)) {
       return fmt::format("--precision {} would give {}. ", name(to),
                          gain(report->samples_per_second, last.samples_per_second));
@@ -92,7 +92,7 @@ std::string smaller_format(const Question& q, const Report& last) {
 
 std::string without_input(const Question& q, const Report& last) {
   Prediction p = q.prediction(last.devices);
-  p.input = false;
+  p.job.input = false;
   const auto report = try_simulate(p);
   if (!report) return "";
   return fmt::format("Input that is never late would give {}. ",

@@ -121,14 +121,14 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   const System system =
       c.pace.empty() ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", c.pace}});
   Prediction p;
-  p.graph = &graph;
+  p.job.graph = &graph;
   p.system = &system;
-  p.scheme = &scheme;
+  p.job.scheme = &scheme;
   p.devices = c.devices;
-  p.batch = c.batch;
-  p.precision = c.precision;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  p.job.batch = c.batch;
+  p.job.precision = c.precision;
+  p.job.optimizer = &optimizer("momentum");
+  p.job.input = false;
   p.profile = profile;
   p.check_memory = false;
   if (c.scheme.find("mode=") == std::string::npos) return simulate(p);
@@ -146,17 +146,17 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
   const Graph graph = Graph::load(c.model);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Execution e;
-  e.graph = &graph;
-  e.scheme = &scheme;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
   e.backend = &backend;
   e.cluster = {c.devices, 1, c.devices};
   if (!c.pace.empty()) {
     e.cluster = {c.devices, c.devices, 1};
     e.pace = Pace{parse_bandwidth(c.pace), {}};
   }
-  e.batch = c.batch;
-  e.precision = c.precision;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = c.batch;
+  e.job.precision = c.precision;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = c.iterations;
   e.warmup = std::max<int32_t>(3, c.iterations / 10);
   e.stop = stop;

@@ -160,13 +160,13 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Pre
   const Graph graph = Graph::load(suite_model(g.model));
   const ResolvedScheme scheme = resolve_scheme(scheme_name, {});
   Execution e;
-  e.graph = &graph;
-  e.scheme = &scheme;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
   e.backend = &backend;
   e.cluster = {workers, 1, workers};
-  e.batch = g.batch;
-  e.precision = precision;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = g.batch;
+  e.job.precision = precision;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.stop = stop;
   return execute(e, keep);

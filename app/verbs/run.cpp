@@ -30,7 +30,7 @@ void on_signal(int signal) {
 }
 
 /// What the options say, owned.
-struct Job {
+struct Request {
   Graph graph;
   ResolvedScheme scheme;
   std::optional<Dataset> data, test;
@@ -51,14 +51,14 @@ Execution::Rate read_rate(const Arguments& a) {
   return r;
 }
 
-void read_pace(const Arguments& a, Job& job) {
+void read_pace(const Arguments& a, Request& request) {
   if (!a.has("pace")) {
     if (a.has("pace-latency")) throw UsageError("--pace-latency needs --pace, e.g. --pace 1Gbit/s");
     return;
   }
-  if (job.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
-  job.execution.pace = Pace{parse_bandwidth(a.text("pace", ""), option_place("pace")),
-                            parse_time(a.text("pace-latency", "0us"), option_place("pace-latency"))};
+  if (request.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
+  request.execution.pace = Pace{parse_bandwidth(a.text("pace", ""), option_place("pace")),
+                                parse_time(a.text("pace-latency", "0us"), option_place("pace-latency"))};
 }
 
 Cluster cluster_of(int64_t devices, int64_t nodes) {
@@ -69,13 +69,13 @@ Cluster cluster_of(int64_t devices, int64_t nodes) {
 }
 
 /// Refuses before hours of work what would fail after them.
-void read_checkpoint(const Arguments& a, Job& job) {
+void read_checkpoint(const Arguments& a, Request& request) {
   if (a.has("resume"))
-    job.start = load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), job.graph,
-                                *job.execution.optimizer);
-  if (job.start) job.execution.start = &*job.start;
+    request.start = load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), request.graph,
+                                    *request.execution.job.optimizer);
+  if (request.start) request.execution.start = &*request.start;
   if (!a.has("checkpoint")) return;
-  if (job.devices.size() != 1)
+  if (request.devices.size() != 1)
     throw UsageError("--checkpoint keeps one run's state: give one number of --devices");
   const auto folder = std::filesystem::absolute(a.text("checkpoint", "")).parent_path();
   if (!std::filesystem::is_directory(folder))
@@ -84,43 +84,44 @@ void read_checkpoint(const Arguments& a, Job& job) {
 }
 
 /// A run of one worker for the speed-up has no server in any scheme.
-void check_staleness(const Job& job) {
-  if (!job.execution.rate.by_staleness) return;
-  Execution e = job.execution;
-  e.cluster = cluster_of(*std::max_element(job.devices.begin(), job.devices.end()), job.nodes);
+void check_staleness(const Request& request) {
+  if (!request.execution.rate.by_staleness) return;
+  Execution e = request.execution;
+  e.cluster = cluster_of(*std::max_element(request.devices.begin(), request.devices.end()), request.nodes);
   if (make_program(e).stores.empty())
     throw InputError(
         option_place("lr-by-staleness"),
         fmt::format("{} on {} device{} has no server that counts versions; a parameter server on "
                     "several has: --scheme parameter-server:mode=async --devices 2",
-                    job.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
+                    request.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
 }
 
-std::unique_ptr<Job> read_job(const Arguments& a) {
-  auto job =
-      std::make_unique<Job>(Job{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
-                                resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
-                                {},
-                                {},
-                                {},
-                                {},
-                                {},
-                                1});
-  Execution& e = job->execution;
-  e.graph = &job->graph;
-  e.scheme = &job->scheme;
+std::unique_ptr<Request> read_request(const Arguments& a) {
+  auto request = std::make_unique<Request>(
+      Request{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
+              resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+              {},
+              {},
+              {},
+              {},
+              {},
+              1});
+  Execution& e = request->execution;
+  e.job.graph = &request->graph;
+  e.job.scheme = &request->scheme;
   e.backend = &backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int64_t processes = ranks().size;
-  job->devices = a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
-  job->nodes = a.integer("nodes", processes, 1, 64);
-  if (processes > 1 && job->nodes != processes)
+  request->devices =
+      a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
+  request->nodes = a.integer("nodes", processes, 1, 64);
+  if (processes > 1 && request->nodes != processes)
     throw InputError(option_place("nodes"),
                      fmt::format("mpirun started {} processes: each plays a node", processes));
-  e.batch = a.integer("batch", 32, 1, 1'000'000);
-  e.precision = read_precision(a.text("precision", "fp32"), *e.backend);
-  e.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
-  if (!e.optimizer->updates())
+  e.job.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.job.precision = read_precision(a.text("precision", "fp32"), *e.backend);
+  e.job.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
+  if (!e.job.optimizer->updates())
     throw InputError(option_place("optimizer"),
                      "a run updates parameters; \"none\" is for predictions alone");
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
@@ -129,70 +130,71 @@ std::unique_ptr<Job> read_job(const Arguments& a) {
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
   e.route = parse_peer_route(a.text("route", "auto"), option_place("route"));
   e.rate = read_rate(a);
-  read_pace(a, *job);
+  read_pace(a, *request);
   const std::string data = a.text("data", "synthetic");
   if (data != "synthetic") {
-    job->data = load_dataset(data, false);
-    job->test = load_dataset(data, true);
-    e.data = &*job->data;
+    request->data = load_dataset(data, false);
+    request->test = load_dataset(data, true);
+    e.data = &*request->data;
   }
-  read_checkpoint(a, *job);
-  for (const int64_t n : job->devices) cluster_of(n, job->nodes);
-  check_staleness(*job);
-  return job;
+  read_checkpoint(a, *request);
+  for (const int64_t n : request->devices) cluster_of(n, request->nodes);
+  check_staleness(*request);
+  return request;
 }
 
-Execution execution_of(const Job& job, int64_t devices) {
-  Execution e = job.execution;
-  e.cluster = cluster_of(devices, devices == 1 ? 1 : job.nodes);
+Execution execution_of(const Request& request, int64_t devices) {
+  Execution e = request.execution;
+  e.cluster = cluster_of(devices, devices == 1 ? 1 : request.nodes);
   if (e.cluster.nodes < 2) e.pace.reset();
   return e;
 }
 
-Keep kept(const Arguments& a, const Job& job) {
+Keep kept(const Arguments& a, const Request& request) {
   Keep keep;
-  keep.parameters = a.has("checkpoint") || job.test.has_value();
+  keep.parameters = a.has("checkpoint") || request.test.has_value();
   return keep;
 }
 
 /// One run of so many devices, with a line of progress.
-ExecutionResult run_once(const Arguments& a, const Job& job, int64_t devices, int32_t iterations,
+ExecutionResult run_once(const Arguments& a, const Request& request, int64_t devices, int32_t iterations,
                          Progress& progress) {
-  Execution e = execution_of(job, devices);
+  Execution e = execution_of(request, devices);
   e.iterations = iterations;
   e.stop = &interrupted;
   e.progress = [&](int32_t i) {
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
                               std::min(i + 1, e.iterations), e.iterations));
   };
-  return execute(e, kept(a, job));
+  return execute(e, kept(a, request));
 }
 
-void finish(const Arguments& a, const Job& job, ExecutionResult& r) {
-  if (static_cast<int64_t>(r.losses.size()) < job.execution.iterations)
+void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
+  if (static_cast<int64_t>(r.losses.size()) < request.execution.iterations)
     r.report.notes.push_back(fmt::format("stopped after {} of {} iterations",
                                          grouped(static_cast<double>(r.losses.size())),
-                                         grouped(job.execution.iterations)));
+                                         grouped(request.execution.iterations)));
   if (r.losses.empty()) return;
-  r.report.training = {job.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
-  if (job.execution.backend->name == "null") r.report.training.real = false;
+  r.report.training = {request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
+  if (request.execution.backend->name == "null") r.report.training.real = false;
   if (r.report.training.real && !std::isfinite(r.report.training.last_loss))
-    r.report.notes.push_back(fmt::format(
-        "training diverged: the loss is no number any more (learning rate {:g})", job.execution.rate.base));
-  if (job.test && r.report.training.real)
+    r.report.notes.push_back(
+        fmt::format("training diverged: the loss is no number any more (learning rate {:g})",
+                    request.execution.rate.base));
+  if (request.test && r.report.training.real)
     r.report.training.accuracy =
-        accuracy(job.graph, *job.execution.backend, *job.test, r.parameters, r.buffers);
+        accuracy(request.graph, *request.execution.backend, *request.test, r.parameters, r.buffers);
   if (!a.has("checkpoint")) return;
-  const int64_t before = job.start ? job.start->iteration : 0;
-  save_checkpoint(a.text("checkpoint", ""), job.graph, *job.execution.optimizer,
+  const int64_t before = request.start ? request.start->iteration : 0;
+  save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
                   {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers});
 }
 
-std::string text(const Job& job, const std::vector<Report>& reports, const std::string& format) {
+std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format) {
   std::string out =
-      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", job.graph.name(), job.scheme.name,
-                  job.execution.backend->name, job.execution.backend->describe(), job.execution.batch,
-                  job.graph.sample().unit, report_table(reports).as(format));
+      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", request.graph.name(),
+                  request.scheme.name, request.execution.backend->name, request.execution.backend->describe(),
+                  request.execution.job.batch, request.graph.sample().unit, report_table(reports).as(format));
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
     if (!r.training.real) continue;
@@ -208,10 +210,11 @@ std::string text(const Job& job, const std::vector<Report>& reports, const std::
 int run(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
-  const auto job = read_job(a);
+  const auto request = read_request(a);
   // Before the first of several runs, not after it.
-  for (const int64_t n : job->devices) {
-    if (job->execution.backend->missing().empty()) check_memory(execution_of(*job, n), kept(a, *job));
+  for (const int64_t n : request->devices) {
+    if (request->execution.backend->missing().empty())
+      check_memory(execution_of(*request, n), kept(a, *request));
   }
   if (!ranks().several()) {
     std::signal(SIGINT, on_signal);
@@ -221,24 +224,25 @@ int run(const Arguments& a) {
   {
     Progress progress(a);
     std::optional<double> one;
-    const bool lists_one = std::find(job->devices.begin(), job->devices.end(), 1) != job->devices.end();
-    const int32_t all = job->execution.iterations;
+    const bool lists_one =
+        std::find(request->devices.begin(), request->devices.end(), 1) != request->devices.end();
+    const int32_t all = request->execution.iterations;
     if (!lists_one) {  // the speed-up's base: a rate needs no more iterations than this
-      const int32_t few = std::min(all, job->execution.warmup + 30);
-      if (ranks().rank == 0) one = run_once(a, *job, 1, few, progress).report.samples_per_second;
+      const int32_t few = std::min(all, request->execution.warmup + 30);
+      if (ranks().rank == 0) one = run_once(a, *request, 1, few, progress).report.samples_per_second;
       meet_ranks();  // nobody computes beside it
     }
-    for (const int64_t n : job->devices) {
+    for (const int64_t n : request->devices) {
       if (interrupted) break;
       if (n == 1 && ranks().rank > 0) {
         meet_ranks();
         continue;
       }
-      ExecutionResult r = run_once(a, *job, n, all, progress);
+      ExecutionResult r = run_once(a, *request, n, all, progress);
       if (n == 1) meet_ranks();
       if (ranks().rank > 0) continue;  // the first one speaks for all
       if (n == 1) one = r.report.samples_per_second;
-      finish(a, *job, r);
+      finish(a, *request, r);
       reports.push_back(std::move(r.report));
     }
     for (Report& r : reports) {
@@ -250,7 +254,7 @@ int run(const Arguments& a) {
     if (format == "json")
       put_result(a, reports_to_json(reports, a.has("reproducible")));
     else
-      put_result(a, format == "csv" ? report_csv(reports) : text(*job, reports, format));
+      put_result(a, format == "csv" ? report_csv(reports) : text(*request, reports, format));
   }
   if (interrupted && reports.empty())
     note(a, "stopped before the run: one worker was being timed, for the speed-up");

@@ -150,9 +150,9 @@ Setting make_setting(const Json& s) {
   std::vector<Part> parts = parts_of(s, system);
   Setting out{std::move(system), std::move(parts), {}};
   Prediction& p = out.prediction;
-  p.precision = parse_precision(s.text("precision", "fp32"), s.place());
-  p.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
-  p.recompute = s.boolean("recompute", false);
+  p.job.precision = parse_precision(s.text("precision", "fp32"), s.place());
+  p.job.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
+  p.job.recompute = s.boolean("recompute", false);
   p.check_memory = false;  // it ran
   return out;
 }
@@ -195,11 +195,11 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
 Report rate_of(Prediction p, const Setting& setting) {
   double seconds = 0;
   Report out;
-  const int64_t batch = p.batch;
+  const int64_t batch = p.job.batch;
   for (const Part& part : setting.parts) {
-    p.graph = &part.graph;
-    p.input = part.input;
-    p.batch = part.batch > 0 ? part.batch : batch;
+    p.job.graph = &part.graph;
+    p.job.input = part.input;
+    p.job.batch = part.batch > 0 ? part.batch : batch;
     out = simulate(p);
     seconds += part.count * (1 / out.samples_per_second + part.unread);
   }
@@ -213,9 +213,9 @@ void predict_row(ValidationRow& row, const Json& series, Setting& setting, const
   Prediction p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system;
-  p.scheme = &scheme;
+  p.job.scheme = &scheme;
   p.devices = row.devices;
-  p.batch = row.batch;
+  p.job.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
   const Report alone = rate_of(p, setting);
   row.unanchored = alone.samples_per_second;
@@ -225,8 +225,8 @@ void predict_row(ValidationRow& row, const Json& series, Setting& setting, const
     row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / unanchored_at_anchor;
     return;
   }
-  p.graph = &setting.parts.front().graph;
-  p.input = setting.parts.front().input;
+  p.job.graph = &setting.parts.front().graph;
+  p.job.input = setting.parts.front().input;
   p.anchor = anchor;
   const Report r = simulate(p);
   row.anchored = r.samples_per_second;

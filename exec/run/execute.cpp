@@ -166,8 +166,8 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
     throw InputError(fmt::format("{} iterations: at least 1 is needed", execution.iterations));
   if (execution.cluster.devices > 1024)
     throw InputError("at most 1024 workers can be executed on one machine");
-  if (execution.batch < 1)
-    throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.batch));
+  if (execution.job.batch < 1)
+    throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.job.batch));
   Run run(execution, keep);
   if (execution.data != nullptr) check_data(run.network, *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;

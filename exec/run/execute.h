@@ -7,24 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "exec/comm/pace.h"
-#include "exec/device/backend.h"
-#include "exec/run/checkpoint.h"
-#include "exec/run/data.h"
-#include "models/graph.h"
+#include "exec/backend.h"
+#include "exec/checkpoint.h"
+#include "exec/data.h"
+#include "exec/pace.h"
+#include "schemes/job.h"
 #include "schemes/report.h"
-#include "schemes/scheme.h"
 
 namespace tandem::exec {
 
 struct Execution {
-  const Graph* graph = nullptr;
-  const ResolvedScheme* scheme = nullptr;
+  Job job;  ///< its `input` is not read: there is some where there is data. Without recomputation.
   const Backend* backend = nullptr;
   Cluster cluster;  ///< more than one node: messages between nodes go over TCP (paced when `pace` is set)
-  int64_t batch = 32;
-  Precision precision = Precision::fp32;
-  const Optimizer* optimizer = nullptr;
   /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
   /// (semantics.md 1.7). Among several processes each deals out its own workers'.
   int32_t iterations = 30;

@@ -80,7 +80,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const exec::
   MemoryUse m;
   m.parameters = words(parameters);
   m.gradients = words(parameters) * (program.micro_batches > 1 ? 2 : 1);
-  m.optimizer = words(parameters) * e.optimizer->state;
+  m.optimizer = words(parameters) * e.job.optimizer->state;
   m.activations = words(network.arena());
   m.buffers = words(network.input_elements()) * (e.data != nullptr ? Worker::kBatches : 1);
   int64_t activations = 0, narrowed = 0;
@@ -95,7 +95,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const exec::
 
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
                   int64_t workers) {
-  const Bytes whole = words(network.parameters()), state = whole * e.optimizer->state;
+  const Bytes whole = words(network.parameters()), state = whole * e.job.optimizer->state;
   Bytes each;
   if (!e.backend->asynchronous) each += worker_memory(e, program, network).total();
   if (e.backend->asynchronous && !program.stores.empty()) each += whole * 2;  // to and from the servers
@@ -128,8 +128,8 @@ void check_memory(const Execution& e, const Keep& keep, const Program& program, 
   throw InputError(fmt::format(
       "{} worker{} of {} with batch {} need{} {}{}, of which this machine has {} ({}): each "
       "holds parameters, gradients and optimiser {}, activations {}, inputs and collectives {}; {}",
-      workers, workers == 1 ? "" : "s", e.graph->name(), e.batch, workers == 1 ? "s" : "", to_text(needed),
-      workers == 1 ? "" : " together", to_text(available.bytes), available.limit,
+      workers, workers == 1 ? "" : "s", e.job.graph->name(), e.job.batch, workers == 1 ? "s" : "",
+      to_text(needed), workers == 1 ? "" : " together", to_text(available.bytes), available.limit,
       to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
       to_text(m.buffers + m.workspace),
       fit > 0 ? fmt::format("{} would fit", fit) : std::string("a smaller batch may fit")));
@@ -138,7 +138,7 @@ void check_memory(const Execution& e, const Keep& keep, const Program& program, 
 void check_memory(const Execution& e, const Keep& keep) {
   const Program program = make_program(e);
   const int64_t workers = program.roles[0].mesh.size();
-  const exec::Network network(*e.graph, e.batch, true, e.precision);
+  const exec::Network network(*e.job.graph, e.job.batch, true, e.job.precision);
   check_memory(e, keep, program, network, workers == 1 ? 1 : workers / ranks().size);
 }
 

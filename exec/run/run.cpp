@@ -47,15 +47,16 @@ std::vector<float> start_values(const exec::Network& network, const Execution& e
 }  // namespace
 
 Program make_program(const Execution& e) {
-  const Workload work = make_workload(*e.graph, e.batch, e.precision, *e.optimizer, e.data != nullptr);
-  return e.scheme->scheme->compile(work, e.cluster, e.scheme->options);
+  Job job = e.job;
+  job.input = e.data != nullptr;
+  return compile(job, e.cluster);
 }
 
 Run::Run(const Execution& e, const Keep& k)
     : execution(e),
       keep(k),
       program(make_program(e)),
-      network(*e.graph, e.batch, true, e.precision),
+      network(*e.job.graph, e.job.batch, true, e.job.precision),
       expected(all_iterations(e, program)),
       micro_batches(program.micro_batches),
       warmup(e.warmup * program.micro_batches) {
@@ -70,7 +71,7 @@ Run::Run(const Execution& e, const Keep& k)
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
   start = start_values(network, e);
-  start_state.resize(start.size() * static_cast<std::size_t>(e.optimizer->state));
+  start_state.resize(start.size() * static_cast<std::size_t>(e.job.optimizer->state));
   if (e.start != nullptr) {
     start = e.start->parameters;
     start_state = e.start->state;
@@ -109,9 +110,9 @@ void Run::make_iterations() {
 
 void Run::check_executable() const {
   const auto refuse = [&](const std::string& why) {
-    throw InputError(fmt::format("{} cannot be executed: {}", execution.scheme->name, why));
+    throw InputError(fmt::format("{} cannot be executed: {}", execution.job.scheme->name, why));
   };
-  if (execution.scheme->scheme->name == "one-weird-trick")
+  if (execution.job.scheme->scheme->name == "one-weird-trick")
     refuse("linear layers split over the devices are only simulated");
   if (execution.rate.by_staleness && program.stores.empty() && workers > 1)
     refuse(
@@ -129,7 +130,7 @@ void Run::check_executable() const {
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
     const Collective& c = program.collectives[op.what];
     const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers &&
-                        element_bytes(execution.precision) == 2 && op.bytes.n == 2 * elements;
+                        element_bytes(execution.job.precision) == 2 && op.bytes.n == 2 * elements;
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
       refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
@@ -137,13 +138,13 @@ void Run::check_executable() const {
     if (c.address != Address::shards && c.address != Address::reply)
       refuse("messages between peers are only simulated");
   }
-  for (uint32_t layer = 0; layer < execution.graph->layers().size(); ++layer) {
+  for (uint32_t layer = 0; layer < execution.job.graph->layers().size(); ++layer) {
     for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
       for (const Call& c : *calls) {
-        if (execution.backend->supports(c, execution.precision)) continue;
+        if (execution.backend->supports(c, execution.job.precision)) continue;
         throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution.backend->name,
-                                     name(c.function), name(execution.precision),
-                                     execution.graph->layers()[layer].name));
+                                     name(c.function), name(execution.job.precision),
+                                     execution.job.graph->layers()[layer].name));
       }
     }
   }

@@ -21,7 +21,7 @@ void Run::make_store() {
   make_servers(on_devices);
   // One prepared update a server and length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution.optimizer - optimizers().data());
+  const auto rule = static_cast<int64_t>(execution.job.optimizer - optimizers().data());
   const auto server_of = [on_devices](const Slice& slice) {
     return on_devices ? std::size_t{slice.shard} : 0;
   };
@@ -41,7 +41,7 @@ void Run::make_store() {
                                                                     int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution.optimizer->state; ++k)
+    for (int64_t k = 0; k < execution.job.optimizer->state; ++k)
       operands[2 + k] = server_states[server] + k * network.parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
@@ -49,7 +49,7 @@ void Run::make_store() {
     s.learning_rate = stale_rate(execution.rate, s.learning_rate, staleness);
     if (on_devices) servers[server]->set_state(s, Lane::compute);
     servers[server]->launch(prepared->at({server, slice.elements}),
-                            {operands, static_cast<std::size_t>(2 + execution.optimizer->state)}, s,
+                            {operands, static_cast<std::size_t>(2 + execution.job.optimizer->state)}, s,
                             Lane::compute);
   };
   ParameterStore::Setup setup{rules,
@@ -97,7 +97,7 @@ void Run::fetch_store() {
   if (!store || !store->on_devices()) return;
   for_each_slice([&](const Slice& slice) {
     store->fetch(slice);
-    for (int64_t k = 0; k < execution.optimizer->state; ++k) {
+    for (int64_t k = 0; k < execution.job.optimizer->state; ++k) {
       const int64_t at = k * network.parameters() + slice.first;
       servers[slice.shard]->download(start_state.data() + at, server_states[slice.shard] + at,
                                      slice.elements);

@@ -65,7 +65,7 @@ class Summary {
     r.evaluator_reason = e.backend->describe();
     r.seed = e.seed;
     r.devices = static_cast<int64_t>(workers_.size());
-    r.batch_per_device = e.batch;
+    r.batch_per_device = e.job.batch;
     r.inputs = inputs();
     rates(out);
     add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
@@ -117,18 +117,18 @@ class Summary {
   std::vector<std::pair<std::string, std::string>> inputs() const {
     const Execution& e = run_.execution;
     std::vector<std::pair<std::string, std::string>> in = {
-        {"model", e.graph->name()},
+        {"model", e.job.graph->name()},
         {"system", "this machine"},
-        {"scheme", e.scheme->name},
+        {"scheme", e.job.scheme->name},
         {"devices", std::to_string(workers_.size())},
-        {"batch_per_device", std::to_string(e.batch)},
-        {"precision", std::string(name(e.precision))},
-        {"optimizer", std::string(e.optimizer->name)},
+        {"batch_per_device", std::to_string(e.job.batch)},
+        {"precision", std::string(name(e.job.precision))},
+        {"optimizer", std::string(e.job.optimizer->name)},
         {"input", e.data != nullptr ? e.data->name : "synthetic"},
         {"backend", std::string(e.backend->name)},
         {"threads", std::to_string(e.threads)}};
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
-    for (const auto& [key, value] : e.scheme->options.all()) in.emplace_back("scheme." + key, value);
+    for (const auto& [key, value] : e.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
     return in;
   }
 
@@ -381,7 +381,8 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
     const double share = kept / (kept + static_cast<double>(out.dropped));
     for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
   }
-  r.tokens_per_second = r.samples_per_second * static_cast<double>(run.execution.graph->tokens_per_sample());
+  r.tokens_per_second =
+      r.samples_per_second * static_cast<double>(run.execution.job.graph->tokens_per_sample());
   return out;
 }
 

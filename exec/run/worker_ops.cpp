@@ -100,13 +100,13 @@ std::function<int64_t(int32_t)> Worker::compute(uint32_t index) {
   update.function = Function::update;
   update.pass = Pass::update;
   update.kernels = run_.program.tasks[op.what].kernels;
-  const auto rule = static_cast<int64_t>(run_.execution.optimizer - optimizers().data());
+  const auto rule = static_cast<int64_t>(run_.execution.job.optimizer - optimizers().data());
   update.shape = {part.elements, run_.execution.integer_gradients ? 0 : rule};
   auto list = std::make_shared<std::vector<Launch>>(1);
   Launch& l = list->front();
   l.prepared = device_->prepare(update);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
-  for (int64_t k = 0; k < run_.execution.optimizer->state; ++k)
+  for (int64_t k = 0; k < run_.execution.job.optimizer->state; ++k)
     l.operands[0].push_back(state_memory() + k * run_.network.parameters() + part.first);
   if (run_.keep.calls) {
     l.time = calls_.size();
@@ -234,7 +234,7 @@ std::function<int64_t(int32_t)> Worker::collective(uint32_t index) {
   if (part) elements = run_.program.buckets[op.key].elements;
   if (op.payload == Payload::state) {
     buffer = parameters_;
-    elements = run_.network.parameters() * (1 + run_.execution.optimizer->state);
+    elements = run_.network.parameters() * (1 + run_.execution.job.optimizer->state);
   }
   const int64_t each = narrowed_words(run_.program, op);
   if (each > 0) {

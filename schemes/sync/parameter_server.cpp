@@ -196,6 +196,11 @@ Program compile(const Workload& work, const Cluster& cluster, const Options& o) 
   return b.finish();
 }
 
+std::string without_gpus(const Options& o, std::string_view device) {
+  if (o.text("server") != "gpu") return "";
+  return fmt::format("server=gpu keeps the parameters on the devices that train: here {}, no GPU", device);
+}
+
 }  // namespace
 
 void register_parameter_server(Registry<Scheme>& registry) {
@@ -221,7 +226,8 @@ void register_parameter_server(Registry<Scheme>& registry) {
         {"push", Type::choice, "device", "who pushes: every device, or a node's devices as one",
          "device|node"},
         kGradientsOption},
-       compile});
+       compile,
+       without_gpus});
 }
 
 }  // namespace tandem::schemes

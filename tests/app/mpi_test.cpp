@@ -55,12 +55,12 @@ ExecutionResult in_one_process(uint32_t workers, bool integers) {
   const Graph graph = Graph::load("digits-mlp");
   const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=8KiB", {});
   Execution e;
-  e.graph = &graph;
-  e.scheme = &scheme;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
   e.backend = &backends_registry().at("cpu");
   e.cluster = {workers, 1, workers};
-  e.batch = 8;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = 8;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = 12;
   e.integer_gradients = integers;
   return execute(e, {false, false, true});

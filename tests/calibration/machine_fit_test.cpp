@@ -14,7 +14,7 @@
 #include "models/graph.h"
 #include "models/layer.h"
 #include "models/optimizer.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -103,15 +103,8 @@ Report predict(const Case& c, const std::string& profile, Precision precision = 
   const System system = c.pace == nullptr ? System::load("local")
                                           : System::load("local-nodes", {{"network.bandwidth", c.pace}});
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &scheme;
-  p.devices = c.devices;
-  p.batch = c.batch;
-  p.precision = precision;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  Prediction p = prediction_of(graph, system, scheme, c.devices, c.batch);
+  p.job.precision = precision;
   p.profile = profile;
   p.check_memory = false;
   if (c.iterations > 0) p.iterations = c.iterations;
@@ -508,13 +501,7 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
   const System system =
       pace == nullptr ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", pace}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &resolved;
-  p.devices = 2;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  Prediction p = prediction_of(graph, system, resolved, 2);
   p.profile = profile;
   const Plan plan = make_plan(p);
   const auto& ops = plan.program->roles[0].ops;

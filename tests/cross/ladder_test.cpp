@@ -13,9 +13,9 @@
 #include "sim/evaluate.h"
 #include "sim/gather.h"
 #include "sim/placement.h"
-#include "sim/simulate.h"
 #include "tests/exec/deferred.h"
 #include "tests/exec/forward.h"
+#include "tests/sim/prediction.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {
@@ -80,12 +80,12 @@ const Graph& model() {
 Execution execution(const Setting& s, const ResolvedScheme& scheme, std::string_view backend,
                     int32_t iterations) {
   Execution e;
-  e.graph = &model();
-  e.scheme = &scheme;
+  e.job.graph = &model();
+  e.job.scheme = &scheme;
   e.backend = &backends_registry().at(backend);
   e.cluster = s.cluster;
-  e.batch = 4;
-  e.optimizer = &optimizer("sgd");
+  e.job.batch = 4;
+  e.job.optimizer = &optimizer("sgd");
   e.iterations = iterations;
   e.warmup = 1;
   return e;
@@ -110,14 +110,8 @@ class Ladder : public testing::TestWithParam<Setting> {};
 /// The simulator's question of a setting, on a machine of one or two nodes.
 Prediction prediction(const Setting& s, const ResolvedScheme& scheme, int32_t iterations) {
   static const System box = System::load("p3.8xlarge"), nodes = System::load("5090-2x", {{"nodes", "4"}});
-  Prediction p;
-  p.graph = &model();
-  p.system = s.cluster.nodes > 1 ? &nodes : &box;
-  p.scheme = &scheme;
-  p.devices = s.cluster.devices;
-  p.batch = 4;
-  p.optimizer = &optimizer("sgd");
-  p.input = false;
+  Prediction p = prediction_of(model(), s.cluster.nodes > 1 ? nodes : box, scheme, s.cluster.devices, 4);
+  p.job.optimizer = &optimizer("sgd");
   p.disturbance = Disturbance{};
   p.iterations = iterations;
   return p;
@@ -351,7 +345,7 @@ TEST_P(Ladder, OpsMoveTheProgramsBytes) {
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     Execution e = execution(s, scheme, "null", 3);
-    e.precision = precision;
+    e.job.precision = precision;
     const Program p = make_program(e);
     const ExecutionResult r = execute(e);
     for (std::size_t i = 0; i < p.roles[0].ops.size(); ++i) {
@@ -384,11 +378,11 @@ TEST(Engines, CompileEqualPrograms) {
         Execution e = execution(s, scheme, "null", 1);
         Prediction p = prediction(s, scheme, 1);
         p.system = &system;
-        p.precision = e.precision = static_cast<Precision>(i % kPrecisions);
-        p.input = i >= kPrecisions;
-        e.data = p.input ? &data : nullptr;
+        p.job.precision = e.job.precision = static_cast<Precision>(i % kPrecisions);
+        p.job.input = i >= kPrecisions;
+        e.data = p.job.input ? &data : nullptr;
         EXPECT_EQ(fingerprint(*make_plan(p).program), fingerprint(make_program(e)))
-            << entry.name << " in " << name(p.precision) << " on " << system.name();
+            << entry.name << " in " << name(p.job.precision) << " on " << system.name();
         ++compared;
       }
     }

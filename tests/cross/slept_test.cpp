@@ -9,8 +9,8 @@
 #include "exec/lower/network.h"
 #include "exec/run/execute.h"
 #include "sim/evaluate.h"
-#include "sim/simulate.h"
 #include "tests/exec/forward.h"
+#include "tests/sim/prediction.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {
@@ -108,14 +108,8 @@ class Slept : public testing::TestWithParam<const char*> {};
 TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
   const ResolvedScheme scheme = resolve_scheme(GetParam(), {});
   static const System system = System::load("dgx1-v100");
-  Prediction p;
-  p.graph = &model();
-  p.system = &system;
-  p.scheme = &scheme;
-  p.devices = 3;
-  p.batch = kBatch;
-  p.optimizer = &optimizer("sgd");
-  p.input = false;
+  Prediction p = prediction_of(model(), system, scheme, 3, kBatch);
+  p.job.optimizer = &optimizer("sgd");
   p.iterations = kIterations;
   Plan plan = make_plan(p);
   take_durations(plan, 3);
@@ -124,12 +118,12 @@ TEST_P(Slept, NoExecutionIsFasterThanItsSchedule) {
   const Trace trace = run_events(plan, options);
   const Backend backend = sleeping();
   Execution e;
-  e.graph = &model();
-  e.scheme = &scheme;
+  e.job.graph = &model();
+  e.job.scheme = &scheme;
   e.backend = &backend;
   e.cluster = {3, 1, 3};
-  e.batch = kBatch;
-  e.optimizer = p.optimizer;
+  e.job.batch = kBatch;
+  e.job.optimizer = p.job.optimizer;
   e.iterations = kIterations;
   e.warmup = 1;
   const ExecutionResult r = execute(e);

@@ -93,12 +93,12 @@ TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
     for (const char* rule : {"momentum", "adam"}) {
       const ResolvedScheme scheme = resolve_scheme(scheme_name, Place{});
       Execution e;
-      e.graph = &graph;
-      e.scheme = &scheme;
+      e.job.graph = &graph;
+      e.job.scheme = &scheme;
       e.backend = &backends_registry().at("cpu");
       e.cluster = {2, 1, 2};
-      e.batch = 8;
-      e.optimizer = &optimizer(rule);
+      e.job.batch = 8;
+      e.job.optimizer = &optimizer(rule);
       e.data = &data;
       e.warmup = 0;
       Keep keep;

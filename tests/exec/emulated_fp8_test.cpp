@@ -191,13 +191,13 @@ TEST(EmulatedFp8, Learns) {
   std::vector<std::vector<double>> losses;
   for (const Precision p : {Precision::bf16, Precision::fp8}) {
     Execution e;
-    e.graph = &graph;
-    e.scheme = &scheme;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
     e.backend = &backend;
     e.cluster = {2, 1, 2};
-    e.batch = 16;
-    e.precision = p;
-    e.optimizer = &optimizer("momentum");
+    e.job.batch = 16;
+    e.job.precision = p;
+    e.job.optimizer = &optimizer("momentum");
     e.iterations = 30;
     e.rate.base = 0.05;
     losses.push_back(execute(e).losses);

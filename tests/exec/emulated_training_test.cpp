@@ -37,13 +37,13 @@ ExecutionResult train(const Backend& backend, const char* model, const char* sch
   const Graph graph = Graph::load(model);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
-  e.graph = &graph;
-  e.scheme = &resolved;
+  e.job.graph = &graph;
+  e.job.scheme = &resolved;
   e.backend = &backend;
   e.cluster = {workers, 1, workers};
-  e.batch = 4;
-  e.precision = precision;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = 4;
+  e.job.precision = precision;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.warmup = 1;
   e.rate.base = 0.02;

@@ -45,12 +45,12 @@ class Early : public testing::TestWithParam<const char*> {
   Early()
       : graph_(Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/tiny.json")),
         scheme_(resolve_scheme(GetParam(), {})) {
-    e_.graph = &graph_;
-    e_.scheme = &scheme_;
+    e_.job.graph = &graph_;
+    e_.job.scheme = &scheme_;
     e_.backend = &backends_registry().at("null");
     e_.cluster = {3, 1, 3};
-    e_.batch = 4;
-    e_.optimizer = &optimizer("sgd");
+    e_.job.batch = 4;
+    e_.job.optimizer = &optimizer("sgd");
     e_.iterations = 100000;
     e_.warmup = 1;
   }

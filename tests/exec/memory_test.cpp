@@ -46,18 +46,18 @@ TEST(Memory, IsWhatWorkersAllocate) {
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const Dataset* samples : {static_cast<const Dataset*>(nullptr), &data}) {
         Execution e;
-        e.graph = &graph;
-        e.scheme = &scheme;
+        e.job.graph = &graph;
+        e.job.scheme = &scheme;
         e.backend = &backend;
         e.cluster = {3, 1, 3};
-        e.batch = 4;
-        e.precision = precision;
-        e.optimizer = &optimizer("adam");
+        e.job.batch = 4;
+        e.job.precision = precision;
+        e.job.optimizer = &optimizer("adam");
         e.iterations = 2;
         e.data = samples;
         allocated = 0;
         execute(e);
-        const exec::Network network(graph, e.batch, true, precision);
+        const exec::Network network(graph, e.job.batch, true, precision);
         EXPECT_EQ(4 * allocated, 3 * worker_memory(e, make_program(e), network).total().n)
             << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
       }

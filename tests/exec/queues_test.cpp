@@ -28,11 +28,11 @@ class QueuesTest : public testing::TestWithParam<Setting> {
       : graph_(Graph::load(GetParam().model)),
         scheme_(resolve_scheme(GetParam().scheme, {})),
         data_(load_dataset("digits", false)) {
-    e_.graph = &graph_;
-    e_.scheme = &scheme_;
+    e_.job.graph = &graph_;
+    e_.job.scheme = &scheme_;
     e_.cluster = {GetParam().devices, 1, GetParam().devices};
-    e_.batch = 8;
-    e_.optimizer = &optimizer("adam");
+    e_.job.batch = 8;
+    e_.job.optimizer = &optimizer("adam");
     e_.iterations = 12;
     e_.warmup = 2;
     if (GetParam().data) e_.data = &data_;
@@ -72,11 +72,11 @@ INSTANTIATE_TEST_SUITE_P(
 class Alone : public testing::Test {
  protected:
   Alone() : graph_(Graph::load("digits-mlp")), scheme_(resolve_scheme("allreduce", {})) {
-    e_.graph = &graph_;
-    e_.scheme = &scheme_;
+    e_.job.graph = &graph_;
+    e_.job.scheme = &scheme_;
     e_.backend = &kDeferred;
     e_.cluster = {1, 1, 1};
-    e_.optimizer = &optimizer("sgd");
+    e_.job.optimizer = &optimizer("sgd");
     e_.iterations = 40;
     e_.warmup = 3;
   }

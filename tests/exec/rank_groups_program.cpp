@@ -112,12 +112,12 @@ int train(const std::string& algorithm, int64_t workers) {
   const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=8KiB,algorithm=" + algorithm, {});
   const Backend backend = with_library();
   Execution e;
-  e.graph = &graph;
-  e.scheme = &scheme;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
   e.backend = &backend;
   e.cluster = {workers, 2, workers / 2};
-  e.batch = 8;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = 8;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = 12;
   e.integer_gradients = algorithm != "auto";
   const ExecutionResult r = execute(e, {true, false, true});

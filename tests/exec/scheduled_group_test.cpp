@@ -160,9 +160,9 @@ class ByMessages : public testing::Test {
     backend_.group = [](const GroupSetup&) -> std::unique_ptr<DeviceGroup> {
       return std::make_unique<Mailing>();
     };
-    e_.graph = &graph_;
-    e_.batch = 4;
-    e_.optimizer = &optimizer("sgd");
+    e_.job.graph = &graph_;
+    e_.job.batch = 4;
+    e_.job.optimizer = &optimizer("sgd");
     e_.iterations = 5;
     e_.integer_gradients = true;
     Mailing::exchanges = 0;
@@ -170,7 +170,7 @@ class ByMessages : public testing::Test {
   }
   ExecutionResult on(const Backend& backend, const std::string& scheme, int64_t workers) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    e_.scheme = &resolved;
+    e_.job.scheme = &resolved;
     e_.backend = &backend;
     e_.cluster = {workers, 1, workers};
     return execute(e_, {false, false, true});

@@ -39,12 +39,12 @@ TEST(MeasuredShares, NameTheWorkerThatOneWaitsFor) {
     SCOPED_TRACE(name);
     const ResolvedScheme scheme = resolve_scheme(name, {});
     Execution e;
-    e.graph = &graph;
-    e.scheme = &scheme;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
     e.backend = &backend;
     e.cluster = {2, 1, 2};
-    e.batch = 4;
-    e.optimizer = &optimizer("sgd");
+    e.job.batch = 4;
+    e.job.optimizer = &optimizer("sgd");
     e.iterations = 6;
     e.warmup = 1;
     const Report r = execute(e).report;

@@ -21,12 +21,12 @@ Outcome train(const char* model, const char* scheme_name, int64_t workers, uint6
   const ResolvedScheme scheme = resolve_scheme(scheme_name, Place{});
   const Dataset data = load_dataset("digits", false), held_out = load_dataset("digits", true);
   Execution e;
-  e.graph = &graph;
-  e.scheme = &scheme;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
   e.backend = &backends_registry().at("cpu");
   e.cluster = {workers, 1, workers};
-  e.batch = 32 / workers;
-  e.optimizer = &optimizer("momentum");
+  e.job.batch = 32 / workers;
+  e.job.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.seed = seed;
   e.data = &data;

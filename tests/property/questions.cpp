@@ -7,6 +7,7 @@
 
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 
@@ -62,16 +63,12 @@ const Report* Answers::ask_memory(const Asked& asked) {
     const ResolvedScheme scheme = resolve_scheme(asked.scheme, Place{});
     auto graph = graphs_.find(asked.model);
     if (graph == graphs_.end()) graph = graphs_.emplace(asked.model, Graph::load(asked.model)).first;
-    Prediction p;
-    p.graph = &graph->second;
-    p.system = &system(asked.system, asked.sets);
-    p.scheme = &scheme;
-    p.devices = asked.devices;
-    p.batch = asked.batch;
-    p.precision = asked.precision;
-    p.optimizer = &optimizer(asked.optimizer);
-    p.recompute = asked.recompute;
-    p.input = asked.input;
+    Prediction p =
+        prediction_of(graph->second, system(asked.system, asked.sets), scheme, asked.devices, asked.batch);
+    p.job.optimizer = &optimizer(asked.optimizer);
+    p.job.input = asked.input;
+    p.job.precision = asked.precision;
+    p.job.recompute = asked.recompute;
     p.speeds.compute = asked.compute_speed;
     p.seed = asked.seed;
     answer = simulate(p);

@@ -11,7 +11,7 @@
 #include "models/graph.h"
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {
@@ -19,13 +19,8 @@ namespace {
 
 Report predict(const Graph& graph, const System& system, const std::string& scheme, int64_t devices) {
   const ResolvedScheme resolved = resolve_scheme(scheme, Place{});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.batch = 8;
-  p.optimizer = &optimizer("momentum");
+  Prediction p = prediction_of(graph, system, resolved, devices, 8);
+  p.job.input = true;
   p.disturbance = Disturbance{};
   p.check_memory = false;
   return simulate(p);

@@ -2,7 +2,7 @@
 // Gradient accumulation: several micro-batches make one step.
 #include <gtest/gtest.h>
 
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -11,14 +11,7 @@ Report predicted(const std::string& scheme, int64_t devices, std::optional<Ancho
   static const Graph graph = Graph::load("vgg16");
   static const System system = System::load("p3.8xlarge");
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.batch = 16;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  Prediction p = prediction_of(graph, system, resolved, devices, 16);
   p.disturbance = Disturbance{};
   p.anchor = anchor;
   return simulate(p);

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -16,17 +16,10 @@ double step(const char* model, const char* scheme, int64_t devices, Precision pr
   const System system = System::load("2080ti-pcie-8x");
   ResolvedScheme resolved = resolve_scheme(scheme, {});
   change(resolved);
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.batch = 8;
-  p.precision = precision;
-  p.optimizer = &optimizer("momentum", {});
-  p.input = false;
+  Prediction p = prediction_of(graph, system, resolved, devices, 8);
+  p.job.precision = precision;
   p.check_memory = false;
-  return static_cast<double>(p.batch * devices) / simulate(p).samples_per_second;
+  return static_cast<double>(p.job.batch * devices) / simulate(p).samples_per_second;
 }
 
 TEST(Overheads, StalledNormalisationSlowsHalfPrecisionWithItOnSeveralDevices) {
@@ -75,14 +68,8 @@ TEST(Overheads, WithoutAnOptimizerAStepIsForwardBackwardAndCommunication) {
   const System system = System::load("2080ti-pcie-8x");
   const auto report = [&](const char* scheme, int64_t devices, const char* rule) {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &resolved;
-    p.devices = devices;
-    p.batch = 8;
-    p.optimizer = &optimizer(rule);
-    p.input = false;
+    Prediction p = prediction_of(graph, system, resolved, devices, 8);
+    p.job.optimizer = &optimizer(rule);
     p.check_memory = false;
     return simulate(p);
   };
@@ -198,14 +185,8 @@ std::map<std::string, double> sources(int64_t devices, const char* scheme) {
   const Graph graph = Graph::load("bert-large");
   const System machine = System::load("v100-mesh-1ib");
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &machine;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.batch = 2;
-  p.optimizer = &optimizer("adam");
-  p.input = false;
+  Prediction p = prediction_of(graph, machine, resolved, devices, 2);
+  p.job.optimizer = &optimizer("adam");
   std::map<std::string, double> out;
   for (const ErrorSource& e : simulate(p).errors) out[e.source] = e.sigma;
   return out;
@@ -225,15 +206,8 @@ double rate(const char* system, const char* model, int64_t batch, const char* sc
   const Graph graph = Graph::load(model);
   const System machine = System::load(system);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &machine;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.batch = batch;
-  p.precision = Precision::fp16;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  Prediction p = prediction_of(graph, machine, resolved, devices, batch);
+  p.job.precision = Precision::fp16;
   p.check_memory = false;
   return simulate(p).samples_per_second;
 }

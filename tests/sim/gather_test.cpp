@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "schemes/builder.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -73,14 +73,7 @@ Report predicted(const std::string& scheme, const std::function<void(Overheads&)
   static const System system = System::load("hkbu-rdma");
   ResolvedScheme resolved = resolve_scheme(scheme, {});
   change(resolved.overheads);
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &resolved;
-  p.devices = 8;
-  p.batch = 32;
-  p.optimizer = &optimizer("momentum", {});
-  p.input = false;
+  Prediction p = prediction_of(graph, system, resolved, 8);
   p.disturbance = Disturbance{};
   return simulate(p);
 }

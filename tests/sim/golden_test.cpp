@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "base/json.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -38,14 +38,10 @@ std::string predicted(const Machine& machine, const System& system, const Model&
   std::string line = fmt::format("{} {} x{} {} ", scheme, machine.system, machine.devices, model.name);
   try {
     const ResolvedScheme resolved = resolve_scheme(scheme, {});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &resolved;
-    p.devices = machine.devices;
-    p.batch = model.batch;
-    p.precision = model.precision;
-    p.optimizer = &optimizer(model.optimizer);
+    Prediction p = prediction_of(graph, system, resolved, machine.devices, model.batch);
+    p.job.optimizer = &optimizer(model.optimizer);
+    p.job.input = true;
+    p.job.precision = model.precision;
     p.seed = 1;
     const Report r = simulate(p);
     const TimeShare& t = r.time_share;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/optimizer.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -12,13 +12,8 @@ Report predict(const char* system, const char* scheme, int64_t devices, bool inp
   const Graph graph = Graph::load("resnet50");
   const System machine = System::load(system, {{"nodes", "40"}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &machine;
-  p.scheme = &resolved;
-  p.devices = devices;
-  p.input = input;
-  p.optimizer = &optimizer("momentum");
+  Prediction p = prediction_of(graph, machine, resolved, devices);
+  p.job.input = input;
   p.iterations = 6;
   return simulate(p);
 }

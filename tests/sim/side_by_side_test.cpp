@@ -7,7 +7,7 @@
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
 #include "sim/evaluate.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 
 namespace tandem::tests {
 namespace {
@@ -62,16 +62,16 @@ class Jobs : public testing::Test {
   Report predict(const std::string& scheme, int64_t devices, std::vector<JobBeside> beside,
                  const System& system) const {
     const ResolvedScheme resolved = resolve_scheme(scheme, Place{});
-    Prediction p;
-    p.graph = &graph_;
-    p.system = &system;
-    p.scheme = &resolved;
-    p.devices = devices;
-    p.optimizer = &optimizer("momentum", Place{});
+    // Synthetic input, since storage and the cores that decode are shared, too.
+    Prediction p = prediction_of(graph_, system, resolved, devices);
     p.disturbance = Disturbance{};
-    p.input = false;  // storage and the cores that decode are shared, too
     p.beside = std::move(beside);
     return simulate(p);
+  }
+  /// The same model by this scheme, on so many devices.
+  std::vector<JobBeside> with(const ResolvedScheme& scheme, int64_t devices) const {
+    return {{{.graph = &graph_, .scheme = &scheme, .optimizer = &optimizer("momentum"), .input = false},
+             devices}};
   }
   Graph graph_ = Graph::load("alexnet");
   ResolvedScheme allreduce_ = resolve_scheme("allreduce", Place{});
@@ -82,7 +82,7 @@ TEST_F(Jobs, OnLinksOfTheirOwnDoNotSlowEachOther) {
   const System system = System::load("v100-pcie-8x");
   for (const char* scheme : {"allreduce", "parameter-server:mode=async,server=gpu"}) {
     const Report alone = predict(scheme, 4, {}, system);
-    const Report beside = predict(scheme, 4, {{&graph_, &allreduce_, 4, 32}}, system);
+    const Report beside = predict(scheme, 4, with(allreduce_, 4), system);
     EXPECT_NEAR(beside.samples_per_second / alone.samples_per_second, 1, 1e-9) << scheme;
     EXPECT_EQ(beside.staleness.count(), alone.staleness.count()) << scheme;
   }
@@ -91,15 +91,15 @@ TEST_F(Jobs, OnLinksOfTheirOwnDoNotSlowEachOther) {
 TEST_F(Jobs, ThatShareLinksSlowEachOther) {
   const System system = System::load("v100-pcie-8x");
   const double alone = predict("allreduce", 3, {}, system).samples_per_second;
-  const double beside = predict("allreduce", 3, {{&graph_, &allreduce_, 4, 32}}, system).samples_per_second;
+  const double beside = predict("allreduce", 3, with(allreduce_, 4), system).samples_per_second;
   EXPECT_LT(beside, 0.95 * alone) << "the third and the fourth device share a switch";
-  const double servers = predict("allreduce", 3, {{&graph_, &async_, 4, 32}}, system).samples_per_second;
+  const double servers = predict("allreduce", 3, with(async_, 4), system).samples_per_second;
   EXPECT_LT(servers, 0.97 * alone);
 }
 
 TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
   const System system = System::load("v100-pcie-8x");
-  EXPECT_THROW(predict("allreduce", 6, {{&graph_, &allreduce_, 3, 32}}, system), InputError);
+  EXPECT_THROW(predict("allreduce", 6, with(allreduce_, 3), system), InputError);
 }
 
 TEST_F(Jobs, ASlowDeviceSlowsAllOfItsJobAndIsNamed) {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 #include "tests/sim/workloads.h"
 #include "topologies/system.h"
 
@@ -100,13 +100,8 @@ Report predict(const std::string& scheme_text, const System& system, int64_t dev
                const Disturbance& disturbance) {
   static const Graph graph = Graph::load("lenet5");
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
-  Prediction p;
-  p.graph = &graph;
-  p.system = &system;
-  p.scheme = &scheme;
-  p.devices = devices;
-  p.optimizer = &optimizer("sgd");
-  p.input = false;
+  Prediction p = prediction_of(graph, system, scheme, devices);
+  p.job.optimizer = &optimizer("sgd");
   p.disturbance = disturbance;
   return simulate(p);
 }

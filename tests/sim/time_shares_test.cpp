@@ -7,7 +7,7 @@
 #include "models/graph.h"
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
-#include "sim/simulate.h"
+#include "tests/sim/prediction.h"
 #include "tests/sim/workloads.h"
 
 namespace tandem::tests {
@@ -100,14 +100,7 @@ TEST(TimeShares, OfAPredictionNameTheSlowCardAndAddUpToOne) {
   const Graph graph = Graph::load("resnet50");
   for (const char* name : {"allreduce", "parameter-server:mode=sync"}) {
     const ResolvedScheme scheme = resolve_scheme(name, Place{});
-    Prediction p;
-    p.graph = &graph;
-    p.system = &system;
-    p.scheme = &scheme;
-    p.devices = 2;
-    p.batch = 16;
-    p.optimizer = &optimizer("momentum", Place{});
-    p.input = false;
+    Prediction p = prediction_of(graph, system, scheme, 2, 16);
     const Report r = simulate(p);
     const TimeShare& s = r.time_share;
     EXPECT_GT(s.waiting, 0.5) << name;

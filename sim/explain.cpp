@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/statistics.h"
+#include "sim/intervals.h"
+#include "sim/placement.h"
+#include "sim/time_shares.h"
+
+namespace tandem::sim {
+
+namespace {
+
+constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
+
+std::vector<LinkUse> link_uses(const Simulated& run) {
+  std::vector<LinkUse> out;
+  const Plan& plan = run.bound.plan;
+  const double wall = run.trace.makespan.seconds();
+  for (std::size_t i = 0; i < run.trace.link_bytes.size(); ++i) {
+    const double bytes = run.trace.link_bytes[i];
+    if (bytes <= 0) continue;
+    out.push_back({plan.link_name(static_cast<uint32_t>(i)), std::min(1.0, bytes / plan.capacity[i] / wall),
+                   Bytes{std::llround(bytes)}});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
+  if (out.size() > kMostLinkUses) out.resize(kMostLinkUses);
+  return out;
+}
+
+/// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
+LinkUse own_busiest(const Report& r, const Simulated& run) {
+  const Plan& plan = run.bound.plan;
+  if (r.links.empty() || plan.measured_roles == 0 || !is_static(*run.program))
+    return r.links.empty() ? LinkUse{} : r.links.front();
+  std::set<std::string> own;
+  for (uint32_t role = 0; role < plan.measured_roles; ++role) {
+    for (const auto& of_class : plan.roles[role].transfer) {
+      for (const int32_t t : of_class) {
+        if (t < 0) continue;
+        for (const Use& u : plan.transfers[static_cast<std::size_t>(t)].uses)
+          own.insert(plan.link_name(u.link));
+      }
+    }
+  }
+  const auto at = std::find_if(r.links.begin(), r.links.end(),
+                               [&](const LinkUse& use) { return own.contains(use.name); });
+  return at == r.links.end() ? LinkUse{} : *at;
+}
+
+/// "worker 1 on gpu1", with the device's model where the job has several.
+std::string worker_name(const Prediction& p, const Cluster& cluster, uint32_t worker) {
+  const auto at = [&](int64_t i) { return used_accelerator(*p.system, cluster, i); };
+  const VertexId v = at(worker);
+  const std::string& model = p.system->device(v).name;
+  bool alike = true;
+  for (int64_t i = 0; i < cluster.devices && alike; ++i) alike = p.system->device(at(i)).name == model;
+  return fmt::format("worker {} on {}{}", worker, p.system->vertex_name(v),
+                     alike ? "" : fmt::format(" ({})", model));
+}
+
+/// The first instances of each role, as many as keep a report file below about 400 KB: (instance, role).
+/// Worker 0 always; a server that answers everybody with thousands of ops is left out.
+std::set<std::pair<uint32_t, uint32_t>> shown_instances(const std::vector<Span>& spans) {
+  constexpr std::size_t kMostEntries = 1700;
+  std::map<std::pair<uint32_t, uint32_t>, std::size_t> entries;
+  for (const Span& s : spans) ++entries[{s.instance, s.role}];
+  std::set<std::pair<uint32_t, uint32_t>> shown;
+  std::set<uint32_t> full;  // roles of which no more fit
+  std::size_t sum = 0;
+  for (const auto& [who, count] : entries) {
+    const uint32_t role = who.second;
+    if (full.contains(role)) continue;
+    if (sum + count > kMostEntries && !(role == 0 && who.first == 0)) {
+      full.insert(role);
+      continue;
+    }
+    sum += count;
+    shown.insert(who);
+  }
+  return shown;
+}
+
+void add_timeline(Report& r, const Simulated& run) {
+  const Program& program = *run.bound.plan.program;
+  const auto shown = shown_instances(run.trace.spans);
+  for (const Span& s : run.trace.spans) {
+    if (!shown.contains({s.instance, s.role})) continue;
+    const Role& role = program.roles[s.role];
+    const Op& op = role.ops[s.op];
+    r.timeline.push_back({role.name, std::string(name(op.lane)), program.labels[op.label], s.instance,
+                          s.iteration, s.start.seconds(), s.end.seconds()});
+    if (s.ready < s.start) {
+      r.timeline.push_back({role.name, std::string(name(op.lane)),
+                            fmt::format("waiting for worker {}", s.last), s.instance, s.iteration,
+                            s.ready.seconds(), s.start.seconds()});
+    }
+  }
+}
+
+std::string too_wide(const Report& r, const Prediction& p) {
+  return fmt::format("{} device{}: an interval of a factor of {:.0f} says next to nothing; {}", r.devices,
+                     r.devices == 1 ? "" : "s", r.interval.high / r.interval.low,
+                     r.calibrated && !p.anchor
+                         ? "the profile's kernels are far from this model's, or were measured in few or "
+                           "disturbed runs: tandem measure, without --quick, on an idle machine"
+                         : "a measured rate (--anchor) would narrow it");
+}
+
+/// What the figures rest on where nothing was measured.
+std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, const Device& device) {
+  std::vector<std::string> out = bound.extrapolates;
+  if (device.peak_at(p.job.precision).flops_per_second == 0 && !bound.measured) {
+    out.push_back(fmt::format("{} has no {} arithmetic: computed at its {} rate", device.name,
+                              name(p.job.precision), name(device.fp32_products)));
+  }
+  return out;
+}
+
+/// What a choice of the scheme comes down to on a machine that it was not worded for.
+std::string scheme_remark(const Prediction& p, const Device& device) {
+  const Scheme& scheme = *p.job.scheme->scheme;
+  if (p.devices == 1 || device.kind == Device::Kind::gpu || scheme.without_gpus == nullptr) return "";
+  return scheme.without_gpus(p.job.scheme->options, device.name);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
+  std::vector<std::pair<std::string, std::string>> in = {{"model", p.job.graph->name()},
+                                                         {"system", p.system->name()},
+                                                         {"scheme", p.job.scheme->name},
+                                                         {"devices", std::to_string(p.devices)},
+                                                         {"batch_per_device", std::to_string(p.job.batch)},
+                                                         {"precision", std::string(name(p.job.precision))},
+                                                         {"optimizer", std::string(p.job.optimizer->name)},
+                                                         {"input", p.job.input ? "real" : "synthetic"},
+                                                         {"recipe", p.job.scheme->recipe.name},
+                                                         {"profile", p.profile}};
+  if (p.job.recompute) in.emplace_back("recompute", "blocks");
+  for (const auto& [key, value] : p.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
+  for (const auto& [key, value] : p.memory) in.emplace_back("memory." + key, value);
+  for (std::size_t i = 0; i < p.beside.size(); ++i) {
+    const JobBeside& beside = p.beside[i];
+    in.emplace_back(fmt::format("beside.{}", i + 1),
+                    fmt::format("{} {} {} {}", beside.devices, beside.job.graph->name(),
+                                beside.job.scheme->name, beside.job.batch));
+  }
+  if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
+  return in;
+}
+
+void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored) {
+  const Cluster cluster = make_cluster(*p.system, p.devices);
+  const Device& device = p.system->device(p.system->accelerator(0));
+  add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
+  r.links = link_uses(run);
+  r.busiest_link = own_busiest(r, run);
+  r.largest_share_is_bottleneck();
+  r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
+  r.errors = error_sources(r, p, run.bound.error);
+  r.interval = interval(r.samples_per_second, r.errors);
+  if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
+  r.extrapolates = extrapolates(p, run.bound, device);
+  if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
+  add_timeline(r, run);
+}
+
+}  // namespace tandem::sim

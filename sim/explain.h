@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a Report says besides its figures: where the time went, which links are busy, how sure the rate is,
+// and what the reader should know.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schemes/report.h"
+#include "sim/simulation.h"
+
+namespace tandem::sim {
+
+/// Everything that was asked, by name, as Report::inputs.
+std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& prediction);
+
+/// Fills the report's time shares, links, bottleneck (by the largest share), interval, notes, extrapolations
+/// and timeline. Its samples_per_second is known. `run`: of the prediction's devices; `anchored`: its anchor
+/// was met.
+void explain(Report& report, const Prediction& prediction, const Simulated& run, bool anchored);
+
+}  // namespace tandem::sim

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/gather.h"
+#include "sim/placement.h"
+#include "sim/side_by_side.h"
+
+namespace tandem::sim {
+
+namespace {
+
+constexpr int64_t kMostBeside = 512;  // devices of a job whose instances have transfers of their own
+
+/// Steps after which the workers do the same again, when ops that do not run in every iteration have had
+/// their turn. What runs more rarely than once in a thousand steps is not waited for: it costs next to
+/// nothing.
+int64_t period(const Program& program) {
+  int64_t iterations = program.micro_batches;
+  for (const Op& op : program.roles[0].ops) iterations = std::lcm(iterations, int64_t{op.every});
+  const int64_t steps = iterations / program.micro_batches;
+  return steps > 1000 ? 1 : steps;
+}
+
+/// Lengths of the steps that count, and their rate.
+void steady(Simulated& r) {
+  const Program& program = *r.program;
+  const auto& end = r.trace.iteration_end;
+  const auto each = static_cast<std::size_t>(program.micro_batches),
+             whole = static_cast<std::size_t>(period(program)), steps = end.size() / each;
+  std::size_t warm = std::min(steps - 1, std::max<std::size_t>(2, steps / 6));
+  const std::size_t periods = (warm + whole - 1) / whole * whole;
+  if (periods < steps) warm = periods;
+  for (std::size_t i = warm; i < steps; ++i) {
+    const Time before = i == 0 ? Time{} : end[i * each - 1];
+    r.lengths.push_back((end[(i + 1) * each - 1] - before).seconds());
+  }
+  double total = 0;
+  for (const double s : r.lengths) total += s;
+  if (!(total > 0)) throw InputError("the simulated iteration takes no time: the model has no work in it");
+  r.rate = samples_of_all(program) * static_cast<double>(r.lengths.size()) / total * r.trace.kept_share();
+  std::sort(r.lengths.begin(), r.lengths.end());
+}
+
+}  // namespace
+
+double samples_of_all(const Program& program) {
+  return static_cast<double>(samples_per_step(program) * program.roles[0].mesh.size());
+}
+
+Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
+
+Simulated Simulation::run(int64_t devices, double scale, bool beside) const {
+  Simulated out;
+  out.bound = bound(make_cluster(*p_.system, devices), scale);
+  out.program = out.bound.plan.program;
+  EvaluateOptions options;
+  options.iterations = iterations(*out.program);
+  if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
+  options.kept_iterations = 2;
+  out.trace = evaluate(out.bound.plan, options);
+  steady(out);
+  return out;
+}
+
+Bound Simulation::bound(const Cluster& cluster, double scale) const {
+  CostInput in;
+  in.cluster = cluster;
+  in.program = std::make_shared<const Program>(compile(p_.job, work_, cluster));
+  in.system = p_.system;
+  in.job = p_.job;
+  in.profile = p_.profile;
+  in.compute_scale = scale;
+  in.speeds = p_.speeds;
+  if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) in.program = gathered(in);
+  Bound b = bind(in);
+  b.plan.seed = p_.seed;
+  b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
+  if (b.measured) b.plan.disturbance = *b.measured;
+  if (p_.disturbance) b.plan.disturbance = *p_.disturbance;
+  slow_down(b.plan, in.cluster);
+  return b;
+}
+
+/// The plan of the job together with those beside it, which compute at the same scale.
+Plan Simulation::joined(const Plan& own, int64_t devices, double scale) const {
+  std::vector<Plan> others;
+  Cluster last = make_cluster(*p_.system, devices);
+  for (const JobBeside& job : p_.beside) {
+    if (std::max(job.devices, devices) > kMostBeside)
+      throw InputError(fmt::format("jobs side by side are simulated with up to {} devices each, not {}",
+                                   kMostBeside, std::max(job.devices, devices)));
+    Prediction other = p_;
+    other.job = job.job;
+    last = make_cluster_behind(*p_.system, last, job.devices);
+    others.push_back(Simulation(other).bound(last, scale).plan);
+  }
+  return side_by_side(own, others);
+}
+
+/// Devices that a fault of the system left less of their speed.
+void Simulation::slow_down(Plan& plan, const Cluster& cluster) const {
+  if (p_.system->faults().empty()) return;
+  for (int64_t i = 0; i < cluster.devices; ++i) {
+    const double speed = p_.system->speed(used_accelerator(*p_.system, cluster, i));
+    if (speed < 1) plan.disturbance.slow.emplace_back(static_cast<uint32_t>(i), 1 / speed);
+  }
+}
+
+/// The program with buckets that follow from when gradients are ready.
+std::shared_ptr<const Program> Simulation::gathered(CostInput in) const {
+  Workload work = work_;
+  work.buckets = {1};
+  in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+  work.buckets =
+      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket"));
+  return std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+}
+
+/// Of the program: whole steps, and as far as it is free to choose whole periods.
+int32_t Simulation::iterations(const Program& program) const {
+  const int64_t all = checked_mul(steps(program), program.micro_batches, "the iterations to simulate");
+  if (all > INT32_MAX) throw InputError(fmt::format("{} iterations are too many to simulate", all));
+  return static_cast<int32_t>(all);
+}
+
+int64_t Simulation::steps(const Program& program) const {
+  if (p_.iterations > 0) return p_.iterations;
+  const int64_t workers = program.roles[0].mesh.size();
+  if (is_static(program)) {
+    // Micro-batches of one step already are alike: the first period fills the pipeline, the second counts.
+    const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;
+    return std::max<int64_t>(2, (enough + whole - 1) / whole) * whole;
+  }
+  // The more workers wait for each other, the less their steps differ in length.
+  if (in_lock_step(program)) return std::clamp<int64_t>(3072 / workers, 8, 24);
+  // Arrival-order schemes: enough updates for a staleness distribution, at least 60 rounds.
+  return std::clamp<int64_t>(4000 / workers, 60, 1000);
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One prediction's job, compiled, bound and evaluated on any number of devices.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/bind.h"
+#include "sim/evaluate.h"
+#include "sim/simulate.h"
+
+namespace tandem::sim {
+
+/// What one evaluation of the job gave.
+struct Simulated {
+  Bound bound;                             ///< its plan is that of all jobs
+  std::shared_ptr<const Program> program;  ///< of the job that is measured
+  Trace trace;
+  std::vector<double> lengths;  ///< seconds of the steady steps of the optimiser, increasing
+  double rate = 0;              ///< samples/s of all devices
+};
+
+/// Of all workers in one step of the optimiser.
+double samples_of_all(const Program& program);
+
+/// Keeps a reference to the prediction. Const calls are independent of each other.
+class Simulation {
+ public:
+  explicit Simulation(const Prediction& prediction);
+  const Workload& work() const { return work_; }
+  /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
+  /// Throws InputError where the scheme cannot run there.
+  Bound bound(const Cluster& cluster, double scale) const;
+  /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
+  Simulated run(int64_t devices, double scale, bool beside = false) const;
+
+ private:
+  Plan joined(const Plan& own, int64_t devices, double scale) const;
+  std::shared_ptr<const Program> gathered(CostInput in) const;
+  void slow_down(Plan& plan, const Cluster& cluster) const;
+  int32_t iterations(const Program& program) const;
+  int64_t steps(const Program& program) const;
+
+  const Prediction& p_;
+  Workload work_;
+};
+
+}  // namespace tandem::sim
