@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "sim/bound_messages.h"
+#include "sim/make_costs.h"
 #include "sim/placement.h"
 
 namespace tandem::sim {

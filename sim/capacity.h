@@ -5,7 +5,7 @@
 
 #include "schemes/memory_habits.h"
 #include "schemes/report.h"
-#include "sim/simulate.h"
+#include "sim/prediction.h"
 
 namespace tandem::sim {
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/costs.h"
 
-#include "sim/cost/machine.h"
 #include "sim/cost/network_software.h"
-#include "sim/machine_costs.h"
-#include "sim/stock_costs.h"
 
 namespace tandem::sim {
 
@@ -98,12 +95,6 @@ Transfer Costs::nothing() const {
   Transfer t;
   t.latency = at_speed(start_up_);
   return t;
-}
-
-std::shared_ptr<Costs> make_costs(const CostInput& input) {
-  if (auto machine = MachineProfile::find(input.profile, input.job.precision))
-    return machine_costs(input, std::move(machine));
-  return stock_costs(input);
 }
 
 }  // namespace tandem::sim

@@ -130,7 +130,4 @@ class Costs {
 /// The host copies the module to all devices, under a broadcast.
 bool copies_module(const Task& task);
 
-/// By the input's profile: measured on one machine, or stock. Throws InputError for one that cannot be read.
-std::shared_ptr<Costs> make_costs(const CostInput& input);
-
 }  // namespace tandem::sim

@@ -5,7 +5,7 @@
 
 #include "schemes/report.h"
 #include "sim/costs.h"
-#include "sim/simulate.h"
+#include "sim/prediction.h"
 
 namespace tandem::sim {
 

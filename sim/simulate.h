@@ -1,53 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One entry: model, system, scheme and devices in, Report out.
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "schemes/job.h"
 #include "schemes/report.h"
 #include "sim/plan.h"
-#include "sim/speeds.h"
-#include "topologies/system.h"
+#include "sim/prediction.h"
 
 namespace tandem::sim {
-
-/// A published or measured rate that the prediction is made to meet: compute costs are scaled so that
-/// `devices` devices give `rate` samples/s.
-struct Anchor {
-  double rate = 0;
-  int64_t devices = 1;
-  int64_t batch = 0;                       ///< per device when it was measured; 0 = the prediction's own
-  const System* system = nullptr;          ///< on which it was measured; null = the prediction's own
-  const ResolvedScheme* scheme = nullptr;  ///< under which it was measured; null = the prediction's own
-};
-
-/// Another job on the same machine, on the next free devices; it repeats while the predicted one runs.
-struct JobBeside {
-  Job job;
-  int64_t devices = 1;
-};
-
-struct Prediction {
-  Job job;
-  const System* system = nullptr;
-  int64_t devices = 1;
-  /// What changes the scheme's memory habits: keys and values for memory_habits().
-  std::vector<std::pair<std::string, std::string>> memory;
-  int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival
-                           ///< order counts
-  uint64_t seed = 1;
-  std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
-  std::optional<Anchor> anchor;
-  /// What the anchor comes to (anchored_scale), where that is known: it is not fitted again.
-  std::optional<double> anchor_scale;
-  Speeds speeds;
-  std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
-  /// Jobs whose transfers share the links; priced by the prediction's profile.
-  std::vector<JobBeside> beside;
-  bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
-};
 
 /// A report with `fits` false when the model does not fit (sim/capacity.h says what would). Speed-up and
 /// efficiency count from the fewest devices that hold it.

@@ -8,7 +8,7 @@
 
 #include "sim/bind.h"
 #include "sim/evaluate.h"
-#include "sim/simulate.h"
+#include "sim/prediction.h"
 
 namespace tandem::sim {
 

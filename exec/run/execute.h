@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "exec/backend.h"
-#include "exec/checkpoint.h"
-#include "exec/data.h"
-#include "exec/pace.h"
+#include "exec/comm/pace.h"
+#include "exec/device/backend.h"
+#include "exec/run/checkpoint.h"
+#include "exec/run/data.h"
 #include "schemes/job.h"
 #include "schemes/report.h"
 
