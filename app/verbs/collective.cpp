@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
 #include "calibration/fit/machine_fit.h"
-#include "schemes/collectives.h"
+#include "sim/cost/layout.h"
 #include "sim/placement.h"
 
 namespace tandem::app {
@@ -156,8 +156,8 @@ Request read_request(const Arguments& arguments) {
   if (profile && profile->kind != out.kind)
     throw InputError(option_place("profile"), fmt::format("is one of {}, not {}", profile->kind, out.kind));
   out.algorithm = arguments.text("algorithm", "auto");
-  const bool named = out.algorithm == "auto" || out.algorithm == "nvls" || out.algorithm == "best";
-  if (!named) collectives_registry().at(out.algorithm);
+  if (out.algorithm != "auto" && out.algorithm != "best")
+    check_algorithm(out.algorithm, option_place("algorithm"));
   int64_t devices = std::min<int64_t>(out.system.accelerator_count(), 1024);
   if (profile && profile->devices > 1) devices = profile->devices;
   if (log && log->devices > 1) devices = log->devices;
@@ -289,9 +289,8 @@ void register_collective(Registry<Verb>& registry) {
              "all-to-all, gather, scatter, sendrecv"},
             {"devices", "N", "members of the group; default: the log's, else all the system has"},
             {"algorithm", "NAME",
-             "auto (default: what the system's library would pick), best (what the links allow), or tandem "
-             "list "
-             "collectives"},
+             "auto (default: what the system's library would pick), best (what the links allow), or one of "
+             "tandem list layouts or tandem list collectives"},
             {"sizes", "A..B|A,B,...",
              "sizes from A doubling to B, or a list; default: the log's, else 1KiB..1GiB"},
             {"from", "BYTES", "smallest size, instead of --sizes"},

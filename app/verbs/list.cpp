@@ -9,6 +9,7 @@
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
+#include "sim/cost/layout.h"
 #include "topologies/system.h"
 
 namespace tandem::app {
@@ -61,6 +62,7 @@ const std::vector<ListKind>& kinds() {
       {"schemes", [] { return named(list_schemes()); }},
       {"recipes", [] { return named(list_recipes()); }},
       {"collectives", [] { return named(collectives_registry().all()); }},
+      {"layouts", [] { return named(layouts_registry().all()); }},
       {"kernels", kernels},
       {"layers", [] { return named(layers_registry().all()); }},
       {"optimizers", [] { return named(optimizers()); }},
@@ -92,16 +94,17 @@ int list(const Arguments& arguments) {
 }  // namespace
 
 void register_list(Registry<Verb>& registry) {
-  registry.add({.name = "list",
-                .summary = "what there is: models, systems, devices, schemes, collectives, kernels, layers, "
-                           "optimizers, profiles, constants",
-                .usage = "KIND [options]",
-                .flags = {format_flag(), out_flag(), quiet_flag()},
-                .least_words = 1,
-                .most_words = 1,
-                .run = list,
-                .details = "KIND is models, systems, devices, schemes, collectives, kernels, layers, "
-                           "optimizers, profiles, constants (what was set on published rates) or verbs."});
+  registry.add(
+      {.name = "list",
+       .summary = "what there is: models, systems, devices, schemes, collectives, layouts, kernels, layers, "
+                  "optimizers, profiles, constants",
+       .usage = "KIND [options]",
+       .flags = {format_flag(), out_flag(), quiet_flag()},
+       .least_words = 1,
+       .most_words = 1,
+       .run = list,
+       .details = "KIND is models, systems, devices, schemes, collectives, layouts, kernels, layers, "
+                  "optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
 }  // namespace tandem::app

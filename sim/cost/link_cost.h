@@ -19,6 +19,7 @@
 namespace tandem::sim {
 
 struct Harness;
+struct Laid;
 struct Library;
 struct NetworkSoftware;
 struct Pattern;
@@ -50,7 +51,7 @@ class LinkCost {
 
   /// What priced a collective.
   struct Choice {
-    std::string algorithm;  ///< a name in collectives_registry(), or "nvls" (reduction in the NVLink switch)
+    std::string algorithm;  ///< a name in layouts_registry() or collectives_registry()
     std::string protocol;   ///< of the library: "ll", "ll128", "simple", ...
     double spread = 0;      ///< nine of ten are measured within this factor, less 1; 0: not known
   };
@@ -90,7 +91,7 @@ class LinkCost {
   struct Patterns;
   const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
   /// Seconds that rank patterns and protocols, given what they would take.
-  using Rank = std::function<double(const Pattern&, const Protocol&, double seconds)>;
+  using Rank = std::function<double(const Laid&, const Protocol&, double seconds)>;
   /// The pattern and protocol of the lowest rank.
   Transfer first(const Patterns& known, double size, std::string_view what, const Rank& rank,
                  Choice* chosen) const;

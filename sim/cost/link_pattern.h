@@ -70,20 +70,10 @@ struct Ring {
 /// the nodes differ. Cost: 3 g^2 routes for g members per node and at most 2^14 order prefixes per ring.
 std::vector<Ring> search_rings(const System& system, const Group& group, bool pack);
 
+/// Node-by-node rings: every member passes on what the one before sent it. Not all-to-all.
 Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings);
-/// Double binary trees over the nodes, chains inside them. All-reduce only.
-Pattern tree_pattern(const System& system, const Group& group, const std::vector<Ring>& rings);
-/// Reduction and multicast in the switch inside a node, double binary trees between nodes. All-reduce only.
-Pattern switch_pattern(const System& system, const Group& group);
 /// True when the node's members all hang on a switch of their fabric.
 bool has_switch(const System& system, const Group& group);
-/// Rings along every axis of a direct network at once; needs is_torus(). All-reduce, reduce-scatter,
-/// all-gather.
-Pattern torus_pattern(const System& system, const Group& group, CollKind kind);
-/// True when a member has several ways out, each leading to other members.
-bool is_torus(const System& system, const Group& group);
-/// Every rank to every rank, all at once.
-Pattern exchange_pattern(const System& system, const Group& group);
 /// Members that send straight to each other: `sends(i)` lists whom member i sends to and how many bytes per
 /// byte of payload. All at once.
 using Sends = std::function<std::vector<std::pair<std::size_t, double>>(std::size_t)>;

@@ -33,6 +33,8 @@ const std::vector<double>& rates(std::size_t generation) {
   return generation == 3 ? blackwell : generation == 2 ? hopper : older;
 }
 
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
 template <std::size_t N>
 std::size_t index(const std::array<std::string_view, N>& names, std::string_view name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -78,31 +80,36 @@ double switch_round(double bytes, std::size_t members, int channels) {
   return std::min(bytes, chunks * chunk);
 }
 
-double Tuner::estimate(CollKind kind, std::string_view algorithm, std::string_view protocol,
-                       double bytes) const {
-  constexpr double never = std::numeric_limits<double>::infinity();
-  const bool reduces_all = kind == CollKind::all_reduce;
-  const bool chain = kind == CollKind::broadcast || kind == CollKind::reduce;
-  const double steps = reduces_all ? 2 * (ranks_ - 1) : chain ? ranks_ : ranks_ - 1;
-  const double payload = ranks_ / steps;  // bytes of the buffer per byte on the bus
-  if (algorithm == "nvls") {
-    if (!reduces_all || kSwitchEfficiency[generation_] == 0 || protocol != kProtocols.back()) return never;
-    const double bus = 2 * switch_rate_ * kSwitchEfficiency[generation_] * (heads_ - 1);
-    return kSwitchLatency + bytes / (bus * payload);
-  }
+double Tuner::steps(CollKind kind) const {
+  if (kind == CollKind::all_reduce) return 2 * (ranks_ - 1);
+  return kind == CollKind::broadcast || kind == CollKind::reduce ? ranks_ : ranks_ - 1;
+}
+
+double Tuner::in_switch(CollKind kind, std::string_view protocol, double bytes) const {
+  const bool can = kind == CollKind::all_reduce && kSwitchEfficiency[generation_] > 0;
+  if (!can || protocol != kProtocols.back()) return kInfinite;
+  const double payload = ranks_ / steps(kind);  // bytes of the buffer per byte on the bus
+  const double bus = 2 * switch_rate_ * kSwitchEfficiency[generation_] * (heads_ - 1);
+  return kSwitchLatency + bytes / (bus * payload);
+}
+
+double Tuner::ring(CollKind kind, std::string_view protocol, double bytes) const {
   const std::size_t p = index(kProtocols, protocol);
-  if (algorithm != "ring" || p == kProtocols.size()) return never;
+  if (p == kProtocols.size()) return kInfinite;
+  const bool chain = kind == CollKind::broadcast || kind == CollKind::reduce;
   double bus = rate_;
   if (p == 0) {
     // Before 2.21 NCCL thought less of LL.
-    const double share = version_ >= 221 ? 0.5 : reduces_all || kind == CollKind::reduce ? 1 / 4.0 : 1 / 3.0;
+    const bool reduces = kind == CollKind::all_reduce || kind == CollKind::reduce;
+    const double share = version_ >= 221 ? 0.5 : reduces ? 1 / 4.0 : 1 / 3.0;
     bus = std::min(rate_ * share,
                    version_ >= 221 ? kMostLl[generation_] : std::min(kMostLl[generation_], 87.7e9));
   } else if (p == 1) {
     const double most = version_ >= 229 ? std::min(kMostLl128[generation_], 40e9) : kMostLl128[generation_];
     bus = std::min(0.92 * rate_, channels_ * most);
   }
-  return kBase[p] + (chain ? 1 : steps) * kStep[p] + bytes / (bus * payload);
+  const double payload = ranks_ / steps(kind);
+  return kBase[p] + (chain ? 1 : steps(kind)) * kStep[p] + bytes / (bus * payload);
 }
 
 }  // namespace tandem::sim

@@ -18,11 +18,16 @@ class Tuner {
   /// generations. `version`: major * 100 + minor.
   static std::optional<Tuner> of(const System& system, const Group& group, int version);
 
-  /// Seconds that NCCL expects; infinite for what it would not consider. All but all-to-all, which it has no
-  /// choice for.
-  double estimate(CollKind kind, std::string_view algorithm, std::string_view protocol, double bytes) const;
+  /// Seconds that NCCL expects of its rings, for all but all-to-all, which it has no choice for; infinite for
+  /// a protocol that it does not have.
+  double ring(CollKind kind, std::string_view protocol, double bytes) const;
+  /// The same of reducing in the switch: infinite but for all-reduces of the last protocol on devices that
+  /// can.
+  double in_switch(CollKind kind, std::string_view protocol, double bytes) const;
 
  private:
+  double steps(CollKind kind) const;  ///< of a ring
+
   double ranks_ = 0;
   std::size_t generation_ = 0;  ///< index into the tables
   int version_ = 0;

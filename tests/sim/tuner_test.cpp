@@ -31,10 +31,12 @@ std::string choice(const System& system, int64_t devices, int64_t bytes) {
   return out.algorithm + " " + out.protocol;
 }
 
+using Estimate = double (Tuner::*)(CollKind, std::string_view, double) const;
+
 /// Bytes/s of bus bandwidth that the estimate grows by.
-double bus(const Tuner& t, double devices, const char* algorithm, const char* protocol) {
-  const double a = t.estimate(CollKind::all_reduce, algorithm, protocol, 1e9);
-  const double b = t.estimate(CollKind::all_reduce, algorithm, protocol, 2e9);
+double bus(const Tuner& t, double devices, Estimate of, const char* protocol) {
+  const double a = (t.*of)(CollKind::all_reduce, protocol, 1e9);
+  const double b = (t.*of)(CollKind::all_reduce, protocol, 2e9);
   return 1e9 / (b - a) * 2 * (devices - 1) / devices;
 }
 
@@ -48,12 +50,12 @@ TEST(Tuner, CountsChannelsAsTheSearchDoes) {
     const System s = System::load(c.system);
     const auto t = tuner(s, 8);
     ASSERT_TRUE(t) << c.system;
-    EXPECT_NEAR(bus(*t, 8, "ring", "simple") * 1e-9, c.ring, 1e-6) << c.system;
-    EXPECT_NEAR(bus(*t, 8, "ring", "ll128") * 1e-9, c.ll128, 1e-6) << c.system;
+    EXPECT_NEAR(bus(*t, 8, &Tuner::ring, "simple") * 1e-9, c.ring, 1e-6) << c.system;
+    EXPECT_NEAR(bus(*t, 8, &Tuner::ring, "ll128") * 1e-9, c.ll128, 1e-6) << c.system;
     if (c.nvls > 0) {
-      EXPECT_NEAR(bus(*t, 8, "nvls", "simple") * 1e-9, c.nvls, 1e-6) << c.system;
+      EXPECT_NEAR(bus(*t, 8, &Tuner::in_switch, "simple") * 1e-9, c.nvls, 1e-6) << c.system;
     } else {
-      EXPECT_TRUE(std::isinf(t->estimate(CollKind::all_reduce, "nvls", "simple", 1e9)));
+      EXPECT_TRUE(std::isinf(t->in_switch(CollKind::all_reduce, "simple", 1e9)));
     }
   }
 }
@@ -82,8 +84,8 @@ TEST(Tuner, DependsOnTheCablesNotOnWhatTheyReach) {
   const System slow = System::load("dgx-h100");
   const System fast = System::load("dgx-h100", {{"links.nvlink.bandwidth", "250GB/s"}});
   for (const char* protocol : {"ll", "ll128", "simple"}) {
-    EXPECT_EQ(tuner(slow, 8)->estimate(CollKind::all_gather, "ring", protocol, 1e6),
-              tuner(fast, 8)->estimate(CollKind::all_gather, "ring", protocol, 1e6));
+    EXPECT_EQ(tuner(slow, 8)->ring(CollKind::all_gather, protocol, 1e6),
+              tuner(fast, 8)->ring(CollKind::all_gather, protocol, 1e6));
   }
 }
 
@@ -99,8 +101,8 @@ TEST(SwitchRound, GrowsWithTheBuffer) {
 
 TEST(Tuner, ThoughtLessOfLlBefore221) {
   const System s = System::load("dgx-h100");
-  EXPECT_NEAR(bus(*tuner(s, 8, 218), 8, "ring", "ll") * 1e-9, 87.7, 1e-6);
-  EXPECT_NEAR(bus(*tuner(s, 8, 223), 8, "ring", "ll") * 1e-9, 141, 1e-6);
+  EXPECT_NEAR(bus(*tuner(s, 8, 218), 8, &Tuner::ring, "ll") * 1e-9, 87.7, 1e-6);
+  EXPECT_NEAR(bus(*tuner(s, 8, 223), 8, &Tuner::ring, "ll") * 1e-9, 141, 1e-6);
 }
 
 TEST(Tuner, SpeaksOnlyForSwitchedNvlinkInsideOneNode) {

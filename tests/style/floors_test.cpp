@@ -16,6 +16,7 @@
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
+#include "sim/cost/layout.h"
 #include "tests/style/sources.h"
 #include "topologies/system.h"
 
@@ -192,6 +193,7 @@ TEST(Components, HaveNamesAndSummaries) {
   expect_entries(list_schemes(), "scheme");
   expect_entries(layers_registry().all(), "layer");
   expect_entries(collectives_registry().all(), "collective");
+  expect_entries(layouts_registry().all(), "layout");
   expect_entries(verbs_registry().all(), "verb");
 }
 

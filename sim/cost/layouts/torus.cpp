@@ -3,16 +3,36 @@
 #include <algorithm>
 #include <set>
 
-#include "sim/cost/link_pattern.h"
+#include "sim/cost/layout.h"
 
 namespace tandem::sim {
+namespace {
 
-Pattern torus_pattern(const System& system, const Group& group, CollKind kind) {
+/// A member has several ways out, each leading to other members.
+bool is_torus(const System& system, const Group& group) {
+  if (group.ranks() < 3) return false;
+  std::set<uint32_t> first;
+  const std::size_t samples = std::min<std::size_t>(64, group.ranks() - 1);
+  for (std::size_t s = 0; s < samples; ++s) {
+    const VertexId far = group.members[1 + s * (group.ranks() - 1) / samples];
+    first.insert(resource_of(system, system.route(group.members.front(), far).links.front()));
+  }
+  return first.size() > 1;
+}
+
+bool can(const LayoutInput& input) {
+  const bool reduces = input.kind == CollKind::all_reduce || input.kind == CollKind::reduce_scatter;
+  return (reduces || input.kind == CollKind::all_gather) && input.offers("torus") &&
+         is_torus(input.system, input.group);
+}
+
+Pattern lay(const LayoutInput& input) {
+  const System& system = input.system;
+  const Group& group = input.group;
   constexpr std::size_t kSamples = 4096;  // destinations looked at to find the axes and the diameter
   const auto n = static_cast<double>(group.ranks());
-  const double phases = kind == CollKind::all_reduce ? 2 : 1;
+  const double phases = input.kind == CollKind::all_reduce ? 2 : 1;
   Pattern p;
-  p.algorithm = "torus";
   std::set<uint32_t> out, in;
   double hops = 0, farthest = 0;
   const std::size_t samples = std::min(kSamples, group.ranks() - 1);
@@ -34,15 +54,13 @@ Pattern torus_pattern(const System& system, const Group& group, CollKind kind) {
   return p;
 }
 
-bool is_torus(const System& system, const Group& group) {
-  if (group.ranks() < 3) return false;
-  std::set<uint32_t> first;
-  const std::size_t samples = std::min<std::size_t>(64, group.ranks() - 1);
-  for (std::size_t s = 0; s < samples; ++s) {
-    const VertexId far = group.members[1 + s * (group.ranks() - 1) / samples];
-    first.insert(resource_of(system, system.route(group.members.front(), far).links.front()));
-  }
-  return first.size() > 1;
+}  // namespace
+
+void register_torus(Registry<Layout>& registry) {
+  registry.add({.name = "torus",
+                .summary = "rings along every axis of a direct network at once",
+                .can = can,
+                .lay = lay});
 }
 
 }  // namespace tandem::sim

@@ -4,7 +4,8 @@
 #include <limits>
 #include <set>
 
-#include "sim/cost/link_pattern.h"
+#include "sim/cost/layout.h"
+#include "sim/cost/tuner.h"
 
 namespace tandem::sim {
 namespace {
@@ -70,7 +71,6 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
                                                      : n - 1;  // chunks of 1/n per rank
   const double steps = chain ? n - 1 : sent;
   Pattern p;
-  p.algorithm = "ring";
   // Gathering and scattering move the own chunk between two buffers; reducing overlaps half of it; chains
   // none.
   const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
@@ -87,6 +87,19 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
     }
   }
   return p;
+}
+
+void register_ring(Registry<Layout>& registry) {
+  registry.add({.name = "ring",
+                .summary = "rings through the nodes, packed on the links inside them",
+                .can = [](const LayoutInput& input) { return input.kind != CollKind::all_to_all; },
+                .lay =
+                    [](const LayoutInput& input) {
+                      return ring_pattern(input.system, input.group, input.kind, input.rings());
+                    },
+                .last_resort = true,
+                .expected = [](const Tuner& tuner, CollKind kind, std::string_view protocol,
+                               double bytes) { return tuner.ring(kind, protocol, bytes); }});
 }
 
 }  // namespace tandem::sim

@@ -80,11 +80,7 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
     const GroupShape shape{static_cast<uint32_t>(count), local};
     return enumerate(system, ranks, algorithm.schedule(kind, shape));
   };
-  if (group.ranks() <= kScheduledRanks) {
-    Pattern p = make(group.ranks());
-    p.algorithm = algorithm.name;
-    return p;
-  }
+  if (group.ranks() <= kScheduledRanks) return make(group.ranks());
   // Powers of two nodes keep the shape (halving-doubling has an extra phase otherwise).
   const std::size_t top = std::bit_floor(std::max<std::size_t>(kScheduledRanks / local, 4)) * local;
   const Pattern a = make(top / 4), b = make(top / 2);
@@ -107,7 +103,6 @@ Pattern schedule_pattern(const System& system, const Group& group, CollKind kind
   }
   for (auto& [member, end] : c.ends) end = {end.sent * growth, end.received * growth};
   c.extra_time = extrapolate(a.extra_time, b.extra_time, c.extra_time, doublings);
-  c.algorithm = algorithm.name;
   return c;
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/cost/pattern_price.h"
+
+#include <algorithm>
+
+#include "sim/cost/tuner.h"
+
+namespace tandem::sim {
+
+PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, const Protocol& protocol,
+                   const Library& library, const Overheads& overheads, const std::vector<double>& capacity) {
+  PatternPrice out;
+  out.latency = protocol.base;
+  double caps = 0, fabric = 0, least = 1;
+  std::map<uint32_t, double>& uses = out.uses;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    out.latency += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
+    if (p.load[c].empty()) continue;
+    const bool network = c == static_cast<std::size_t>(HopClass::network);
+    const bool on_fabric = c == static_cast<std::size_t>(HopClass::fabric);
+    const double efficiency = protocol.efficiency[c] * p.efficiency * (on_fabric ? p.fabric_efficiency : 1) *
+                              (network ? 1 : overheads.link_efficiency);
+    if (efficiency <= 0) return out;
+    least = std::min(least, efficiency);
+    for (const auto& [link, weight] : p.load[c]) uses[link] += weight / efficiency;
+    if (p.cap[c] > 0) caps = std::max(caps, 1 / (p.cap[c] * efficiency));
+    if (on_fabric) {
+      for (const auto& [link, weight] : p.load[c])
+        fabric = std::max(fabric, weight / efficiency / capacity[link]);
+    }
+  }
+  for (const auto& [thread, weight] : threads) uses[thread] += weight;
+  double busiest = caps;
+  for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
+  // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
+  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
+  out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
+  out.possible = true;
+  return out;
+}
+
+void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library) {
+  constexpr double fill = 2;
+  const double round = switch_round(size, heads, library.switch_channels);
+  // The cores of its channels copy every byte in and out.
+  if (library.switch_channel_rate > 0)
+    p.seconds_per_byte =
+        std::max(p.seconds_per_byte, 1 / (library.switch_channels * library.switch_channel_rate));
+  p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
+  p.latency += size / round * library.switch_step;
+}
+
+std::size_t worst_hop(const Pattern& p) {
+  std::size_t worst = 0;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    if (p.steps[c] > 0) worst = c;
+  }
+  return worst;
+}
+
+std::vector<Use> uses_of(const std::map<uint32_t, double>& weights) {
+  std::vector<Use> out;
+  out.reserve(weights.size());
+  for (const auto& [link, weight] : weights) out.push_back({link, static_cast<float>(weight)});
+  return out;
+}
+
+Transfer transfer_of(const PatternPrice& p, double bytes) {
+  Transfer t;
+  t.latency = Time::from_seconds(p.latency);
+  t.bytes = bytes;
+  t.cap = p.seconds_per_byte > 0 ? 1 / p.seconds_per_byte : 0;
+  t.uses = uses_of(p.uses);
+  return t;
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A pattern under one protocol: latency and seconds per byte.
+#include <map>
+#include <vector>
+
+#include "schemes/scheme.h"
+#include "sim/cost/link_pattern.h"
+#include "sim/cost/link_profile.h"
+#include "sim/plan.h"
+
+namespace tandem::sim {
+
+struct PatternPrice {
+  bool possible = false;  ///< the protocol can run over all classes of hops that the pattern has
+  double latency = 0;     ///< seconds
+  double seconds_per_byte = 0;
+  std::map<uint32_t, double> uses;  ///< resource -> bytes per byte of payload, over what is achieved
+};
+
+/// `threads`: bytes on the threads that move the payload between nodes, per byte of it. `capacity`: usable
+/// bytes/s of every resource. O(links used).
+PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, const Protocol& protocol,
+                   const Library& library, const Overheads& overheads, const std::vector<double>& capacity);
+
+/// What reducing in the switch adds to a buffer of `size` bytes. It goes in rounds (switch_round) through
+/// three stages at once (scatter, reduce, gather), so that a buffer takes two rounds more than it has.
+void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library);
+
+/// The worst class of hop that the pattern has a step on.
+std::size_t worst_hop(const Pattern& p);
+
+/// A Transfer's list of uses, in order of resources.
+std::vector<Use> uses_of(const std::map<uint32_t, double>& weights);
+Transfer transfer_of(const PatternPrice& p, double bytes);
+
+}  // namespace tandem::sim
