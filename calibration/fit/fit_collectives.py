@@ -166,6 +166,10 @@ class Runner:
         root = self.folder.name
         os.symlink(os.path.join(ROOT, "topologies"), os.path.join(root, "topologies"))
         os.makedirs(os.path.join(root, "calibration/profiles"))
+        for other in os.listdir(os.path.dirname(PROFILE)):  # what is not fitted here
+            if other != os.path.basename(PROFILE):
+                os.symlink(os.path.join(os.path.dirname(PROFILE), other),
+                           os.path.join(root, "calibration/profiles", other))
         os.symlink(os.path.join(DATA, "systems"), os.path.join(root, "systems"))
         self.table = os.path.join(root, "rows.csv")
         with open(self.table, "w") as file:

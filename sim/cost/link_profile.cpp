@@ -29,6 +29,11 @@ std::vector<int> version_of(std::string_view text, const Place& place) {
   return out;
 }
 
+int short_version(std::vector<int> version) {
+  version.resize(2);
+  return std::min(version[0], 99) * 100 + std::min(version[1], 99);
+}
+
 template <typename Read>
 void read_per_hop(const Json& json, PerHop& out, Read&& read) {
   json.only({"fabric", "pcie", "host", "network"});
@@ -173,6 +178,10 @@ double Library::reported(double seconds, const Harness& harness) const {
          turnaround * harness.threads / std::max(harness.iterations, 1);
 }
 
+int library_version(std::string_view text, const Place& place) {
+  return short_version(version_of(text, place));
+}
+
 Library library_of(const System& system) {
   const Json& communication = system.communication();
   const bool stated = communication.is_object() && communication.find("library") != nullptr;
@@ -198,8 +207,7 @@ Library library_of(const System& system) {
     }
   }
   Library lib = read_library(*best, family);
-  wanted.resize(2);
-  lib.version = std::min(wanted[0], 99) * 100 + std::min(wanted[1], 99);
+  lib.version = short_version(std::move(wanted));
   apply_architecture(*best, system, lib);
   if (communication.is_object()) apply_overrides(communication, lib);
   return lib;

@@ -5,6 +5,7 @@
 // calibration/fit/fit_collectives.py.
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topologies/system.h"
@@ -45,7 +46,7 @@ struct Library {
   std::vector<std::string> algorithms;  ///< what "auto" may choose
   std::vector<Protocol> protocols;
   bool tuned = false;  ///< picks by its own estimate where that is known (tuner.h), else the fastest
-  int version = 0;     ///< major * 100 + minor
+  int version = 0;     ///< library_version()
   bool packs_rings =
       false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
   PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
@@ -70,6 +71,9 @@ struct Library {
   /// loop's start and end shared among its iterations.
   double reported(double seconds, const Harness& harness) const;
 };
+
+/// "2.18.3" -> 218: major * 100 + minor, each at most 99. Throws InputError at `place`.
+int library_version(std::string_view text, const Place& place);
 
 /// The entry for the system's communication "library" ("nccl-2.18": the newest entry of that family not newer
 /// than 2.18; without a version the newest) with the system's own overrides under "communication" applied.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/cost/layout.h"
+#include "sim/cost/nccl_tuning.h"
 #include "sim/cost/node_trees.h"
 #include "sim/cost/tuner.h"
 
@@ -18,7 +19,7 @@ Pattern lay(const LayoutInput& input) {
   const System& system = input.system;
   const Group& group = input.group;
   Pattern p;
-  p.heads = std::min<std::size_t>(group.by_node.front().size(), 32);  // NCCL has no more arms
+  p.heads = std::min(group.by_node.front().size(), nccl_tuning().in_switch.most_heads);
   p.steps[static_cast<std::size_t>(HopClass::fabric)] = 1;
   const bool all = group.ranks() <= kEnumeratedRanks;
   for (std::size_t node = 0; node < (all ? group.nodes() : std::min<std::size_t>(3, group.nodes())); ++node) {

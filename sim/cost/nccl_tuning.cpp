@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/cost/nccl_tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/data.h"
+#include "sim/cost/link_profile.h"
+
+namespace tandem::sim {
+namespace {
+
+constexpr int kMostCount = 1024;  // of channels, heads and rounds
+
+/// Every entry says where its figures stand.
+void need_source(const Json& json) {
+  if (json.at("source").as_text().empty()) json.at("source").fail("NCCL's file and version expected");
+}
+
+double rate_of(const Json& json) {
+  const double rate = json.as_bandwidth().bytes_per_second;
+  if (rate <= 0) json.fail("a rate above 0 expected");
+  return rate;
+}
+
+NcclTuning::Generation read_generation(const Json& json) {
+  json.only({"cable", "channels", "split", "switch_efficiency", "source"});
+  need_source(json);
+  NcclTuning::Generation out;
+  out.cable = rate_of(json.at("cable"));
+  for (const Json& rate : json.at("channels").items()) out.channels.push_back(rate_of(rate));
+  if (out.channels.empty()) json.at("channels").fail("at least one rate expected");
+  out.split = rate_of(json.at("split"));
+  out.switch_efficiency = json.at("switch_efficiency").as_real(0, 1);
+  return out;
+}
+
+NcclTuning::Search read_search(const Json& json) {
+  json.only({"most_channels", "least_rate", "split_least", "split_few", "source"});
+  need_source(json);
+  NcclTuning::Search out;
+  out.most_channels = static_cast<double>(json.at("most_channels").as_int(1, kMostCount));
+  out.least_rate = json.at("least_rate").as_real(0, 1);
+  out.split_least = rate_of(json.at("split_least"));
+  out.split_few = static_cast<double>(json.at("split_few").as_int(0, kMostCount));
+  return out;
+}
+
+/// A rate for each of the generations; none at all without the key.
+std::map<std::string, double> read_by_generation(const Json& row, std::string_view key,
+                                                 const NcclTuning& tuning) {
+  std::map<std::string, double> out;
+  const Json* json = row.find(key);
+  if (json == nullptr) return out;
+  std::vector<std::string> names;
+  for (const auto& [name, generation] : tuning.generations) {
+    out[name] = rate_of(json->at(name));
+    names.push_back(name);
+  }
+  json->only(names);
+  return out;
+}
+
+NcclTuning::Protocol read_protocol(const Json& json, const NcclTuning& tuning) {
+  json.only({"base", "step", "rates", "source"});
+  need_source(json);
+  NcclTuning::Protocol out;
+  out.base = json.at("base").as_time().seconds();
+  out.step = json.at("step").as_time().seconds();
+  for (const Json& row : json.at("rates").items()) {
+    row.only({"from", "share", "reducing", "most", "most_per_channel", "source"});
+    need_source(row);
+    NcclTuning::Rate rate;
+    const Json& from = row.at("from");
+    rate.from = library_version(from.as_text(), from.place());
+    if (!out.rates.empty() && rate.from <= out.rates.back().from)
+      from.fail("rows stand in ascending order of versions");
+    rate.share = row.at("share").as_real(1e-6, 1);
+    rate.share_reducing = row.real("reducing", rate.share, 1e-6, 1);
+    rate.most = read_by_generation(row, "most", tuning);
+    rate.most_per_channel = read_by_generation(row, "most_per_channel", tuning);
+    out.rates.push_back(std::move(rate));
+  }
+  if (out.rates.empty()) json.at("rates").fail("at least one row expected");
+  return out;
+}
+
+NcclTuning::Switch read_switch(const Json& json) {
+  json.only({"protocol", "base", "most_heads", "chunk", "smaller", "source"});
+  need_source(json);
+  const auto chunk = [](const Json& j) {
+    if (j.as_bytes().n <= 0) j.fail("a size above 0 expected");
+    return static_cast<double>(j.as_bytes().n);
+  };
+  NcclTuning::Switch out;
+  out.protocol = json.at("protocol").as_text();
+  out.base = json.at("base").as_time().seconds();
+  out.most_heads = static_cast<std::size_t>(json.at("most_heads").as_int(2, kMostCount));
+  out.chunk = chunk(json.at("chunk"));
+  for (const Json& row : json.at("smaller").items()) {
+    row.only({"rounds", "chunk"});
+    out.smaller.push_back({row.at("rounds").as_real(1, kMostCount), chunk(row.at("chunk"))});
+  }
+  return out;
+}
+
+template <typename T>
+const T* find(const std::map<std::string, T>& all, std::string_view name) {
+  const auto at = all.find(std::string(name));
+  return at == all.end() ? nullptr : &at->second;
+}
+
+}  // namespace
+
+const NcclTuning::Rate& NcclTuning::Protocol::rate(int version) const {
+  const Rate* best = &rates.front();
+  for (const Rate& r : rates) {
+    if (r.from <= version) best = &r;
+  }
+  return *best;
+}
+
+const NcclTuning::Generation* NcclTuning::generation(std::string_view architecture) const {
+  return find(generations, architecture);
+}
+
+const NcclTuning::Protocol* NcclTuning::protocol(std::string_view name) const { return find(ring, name); }
+
+NcclTuning read_nccl_tuning(const Json& json) {
+  json.only({"source", "generations", "search", "ring", "switch"});
+  need_source(json);
+  NcclTuning out;
+  for (const auto& [name, entry] : json.at("generations").members())
+    out.generations[name] = read_generation(entry);
+  out.search = read_search(json.at("search"));
+  for (const auto& [name, entry] : json.at("ring").members()) out.ring[name] = read_protocol(entry, out);
+  out.in_switch = read_switch(json.at("switch"));
+  if (out.protocol(out.in_switch.protocol) == nullptr) {
+    const Json& name = json.at("switch").at("protocol");
+    name.fail(fmt::format("no protocol \"{}\" among those of rings.{}", printable(name.as_text()),
+                          did_you_mean(name.as_text(), json.at("ring").keys())));
+  }
+  return out;
+}
+
+const NcclTuning& nccl_tuning() {
+  static const NcclTuning tuning =
+      read_nccl_tuning(Json::load(data_root() + "/calibration/profiles/nccl_tuning.json"));
+  return tuning;
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The constants that NCCL chooses algorithms and protocols by. Data: calibration/profiles/nccl_tuning.json,
+// with NCCL's file and version beside each.
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tandem::sim {
+
+/// Rates in bytes/s, times in seconds, versions as major * 100 + minor.
+struct NcclTuning {
+  /// One architecture of devices.
+  struct Generation {
+    double cable = 0;              ///< what one NVLink cable counts for
+    std::vector<double> channels;  ///< rates of a channel that the search tries, in this order
+    double split = 0;  ///< channels of this rate and more are two of half of it, however many they are
+    double switch_efficiency = 0;  ///< of reducing in the switch; 0: it cannot
+  };
+  struct Search {
+    double most_channels = 0;  ///< that the search finds, before it splits them
+    double least_rate = 0;     ///< slower channels are tried above this share of the rate found
+    double split_least = 0;    ///< slower channels are never split ...
+    double split_few = 0;      ///< ... but up to so many of this rate and more always
+  };
+  /// What a protocol leaves of the rings' rate, from a version on.
+  struct Rate {
+    int from = 0;
+    double share = 1, share_reducing = 1;  ///< the latter of kinds that reduce to one rank or to all
+    std::map<std::string, double> most;    ///< by architecture, of all channels together; empty: no limit
+    std::map<std::string, double> most_per_channel;
+  };
+  struct Protocol {
+    double base = 0, step = 0;
+    std::vector<Rate> rates;              ///< ascending versions, at least one
+    const Rate& rate(int version) const;  ///< the newest not newer; the first for what is older
+  };
+  /// Reducing in the switch.
+  struct Switch {
+    std::string protocol;
+    double base = 0;
+    std::size_t most_heads = 0;  ///< members that head a channel
+    double chunk = 0;            ///< bytes per channel and member that go at once
+    struct Smaller {
+      double rounds = 0, chunk = 0;
+    };
+    std::vector<Smaller> smaller;  ///< chunk for buffers below so many rounds of the chunk so far
+  };
+
+  std::map<std::string, Generation> generations;
+  Search search;
+  std::map<std::string, Protocol> ring;  ///< by protocol
+  Switch in_switch;
+
+  /// Null where NCCL's figures for an architecture or a protocol are not known.
+  const Generation* generation(std::string_view architecture) const;
+  const Protocol* protocol(std::string_view name) const;
+};
+
+/// Throws InputError at the place of what is missing, unknown or out of its range: rates by architecture must
+/// name each generation, versions must ascend, and every entry must name its source.
+NcclTuning read_nccl_tuning(const Json& json);
+
+/// The data file, read once. Thread safe.
+const NcclTuning& nccl_tuning();
+
+}  // namespace tandem::sim
