@@ -112,8 +112,8 @@ void Run::check_executable() const {
   const auto refuse = [&](const std::string& why) {
     throw InputError(fmt::format("{} cannot be executed: {}", execution.job.scheme->name, why));
   };
-  if (execution.job.scheme->scheme->name == "one-weird-trick")
-    refuse("linear layers split over the devices are only simulated");
+  const std::string_view only_simulated = execution.scheme->scheme->only_simulated;
+  if (!only_simulated.empty()) refuse(std::string(only_simulated));
   if (execution.rate.by_staleness && program.stores.empty() && workers > 1)
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "

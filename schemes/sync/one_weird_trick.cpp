@@ -93,7 +93,8 @@ void register_one_weird_trick(Registry<Scheme>& registry) {
        "convolutions data parallel, linear layers split over the devices (Krizhevsky 2014)",
        {{"algorithm", OptionSpec::Type::choice, "auto", "how each exchange is made", "auto|ring|direct"},
         kGradientsOption},
-       compile});
+       compile,
+       "linear layers split over the devices are only simulated"});
 }
 
 }  // namespace tandem::schemes

@@ -392,7 +392,7 @@ TEST(Engines, CompileEqualPrograms) {
 
 TEST(Ladder, CoversEveryScheme) {
   for (const Scheme& scheme : sync_registry().all()) {
-    if (scheme.name == "one-weird-trick") continue;  // refused, see below
+    if (!scheme.only_simulated.empty()) continue;  // refused, see below
     const auto all = settings();
     EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Setting& s) {
       return s.scheme == scheme.name || s.scheme.starts_with(std::string(scheme.name) + ":");
@@ -401,7 +401,12 @@ TEST(Ladder, CoversEveryScheme) {
 }
 
 TEST(Execute, RefusesWhatIsOnlySimulated) {
-  for (const char* text : {"one-weird-trick", "allreduce:compression=fp16", "allreduce:gradients=fp16"}) {
+  std::vector<std::string> refused = {"allreduce:compression=fp16", "allreduce:gradients=fp16"};
+  for (const Scheme& scheme : sync_registry().all()) {
+    if (!scheme.only_simulated.empty()) refused.emplace_back(scheme.name);
+  }
+  EXPECT_EQ(refused.size(), 3U);
+  for (const std::string& text : refused) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     EXPECT_THROW(execute(execution({text, {2, 1, 2}}, scheme, "null", 2)), InputError) << text;
   }
