@@ -244,6 +244,10 @@ LinkId System::pool(LinkId id) const {
   return node.classes[node.links[id % node.links.size()].link_class].half_duplex ? id & ~LinkId{1} : id;
 }
 
+LinkId System::reverse(LinkId id) const {
+  return id < static_cast<uint64_t>(nodes()) * impl_->node.links.size() ? id ^ LinkId { 1 } : id;
+}
+
 Route System::route(VertexId a, VertexId b) const {
   Route out;
   const auto per_node = static_cast<VertexId>(vertices().size());

@@ -100,8 +100,9 @@ class System {
   std::size_t link_count() const;
   LinkInfo link(LinkId id) const;
   // The figures of link(id) without building its name: for loops over all links.
-  double usable(LinkId id) const;  ///< bytes/s, one direction
-  LinkId pool(LinkId id) const;    ///< half duplex: the lower id of the pair; else itself
+  double usable(LinkId id) const;   ///< bytes/s, one direction
+  LinkId pool(LinkId id) const;     ///< half duplex: the lower id of the pair; else itself
+  LinkId reverse(LinkId id) const;  ///< the other direction of a node's cable; a network's link itself
   std::string_view link_kind(LinkId id) const;
   /// Widest of the shortest allowed paths over what faults leave (throws InputError when the network falls
   /// apart). Peer access rules of the data file decide about staging.

@@ -11,8 +11,6 @@
 
 #include "app/analysis/elasticity.h"
 #include "sim/cost/link_cost.h"
-#include "sim/cost/link_pattern.h"
-#include "sim/cost/link_profile.h"
 #include "sim/placement.h"
 
 namespace tandem::app {
@@ -95,21 +93,9 @@ double ring_crossings(const Question& q, int64_t devices, LinkId link) {
   if (size != devices) return 0;
   std::vector<VertexId> members;
   for (int64_t i = 0; i < devices; ++i) members.push_back(used_accelerator(q.system, cluster, i));
-  LinkCost cost(q.system, q.scheme.overheads);
-  LinkCost::Choice choice;
   const Collective& c = program.collectives[most->what];
-  cost.collective(c.kind, c.algorithm, most->bytes, members, &choice);
-  if (choice.algorithm != "ring") return 0;
-  const Group group = make_group(q.system, members);
-  const auto rings = search_rings(q.system, group, library_of(q.system).packs_rings);
-  double count = 0;
-  for (const Ring& ring : rings) {
-    const auto& order = ring.order;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const VertexId from = group.by_node[0][order[i]], to = group.by_node[0][order[(i + 1) % order.size()]];
-      for (const LinkId l : q.system.route(from, to).links) count += (l ^ link) <= 1 ? ring.share : 0;
-    }
-  }
+  const double count =
+      LinkCost(q.system, q.scheme.overheads).crossings(c.kind, c.algorithm, most->bytes, members, link);
   return std::abs(count - std::round(count)) < 0.01 ? std::round(count) : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "sim/cost/layout.h"
 #include "sim/cost/link_pattern.h"
@@ -22,6 +23,13 @@ struct LinkCost::Patterns {
   /// [pattern]: bytes on the threads that move the payload between nodes, per byte of it.
   std::vector<std::map<uint32_t, double>> threads;
   std::optional<Tuner> tuner;
+};
+
+/// Points into Patterns.
+struct LinkCost::Winner {
+  const Pattern* pattern = nullptr;
+  const Protocol* protocol = nullptr;
+  PatternPrice price;
 };
 
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
@@ -168,32 +176,28 @@ std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
   return out;
 }
 
-Transfer LinkCost::first(const Patterns& known, double size, std::string_view what, const Rank& rank,
-                         Choice* chosen) const {
+LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string_view what,
+                                 const Rank& rank) const {
   double best = std::numeric_limits<double>::infinity();
-  PatternPrice winner;
+  Winner winner;
   for (std::size_t i = 0; i < known.all.size(); ++i) {
     const Pattern& p = known.all[i].pattern;
     for (const Protocol& protocol : known.all[i].protocols) {
       PatternPrice priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
       if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
       const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
-      if (!priced.possible || (winner.possible && ranked >= best)) continue;
+      if (!priced.possible || (winner.pattern != nullptr && ranked >= best)) continue;
       best = ranked;
-      winner = std::move(priced);
-      if (chosen != nullptr)
-        *chosen = {p.algorithm, protocol.name, library_->spread[worst_hop(p)][size > 1 << 20]};
+      winner = {&p, &protocol, std::move(priced)};
     }
   }
-  if (!winner.possible)
+  if (winner.pattern == nullptr)
     throw InputError(fmt::format("{} has no protocol for {} on {}", library_->name, what, system_.name()));
-  return transfer_of(winner, size);
+  return winner;
 }
 
-Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
-                              std::span<const VertexId> members, Choice* chosen) {
-  if (chosen != nullptr) *chosen = {};
-  if (members.size() < 2 || bytes.n <= 0) return {};
+LinkCost::Winner LinkCost::winner(CollKind kind, const std::string& algorithm, Bytes bytes,
+                                  std::span<const VertexId> members) {
   const Patterns& known = patterns(kind, algorithm, members);
   const auto size = static_cast<double>(bytes.n);
   const Rank rank = [&](const Laid& laid, const Protocol& protocol, double seconds) {
@@ -203,7 +207,40 @@ Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes
     const double expected = laid.layout->expected(*known.tuner, kind, protocol.name, size);
     return std::isfinite(expected) ? expected : 1e9 + seconds;
   };
-  return first(known, size, schemes::name(kind), rank, chosen);
+  return first(known, size, schemes::name(kind), rank);
+}
+
+Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) const {
+  const auto size = static_cast<double>(bytes.n);
+  if (chosen != nullptr) {
+    const bool large = size > 1 << 20;
+    *chosen = {winner.pattern->algorithm, winner.protocol->name,
+               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0]};
+  }
+  return transfer_of(winner.price, size);
+}
+
+Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
+                              std::span<const VertexId> members, Choice* chosen) {
+  if (chosen != nullptr) *chosen = {};
+  if (members.size() < 2 || bytes.n <= 0) return {};
+  return transfer(winner(kind, algorithm, bytes, members), bytes, chosen);
+}
+
+double LinkCost::crossings(CollKind kind, const std::string& algorithm, Bytes bytes,
+                           std::span<const VertexId> members, LinkId link) {
+  if (members.size() < 2 || bytes.n <= 0) return 0;
+  const Winner chosen = winner(kind, algorithm, bytes, members);
+  if (chosen.pattern->ring_hop <= 0) return 0;
+  double crossed = 0;
+  for (const uint32_t way :
+       std::set{resource_of(system_, link), resource_of(system_, system_.reverse(link))}) {
+    for (const auto& load : chosen.pattern->load) {
+      const auto at = load.find(way);
+      if (at != load.end()) crossed += at->second;
+    }
+  }
+  return crossed / chosen.pattern->ring_hop;
 }
 
 Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId> members, Choice* chosen) {
@@ -226,7 +263,7 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
   Patterns known;
   known.threads.push_back(threads(p));
   known.all.push_back({nullptr, std::move(p), library_->protocols});
-  return first(known, static_cast<double>(bytes.n), "grouped sends", fastest, chosen);
+  return transfer(first(known, static_cast<double>(bytes.n), "grouped sends", fastest), bytes, chosen);
 }
 
 double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const {

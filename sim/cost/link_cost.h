@@ -64,6 +64,13 @@ class LinkCost {
   Transfer collective(CollKind kind, const std::string& algorithm, Bytes bytes,
                       std::span<const VertexId> members, Choice* chosen = nullptr);
 
+  /// How often the rings that collective() would choose cross the cable of `link`, both ways together: each
+  /// ring counts by its share of the payload, so that a cable that one of two equal rings crosses once gives
+  /// 0.5. 0 where it chooses something else than rings. Of groups above kEnumeratedRanks the first node's
+  /// links alone.
+  double crossings(CollKind kind, const std::string& algorithm, Bytes bytes,
+                   std::span<const VertexId> members, LinkId link);
+
   /// Grouped sends, priced as the library's point-to-point messages.
   enum class Exchange : uint8_t {
     gather,    ///< every member but the root sends its part to members[0]; `bytes`: the whole buffer
@@ -92,9 +99,12 @@ class LinkCost {
   const Patterns& patterns(CollKind kind, const std::string& algorithm, std::span<const VertexId> members);
   /// Seconds that rank patterns and protocols, given what they would take.
   using Rank = std::function<double(const Laid&, const Protocol&, double seconds)>;
+  struct Winner;
   /// The pattern and protocol of the lowest rank.
-  Transfer first(const Patterns& known, double size, std::string_view what, const Rank& rank,
-                 Choice* chosen) const;
+  Winner first(const Patterns& known, double size, std::string_view what, const Rank& rank) const;
+  /// What the library would choose. Needs two members and some bytes.
+  Winner winner(CollKind kind, const std::string& algorithm, Bytes bytes, std::span<const VertexId> members);
+  Transfer transfer(const Winner& winner, Bytes bytes, Choice* chosen) const;
   /// Bytes that the payload's way between nodes puts on threads, per byte of it.
   std::map<uint32_t, double> threads(const Pattern& p);
   uint32_t resource(const std::string& name, double capacity);

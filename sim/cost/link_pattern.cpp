@@ -15,9 +15,7 @@ bool fabric_kind(std::string_view kind) {
 
 }  // namespace
 
-uint32_t resource_of(const System& system, LinkId link) {
-  return std::min(link, system.link(link).shared_with);
-}
+uint32_t resource_of(const System& system, LinkId link) { return system.pool(link); }
 
 HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& route) {
   if (system.node_of(a) != system.node_of(b)) return HopClass::network;

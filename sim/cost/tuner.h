@@ -16,8 +16,8 @@ namespace tandem::sim {
 /// NCCL counts cables: a faster link never changes the choice.
 class Tuner {
  public:
-  /// None where NCCL's figures are not known here: several nodes, no switch, other devices than the
-  /// generations of nccl_tuning(). `version`: major * 100 + minor.
+  /// None where NCCL's figures are not known here: several nodes, no switch, cables narrower than
+  /// any channel, other devices than the generations of nccl_tuning(). `version`: major * 100 + minor.
   static std::optional<Tuner> of(const System& system, const Group& group, int version);
 
   /// Seconds that NCCL expects of its rings, for all but all-to-all, which it has no choice for; infinite for

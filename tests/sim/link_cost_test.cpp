@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "schemes/collectives.h"
@@ -76,6 +77,25 @@ TEST(Library, KernelsOfAFasterClockStartAndStepSooner) {
     EXPECT_EQ(b.step[3], a.step[3]);
   }
   EXPECT_EQ(library_with("generic").protocols[0].base, slow.protocols[0].base) << "unknown clock: as stated";
+}
+
+TEST(Library, RefusesAlgorithmsThatNobodyKnows) {
+  const auto with = [](const std::string& algorithms) {
+    std::string text = kSmall;
+    const std::string was = "\"library\": \"nccl-2.4\"";
+    text.replace(text.find(was), was.size(), was + ", \"algorithms\": " + algorithms);
+    return System::from_json(Json::parse(text, "small.json"));
+  };
+  const System good = with("[\"tree\", \"nvls\", \"ring\"]");
+  EXPECT_EQ(library_of(good).algorithms.size(), 3u);
+  const System bad = with("[\"ring\", \"double-tre\"]");
+  try {
+    library_of(bad);
+    FAIL() << "took an algorithm that does not exist";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("small.json:"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("Did you mean double-tree"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Message, TakesLatencyPlusBytesOverTheNarrowestLink) {
@@ -330,6 +350,54 @@ TEST(RingSearch, SharesAddUpAndVisitEveryMember) {
     }
     EXPECT_NEAR(sum, 1, 1e-9);
   }
+}
+
+/// Every hop of every ring counted on the links of its route.
+std::map<LinkId, double> counted_crossings(const System& s, int64_t n) {
+  std::map<LinkId, double> out;
+  const Group group = make_group(s, first(s, n));
+  for (const Ring& ring : search_rings(s, group, library_of(s).packs_rings)) {
+    for (std::size_t i = 0; i < ring.order.size(); ++i) {
+      const VertexId from = group.by_node[0][ring.order[i]];
+      const VertexId to = group.by_node[0][ring.order[(i + 1) % ring.order.size()]];
+      for (const LinkId l : s.route(from, to).links) {
+        out[l] += ring.share;
+        out[s.reverse(l)] += ring.share;
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Crossings, AreThoseOfEveryHopOfTheRings) {
+  for (const char* name : {"v100-pcie-8x", "dgx1-v100", "dgx1-p100", "4090-pcie-8x"}) {
+    const System s = System::load(name);
+    LinkCost links(s, {});
+    for (const CollKind kind : {CollKind::all_reduce, CollKind::all_gather, CollKind::broadcast}) {
+      auto counted = counted_crossings(s, 8);
+      ASSERT_FALSE(counted.empty());
+      for (LinkId l = 0; l < s.link_count(); ++l)
+        EXPECT_NEAR(links.crossings(kind, "ring", {1 << 20}, first(s, 8), l), counted[l], 1e-9) << name << l;
+    }
+  }
+}
+
+TEST(Crossings, CountBothWaysOfHalfDuplexLinks) {
+  const System s = System::load("v100-pcie-8x", {{"links.pcie.duplex", "half"}});
+  LinkCost links(s, {});
+  auto counted = counted_crossings(s, 8);
+  for (LinkId l = 0; l < s.link_count(); ++l)
+    EXPECT_NEAR(links.crossings(CollKind::all_reduce, "ring", {1 << 20}, first(s, 8), l), counted[l], 1e-9);
+}
+
+TEST(Crossings, AreOfRingsAlone) {
+  const System s = System::load("dgx-h100");
+  LinkCost links(s, {});
+  const LinkId port = s.route(s.accelerator(0), s.accelerator(1)).links.front();
+  EXPECT_GT(links.crossings(CollKind::all_reduce, "ring", {1 << 28}, first(s, 8), port), 0);
+  EXPECT_EQ(links.crossings(CollKind::all_reduce, "nvls", {1 << 28}, first(s, 8), port), 0);
+  EXPECT_EQ(links.crossings(CollKind::all_reduce, "halving-doubling", {1 << 28}, first(s, 8), port), 0);
+  EXPECT_EQ(links.crossings(CollKind::all_reduce, "ring", {1 << 28}, first(s, 1), port), 0);
 }
 
 TEST(RingSearch, UsesEveryNicOfANode) {

@@ -56,6 +56,7 @@ void check_route(const System& s, VertexId a, VertexId b) {
   for (const LinkId l : there.links) {
     const auto [from, to] = ends(s.link(l).name);
     ASSERT_EQ(from, at);
+    EXPECT_EQ(ends(s.link(s.reverse(l)).name), std::make_pair(to, from));
     at = to;
   }
   EXPECT_EQ(at, s.vertex_name(b));
