@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/data.h"
+#include "sim/cost/layout.h"
 
 namespace tandem::sim {
 namespace {
@@ -106,6 +107,15 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   }
 }
 
+std::vector<std::string> read_algorithms(const Json& json) {
+  std::vector<std::string> out;
+  for (const Json& name : json.items()) {
+    check_algorithm(name.as_text(), name.place());
+    out.push_back(name.as_text());
+  }
+  return out;
+}
+
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
@@ -115,7 +125,7 @@ Library read_library(const Json& json, const std::string& family) {
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
-  for (const Json& a : json.at("algorithms").items()) lib.algorithms.push_back(a.as_text());
+  lib.algorithms = read_algorithms(json.at("algorithms"));
   for (const Json& p : json.at("protocols").items()) read_protocol(p, lib.protocols.emplace_back());
   lib.packs_rings = json.boolean("pack_rings", false);
   lib.tuned = json.boolean("tuned", false);
@@ -147,10 +157,8 @@ void apply_overrides(const Json& communication, Library& lib) {
       if (!found) json.fail(fmt::format("{} has no protocol \"{}\"", lib.name, printable(name)));
     }
   }
-  if (const Json* list = communication.find("algorithms"); list && list->is_array()) {
-    lib.algorithms.clear();
-    for (const Json& a : list->items()) lib.algorithms.push_back(a.as_text());
-  }
+  if (const Json* list = communication.find("algorithms"); list && list->is_array())
+    lib.algorithms = read_algorithms(*list);
   lib.switch_efficiency = communication.real("switch_efficiency", lib.switch_efficiency, 0, 1);
 }
 
