@@ -140,7 +140,10 @@ std::string collective_json(const CollectiveRun& run) {
 
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {
   std::vector<std::vector<std::string>> predicted, bound, measured;
+  double least = INFINITY, most = 1;
   for (const CollectiveLine& l : run.lines) {
+    least = std::clamp(static_cast<double>(l.bytes), 1.0, least);
+    most = std::max(most, static_cast<double>(l.bytes));
     const std::string bytes = cell(static_cast<double>(l.bytes));
     const auto rate = [&](double seconds) { return cell(busbw(run, l, seconds) * 1e-9); };
     if (l.seconds > 0) {
@@ -152,7 +155,9 @@ std::vector<std::string> draw_collective(const CollectiveRun& run, const std::st
     if (l.measured > 0) measured.push_back({bytes, rate(l.measured)});
   }
   Gnuplot plot("collective");
-  plot.set("heading", fmt::format("{} of {} devices on {}", run.kind, run.devices, run.system));
+  plot.heading(fmt::format("{} of {} devices on {}", run.kind, run.devices, run.system));
+  plot.set("from", least / 1.2);
+  plot.set("to", most * 1.2);
   plot.set("bounded", bound.empty() ? 0 : 1);
   plot.set("compared", measured.empty() ? 0 : 1);
   plot.data("predicted", predicted);

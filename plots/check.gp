@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Predicted against executed, one point per case, with the 1:1 line and the band of 5 % around it.
 # $cases  index i = series i: executed, predicted     n  series     title_1 .. title_n
-# heading, unit (of both axes), low, high (of both axes), log_axes
-set title heading font ',14'
-set title offset 0,0.3
+# unit (of both axes), low, high (of both axes), log_axes
 set size square
-set lmargin at screen 0.14
-set rmargin at screen 0.70
-set key outside right top vertical
+set lmargin at screen 0.1
+set rmargin at screen 0.9
+set key inside bottom right vertical font ',11'
 set xlabel 'executed: '.unit
 set ylabel 'predicted: '.unit
 set grid x y linecolor rgb '#E4E4E4' linewidth 1 linetype 1

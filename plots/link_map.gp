@@ -2,7 +2,6 @@
 # How busy every link was, over the drawing of one node.
 # $used, $idle  index per lane of a cable: x, y, per cent of the time     $labels  x, y, per cent
 # $boxes  vertices: x, y, half width, half height, colour, name           heading
-set title heading
 unset border
 unset tics
 unset grid

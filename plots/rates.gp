@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Predicted over published rates, both axes logarithmic, a colour for each generation of devices.
 # $rates  published, predicted, number of the generation, 1 where nothing was set on the row
-# heading, n, title_1 ... title_n, low, high (of both axes)
-set title heading
+# n, title_1 ... title_n, low, high (of both axes)
 set xlabel 'published, samples/s'
 set ylabel 'predicted without anchor, samples/s'
 set key inside top left vertical

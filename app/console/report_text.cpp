@@ -68,9 +68,10 @@ std::string report_input(const Report& report, std::string_view key) {
 }
 
 std::string report_title(const Report& report) {
-  return fmt::format("{} on {}, {}, {}, {} samples per device", report_input(report, "model"),
+  return fmt::format("{} on {}, {}, {}, {} sample{} per device", report_input(report, "model"),
                      report_input(report, "system"), report_input(report, "scheme"),
-                     report_input(report, "precision"), report.batch_per_device);
+                     report_input(report, "precision"), report.batch_per_device,
+                     report.batch_per_device == 1 ? "" : "s");
 }
 
 std::string resource_words(const Report& r) {

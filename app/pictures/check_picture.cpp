@@ -95,7 +95,7 @@ std::vector<std::string> draw_check(const Json& document, const std::string& bas
     std::string words = metric;
     std::replace(words.begin(), words.end(), '_', ' ');
     plot.set("n", static_cast<double>(series.size()));
-    plot.set("heading", heading(words, cases));
+    plot.heading(heading(words, cases));
     plot.set("unit", words);
     plot.set("log_axes", logarithmic ? 1 : 0);
     plot.set("low", logarithmic ? low / 1.5 : 0);

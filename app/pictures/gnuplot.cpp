@@ -35,10 +35,38 @@ std::string data_cell(std::string_view text) {
   return out.empty() ? "NaN" : out;
 }
 
-constexpr std::pair<const char*, const char*> kTerminals[] = {
-    {"png",
-     "set terminal pngcairo noenhanced size 1200,750 font 'DejaVu Sans,13' background rgb '#FFFFFF'\n"},
-    {"svg", "set terminal svg noenhanced size 1200,750 font 'DejaVu Sans,13' background rgb '#FFFFFF'\n"}};
+/// Both terminals draw a point as 4/3 pixels: gnuplot's png does so by itself.
+std::string terminal(std::string_view kind) {
+  return fmt::format("set terminal {} noenhanced size {},{} font 'DejaVu Sans,13' background rgb '#FFFFFF'\n",
+                     kind == "svg" ? "svg fontscale 1.33333" : "pngcairo", kPictureWidth, kPictureHeight);
+}
+
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+}
+
+/// The heading as the document's title, which viewers show as a tooltip, and a family of letters of the same
+/// widths, or at least without serifs, where DejaVu is not installed.
+void finish_svg(std::string& svg, std::string_view heading) {
+  replace_all(svg, "<title>Gnuplot</title>", fmt::format("<title>{}</title>", xml(heading)));
+  replace_all(svg, "font-family=\"DejaVu Sans\"", "font-family=\"DejaVu Sans, Verdana, sans-serif\"");
+}
 
 }  // namespace
 
@@ -60,21 +88,53 @@ void Gnuplot::data(std::string_view name, const std::vector<std::vector<std::str
   head_ += "END_OF_DATA\n";
 }
 
+void Gnuplot::heading(std::string_view text, std::string_view below) {
+  const double most = kPictureWidth - 40;
+  heading_ = one_line(text);
+  set("heading", text);
+  set("heading_size", fitting_size(text, 16, most));
+  set("subheading", below);
+  set("subheading_size", fitting_size(below, 11, most));
+}
+
 std::vector<std::string> Gnuplot::draw(const std::string& base) const {
   std::vector<std::string> files;
-  const std::string body = read_file(fmt::format("{}/plots/style.gp", data_root())) +
-                           read_file(fmt::format("{}/plots/{}.gp", data_root(), name_));
-  for (const auto& [kind, terminal] : kTerminals) {
-    const ChildResult result = run_child({"gnuplot"}, terminal + head_ + body, "gnuplot-nox");
-    if (result.timed_out)
-      throw InputError(fmt::format("gnuplot was stopped after 60 s while drawing {}", name_));
-    if (result.status != 0 || result.out.empty()) {
-      throw InputError(fmt::format("gnuplot could not draw {}: {}", name_, printable(result.err)));
-    }
+  for (const char* kind : {"png", "svg"}) {
     files.push_back(fmt::format("{}.{}", base, kind));
-    write_file(files.back(), result.out);
+    draw_file(kind, files.back());
   }
   return files;
+}
+
+void Gnuplot::draw_file(std::string_view kind, const std::string& path) const {
+  const std::string body = read_file(fmt::format("{}/plots/style.gp", data_root())) +
+                           read_file(fmt::format("{}/plots/{}.gp", data_root(), name_));
+  ChildResult result = run_child({"gnuplot"}, terminal(kind) + head_ + body, "gnuplot-nox");
+  if (result.timed_out)
+    throw InputError(fmt::format("gnuplot was stopped after 60 s while drawing {}", name_));
+  if (result.status != 0 || result.out.empty())
+    throw InputError(fmt::format("gnuplot could not draw {}: {}", name_, printable(result.err)));
+  if (kind == "svg") finish_svg(result.out, heading_);
+  write_file(path, result.out);
+}
+
+double text_width(std::string_view text, double points) {
+  constexpr std::string_view kNarrow = "fijlrtI .,:;'|/()[]!-", kWide = "mwMW%@";
+  double ems = 0;  // advances of DejaVu Sans, each class by its widest letter
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) & 0xC0) == 0x80) continue;  // the rest of a letter beyond ASCII
+    const bool capital = (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
+    ems += kNarrow.find(c) != std::string_view::npos                 ? 0.42
+           : kWide.find(c) != std::string_view::npos                 ? 1.0
+           : capital || c == '+' || c == '>' || c == '<' || c == '=' ? 0.84
+                                                                     : 0.65;
+  }
+  return ems * points * 4 / 3;
+}
+
+double fitting_size(std::string_view text, double points, double pixels) {
+  const double needed = text_width(text, points);
+  return needed <= pixels ? points : points * pixels / needed;
 }
 
 std::string cell(double value) { return fmt::format("{:.10g}", value); }

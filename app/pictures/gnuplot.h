@@ -9,23 +9,35 @@
 
 namespace tandem::app {
 
+inline constexpr double kPictureWidth = 1200, kPictureHeight = 750;  ///< pixels
+
+/// At most how many pixels wide a text is that is drawn in letters of so many points. Templates count in
+/// points.
+double text_width(std::string_view text, double points);
+/// The largest size, at most `points`, at which text_width() is `pixels` or less.
+double fitting_size(std::string_view text, double points, double pixels);
+
 /// Text reaches gnuplot only as single-quoted strings and as tab-separated data, so nothing in a name can
 /// be taken for a command.
 class Gnuplot {
  public:
   /// `name`: plots/<name>.gp under the data root.
   explicit Gnuplot(std::string name) : name_(std::move(name)) {}
+  /// The centred line on top, as large as it fits, and a smaller one below it. The heading is also the title
+  /// of the SVG. Every picture has one.
+  void heading(std::string_view text, std::string_view below = "");
   void set(std::string_view variable, std::string_view text);
   void set(std::string_view variable, double number);
   /// A data block `$name`; rows of cells. Two empty rows start the next index.
   void data(std::string_view name, const std::vector<std::vector<std::string>>& rows);
-  /// Writes <base>.png and <base>.svg (1200 x 750) and returns both names. Throws InputError when gnuplot is
-  /// absent, slower than a minute, or fails (with its reason), or a file cannot be written.
+  /// Writes <base>.png and <base>.svg and returns both names. Throws InputError when gnuplot is absent,
+  /// slower than a minute, or fails (with its reason), or a file cannot be written.
   std::vector<std::string> draw(const std::string& base) const;
+  /// Writes one file, "png" or "svg" by `kind`. Throws as draw().
+  void draw_file(std::string_view kind, const std::string& path) const;
 
  private:
-  std::string name_;
-  std::string head_;
+  std::string name_, head_, heading_;
 };
 
 /// A number as gnuplot reads it.

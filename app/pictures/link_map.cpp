@@ -372,7 +372,7 @@ std::vector<std::string> draw_link_map(const Report& report, const System& syste
     if (rows->empty()) rows->push_back({"NaN", "NaN", "0"});
   }
   Gnuplot plot("link_map");
-  plot.set("heading", fmt::format("Link use on {} devices: {}", report.devices, report_title(report)));
+  plot.heading(fmt::format("Link use on {} devices: {}", report.devices, report_title(report)));
   plot.data("used", picture.used);
   plot.data("idle", picture.idle);
   plot.data("labels", picture.labels);

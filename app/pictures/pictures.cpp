@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "app/analysis/compare_ops.h"
@@ -17,6 +18,10 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
+constexpr std::size_t kMostBands = 2;  // intervals of more series would cover each other
+constexpr double kMostShares = 18;     // bars of the staleness that have room for their share above them
+constexpr double kPlotWidth = 1030;    // pixels between the axes' ends, about
+
 constexpr std::string_view kTitleKeys[] = {"model",     "system", "scheme",
                                            "precision", "input",  "batch_per_device"};
 
@@ -27,7 +32,8 @@ bool both_engines(const std::vector<Series>& series) {
 }
 
 std::string title_value(const Report& r, std::string_view key) {
-  if (key == "batch_per_device") return fmt::format("batch {}", r.batch_per_device);
+  if (key == "batch_per_device")
+    return fmt::format("{} sample{} per device", r.batch_per_device, r.batch_per_device == 1 ? "" : "s");
   if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
   return report_input(r, key);
 }
@@ -88,9 +94,13 @@ std::vector<Series> series_of(const std::vector<Report>& reports) {
       });
       if (differs) s.title += (s.title.empty() ? "" : ", ") + title_value(r, key);
     }
-    if (s.title.empty()) s.title = engine_word(r);
+    if (s.title.empty()) s.title = fmt::format("{} on {}", engine_word(r), report_input(r, "system"));
   }
   return out;
+}
+
+static double ideal_rate(const Report& r) {
+  return r.scaling_efficiency > 0 ? r.samples_per_second / r.scaling_efficiency : 0;
 }
 
 std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base) {
@@ -99,26 +109,38 @@ std::vector<std::string> draw_scaling(const std::vector<Series>& series, const s
   for (std::size_t i = 0; i < series.size(); ++i) {
     if (i > 0) points.insert(points.end(), 2, {});
     for (const Report& r : series[i].reports) {
-      const double ideal = r.scaling_efficiency > 0 ? r.samples_per_second / r.scaling_efficiency : 0;
       points.push_back({std::to_string(r.devices), cell(r.samples_per_second), cell(r.interval.low),
-                        cell(r.interval.high), cell(ideal)});
+                        cell(r.interval.high), cell(ideal_rate(r))});
       devices.insert(r.devices);
       bases.insert(r.speedup_base_devices);
     }
   }
   if (devices.size() < 2) return {};
   for (const int64_t d : devices) ticks.push_back({std::to_string(d)});
+  double low = INFINITY, high = 0;
+  for (const Series& each : series) {
+    for (const Report& r : each.reports) {
+      low = std::min(low, r.samples_per_second);
+      for (const double rate : {r.samples_per_second, r.interval.high, ideal_rate(r)})
+        high = std::max(high, rate);
+    }
+  }
+  const bool logarithmic = *devices.rbegin() > 16 && low > 0;
   Gnuplot plot("scaling");
   set_titles(plot, series);
-  plot.set("heading", heading(series, "Throughput"));
+  plot.heading(heading(series, "Throughput"));
   // What every ideal line is a multiple of.
   plot.set("ideal",
            bases == std::set<int64_t>{1} ? "ideal: one device times n"
            : bases.size() == 1
                ? fmt::format("ideal: in proportion to {} devices, the fewest that hold it", *bases.begin())
                : "ideal: in proportion to the fewest devices that hold it");
+  plot.set("bands", series.size() <= kMostBands ? 1 : 0);
+  plot.set("least_devices", static_cast<double>(*devices.begin()));
   plot.set("most_devices", static_cast<double>(*devices.rbegin()));
-  plot.set("log_axes", *devices.rbegin() > 16 ? 1 : 0);
+  plot.set("log_axes", logarithmic ? 1 : 0);
+  plot.set("low", low);
+  plot.set("high", high > 0 ? high : 1);
   plot.data("points", points);
   plot.data("ticks", ticks);
   return plot.draw(base);
@@ -141,6 +163,8 @@ constexpr Share kShares[] = {
     {"server", "#B23A48", [](const Report& r) { return r.time_share.server; }},
     {"idle", "#D6D1CC", [](const Report& r) { return r.time_share.idle; }}};
 
+constexpr double kGroupGap = 0.7;  ///< between the bars of two series, in widths of a column
+
 /// Those parts that can be seen in some bar.
 std::vector<Share> shown_shares(const std::vector<Series>& series) {
   std::vector<Share> out;
@@ -156,33 +180,67 @@ std::vector<Share> shown_shares(const std::vector<Series>& series) {
 
 }  // namespace
 
+namespace {
+
+/// What stands below the bars of each series: its title, broken at commas, each line as small as the width of
+/// the bars makes it. Counts lines of text and the most below one series.
+struct Groups {
+  int texts = 0, lines = 0;
+  void add(Gnuplot& plot, const std::string& title, double middle, double pixels) {
+    int line = 0;
+    for (std::size_t at = 0; at <= title.size(); ++line) {
+      const std::size_t end = std::min(title.find(", ", at), title.size());
+      const std::string text = title.substr(at, end - at);
+      ++texts;
+      plot.set(fmt::format("group_text_{}", texts), text);
+      plot.set(fmt::format("group_x_{}", texts), middle);
+      plot.set(fmt::format("group_line_{}", texts), line);
+      plot.set(fmt::format("group_size_{}", texts), fitting_size(text, 12, pixels));
+      at = end + 2;
+    }
+    lines = std::max(lines, line);
+  }
+};
+
+}  // namespace
+
 std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base) {
   const std::vector<Share> parts = shown_shares(series);
+  std::size_t count = 0;
+  for (const Series& s : series) count += s.reports.size();
+  const double columns = static_cast<double>(count) + kGroupGap * static_cast<double>(series.size() - 1),
+               pitch = kPlotWidth / (columns + 0.6);
+  Gnuplot plot("breakdown");
   Rows bars;
-  std::size_t longest = 0;
+  Groups groups;
+  double x = 0, letters = 11, high = 0;
   for (const Series& s : series) {
+    const double first = x;
     for (const Report& r : s.reports) {
       const double ms = 1e3 * r.iteration_median;
-      const std::string label = series.size() == 1
-                                    ? fmt::format("{} device{}", r.devices, r.devices == 1 ? "" : "s")
-                                    : fmt::format("{} · {}", s.title, r.devices);
-      longest = std::max(longest, width(label));
-      bars.push_back({label});
+      bars.push_back({cell(x), std::to_string(r.devices)});
       for (const Share& part : parts) bars.back().push_back(cell(ms * part.share(r)));
       bars.back().push_back(grouped(ms));
       bars.back().push_back(cell(ms));
+      letters = std::min(letters, fitting_size(grouped(ms) + " ", 11, pitch));
+      high = std::max(high, ms);
+      x += 1;
     }
+    if (series.size() > 1)
+      groups.add(plot, s.title, (first + x - 1) / 2, pitch * (x - first + 0.8 * kGroupGap));
+    x += kGroupGap;
   }
-  Gnuplot plot("breakdown");
   plot.set("parts", static_cast<double>(parts.size()));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     plot.set(fmt::format("part_{}", i + 1), parts[i].name);
     plot.set(fmt::format("part_colour_{}", i + 1), parts[i].colour);
   }
-  plot.set("heading", heading(series, "Where an iteration goes"));
-  const bool turn = longest * bars.size() > 110;  // else the labels would touch
-  plot.set("rotation", turn ? 30 : 0);
-  plot.set("margin", turn ? 3 + 0.3 * static_cast<double>(longest) : 4.5);
+  plot.heading(heading(series, "Where an iteration goes"));
+  plot.set("last", x - kGroupGap - 1);
+  plot.set("high", high > 0 ? high : 1);
+  plot.set("letters", letters);
+  plot.set("groups", groups.texts);
+  plot.set("group_lines", groups.lines);
   plot.data("bars", bars);
   return plot.draw(base);
 }
@@ -207,8 +265,9 @@ std::vector<std::string> draw_staleness(const std::vector<Series>& all, const st
   }
   Gnuplot plot("staleness");
   set_titles(plot, series);
-  plot.set("heading", heading(series, "Staleness"));
+  plot.heading(heading(series, "Staleness"));
   plot.set("most", most);
+  plot.set("shares", (most + 1) * static_cast<double>(series.size()) <= kMostShares ? 1 : 0);
   plot.data("bins", bins);
   return plot.draw(base);
 }

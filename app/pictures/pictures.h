@@ -17,13 +17,14 @@ struct Series {
 std::vector<Series> series_of(const std::vector<Report>& reports);
 
 // Each draws <base>.png and <base>.svg and returns their names; nothing when the reports hold no such data.
-/// Throughput over devices with ideal line and 90 % band; needs two device counts.
+/// Throughput over devices with ideal lines and, of at most two series, 90 % bands; needs two device counts.
 std::vector<std::string> draw_scaling(const std::vector<Series>& series, const std::string& base);
-/// Compute, exposed communication, input and idle time of an iteration, one bar per report.
+/// What an iteration's time goes to, one bar per report, those of a series side by side.
 std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const std::string& base);
 /// Distribution of staleness on the most devices of every series that has any.
 std::vector<std::string> draw_staleness(const std::vector<Series>& series, const std::string& base);
-/// Two iterations of the first instances on the most devices of the first series; when a later series comes
+/// Two iterations of the first instances on the most devices of the first series, saying which they are; ops too
+/// thin to be told apart are merged with what they touch. When a later series comes
 /// from the other engine, of both, one under the other on one time axis.
 std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base);
 

@@ -20,7 +20,10 @@ namespace {
 
 constexpr std::string_view kWorker = "worker";
 constexpr uint32_t kMostInstances = 4, kIterations = 2;  ///< half the instances where two share the picture
-constexpr double kLetter = 0.0068;  ///< of the picture's width, at the size the labels are drawn in
+constexpr double kLabel = 9, kRowName = 12;              ///< sizes of letters
+constexpr double kRight = 0.965;                         ///< end of the time axis, of the picture's width
+constexpr double kThin = 2, kTouching = 1;  ///< pixels: narrower than that is merged with what it touches
+constexpr double kBordered = 6;             ///< pixels: narrower boxes would be mostly border
 
 struct Work {
   std::string_view name, colour;
@@ -83,12 +86,27 @@ RowKey row_key(const TimelineEntry& e, std::size_t panel) {
   return {panel, e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane};
 }
 
+/// What is drawn of one row: an op, or several of one kind of work that are too thin to be told apart.
+struct Box {
+  double start = 0, end = 0;  ///< seconds
+  std::size_t work = 0;
+  std::string label;
+  bool several = false;
+  double length() const { return end - start; }
+};
+
+struct Row {
+  int index = 0;
+  std::vector<Box> boxes;  ///< by their start
+};
+
 struct Chart {
-  std::map<RowKey, int> rows;
-  Cells boxes, names, row_names, marks;
+  std::map<RowKey, Row> rows;
+  Cells boxes, thin, names, marks;
+  std::vector<std::string> row_names;  ///< by index; "" between panels
   std::set<std::size_t> works;
-  int last_row = 0;
-  double last = 0;  ///< seconds
+  double last = 0, left = 0;  ///< seconds; the axis' beginning, of the picture's width
+  double pixels(double seconds) const { return seconds / last * (kRight - left) * kPictureWidth; }
 };
 
 /// One report's part of the picture.
@@ -100,23 +118,56 @@ struct Panel {
 void add_rows(Chart& chart, const std::vector<Panel>& panels) {
   for (std::size_t p = 0; p < panels.size(); ++p) {
     for (const TimelineEntry& e : panels[p].entries) {
-      chart.rows[row_key(e, p)] = 0;
+      chart.rows[row_key(e, p)].boxes.push_back({e.start_seconds, e.end_seconds, work_of(e), e.label});
       chart.last = std::max(chart.last, e.end_seconds);
     }
   }
-  int row = 0;
   std::size_t above = 0;
-  for (auto& [key, index] : chart.rows) {
+  double widest = 0;
+  for (auto& [key, row] : chart.rows) {
     const auto& [panel, role, instance, order, lane] = key;
-    row += panel != above ? 1 : 0;  // an empty row between panels
+    if (panel != above) chart.row_names.emplace_back();
     above = panel;
-    index = row++;
-    chart.row_names.push_back(
-        {std::to_string(index),
-         fmt::format("{}{}{} {} {}", panels[panel].name, panels[panel].name.empty() ? "" : " · ",
-                     role.empty() ? kWorker : role, instance, lane)});
+    row.index = static_cast<int>(chart.row_names.size());
+    chart.row_names.push_back(fmt::format("{}{}{} {} {}", panels[panel].name,
+                                          panels[panel].name.empty() ? "" : " · ",
+                                          role.empty() ? kWorker : role, instance, lane));
+    widest = std::max(widest, text_width(chart.row_names.back(), kRowName));
+    std::stable_sort(row.boxes.begin(), row.boxes.end(),
+                     [](const Box& a, const Box& b) { return a.start < b.start; });
   }
-  chart.last_row = row - 1;
+  chart.left = std::min(0.4, (widest + 20) / kPictureWidth);
+}
+
+/// Thin boxes of one kind of work that touch become one; one that is still thin then goes to the longer of
+/// its touching neighbours.
+std::vector<Box> merged(const std::vector<Box>& row, const Chart& chart) {
+  const auto thin = [&](const Box& b) { return chart.pixels(b.length()) < kThin; };
+  const auto touch = [&](const Box& a, const Box& b) { return chart.pixels(b.start - a.end) < kTouching; };
+  std::vector<Box> runs, out;
+  for (const Box& b : row) {
+    Box* const last = runs.empty() ? nullptr : &runs.back();
+    if (last != nullptr && thin(b) && last->work == b.work && touch(*last, b) &&
+        (last->several || thin(*last))) {
+      last->end = std::max(last->end, b.end);
+      last->several = true;
+      last->label = kWork[b.work].name;
+    } else {
+      runs.push_back(b);
+    }
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Box* const before = !out.empty() && touch(out.back(), runs[i]) ? &out.back() : nullptr;
+    Box* const after = i + 1 < runs.size() && touch(runs[i], runs[i + 1]) ? &runs[i + 1] : nullptr;
+    if (!thin(runs[i]) || (before == nullptr && after == nullptr)) {
+      out.push_back(runs[i]);
+    } else if (after == nullptr || (before != nullptr && before->length() >= after->length())) {
+      before->end = std::max(before->end, runs[i].end);
+    } else {
+      after->start = runs[i].start;
+    }
+  }
+  return out;
 }
 
 /// A line over the panel's rows where an iteration of worker 0 begins.
@@ -124,7 +175,7 @@ void add_marks(Chart& chart, const Panel& panel, std::size_t index) {
   std::map<uint32_t, double> begins;
   double top = INFINITY, bottom = 0;
   for (const TimelineEntry& e : panel.entries) {
-    const double row = chart.rows[row_key(e, index)];
+    const double row = chart.rows[row_key(e, index)].index;
     top = std::min(top, row);
     bottom = std::max(bottom, row);
     if (e.instance != 0 || e.role != kWorker || e.lane != "compute") continue;
@@ -136,17 +187,43 @@ void add_marks(Chart& chart, const Panel& panel, std::size_t index) {
   if (begins.empty()) chart.marks.push_back({"0", cell(top - 0.7), "0"});
 }
 
-void add_boxes(Chart& chart, const Panel& panel, std::size_t index) {
-  for (const TimelineEntry& e : panel.entries) {
-    const std::string row = std::to_string(chart.rows[row_key(e, index)]);
-    const std::size_t work = work_of(e);
-    chart.works.insert(work);
-    const double start = 1e3 * e.start_seconds, end = 1e3 * e.end_seconds;
-    chart.boxes.push_back({cell(start), cell(end), row, "0x" + std::string(kWork[work].colour.substr(1))});
-    if (end - start > kLetter * static_cast<double>(e.label.size() + 1) * 1e3 * chart.last) {
-      chart.names.push_back({cell((start + end) / 2), row, e.label});
+void add_boxes(Chart& chart, const Row& row) {
+  const std::string index = std::to_string(row.index);
+  const std::vector<Box> boxes = merged(row.boxes, chart);
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const Box& b = boxes[i];
+    chart.works.insert(b.work);
+    const double pixels = chart.pixels(b.length());
+    // At least a pixel, and into the next one: at a border that two share the background would shine through.
+    double end = b.end + std::max(0.0, 1 - pixels) / pixels * b.length();
+    if (i + 1 < boxes.size() && chart.pixels(boxes[i + 1].start - b.end) < kTouching)
+      end = std::max(end, boxes[i + 1].start + b.length() * 0.5 / pixels);
+    Cells& cells = pixels < kBordered ? chart.thin : chart.boxes;
+    cells.push_back(
+        {cell(1e3 * b.start), cell(1e3 * end), index, "0x" + std::string(kWork[b.work].colour.substr(1))});
+    if (pixels > text_width(b.label, kLabel) + 4)
+      chart.names.push_back({cell(1e3 * (b.start + b.end) / 2), index, b.label});
+  }
+}
+
+/// "workers 0 to 3 of 8", of the instances that have a row.
+std::string workers_shown(const Chart& chart, int64_t all) {
+  std::set<uint32_t> shown;
+  bool servers = false;
+  for (const auto& [key, row] : chart.rows) {
+    if (std::get<1>(key).empty()) {
+      shown.insert(std::get<2>(key));
+    } else {
+      servers = true;
     }
   }
+  const std::string of = fmt::format(" of {}", all);
+  const std::string who = static_cast<int64_t>(shown.size()) == all ? all == 1 ? "the worker" : "all workers"
+                          : shown.size() == 1 ? fmt::format("worker {}", *shown.begin()) + of
+                          : *shown.rbegin() - *shown.begin() + 1 == shown.size()
+                              ? fmt::format("workers {} to {}", *shown.begin(), *shown.rbegin()) + of
+                              : fmt::format("{} workers", shown.size()) + of;
+  return who + (servers ? "; of the servers what these asked for" : "");
 }
 
 }  // namespace
@@ -167,19 +244,25 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
   if (panels.empty()) return {};
   Chart chart;
   add_rows(chart, panels);
-  for (std::size_t p = 0; p < panels.size(); ++p) {
-    add_marks(chart, panels[p], p);
-    add_boxes(chart, panels[p], p);
+  for (std::size_t p = 0; p < panels.size(); ++p) add_marks(chart, panels[p], p);
+  for (const auto& [key, row] : chart.rows) add_boxes(chart, row);
+  // Off the picture: gnuplot 5.4 crashes on none.
+  if (chart.names.empty()) chart.names.push_back({"0", "-9", " "});
+  for (Cells* boxes : {&chart.boxes, &chart.thin}) {
+    if (boxes->empty()) boxes->push_back({"0", "0", "-9", "0"});
   }
-  if (chart.names.empty())
-    chart.names.push_back({"0", "-9", " "});  // off the picture: gnuplot 5.4 crashes on none
   Gnuplot plot("timeline");
-  plot.set("heading", fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,
-                                  report.devices == 1 ? "" : "s"));
-  plot.set("rows", chart.last_row);
-  plot.set("dense", chart.boxes.size() > 100 * chart.rows.size() ? 1 : 0);
+  plot.heading(fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,
+                           report.devices == 1 ? "" : "s"),
+               workers_shown(chart, report.devices));
+  plot.set("rows", static_cast<double>(chart.row_names.size()));
+  for (std::size_t i = 0; i < chart.row_names.size(); ++i)
+    plot.set(fmt::format("row_{}", i + 1), chart.row_names[i]);
+  plot.set("row_name_size", kRowName);
+  plot.set("label_size", kLabel);
   plot.set("last", 1e3 * chart.last);
-  plot.set("left", panels.size() > 1 ? 34 : 24);
+  plot.set("left", chart.left);
+  plot.set("right", kRight);
   plot.set("legends", static_cast<double>(chart.works.size()));
   int legend = 0;
   for (const std::size_t work : chart.works) {
@@ -188,8 +271,8 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
     plot.set(fmt::format("legend_colour_{}", legend), kWork[work].colour);
   }
   plot.data("boxes", chart.boxes);
+  plot.data("thin", chart.thin);
   plot.data("names", chart.names);
-  plot.data("rows_data", chart.row_names);
   plot.data("marks", chart.marks);
   return plot.draw(base);
 }
