@@ -97,6 +97,18 @@ Writer links_json(const std::vector<LinkUse>& links) {
   return out;
 }
 
+Writer link_groups_json(const std::vector<LinkGroup>& groups) {
+  Writer out = Writer::array();
+  for (const LinkGroup& g : groups) {
+    out.push_back({{"name", g.name},
+                   {"links", g.links},
+                   {"busy_mean", finite(g.busy_mean)},
+                   {"busy_max", finite(g.busy_max)},
+                   {"bytes", g.bytes.n}});
+  }
+  return out;
+}
+
 Writer shares_json(const std::vector<NamedShare>& shares) {
   Writer out = Writer::array();
   for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", finite(share)}});
@@ -182,6 +194,7 @@ void add_results(Writer& out, const Report& r) {
   out["bottleneck"] = bottleneck_json(r.bottleneck);
   if (!r.busiest_link.name.empty()) out["busiest_link"] = links_json({r.busiest_link})[0];
   out["links"] = links_json(r.links);
+  if (!r.link_groups.empty()) out["link_groups"] = link_groups_json(r.link_groups);
 }
 
 constexpr std::string_view kResults[] = {"samples_per_second", "samples_per_second_interval",
@@ -270,6 +283,18 @@ MemoryUse read_memory(const Json& m) {
           bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi")};
 }
 
+void read_links(Report& r, const Json& d) {
+  if (const Json* links = d.find("links")) {
+    for (const Json& l : links->items())
+      r.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
+  }
+  if (const Json* groups = d.find("link_groups")) {
+    for (const Json& g : groups->items())
+      r.link_groups.push_back({g.at("name").as_text(), g.integer("links", 1, 1), g.real("busy_mean", 0),
+                               g.real("busy_max", 0), bytes_of(g, "bytes")});
+  }
+}
+
 void read_shares(Report& r, const Json& d) {
   const Json& staleness = part(d, "staleness");
   read_bins(staleness, r.staleness);
@@ -301,10 +326,7 @@ void read_shares(Report& r, const Json& d) {
   if (const Json* gain = b.find("gain_if_unlimited")) r.bottleneck.gain_if_unlimited = gain->as_real();
   if (const Json* l = d.find("busiest_link"))
     r.busiest_link = {l->at("name").as_text(), l->real("busy", 0), bytes_of(*l, "bytes")};
-  if (const Json* links = d.find("links"); links != nullptr && r.fits) {
-    for (const Json& l : links->items())
-      r.links.push_back({l.at("name").as_text(), l.real("busy", 0), bytes_of(l, "bytes")});
-  }
+  if (r.fits) read_links(r, d);
 }
 
 void read_timeline(Report& r, const Json& d) {

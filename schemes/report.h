@@ -33,6 +33,15 @@ struct LinkUse {
   Bytes bytes;      ///< in all steady iterations
 };
 
+/// The links of all nodes that stand at one place of a node, or of the network, together.
+struct LinkGroup {
+  std::string name;  ///< of its links with "*" for what tells them apart: "node*/gpu0>plx0", "leaf*>spine1-*"
+  int64_t links = 0;     ///< of those that carried anything
+  double busy_mean = 0;  ///< as LinkUse::busy, over these links
+  double busy_max = 0;
+  Bytes bytes;
+};
+
 /// sim/memory.h says what is counted. An executor that has no allocator of its own leaves the last two at 0.
 struct MemoryUse {
   Bytes parameters, gradients, optimizer, activations, workspace, buffers, capacity;
@@ -128,7 +137,10 @@ struct Report {
     std::optional<double> elasticity, gain_if_unlimited;
   } bottleneck;
   LinkUse busiest_link;        ///< of those that the job itself uses; not always the one that limits
-  std::vector<LinkUse> links;  ///< busiest first
+  std::vector<LinkUse> links;  ///< busiest first; at most the busiest 400
+  /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
+  /// busiest link first.
+  std::vector<LinkGroup> link_groups;
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;

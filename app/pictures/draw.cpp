@@ -15,16 +15,26 @@ std::string picture_kind(std::string_view path) {
   return "";
 }
 
-void draw_dot(const std::string& dot, const std::string& path) {
-  const std::string kind = picture_kind(path);
-  if (kind.empty()) throw InputError(fmt::format("{}: a picture must end in .png or .svg", printable(path)));
-  const ChildResult result = run_child({"dot", "-T" + kind}, dot, "graphviz");
+namespace {
+
+std::string run_dot(const std::string& dot, const std::string& format) {
+  const ChildResult result = run_child({"dot", "-T" + format}, dot, "graphviz");
   if (result.timed_out) throw InputError("dot was stopped after 60 s: the graph is too large to draw");
   if (result.status != 0) {
     throw InputError(
         fmt::format("dot failed: {}", printable(result.err.empty() ? "no reason given" : result.err)));
   }
-  write_file(path, result.out);
+  return result.out;
 }
+
+}  // namespace
+
+void draw_dot(const std::string& dot, const std::string& path) {
+  const std::string kind = picture_kind(path);
+  if (kind.empty()) throw InputError(fmt::format("{}: a picture must end in .png or .svg", printable(path)));
+  write_file(path, run_dot(dot, kind));
+}
+
+std::string draw_dot_plain(const std::string& dot) { return run_dot(dot, "plain"); }
 
 }  // namespace tandem::app

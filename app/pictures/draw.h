@@ -15,4 +15,8 @@ std::string picture_kind(std::string_view path);
 /// cannot be written, or when Graphviz is absent or fails.
 void draw_dot(const std::string& dot, const std::string& path);
 
+/// Graphviz's layout of dot text in its line format "plain". Throws InputError when Graphviz is absent or
+/// fails.
+std::string draw_dot_plain(const std::string& dot);
+
 }  // namespace tandem::app

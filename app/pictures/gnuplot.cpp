@@ -113,7 +113,8 @@ void Gnuplot::draw_file(std::string_view kind, const std::string& path) const {
   if (result.timed_out)
     throw InputError(fmt::format("gnuplot was stopped after 60 s while drawing {}", name_));
   if (result.status != 0 || result.out.empty())
-    throw InputError(fmt::format("gnuplot could not draw {}: {}", name_, printable(result.err)));
+    throw InputError(fmt::format("gnuplot could not draw {}: {}", name_,
+                                 printable(result.err.empty() ? "no reason given" : result.err)));
   if (kind == "svg") finish_svg(result.out, heading_);
   write_file(path, result.out);
 }

@@ -8,6 +8,7 @@
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/pictures/draw.h"
+#include "app/pictures/system_drawing.h"
 #include "app/show/show.h"
 #include "topologies/system.h"
 
@@ -81,7 +82,7 @@ std::string show_system(const ShowRequest& request) {
   if (request.format == "json") return system.to_json_text();
   if (request.format == "dot") return system.dot();
   if (!picture_kind(out).empty()) {
-    draw_dot(system.dot(), out);
+    draw_system(system, out);
     return "";
   }
   return page(system);

@@ -12,8 +12,8 @@
 #include "app/console/output.h"
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
-#include "app/pictures/draw.h"
 #include "app/pictures/pictures.h"
+#include "app/pictures/system_drawing.h"
 #include "base/json.h"
 
 namespace tandem::app {
@@ -144,7 +144,7 @@ int demo(const Arguments& arguments) {
   for (const char* system : kSystems) {
     progress.show(fmt::format("drawing {} ...", system));
     files.push_back((folder / fmt::format("{}.svg", system)).string());
-    draw_dot(System::load(system).dot(), files.back());
+    draw_system(System::load(system), files.back());
   }
   out += proof(folder, files, progress);
   progress.show("");

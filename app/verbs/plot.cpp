@@ -56,6 +56,18 @@ void draw_links(const std::vector<Report>& reports, const std::string& system, c
   }
 }
 
+/// Not asked for: nothing of reports without links, as those of real runs are, and a note where the machine is
+/// unknown.
+void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports, const std::string& base,
+                         std::vector<std::string>& written) {
+  std::erase_if(reports, [](const Report& r) { return r.links.empty(); });
+  try {
+    draw_links(reports, arguments.text("system", ""), base, written);
+  } catch (const InputError& e) {
+    note(arguments, fmt::format("no map of the links: {}", e.what()));
+  }
+}
+
 int plot(const Arguments& arguments) {
   std::vector<std::string> kinds{std::string(kScatter), std::string(kLinks)};
   for (const PictureKind& kind : picture_kinds()) kinds.emplace_back(kind.name);
@@ -80,6 +92,7 @@ int plot(const Arguments& arguments) {
     draw_links(reports, arguments.text("system", ""), base(kLinks), written);
   } else if (!reports.empty()) {
     written = draw_reports(reports, wanted, base);
+    if (wanted.empty()) draw_links_if_known(arguments, reports, base(kLinks), written);
   }
   for (std::size_t i = 0; i < checks.size(); ++i) {
     if (!wanted.empty() && wanted != kScatter) continue;
@@ -101,12 +114,12 @@ int plot(const Arguments& arguments) {
 void register_plot(Registry<Verb>& registry) {
   registry.add(
       {.name = "plot",
-       .summary =
-           "draw reports (scaling, breakdown, staleness, timeline) and cross-checks (scatter) as PNG and SVG",
+       .summary = "draw reports (scaling, breakdown, staleness, timeline, links) and cross-checks (scatter) "
+                  "as PNG and SVG",
        .usage = "FILE... [options]",
        .flags = {{"kind", "KIND",
                   "only scaling, breakdown, staleness, timeline, scatter or links (how busy each link of the "
-                  "machine was; only when asked for); default: all that apply"},
+                  "machine was); default: all that apply"},
                  {"system", "NAME|FILE", "links: the machine of the reports, where it is not a stock system"},
                  {"out", "DIR", "folder for the pictures; default: the current one"},
                  quiet_flag()},

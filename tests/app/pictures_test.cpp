@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "app/console/child.h"
 #include "app/pictures/draw.h"
 #include "app/pictures/gnuplot.h"
+#include "app/pictures/system_drawing.h"
 #include "base/error.h"
+#include "tests/app/svg.h"
 #include "tests/app/tool.h"
 
 namespace tandem::tests {
@@ -14,7 +19,146 @@ namespace {
 
 using ::testing::HasSubstr;
 
+using ::testing::Not;
+
 bool is_png(const std::string& bytes) { return bytes.rfind("\x89PNG", 0) == 0; }
+
+/// The picture opens in librsvg, names itself, has its heading in the middle, and no text of it covers
+/// another.
+void expect_sound(const std::string& path) {
+  SCOPED_TRACE(path);
+  const std::string svg = slurp(path);
+  ASSERT_THAT(svg, HasSubstr("<svg"));
+  EXPECT_EQ(run_child({"rsvg-convert", path}, "", "librsvg2-bin").status, 0);
+  EXPECT_THAT(svg, Not(HasSubstr("<title>Gnuplot")));
+  EXPECT_THAT(svg, HasSubstr("DejaVu Sans, Verdana, sans-serif"));
+  const std::vector<SvgBox> texts = svg_texts(svg);
+  ASSERT_FALSE(texts.empty());
+  EXPECT_TRUE(std::any_of(texts.begin(), texts.end(), [&](const SvgBox& t) {
+    return std::abs((t.left + t.right) / 2 - kPictureWidth / 2) < 1 &&
+           svg.find("<title>" + t.text) != std::string::npos;
+  })) << "no heading in the middle";
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_GE(texts[i].left, 0) << texts[i].text;
+    EXPECT_LE(texts[i].right, kPictureWidth) << texts[i].text;
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(texts[i].laps(texts[j])) << texts[i].text << " on " << texts[j].text;
+  }
+}
+
+/// Predicts into a report file and draws it; the pictures are `base` of the scratch folder and "-KIND.svg".
+void draw(const Scratch& scratch, const std::string& name, std::vector<std::string> question,
+          const std::string& kind = "") {
+  const std::string report = scratch.file(name + ".json");
+  question.insert(question.begin(), "predict");
+  for (const char* word : {"--quiet", "--format", "json", "--out"}) question.emplace_back(word);
+  question.push_back(report);
+  const ChildResult predicted = tool(question);
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  std::vector<std::string> words = {"plot", report, "--out", scratch.file("p")};
+  if (!kind.empty()) words.insert(words.end(), {"--kind", kind});
+  const ChildResult drawn = tool(words);
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+}
+
+TEST(Plot, DrawsSoundPicturesOfEightAndOf256Devices) {
+  const Scratch scratch;
+  draw(scratch, "async",
+       {"--model", "vgg16", "--system", "dgx1-v100", "--devices", "1,2,8", "--scheme",
+        "parameter-server:mode=async"});
+  draw(scratch, "pod",
+       {"--model", "resnet50", "--system", "h100-superpod", "--devices", "8,256", "--scheme", "pytorch-ddp"});
+  draw(scratch, "small", {"--model", "lenet5", "--system", "local", "--devices", "1,2"});
+  for (const char* name : {"async", "pod", "small"}) {
+    for (const char* kind : {"scaling", "breakdown", "timeline", "links"})
+      expect_sound(scratch.file(std::string("p/") + name + "-" + kind + ".svg"));
+  }
+  expect_sound(scratch.file("p/async-staleness.svg"));
+  const std::string first = slurp(scratch.file("p/pod-links.svg"));
+  ASSERT_EQ(tool({"plot", scratch.file("pod.json"), "--out", scratch.file("p")}).status, 0);
+  EXPECT_EQ(slurp(scratch.file("p/pod-links.svg")), first) << "the same report gives the same bytes";
+}
+
+TEST(Plot, TimelineSaysWhoseItIsAndMergesWhatIsTooThin) {
+  const Scratch scratch;
+  draw(scratch, "r",
+       {"--model", "resnet50", "--system", "dgx1-v100", "--devices", "8", "--scheme", "pytorch-ddp"},
+       "timeline");
+  const std::string svg = slurp(scratch.file("p/r-timeline.svg"));
+  EXPECT_THAT(svg, HasSubstr(">workers 0 to 2 of 8</text>"));
+  const std::vector<SvgBox> boxes = svg_boxes(svg);
+  int rows = 0;
+  for (std::size_t i = 1; i < boxes.size(); ++i) {
+    const SvgBox &a = boxes[i - 1], &b = boxes[i];
+    rows += a.top != b.top ? 1 : 0;
+    if (a.top != b.top || a.fill != b.fill || b.left - a.right > 1) continue;
+    EXPECT_FALSE(a.width() < 2 && b.width() < 2) << a.left << " " << b.left;
+  }
+  EXPECT_GE(rows, 5);
+  for (const SvgBox& label : svg_texts(svg)) {
+    if (label.fill != "rgb(255,255,255)") continue;
+    EXPECT_TRUE(std::any_of(boxes.begin(), boxes.end(),
+                            [&](const SvgBox& b) {
+                              return b.left <= label.left && label.right <= b.right && b.top <= label.top &&
+                                     label.bottom <= b.bottom;
+                            }))
+        << label.text << " is not within its box";
+  }
+}
+
+TEST(Plot, MapOfLinksCountsAllLinksOf256Devices) {
+  const Scratch scratch;
+  draw(scratch, "r", {"--model", "resnet50", "--system", "h100-superpod", "--devices", "256"}, "links");
+  const Json report = last_report(slurp(scratch.file("r.json")));
+  EXPECT_EQ(report.at("links").items().size(), 400u);
+  int64_t nvlink = 0, ports = 0;
+  for (const Json& g : report.at("link_groups").items()) {
+    const std::string name = g.at("name").as_text();
+    if (name.find("nvswitch") != std::string::npos) nvlink += g.at("links").as_int(1);
+    if (name.find("port") != std::string::npos) ports += g.at("links").as_int(1);
+  }
+  EXPECT_EQ(nvlink, 32 * 8 * 2);
+  EXPECT_EQ(ports, 32 * 8 * 2);
+  const std::string svg = slurp(scratch.file("p/r-links.svg"));
+  EXPECT_THAT(svg, HasSubstr("nvlink: 512 links"));
+  EXPECT_THAT(svg, HasSubstr("network: 512 links"));
+}
+
+TEST(Plot, BreakdownIsGroupedAndNamesOnlyWhatIsThere) {
+  const Scratch scratch;
+  draw(scratch, "a",
+       {"--model", "lenet5", "--system", "dgx1-v100", "--devices", "1,2", "--input", "synthetic"},
+       "breakdown");
+  draw(scratch, "b",
+       {"--model", "lenet5", "--system", "v100-pcie-8x", "--devices", "1,2", "--input", "synthetic"},
+       "breakdown");
+  draw(scratch, "c",
+       {"--model", "lenet5", "--system", "dgx-a100", "--devices", "1,2", "--input", "synthetic"},
+       "breakdown");
+  ASSERT_EQ(tool({"plot", scratch.file("a.json"), scratch.file("b.json"), scratch.file("c.json"), "--out",
+                  scratch.file("all")})
+                .status,
+            0);
+  const std::string bars = slurp(scratch.file("all/a-breakdown.svg"));
+  expect_sound(scratch.file("all/a-breakdown.svg"));
+  std::map<std::string, int> count;
+  for (const SvgBox& t : svg_texts(bars)) ++count[t.text];
+  for (const char* system : {"dgx1-v100", "v100-pcie-8x", "dgx-a100"}) EXPECT_EQ(count[system], 1) << system;
+  EXPECT_THAT(bars, HasSubstr(">compute<"));
+  EXPECT_THAT(bars, Not(HasSubstr("pipeline bubble")));
+  EXPECT_THAT(bars, Not(HasSubstr(">server<")));
+  EXPECT_THAT(slurp(scratch.file("all/a-scaling.svg")), Not(HasSubstr("90 % interval"))) << "of three series";
+  draw(scratch, "a", {"--model", "lenet5", "--system", "dgx1-v100", "--devices", "1,2"}, "scaling");
+  EXPECT_THAT(slurp(scratch.file("p/a-scaling.svg")), HasSubstr("90 % interval"));
+}
+
+TEST(Plot, SizesOfCollectivesAreBinary) {
+  const Scratch scratch;
+  ASSERT_EQ(tool({"collective", "--system", "dgx-h100", "--plot", scratch.file("c"), "--quiet"}).status, 0);
+  expect_sound(scratch.file("c.svg"));
+  EXPECT_THAT(slurp(scratch.file("c.svg")), HasSubstr("1 KiB"));
+  EXPECT_THAT(slurp(scratch.file("c.svg")), HasSubstr("1 GiB"));
+}
 
 TEST(Plot, DrawsEveryKindAsPngAndSvg) {
   const Scratch scratch;
@@ -81,6 +225,59 @@ TEST(Plot, HostileNamesAreOnlyText) {
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_FALSE(std::filesystem::exists(trap));
   EXPECT_TRUE(is_png(slurp(scratch.file("p/r-timeline.png"))));
+}
+
+/// Boxes lie within the picture and apart, and every cable ends at what it joins.
+void expect_sound(const Drawing& d) {
+  std::map<std::string, Drawing::Vertex> at;
+  for (const Drawing::Vertex& v : d.vertices) at[v.name] = v;
+  for (std::size_t i = 0; i < d.vertices.size(); ++i) {
+    const Drawing::Vertex& a = d.vertices[i];
+    EXPECT_GE(a.at.x - a.half_width, -5) << a.name;
+    EXPECT_LE(a.at.x + a.half_width, kDrawingWidth + 5) << a.name;
+    EXPECT_TRUE(a.at.y >= 0 && a.at.y <= kDrawingHeight) << a.name;
+    for (std::size_t j = 0; j < i; ++j) {
+      const Drawing::Vertex& b = d.vertices[j];
+      EXPECT_FALSE(std::abs(a.at.x - b.at.x) < a.half_width + b.half_width &&
+                   std::abs(a.at.y - b.at.y) < 2 * kBoxHalfHeight)
+          << a.name << " on " << b.name;
+    }
+  }
+  for (const Drawing::Cable& c : d.cables) {
+    ASSERT_TRUE(c.course.size() >= 4 && c.course.size() % 3 == 1) << c.from << " " << c.to;
+    const auto meets = [&](const Point& p, const Drawing::Vertex& v) {
+      return std::abs(p.x - v.at.x) <= v.half_width && std::abs(p.y - v.at.y) <= kBoxHalfHeight;
+    };
+    EXPECT_TRUE(meets(c.course.front(), at.at(c.from))) << c.from << " of " << c.from << " " << c.to;
+    EXPECT_TRUE(meets(c.course.back(), at.at(c.to))) << c.to << " of " << c.from << " " << c.to;
+    for (const Point& p : along(c.course, 0)) {
+      EXPECT_TRUE(p.y >= 0 && p.y <= kDrawingHeight + 10) << c.from << " " << c.to;
+    }
+  }
+}
+
+TEST(Show, EverySystemHasADrawing) {
+  for (const SystemEntry& entry : list_systems()) {
+    SCOPED_TRACE(entry.name);
+    for (const char* nodes : {"1", "2"})
+      expect_sound(drawing_of(System::load(entry.name, {{"nodes", nodes}})));
+  }
+}
+
+TEST(Show, AlikePartsOfARackAreDrawnOnce) {
+  const Drawing d = drawing_of(System::load("gb200-nvl72"));
+  const auto count = [&](std::string_view kind) {
+    return std::count_if(d.vertices.begin(), d.vertices.end(), [&](const auto& v) { return v.kind == kind; });
+  };
+  EXPECT_EQ(count("gpu"), 8);
+  EXPECT_EQ(count("cpu"), 4);
+  EXPECT_EQ(d.stands_for.size(), 32u * 6) << "two GPUs, two NICs, a CPU and its memory each";
+  EXPECT_EQ(d.stands_for.at("gpu7"), "gpu71");
+  EXPECT_EQ(d.stands_for.at("cpu3"), "cpu35");
+  const Scratch scratch;
+  ASSERT_EQ(tool({"show", "system", "gb200-nvl72", "--out", scratch.file("s.svg")}).status, 0);
+  expect_sound(scratch.file("s.svg"));
+  EXPECT_THAT(slurp(scratch.file("s.svg")), HasSubstr("... 32 more ..."));
 }
 
 TEST(Show, DrawsSystemsAndModels) {

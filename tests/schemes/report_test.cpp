@@ -44,6 +44,7 @@ Report sample() {
   r.bottleneck = {"links.pcie.bandwidth", "31 % of the step", 0.31, 0.8, 0.52};
   r.busiest_link = {"pcie0", 0.31, {1234}};
   r.links = {{"pcie0", 0.31, {1234}}};
+  r.link_groups = {{"node*/pcie0", 12, 0.25, 0.31, {14000}}};
   r.calibrated = true;
   r.extrapolates = {"batch 512"};
   r.notes = {"a note"};

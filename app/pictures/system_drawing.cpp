@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/pictures/system_drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "app/pictures/draw.h"
+#include "app/pictures/gnuplot.h"
+#include "app/pictures/system_layout.h"
+#include "base/json.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr std::size_t kMostVertices = 64;  // more have no room beside each other
+constexpr std::size_t kHub = 16;           // a vertex of more cables joins groups, and belongs to none
+constexpr std::size_t kFirstGroups = 3;    // that are drawn of many alike ones, besides the last
+
+Drawing node_of(const System& system) {
+  const Json document = Json::parse(system.to_json_text(), system.name());
+  Drawing out;
+  for (const char* list : {"devices", "vertices"}) {
+    for (const Json& v : document.at(list).items())
+      out.vertices.push_back({v.at("id").as_text(), v.at("kind").as_text()});
+  }
+  const auto& links = document.at("links").items();
+  for (std::size_t i = 0; i + 1 < links.size(); i += 2) {
+    out.cables.push_back({links[i].at("from").as_text(), links[i].at("to").as_text(),
+                          links[i].at("kind").as_text(),
+                          links[i].at("bandwidth_bytes_per_second").as_real(0, 1e300),
+                          links[i].at("duplex").as_text() == "half"});
+  }
+  if (const Json* network = document.find("network"); network != nullptr && system.nodes() > 1) {
+    out.vertices.push_back({"network", "network"});
+    const double bandwidth = network->at("bandwidth_bytes_per_second").as_real(0, 1e300);
+    for (const Json& port : network->at("ports").items()) {
+      out.ports.push_back(port.as_text());
+      out.cables.push_back({port.as_text(), "network", "network", bandwidth});
+    }
+  }
+  return out;
+}
+
+/// Vertices that cables join when hubs are left out; the members in the order of the drawing.
+struct Group {
+  std::vector<std::string> members;
+  std::string looks;  ///< the same for alike groups: kinds of members and their cables
+};
+
+std::vector<Group> groups_of(const Drawing& d) {
+  std::map<std::string, std::vector<const Drawing::Cable*>> cables;
+  for (const Drawing::Cable& c : d.cables) {
+    cables[c.from].push_back(&c);
+    cables[c.to].push_back(&c);
+  }
+  const auto hub = [&](const Drawing::Vertex& v) {
+    return v.kind == "network" || v.kind == "nvswitch" || cables[v.name].size() > kHub;
+  };
+  std::map<std::string, std::size_t> group;  // of vertices that are no hub: the first number that is joined
+  for (std::size_t i = 0; i < d.vertices.size(); ++i) {
+    if (!hub(d.vertices[i])) group[d.vertices[i].name] = i;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Drawing::Cable& c : d.cables) {
+      const auto a = group.find(c.from), b = group.find(c.to);
+      if (a == group.end() || b == group.end() || a->second == b->second) continue;
+      a->second = b->second = std::min(a->second, b->second);
+      changed = true;
+    }
+  }
+  std::map<std::size_t, Group> out;
+  for (const Drawing::Vertex& v : d.vertices) {
+    const auto at = group.find(v.name);
+    if (at == group.end()) continue;
+    Group& g = out[at->second];
+    g.members.push_back(v.name);
+    g.looks += v.kind + ":";
+    for (const Drawing::Cable* c : cables[v.name]) g.looks += fmt::format("{} {} ", c->kind, c->bandwidth);
+  }
+  std::vector<Group> list;
+  for (auto& [first, g] : out) list.push_back(std::move(g));
+  return list;
+}
+
+/// Leaves out groups between the first few and the last of alike ones, where there are many.
+void fold(Drawing& d) {
+  std::map<std::string, std::vector<Group>> alike;
+  for (Group& g : groups_of(d)) alike[g.looks].push_back(std::move(g));
+  for (const auto& [looks, groups] : alike) {
+    if (groups.size() <= kFirstGroups + 2) continue;
+    const Group& last = groups.back();
+    for (std::size_t i = kFirstGroups; i + 1 < groups.size(); ++i) {
+      for (std::size_t k = 0; k < last.members.size(); ++k)
+        d.stands_for[groups[i].members[k]] = last.members[k];
+    }
+    const std::size_t rest = groups.size() - kFirstGroups - 1;
+    const auto before = std::find_if(d.vertices.begin(), d.vertices.end(),
+                                     [&](const auto& v) { return v.name == last.members[0]; });
+    d.vertices.insert(before, {fmt::format("... {} more ...", rest), "more"});
+    d.left_out +=
+        fmt::format("{}of {} alike groups (that of {}, ...) {} are drawn", d.left_out.empty() ? "" : "; ",
+                    groups.size(), groups[0].members[0], kFirstGroups + 1);
+  }
+  std::erase_if(d.vertices, [&](const auto& v) { return d.stands_for.contains(v.name); });
+  std::erase_if(d.cables,
+                [&](const auto& c) { return d.stands_for.contains(c.from) || d.stands_for.contains(c.to); });
+}
+
+/// Number of the series whose colour cables of a kind have: what is called alike looks alike in all pictures.
+std::size_t series_of_kind(const std::string& kind, std::size_t others_before) {
+  constexpr std::pair<std::string_view, std::size_t> kKinds[] = {
+      {"nvlink", 3}, {"xgmi-host", 6}, {"xgmi", 3},   {"ici", 3},
+      {"pcie", 1},   {"socket", 2},    {"memory", 7}, {"network", 5}};
+  for (const auto& [start, series] : kKinds) {
+    if (kind.starts_with(start)) return series;
+  }
+  constexpr std::size_t kOthers[] = {4, 6, 8};
+  return kOthers[others_before % std::size(kOthers)];
+}
+
+std::string colour_of(const std::string& kind) {
+  if (kind == "gpu" || kind == "tpu") return "0xCFE8CF";
+  return kind == "cpu" ? "0xCFDCF0" : kind == "more" ? "0xFFFFFF" : "0xEEEEEE";
+}
+
+}  // namespace
+
+Drawing drawing_of(const System& system) {
+  Drawing out = node_of(system);
+  if (out.vertices.size() > kMostVertices) fold(out);
+  if (out.vertices.size() > kMostVertices)
+    throw InputError(
+        fmt::format("{} has {} vertices a node that are not alike, more than the {} that a drawing has "
+                    "room for",
+                    system.name(), out.vertices.size(), kMostVertices));
+  lay_out(out);
+  return out;
+}
+
+std::vector<std::vector<std::string>> box_cells(const Drawing& d) {
+  std::vector<std::vector<std::string>> out;
+  for (const Drawing::Vertex& v : d.vertices) {
+    out.push_back({cell(v.at.x), cell(v.at.y), cell(v.half_width), cell(kBoxHalfHeight), colour_of(v.kind),
+                   v.name, v.kind == "more" ? "0" : "1"});
+  }
+  return out;
+}
+
+std::vector<Point> along(const std::vector<Point>& course, double aside, int count) {
+  std::vector<Point> out;
+  for (std::size_t piece = 0; piece + 3 < course.size(); piece += 3) {
+    const Point* const c = &course[piece];
+    for (int s = piece == 0 ? 0 : 1; s <= count; ++s) {
+      const double t = static_cast<double>(s) / count, u = 1 - t;
+      const auto at = [&](double Point::*v) {
+        return u * u * u * c[0].*v + 3 * u * u * t * c[1].*v + 3 * u * t * t * c[2].*v + t * t * t * c[3].*v;
+      };
+      const auto slope = [&](double Point::*v) {
+        return u * u * (c[1].*v - c[0].*v) + 2 * u * t * (c[2].*v - c[1].*v) + t * t * (c[3].*v - c[2].*v);
+      };
+      const double dx = slope(&Point::x), dy = slope(&Point::y), length = std::max(1e-9, std::hypot(dx, dy));
+      out.push_back({at(&Point::x) + aside * dy / length, at(&Point::y) - aside * dx / length});
+    }
+  }
+  return out;
+}
+
+void draw_system(const System& system, const std::string& path) {
+  if (picture_kind(path).empty())
+    throw InputError(fmt::format("{}: a picture must end in .png or .svg", printable(path)));
+  const Drawing d = drawing_of(system);
+  // A line of the legend: cables of one kind and bandwidth, the kinds in the order of the system's file.
+  using Class = std::tuple<std::size_t, double, bool>;
+  std::vector<std::string> kinds;
+  std::map<Class, std::vector<const Drawing::Cable*>> classes;
+  double least = INFINITY;
+  for (const Drawing::Cable& c : d.cables) {
+    auto kind = std::find(kinds.begin(), kinds.end(), c.kind);
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), c.kind);
+    classes[{kind - kinds.begin(), c.bandwidth, c.half_duplex}].push_back(&c);
+    least = std::min(least, c.bandwidth);
+  }
+  Gnuplot plot("system");
+  std::vector<std::vector<std::string>> lines;
+  std::size_t number = 0;
+  for (const auto& [look, cables] : classes) {
+    const auto& [kind, bandwidth, half] = look;
+    ++number;
+    for (const Drawing::Cable* c : cables) {
+      if (!lines.empty()) lines.push_back({});
+      for (const Point& p : along(c->course, 0))
+        lines.push_back({cell(p.x), cell(p.y), std::to_string(number)});
+    }
+    plot.set(
+        fmt::format("class_{}", number),
+        fmt::format("{}: {} {}", kinds[kind], to_text(Bandwidth{bandwidth}), half ? "in all" : "each way"));
+    plot.set(fmt::format("class_colour_{}", number), static_cast<double>(series_of_kind(kinds[kind], kind)));
+    plot.set(fmt::format("class_width_{}", number), std::min(6.0, 1.6 + 0.8 * std::log2(bandwidth / least)));
+  }
+  std::string below = fmt::format("{} node{}, {} accelerators", system.nodes(),
+                                  system.nodes() == 1 ? "" : "s", system.accelerator_count());
+  if (system.nodes() > 1) below += "; one node is drawn";
+  if (!d.left_out.empty()) below += "; " + d.left_out;
+  plot.heading(fmt::format("{}: {}", system.name(), system.summary()), below);
+  plot.set("classes", static_cast<double>(number));
+  plot.set("letters", d.letters);
+  if (lines.empty()) lines.push_back({"NaN", "NaN", "0"});
+  plot.data("lines", lines);
+  plot.data("boxes", box_cells(d));
+  plot.draw_file(picture_kind(path), path);
+}
+
+}  // namespace tandem::app

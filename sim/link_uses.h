@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How busy links and the other resources that carry bytes were.
+#include <string>
+#include <string_view>
+
+#include "schemes/report.h"
+#include "sim/evaluate.h"
+#include "sim/plan.h"
+
+namespace tandem::sim {
+
+/// Fills `links`, and `link_groups` where there are more. `nodes`: of the system.
+void add_links(Report& report, const Plan& plan, const Trace& trace, int64_t nodes);
+
+/// The group of a link of several nodes: numbers become "*", but those of what stands within a node.
+/// "node12/gpu0>plx3" -> "node*/gpu0>plx3", "leaf3>node4/port7" -> "leaf*>node*/port7",
+/// "node3>node4" -> "node*>node*".
+std::string link_group(std::string_view link);
+
+}  // namespace tandem::sim
