@@ -197,8 +197,10 @@ class Layout {
       top = std::max(top, at(o).x + d_.vertices[o].half_width);
     }
     if (low > top) low = kSide, top = kDrawingWidth - kSide;
-    d_.vertices[v].half_width = std::max({d_.vertices[v].half_width, (top - low) / 2, 100.0});
-    at(v) = {(low + top) / 2, kind(v) == "network" ? kBottom : room_above()};
+    d_.vertices[v].half_width = std::clamp((top - low) / 2, 100.0, kDrawingWidth / 2);
+    const double half = d_.vertices[v].half_width;
+    at(v) = {std::clamp((low + top) / 2, half, kDrawingWidth - half),
+             kind(v) == "network" ? kBottom : room_above()};
   }
 
   /// Bars of one row that would lie on each other share their width.

@@ -95,8 +95,21 @@ TEST(Plot, TimelineSaysWhoseItIsAndMergesWhatIsTooThin) {
     EXPECT_FALSE(a.width() < 2 && b.width() < 2) << a.left << " " << b.left;
   }
   EXPECT_GE(rows, 5);
+}
+
+TEST(Plot, LabelsOfATimelineLieWithinTheirBoxes) {
+  const Scratch scratch;
+  draw(scratch, "r",
+       {"--model", "vgg16", "--system", "dgx1-v100", "--devices", "8", "--scheme",
+        "parameter-server:mode=async"},
+       "timeline");
+  const std::string svg = slurp(scratch.file("p/r-timeline.svg"));
+  EXPECT_THAT(svg, HasSubstr("of the servers what these asked for"));
+  const std::vector<SvgBox> boxes = svg_boxes(svg);
+  int labels = 0;
   for (const SvgBox& label : svg_texts(svg)) {
     if (label.fill != "rgb(255,255,255)") continue;
+    ++labels;
     EXPECT_TRUE(std::any_of(boxes.begin(), boxes.end(),
                             [&](const SvgBox& b) {
                               return b.left <= label.left && label.right <= b.right && b.top <= label.top &&
@@ -104,6 +117,7 @@ TEST(Plot, TimelineSaysWhoseItIsAndMergesWhatIsTooThin) {
                             }))
         << label.text << " is not within its box";
   }
+  EXPECT_GE(labels, 4);
 }
 
 TEST(Plot, MapOfLinksCountsAllLinksOf256Devices) {
