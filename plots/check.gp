@@ -3,8 +3,8 @@
 # $cases  index i = series i: executed, predicted     n  series     title_1 .. title_n
 # unit (of both axes), low, high (of both axes), log_axes
 set size square
-set lmargin at screen 0.1
-set rmargin at screen 0.9
+set lmargin at screen 0.25
+set rmargin at screen 0.77
 set key inside bottom right vertical font ',11'
 set xlabel 'executed: '.unit
 set ylabel 'predicted: '.unit

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where the boxes and lines of a system's drawing go.
-#include "app/pictures/system_drawing.h"
+#include "app/pictures/drawing.h"
 
 namespace tandem::app {
 
