@@ -4,90 +4,20 @@
 #include <string>
 #include <vector>
 
-#include "base/host_load.h"
-#include "base/json.h"
-#include "sim/cost/machine.h"
+#include "calibration/fit/measurements.h"
 
 namespace tandem::calibration {
 
-/// In-situ times of one kernel in one graph of the suite.
-struct MeasuredKernel {
-  Kernel kernel;
-  uint32_t graph = 0;                ///< index into Measurements::graphs
-  int64_t workers = 1;               ///< that were active
-  double median = 0, cv = 0;         ///< seconds of one launch; standard deviation / mean
-  int64_t samples = 0, dropped = 0;  ///< launches counted; left out for an involuntary context switch
-};
-
-/// One graph of the suite as a whole.
-struct MeasuredGraph {
-  std::string model;
-  int64_t batch = 1, workers = 1, ops = 0;
-  double step_median = 0, step_spread = 0;  ///< seconds; half the distance of the quartiles / 0.6745 / median
-  double all_reduce = 0;                    ///< of a step, all collectives together
-  Precision precision = Precision::fp32;    ///< of it and its kernels
-};
-
-/// One graph on workers that do not wait for each other, as many as cores or two on each: what else makes
-/// steps differ, to be replayed (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
-struct MeasuredWorkers {
-  std::string model;
-  std::vector<std::vector<double>> steps;  ///< [worker][step], seconds; as many of each
-};
-
-struct MeasuredTransfer {
-  int64_t ranks = 1;  ///< 1: a copy
-  double bytes = 0, seconds = 0;
-  double estimate = 0;            ///< seconds that the device's library (NCCL) expected; 0: it did not say
-  CopyWay way = CopyWay::memory;  ///< of a copy
-};
-
-/// Of a kernel that does next to nothing, on a device that its host runs ahead of; 0: not measured.
-struct MeasuredLaunch {
-  double issue = 0;       ///< seconds of each, one after another
-  double round_trip = 0;  ///< until the host knows that one has ended
-};
-
-/// An all-reduce between nodes that one machine plays.
-struct MeasuredWire {
-  int64_t ranks = 2;
-  double rate = 0;  ///< bytes per second that each node's port is paced to; 0: as fast as loopback goes
-  double bytes = 0, seconds = 0;
-  double cpu_seconds = 0;  ///< processor time of one rank
-};
-
-struct Measurements {
-  std::string machine, date, versions;
-  int64_t cores = 1;
-  std::vector<MeasuredGraph> graphs;
-  std::vector<MeasuredKernel> kernels;
-  std::vector<MeasuredWorkers> workers;
-  std::vector<MeasuredTransfer> all_reduce, copy;
-  std::vector<MeasuredWire> wire;
-  MeasuredLaunch launch;
-  HostLoad load;                ///< of the machine meanwhile; processors 0: not known
-  std::string to_json() const;  ///< "tandem-measurements-1"
-  static Measurements from_json(const Json& document);
-};
-
-/// The suite measured twice: of each graph the faster turn with the kernels timed in it, of each transfer the
-/// shorter time; of `workers` both count. Whatever else a machine does only ever slows a run down, so the
-/// fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in noisy environments").
-/// Throws InputError when the two are not of the same suite.
-Measurements fastest_of(const Measurements& one, const Measurements& other);
-
 struct MachineFit {
-  std::string profile;      ///< JSON "tandem-profile-1"
-  double kernel_error = 0;  ///< mean |log(predicted / measured)| of kernels, their own graph left out
-  double graph_error = 0;   ///< the same of whole graphs' sums; both of the precision measured first
-  std::vector<std::string> remarks;  ///< why a curve stopped where it did, what is thin
+  std::string profile;               ///< JSON "tandem-profile-1" (profile_json.h)
+  double kernel_error = 0;           ///< LeaveOneOut::kernels and ...
+  double graph_error = 0;            ///< ... ::graphs (estimates.h), of the precision measured first
+  std::vector<std::string> remarks;  ///< which estimates rest on little, or on a busy machine
 };
 
-/// Non-negative least squares of log-scaled residuals per kind and pass, by exhaustion of the active sets
-/// (Lawson and Hanson 1974, chapter 23, for three unknowns); tables of transfers; slow-down per kind with k
-/// workers; errors by leaving each graph out. Each precision by itself: what was measured first is the
-/// document's own, the others' stand in its "more_precisions". Throws InputError when there is nothing to
-/// fit.
+/// Every estimate of estimates.h, written as a profile. Each precision by itself: the one measured first is
+/// the document's own, the others are its "more_precisions". Equal measurements give equal bytes. Pure; any
+/// thread may call it. Throws InputError when there is nothing to fit.
 MachineFit fit_machine(const Measurements& measurements);
 
 }  // namespace tandem::calibration

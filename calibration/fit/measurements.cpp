@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The documents of what was measured, and the faster of two of them.
+#include "calibration/fit/measurements.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-
-#include "calibration/fit/machine_fit.h"
 
 namespace tandem::calibration {
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The estimators behind a machine's profile: from measurements to one value each.
+//
+// All are pure and throw nothing unless said; any thread may call them. Seconds unless said. Those that look
+// at kernels or graphs take measurements of one precision (of_precision). Robust where a few samples are
+// unlike all others: medians over graphs, and the calmest of several turns.
+#include <cstdint>
+#include <vector>
+
+#include "calibration/fit/measurements.h"
+
+namespace tandem::calibration {
+
+/// The graphs of one precision with the kernels timed in them; all else, which has none, as it is.
+Measurements of_precision(const Measurements& m, Precision precision);
+
+/// Mean of the slowest of `n` workers over the usual step, where steps vary log-normally by `sigma`:
+/// exp(sigma x normal_score(n, n)).
+double slowest_of(int64_t n, double sigma);
+
+// ---- kernels of one worker ----
+
+/// [kind x passes + pass]: (base, per flop, per byte) >= 0 that minimise the sum over measured kernels of
+/// (1 - curve / median)^2: non-negative least squares by exhaustion of the active sets (Lawson and Hanson
+/// 1974, chapter 23, for three unknowns). `spread` is the root mean square of log(median / curve). Without
+/// kernels: samples 0.
+std::vector<KernelCurve> kernel_curves(const Measurements& m);
+
+/// What KernelNeighbours prices by. A kernel that several layers of a graph hold counts once a graph, with
+/// the median of its launches' medians; a graph's updates, which run at one speed, are one sample of their
+/// sum. Throws InputError when no kernel of one worker was measured.
+std::vector<KernelSample> kernel_samples(const Measurements& m);
+
+/// How far off predictions are of kernels whose own graph is left out of the samples.
+struct LeaveOneOut {
+  double kernels = 0;  ///< mean |log(predicted / measured)| of each kernel's launches in a step
+  double graphs = 0;   ///< the same of the sums over each graph
+  /// 1.4826 x median over graphs of |log(predicted / measured)| / distance, the graph's mean distance to the
+  /// nearest sample, by time and at most KernelNeighbours::kFar: MachineProfile::error.
+  double per_distance = 0;
+};
+LeaveOneOut leave_one_out(const Measurements& m, const KernelNeighbours& kernels);
+
+// ---- steps ----
+
+/// [kind]: the sum of kernels' medians beside `active` - 1 other workers over that of the same kernels alone,
+/// at least 0.5; 1 where none were measured so, and for one worker.
+std::vector<double> slowdown(const Measurements& m, int64_t active);
+/// [active - 1]: the above, up to the most workers measured.
+std::vector<std::vector<double>> slowdowns(const Measurements& m);
+
+/// Of an op: median over graphs of one worker of (step - kernels) / ops, at least 0.
+double op_overhead(const Measurements& m);
+
+/// From one lane's thread to another's: median over graphs of two workers of (step - kernels x slowest_of(2,
+/// step_sigma) - all-reduce - op_overhead x ops) / 2, since the comm lane is woken and wakes the compute
+/// lane; at least 0, and 0 on one core. A graph with a kernel whose launches were all disturbed does not
+/// count.
+double wake(const Measurements& m);
+
+/// Relative: median over graphs, with at most as many workers as cores, of the spread of their steps.
+double step_sigma(const Measurements& m);
+
+/// What else runs takes a core away now and then: mean over workers of (mean step / median step), of the
+/// calmest turn of each model on at most as many workers as cores, median over models, at least 1. A factor.
+double interrupted(const Measurements& m);
+
+/// Where all wait for all: (mean over steps of the slowest worker's / mean over workers of the median step),
+/// of the calmest turns as above, over slowest_of(cores, step_sigma), since that noise is drawn when a
+/// Program is priced; at least 1. A factor.
+double lock_step(const Measurements& m);
+
+/// What slow-downs, the all-reduce and the wait for the slowest leave unexplained of a step of
+/// several: 1.4826 x median over graphs of 2 .. cores workers of |log(predicted / step)|, where predicted =
+/// slowed kernels x lock_step + op_overhead x ops + all-reduce + 2 wake.
+double error_of_several(const Measurements& m);
+
+/// Each step of workers that do not wait for each other over `step`, the mean of all their steps.
+struct StepNoise {
+  double step = 0;
+  std::vector<std::vector<double>> factors;  ///< [worker][step]
+};
+std::vector<StepNoise> step_noise(const Measurements& m);
+
+// ---- transfers ----
+
+struct TransferPoint {
+  double bytes = 0, seconds = 0;
+};
+/// By size, ascending: the median of those measured among `ranks` (1: copies) that went `way`.
+std::vector<TransferPoint> transfer_points(const std::vector<MeasuredTransfer>& list, int64_t ranks,
+                                           CopyWay way = CopyWay::memory);
+
+/// A step of a ring all-reduce between n nodes that one machine plays moves bytes / n in seconds / (2 (n -
+/// 1)).
+struct WireSteps {
+  double rate = 0;  ///< bytes per second of a port; 0: not paced
+  std::vector<TransferPoint> steps;
+};
+std::vector<WireSteps> wire_steps(const Measurements& m);          ///< by rate, ascending
+std::vector<TransferPoint> wire_cpu_steps(const Measurements& m);  ///< processor time of one rank, all rates
+
+}  // namespace tandem::calibration

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/fit/profile_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace tandem::calibration {
+
+namespace {
+
+using Writer = nlohmann::ordered_json;
+
+std::string text(std::string_view s) { return std::string(s); }
+
+Writer points(const std::vector<TransferPoint>& list) {
+  Writer out = Writer::array();
+  for (const TransferPoint& p : list) out.push_back({{"bytes", p.bytes}, {"seconds", p.seconds}});
+  return out;
+}
+
+Writer noise(const std::vector<StepNoise>& runs) {
+  Writer out = Writer::array();
+  for (const StepNoise& run : runs) {
+    Writer factors = Writer::array();
+    for (const auto& of_worker : run.factors) {
+      Writer row = Writer::array();
+      for (const double f : of_worker) row.push_back(std::round(f * 1e4) / 1e4);
+      factors.push_back(std::move(row));
+    }
+    out.push_back({{"step_seconds", run.step}, {"factors", std::move(factors)}});
+  }
+  return out;
+}
+
+Writer head(const ProfileEstimates& p) {
+  Writer d = {{"schema", "tandem-profile-1"},
+              {"summary", fmt::format("{}, {} cores, measured {}", p.machine, p.cores, p.date)},
+              {"machine", p.machine},
+              {"date", p.date},
+              {"versions", p.versions},
+              {"data", fmt::format("{:016x}", p.data)},
+              {"cores", p.cores}};
+  if (!p.busy.empty()) d["busy"] = p.busy;
+  return d;
+}
+
+/// What does not depend on the precision.
+void add_machine(Writer& d, const ProfileEstimates& p) {
+  d["interrupted"] = p.interrupted;
+  d["lock_step"] = p.lock_step;
+  d["noise"] = noise(p.noise);
+  d["all_reduce"] = Writer::array();
+  for (const auto& of_ranks : p.all_reduce) d["all_reduce"].push_back(points(of_ranks));
+  d["copy"] = points(p.copies[0]);
+  for (std::size_t way = 1; way < p.copies.size(); ++way) {
+    if (!p.copies[way].empty()) d["copies"][text(name(static_cast<CopyWay>(way)))] = points(p.copies[way]);
+  }
+  if (p.launch.issue > 0)
+    d["launch"] = {{"issue_seconds", p.launch.issue}, {"round_trip_seconds", p.launch.round_trip}};
+  if (p.wire.empty()) return;
+  d["wire"] = Writer::array();
+  for (const WireSteps& w : p.wire)
+    d["wire"].push_back({{"bytes_per_second", w.rate}, {"steps", points(w.steps)}});
+  d["wire_cpu"] = points(p.wire_cpu);
+}
+
+Writer slowdowns(const std::vector<std::vector<double>>& by_active) {
+  Writer out = Writer::array();
+  for (const std::vector<double>& factors : by_active) {
+    Writer row = Writer::object();
+    for (std::size_t kind = 0; kind < factors.size(); ++kind)
+      row[text(name(static_cast<KernelKind>(kind)))] = factors[kind];
+    out.push_back(row);
+  }
+  return out;
+}
+
+void add_kernels(Writer& d, const KernelEstimates& k) {
+  d["error_per_distance"] = k.errors.per_distance;
+  d["error_of_several"] = k.error_of_several;
+  d["kernel_error"] = k.errors.kernels;
+  d["op_overhead_seconds"] = k.op_overhead;
+  d["wake_seconds"] = k.wake;
+  d["step_sigma"] = k.step_sigma;
+  d["slowdown"] = slowdowns(k.slowdowns);
+  d["curves"] = Writer::array();
+  for (std::size_t g = 0; g < k.curves.size(); ++g) {
+    const KernelCurve& c = k.curves[g];
+    if (c.samples == 0) continue;
+    d["curves"].push_back({{"kind", name(static_cast<KernelKind>(g / kPasses))},
+                           {"pass", name(static_cast<Pass>(g % kPasses))},
+                           {"base_seconds", c.base},
+                           {"seconds_per_flop", c.per_flop},
+                           {"seconds_per_byte", c.per_byte},
+                           {"spread", c.spread},
+                           {"samples", c.samples}});
+  }
+  d["kernels"] = Writer::array();
+  for (const KernelSample& s : k.samples) {
+    d["kernels"].push_back({{"kind", name(s.kernel.kind)},
+                            {"pass", name(s.kernel.pass)},
+                            {"shape", s.kernel.shape},
+                            {"flops", s.kernel.flops.n},
+                            {"read", s.kernel.read.n},
+                            {"written", s.kernel.written.n},
+                            {"seconds", s.seconds},
+                            {"step_bytes", s.step.n}});
+  }
+}
+
+}  // namespace
+
+std::string profile_json(const ProfileEstimates& p) {
+  Writer d = head(p);
+  d["precision"] = name(p.kernels.at(0).precision);
+  add_machine(d, p);
+  add_kernels(d, p.kernels[0]);
+  for (std::size_t k = 1; k < p.kernels.size(); ++k) {
+    Writer more = {{"precision", name(p.kernels[k].precision)}};
+    add_kernels(more, p.kernels[k]);
+    d["more_precisions"].push_back(std::move(more));
+  }
+  return d.dump(1) + "\n";
+}
+
+}  // namespace tandem::calibration
