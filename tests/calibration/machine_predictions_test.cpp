@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is predicted by the profile of a machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tests/calibration/made_up_machine.h"
+
+namespace tandem::tests {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(MachinePredictions, SaysThatAnIntervalSaysNothing) {
+  const Case c{"mlp:hidden=512,layers=6", "allreduce"};
+  const auto note = testing::Contains(HasSubstr("says next to nothing"));
+  EXPECT_THAT(predict(c, profile_of(made(), "narrow")).notes, testing::Not(note));
+  auto profile = nlohmann::json::parse(fit_machine(made()).profile);
+  profile["step_sigma"] = 0.5;
+  const std::string file = testing::TempDir() + "machine_fit_wide.json";
+  std::ofstream(file) << profile.dump();
+  const Report r = predict(c, file);
+  EXPECT_GT(r.interval.high, 3 * r.interval.low);
+  EXPECT_THAT(r.notes, note);
+}
+
+/// Steady load leaves no trace in the times themselves: they are all long.
+TEST(MachinePredictions, SaysThatTheMachineWasBusy) {
+  Measurements m = made();
+  EXPECT_EQ(m.to_json().find("other_programs_share"), std::string::npos) << "nobody looked";
+  m.load.processors = 2;
+  m.load.others = 0.02;
+  const Case c{"mlp:hidden=512,layers=6", "allreduce"};
+  EXPECT_THAT(predict(c, profile_of(m, "quiet")).extrapolates,
+              testing::Not(testing::Contains(HasSubstr("busy"))));
+  m.load.others = 0.7;
+  const std::string text = m.to_json();
+  EXPECT_EQ(Measurements::from_json(Json::parse(text, "m.json")).to_json(), text);
+  EXPECT_THAT(fit_machine(m).remarks.at(0),
+              HasSubstr("busy machine: other programs took 70 % of 2 processors"));
+  EXPECT_THAT(predict(c, profile_of(m, "busy")).extrapolates,
+              testing::Contains(HasSubstr("busy machine: other programs took 70 % of 2 processors")));
+}
+
+TEST(MachinePredictions, PredictsInAMeasuredPrecisionAlone) {
+  const std::string both = profile_of(made_in_two(), "precisions"), one = profile_of(made(), "fp32");
+  const auto step = [&](const std::string& profile, Precision precision) {
+    return predict({"mlp:hidden=512,layers=6", "allreduce"}, profile, precision).iteration_median;
+  };
+  EXPECT_EQ(step(both, Precision::fp32), step(one, Precision::fp32));
+  EXPECT_LT(step(both, Precision::bf16), 0.4 * step(both, Precision::fp32));
+  EXPECT_THROW(step(one, Precision::bf16), InputError);
+}
+
+/// Gradients of a GPU go to a store in host memory through page-locked memory, and parameters back.
+TEST(MachinePredictions, PricesTheWayToAStoreInHostMemory) {
+  const char* model = "mlp:hidden=512,layers=6";
+  const char *scheme = "parameter-server:overlap=off,shards=1",
+             *on_gpu = "parameter-server:mode=async,server=gpu,overlap=off,shards=1";
+  const auto step = [&](double slower, CopyWay of, bool gpu = false) {
+    Measurements m = made_apart(true);
+    for (MeasuredTransfer& t : m.copy) t.seconds *= t.way == of ? slower : 1;
+    const std::string file = "apart_" + std::string(name(of)) + (slower > 1 ? "_slow" : "");
+    return predict({model, gpu ? on_gpu : scheme, 2}, profile_of(m, file.c_str())).iteration_median;
+  };
+  const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
+  const double usual = step(1, CopyWay::memory);
+  for (const CopyWay way : {CopyWay::to_device, CopyWay::from_device})
+    EXPECT_NEAR((step(2, way) - usual) * kWays[static_cast<std::size_t>(way)] / bytes, 1, 0.02) << name(way);
+  for (const CopyWay way : {CopyWay::pageable_to_device, CopyWay::device, CopyWay::peer})
+    EXPECT_EQ(step(2, way), usual) << name(way) << " is not on the way";
+  const double there = step(1, CopyWay::memory, true);
+  for (const CopyWay way : {CopyWay::to_device, CopyWay::from_device})
+    EXPECT_EQ(step(2, way, true), there) << name(way) << " is not on the way";
+  for (const CopyWay way : {CopyWay::device, CopyWay::peer})
+    EXPECT_GT(step(2, way, true), there) << name(way);
+}
+
+/// One worker's ops run one after another: each its kernels and an overhead.
+TEST(MachinePredictions, AStepOfOneIsTheSumOfItsParts) {
+  const Graph graph = Graph::load("mlp:hidden=320,layers=2");
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  const Program program = scheme.scheme->compile(
+      make_workload(graph, 32, Precision::fp32, optimizer("momentum"), false), {1, 1, 1}, scheme.options);
+  double step = 0;
+  for (const Op& op : program.roles[0].ops) {
+    ASSERT_EQ(op.kind, OpKind::compute);
+    step += kOverhead;
+    for (const Kernel& k : program.tasks[op.what].kernels) step += truth(k) * static_cast<double>(k.repeat);
+  }
+  const Report r = predict({"mlp:hidden=320,layers=2", "allreduce"}, profile_of(made(), "profile"));
+  EXPECT_NEAR(r.iteration_median / step, 1, 1e-6) << "the made-up machine has a straight curve";
+  EXPECT_TRUE(r.interval.low < r.samples_per_second && r.samples_per_second < r.interval.high);
+}
+
+/// As wide as the model is far from what was measured, and wider for several workers by what the suite's own
+/// steps of several are off.
+TEST(MachinePredictions, IntervalsWidenWithTheDistanceFromMeasuredKernels) {
+  Measurements m = made();
+  for (MeasuredKernel& k : m.kernels) k.median *= k.graph % 4 == 0 ? 1.1 : 0.95;  // so that fits are off
+  const auto width = [](const Report& r) { return std::log(r.interval.high / r.samples_per_second); };
+  const auto wide = [&](const Measurements& of, const char* name, const char* model, int64_t devices) {
+    return width(predict({model, "allreduce", devices}, profile_of(of, name)));
+  };
+  const double near = wide(m, "near", "mlp:hidden=384,layers=3", 1);
+  EXPECT_GT(near, 0.016) << "runs and steps differ";
+  EXPECT_GT(wide(m, "far", "mlp:hidden=4096,layers=3", 1), 2 * near);
+  Measurements worse = m;
+  for (std::size_t g = 0; g < m.graphs.size(); ++g) {
+    if (m.graphs[g].workers == 2) worse.graphs[g].step_median *= g % 4 == 1 ? 1.5 : 0.7;
+  }
+  EXPECT_NEAR(wide(worse, "worse", "mlp:hidden=384,layers=3", 1), near, 1e-9);
+  EXPECT_GT(wide(worse, "worse_of_two", "mlp:hidden=384,layers=3", 2),
+            wide(m, "two", "mlp:hidden=384,layers=3", 2) + 0.1);
+}
+
+/// The faster one is two iterations ahead before long, and waits from then on.
+TEST(MachinePredictions, WorkersOfUnlikeSpeedMeetTheGate) {
+  Measurements m = made();
+  const std::string alike = profile_of(m, "alike");
+  m.workers.push_back(unlike_workers());
+  const std::string unlike = profile_of(m, "unlike");
+  const auto staleness = [&](const char* scheme, const std::string& profile) {
+    return predict({"mlp:hidden=128,layers=2", scheme, 2, 512, nullptr, 300, std::nullopt}, profile)
+        .staleness.mean();
+  };
+  const char *gated = "parameter-server:mode=ssp,slack=2,overlap=off",
+             *loose = "parameter-server:mode=async,overlap=off";
+  EXPECT_GT(staleness(gated, alike), 0.95);
+  EXPECT_LT(staleness(gated, unlike), 0.75);
+  EXPECT_GT(staleness(loose, unlike), 0.9);
+}
+
+/// Each worker loses half a step every 25.
+TEST(MachinePredictions, InterruptionsCostWhatTheyTake) {
+  Measurements m = made();
+  const std::string calm = profile_of(m, "calm");
+  MeasuredWorkers& own = m.workers.emplace_back("mlp", std::vector(2, std::vector(500, 0.01)));
+  for (std::size_t i = 5; i < 500; i += 25) own.steps[0][i] = own.steps[1][i + 12 < 500 ? i + 12 : 2] = 0.015;
+  const std::string disturbed = profile_of(m, "disturbed");
+  const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
+    const Case c{"mlp:hidden=512,layers=6", scheme, devices, 32, nullptr, iterations, std::nullopt};
+    return predict(c, calm).samples_per_second / predict(c, disturbed).samples_per_second;
+  };
+  EXPECT_NEAR(slower("allreduce", 1, 0), 1.02, 1e-3);
+  const double both = slower("allreduce", 2, 0);
+  EXPECT_LT(both, 1.04) << "the all-reduce itself is not interrupted, and noise is drawn";
+  EXPECT_GT(both, 1.03) << "the slowest holds up both";
+  EXPECT_NEAR(slower("parameter-server:mode=async,overlap=off", 2, 1000), 1.02, 0.005);
+}
+
+/// ... which spreads the staleness of those that do not wait for each other, and costs no time where all
+/// wait.
+TEST(MachinePredictions, TurnsSpreadStaleness) {
+  Measurements measured = made();
+  const std::string turns = profile_of(measured, "turns");
+  measured.workers.clear();
+  const std::string even = profile_of(measured, "even");
+  const auto report = [&](const char* scheme, const std::string& profile) {
+    return predict({"mlp:hidden=128,layers=2", scheme, 4, 32, nullptr, 300, std::nullopt}, profile);
+  };
+  const auto share_of_three = [](const Report& r) {
+    for (const auto& bin : r.staleness.bins()) {
+      if (bin.value == 3) return static_cast<double>(bin.count) / static_cast<double>(r.staleness.count());
+    }
+    return 0.0;
+  };
+  const char* async = "parameter-server:mode=async,overlap=off";
+  const Report loose = report(async, turns);
+  EXPECT_NEAR(loose.staleness.mean(), 3, 0.1);
+  EXPECT_LT(share_of_three(loose), share_of_three(report(async, even)) - 0.2);
+  const char* sync = "parameter-server:overlap=off";
+  EXPECT_EQ(report(sync, turns).samples_per_second, report(sync, even).samples_per_second);
+}
+
+/// Seconds of the one collective of this kind in a step of two workers, without what waking costs; its bytes.
+std::pair<double, double> collective(CollKind kind, const char* scheme, const char* pace,
+                                     const std::string& profile) {
+  const Graph graph = Graph::load("mlp");
+  const System system =
+      pace == nullptr ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", pace}});
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Prediction p;
+  p.graph = &graph;
+  p.system = &system;
+  p.scheme = &resolved;
+  p.devices = 2;
+  p.optimizer = &optimizer("momentum");
+  p.input = false;
+  p.profile = profile;
+  const Plan plan = make_plan(p);
+  const auto& ops = plan.program->roles[0].ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind != OpKind::collective || plan.program->collectives[ops[i].what].kind != kind) continue;
+    const auto t = static_cast<std::size_t>(plan.roles[0].transfer[0][i]);
+    return {plan.transfers[t].alone(plan.capacity).seconds() - 2 * kWake,
+            static_cast<double>(ops[i].bytes.n)};
+  }
+  return {0, 0};
+}
+
+/// Of two workers in one memory each reads both halves and writes one to scatter the sums; to gather them it
+/// reads one, fetches where it goes and writes that: 1.5 of the buffer either way. An all-reduce hands the
+/// sums out as it makes them: 2. Over links an all-reduce is both, one after the other.
+TEST(MachinePredictions, PricesCollectivesByWhatTheyMove) {
+  const std::string profile = profile_of(made(), "kinds");
+  const MachineProfile costs(Json::load(profile));
+  for (const char* pace : {static_cast<const char*>(nullptr), "1Gbit/s"}) {
+    const auto [all, bytes] = collective(CollKind::all_reduce, "allreduce:bucket=1TiB", pace, profile);
+    const auto [scatter, same] = collective(CollKind::reduce_scatter, "zero:bucket=1TiB", pace, profile);
+    const auto [gather, too] = collective(CollKind::all_gather, "zero:bucket=1TiB", pace, profile);
+    ASSERT_TRUE(bytes > 0 && same == bytes && too == bytes);
+    EXPECT_NEAR(scatter, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
+    EXPECT_NEAR(gather, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
+  }
+  const auto [sent, bytes] = collective(CollKind::broadcast, "data-parallel-master", nullptr, profile);
+  EXPECT_NEAR(sent, costs.all_reduce(1.5 * bytes, 2), 1e-9) << "one copies it all: 3 of the buffer";
+}
+
+/// A parameter server on another node: a step brings gradient and parameters over the link, one after the
+/// other.
+TEST(MachinePredictions, PricesMessagesToServersOverPacedLinks) {
+  const char* model = "mlp:hidden=512,layers=6";
+  const std::string profile = profile_of(made(), "server");
+  const auto step = [&](const char* pace) {
+    return predict({model, "parameter-server:overlap=off,shards=1", 2, 32, pace}, profile).iteration_median;
+  };
+  const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
+  EXPECT_NEAR(step("1Gbit/s") - step("10Gbit/s"), 2 * bytes * (1 / 125e6 - 1 / 1.25e9), 0.02 * bytes / 125e6);
+}
+
+/// The communication thread takes its share of a core from the kernels that it overlaps with.
+TEST(MachinePredictions, OverlappedWireCostsCompute) {
+  const char* model = "mlp:hidden=512,layers=6";
+  const std::string profile = profile_of(made(), "wire");
+  const auto rate = [&](const char* scheme, int64_t devices) {
+    return predict({model, scheme, devices, 512, "10Gbit/s"}, profile).samples_per_second /
+           static_cast<double>(devices);
+  };
+  const double alone = rate("allreduce", 1), overlapped = rate("allreduce:bucket=64KiB", 2),
+               serial = rate("allreduce:overlap=off", 2);
+  EXPECT_GT(overlapped, serial);
+  const double bytes = 4.0 * static_cast<double>(Graph::load(model).parameter_elements());
+  // At least the processor time of what is overlapped is lost, on two cores that both compute.
+  EXPECT_GT(512 / overlapped, 512 / alone + 0.5 * bytes * kWireCpu);
+}
+
+}  // namespace
+}  // namespace tandem::tests
