@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A Graph made executable: tensors, and the calls of every layer's passes. DeviceSession-free.
+// A Network never changes once made: any thread may read it.
 #include <functional>
 #include <memory>
 #include <span>
@@ -47,8 +48,6 @@ struct LearnedTensor {
   float bound = 0, constant = 0;
 };
 
-class NetworkLayer;
-
 class Network {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
@@ -81,7 +80,6 @@ class Network {
   TensorId logits() const;
 
  private:
-  friend class NetworkLayer;  // builds it, a layer at a time (network.cpp)
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

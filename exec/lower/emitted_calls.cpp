@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/lower/emitted_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tandem::exec {
+
+namespace {
+
+/// What a layer's calls were given so far.
+struct LayerTensors {
+  TensorId out = kNoTensor, d_out = kNoTensor;
+  TensorId parts = kNoTensor;           ///< gradient that readers of parts share
+  std::vector<TensorId> contributions;  ///< gradients that the readers hand back, where several do
+  std::vector<TensorId> parameters, gradients;
+};
+
+/// Of all layers while they are emitted one after the other.
+struct Emission {
+  const Graph& graph;
+  const GradientFlow& flow;
+  int64_t batch;
+  bool training;
+  EmittedCalls out;
+  std::vector<LayerTensors> layers;
+};
+
+/// Last layer first, a layer's last tensor first.
+void lay_out_parameters(Emission& e) {
+  const auto& layers = e.graph.layers();
+  TensorTable& tensors = e.out.tensors;
+  for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
+    LayerTensors& own = e.layers[i];
+    const auto count = layers[i].parameters.size();
+    own.parameters.resize(count);
+    own.gradients.resize(count);
+    for (std::size_t p = count; p-- > 0;) {
+      const int64_t size = layers[i].parameters[p].elements;
+      own.parameters[p] = tensors.add(TensorKind::parameter, size, i);
+      own.gradients[p] = tensors.add(TensorKind::parameter_gradient, size, i);
+      tensors[own.parameters[p]].offset = tensors[own.gradients[p]].offset = e.out.parameters;
+      e.out.learned.push_back({own.parameters[p], own.gradients[p], i, static_cast<uint32_t>(p), 0, 0});
+      e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+    }
+  }
+}
+
+/// One layer's view of what is emitted.
+class LayerEmitter : public LayerCalls {
+ public:
+  LayerEmitter(Emission& emission, uint32_t index)
+      : e_(emission), out_(emission.out), index_(index), own_(emission.layers[index]) {}
+
+  const Layer& layer() const override { return e_.graph.layers()[index_]; }
+  const Lowered& lowered() const override { return e_.flow.lowered[index_]; }
+  int64_t batch() const override { return e_.batch; }
+  bool training() const override { return e_.training; }
+  const Shape& shape(std::size_t input) const override { return e_.graph.layers()[from(input)].output; }
+  std::size_t inputs() const override { return layer().inputs.size(); }
+
+  TensorId in(std::size_t input) override { return e_.layers[from(input)].out; }
+  TensorId out() override {
+    if (own_.out == kNoTensor)
+      own_.out = out_.tensors.add_activation(TensorKind::activation, whole(index_), index_);
+    return own_.out;
+  }
+  bool out_is_in(bool overwrites) override {
+    TANDEM_CHECK(own_.out == kNoTensor && whole(index_) == whole(from(0)));
+    out();
+    if (overwrites && !may_overwrite()) return false;
+    out_.tensors.join(own_.out, in(0));
+    return true;
+  }
+  bool needs_d_in(std::size_t input) const override { return e_.flow.outputs[from(input)].learns; }
+  TensorId d_out() override {
+    if (own_.d_out == kNoTensor)
+      own_.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(index_), index_);
+    return own_.d_out;
+  }
+  TensorId d_in(std::size_t input) override {
+    const uint32_t producer = from(input);
+    LayerTensors& p = e_.layers[producer];
+    if (p.d_out == kNoTensor)
+      p.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer);
+    if (e_.flow.outputs[producer].gradients < 2) return p.d_out;
+    p.contributions.push_back(out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer));
+    return p.contributions.back();
+  }
+  void d_in_is_d_out(std::size_t input) override {
+    LayerTensors& p = e_.layers[from(input)];
+    TANDEM_CHECK(whole(index_) == whole(from(input)));
+    if (e_.flow.outputs[from(input)].gradients > 1) {
+      p.contributions.push_back(d_out());
+      if (p.d_out == kNoTensor)
+        p.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(index_), from(input));
+    } else if (p.d_out == kNoTensor) {
+      p.d_out = d_out();
+    } else {
+      out_.tensors.join(p.d_out, d_out());
+    }
+  }
+  TensorId d_in_part(std::size_t input, bool& adds) override {
+    const uint32_t producer = from(input);
+    LayerTensors& p = e_.layers[producer];
+    int64_t covered = 0;
+    uint32_t last = index_;
+    bool equal = true;  // equal parts lie side by side
+    for (const uint32_t reader : e_.flow.outputs[producer].readers) {
+      if (!e_.flow.takes_part(reader, producer)) continue;
+      covered += whole(reader);
+      last = std::max(last, reader);
+      equal = equal && e_.graph.layers()[reader].type->name == "split";
+    }
+    adds = !equal || covered != whole(producer);
+    if (p.parts != kNoTensor) return p.parts;
+    p.parts = d_in(input);
+    if (!adds) return p.parts;
+    Call clear;  // backward runs from the last reader to the first
+    clear.function = Function::fill;
+    clear.pass = Pass::backward_data;
+    clear.operands = {p.parts};
+    clear.shape = {whole(producer)};
+    clear.scalars = {0};
+    clear.layer = last;
+    out_.backward[last].insert(out_.backward[last].begin(), clear);
+    return p.parts;
+  }
+  TensorId parameter(std::size_t index, float bound, float constant) override {
+    const TensorId t = own_.parameters.at(index);
+    for (LearnedTensor& l : out_.learned) {
+      if (l.parameter == t) l.bound = bound, l.constant = constant;
+    }
+    return t;
+  }
+  TensorId gradient(std::size_t index) override { return own_.gradients.at(index); }
+  TensorId tied(int64_t rows, int64_t width) override { return tie(rows, width).parameter; }
+  TensorId tied_gradient() override { return tied_gradient_; }
+  bool shared() const override {
+    const auto& layers = e_.graph.layers();
+    return std::any_of(layers.begin(), layers.end(), [&](const Layer& l) {
+      return l.type != nullptr && l.type->name == "tied-linear" &&
+             l.output.back() * width_of(l) == out_.tensors[own_.parameters.at(0)].elements;
+    });
+  }
+  TensorId keep(int64_t elements, bool activation) override {
+    return activation ? out_.tensors.add_activation(TensorKind::activation, elements, index_)
+                      : out_.tensors.add(TensorKind::activation, elements, index_);
+  }
+  TensorId scratch(int64_t elements, bool activation) override { return keep(elements, activation); }
+  TensorId buffer(int64_t elements, float initial) override {
+    const TensorId t = out_.tensors.add(TensorKind::buffer, elements, index_);
+    out_.tensors[t].initial = initial;
+    return t;
+  }
+  TensorId label(int64_t elements, bool integer) override {
+    out_.labels.push_back(out_.tensors.add(TensorKind::label, elements, index_));
+    out_.tensors[out_.labels.back()].integer = integer;
+    return out_.labels.back();
+  }
+  TensorId loss() override {
+    out_.losses.push_back(out_.tensors.add(TensorKind::loss, 1, index_));
+    out_.logits = in(0);
+    return out_.losses.back();
+  }
+  void call(Call call) override {
+    call.layer = index_;
+    auto& list = call.pass == Pass::forward ? out_.forward[index_] : out_.backward[index_];
+    list.push_back(std::move(call));
+  }
+
+ private:
+  int64_t whole(uint32_t layer) const { return e_.flow.outputs[layer].elements; }
+  uint32_t from(std::size_t input) const { return layer().inputs.at(input); }
+
+  /// Nobody but this layer reads the memory of its input, now or in a backward pass.
+  bool may_overwrite() const {
+    for (uint32_t i = from(0);; i = e_.graph.layers()[i].inputs[0]) {
+      if (e_.flow.outputs[i].readers.size() != 1 || e_.graph.layers()[i].type == nullptr) return false;
+      if (e_.flow.lowered[i].keeps_output) return false;
+      if (out_.tensors.own(e_.layers[i].out)) return true;  // made here; views before it share the memory
+    }
+  }
+
+  int64_t width_of(const Layer& l) const { return e_.graph.layers()[l.inputs[0]].output.back(); }
+
+  const LearnedTensor& tie(int64_t rows, int64_t width) {
+    for (const LearnedTensor& l : out_.learned) {
+      const Layer& owner = e_.graph.layers()[l.layer];
+      if (owner.type->name != "embedding" || out_.tensors[l.parameter].elements != rows * width) continue;
+      tied_gradient_ = l.gradient;
+      return l;
+    }
+    throw InputError(layer().attributes.place(),
+                     fmt::format("layer \"{}\" finds no embedding of {} x {} whose weight it could use",
+                                 layer().name, rows, width));
+  }
+
+  Emission& e_;
+  EmittedCalls& out_;
+  uint32_t index_;
+  LayerTensors& own_;
+  TensorId tied_gradient_ = kNoTensor;
+};
+
+void emit_input(Emission& e, uint32_t i) {
+  const OutputFlow& output = e.flow.outputs[i];
+  const TensorId t = e.layers[i].out = e.out.tensors.add(TensorKind::input, output.elements, i);
+  const auto reads_tokens = [&](uint32_t reader) {
+    const auto* type = e.graph.layers()[reader].type;
+    return type != nullptr && type->name == "embedding";
+  };
+  e.out.tensors[t].integer = std::any_of(output.readers.begin(), output.readers.end(), reads_tokens);
+  e.out.inputs.push_back(t);
+}
+
+void emit_layer(Emission& e, uint32_t i) {
+  const Layer& layer = e.graph.layers()[i];
+  if (layer.type == nullptr) return emit_input(e, i);
+  const LayerExecution* execution = passes_registry().find(layer.type->name);
+  if (execution == nullptr) {
+    throw InputError(layer.attributes.place(), fmt::format("layer \"{}\": type {} cannot be executed yet",
+                                                           layer.name, layer.type->name));
+  }
+  LayerEmitter calls(e, i);
+  execution->build(calls);
+  if (e.layers[i].out == kNoTensor && !layer.output.empty()) calls.out();
+}
+
+/// Sums the readers' gradients in front of the layer's own backward pass; seeds the last layer's.
+void add_up(Emission& e, uint32_t i) {
+  const LayerTensors& own = e.layers[i];
+  if (own.d_out == kNoTensor) return;
+  const OutputFlow& output = e.flow.outputs[i];
+  std::vector<Call> calls;
+  if (output.readers.empty()) {
+    Call seed;
+    seed.function = Function::fill;
+    seed.pass = Pass::backward_data;
+    seed.operands = {own.d_out};
+    seed.shape = {output.elements};
+    seed.scalars = {1.0F / static_cast<float>(output.elements)};
+    seed.layer = i;
+    calls.push_back(seed);
+  }
+  for (std::size_t k = 1; k < own.contributions.size(); ++k) {
+    Call sum;
+    sum.function = Function::sum;
+    sum.pass = Pass::backward_data;
+    sum.operands = {own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k]};
+    sum.shape = {output.elements};
+    if (k <= output.sums.size()) sum.kernels = {output.sums[k - 1]};
+    sum.layer = i;
+    calls.push_back(sum);
+  }
+  std::vector<Call>& backward = e.out.backward[i];
+  backward.insert(backward.begin(), calls.begin(), calls.end());
+}
+
+}  // namespace
+
+TensorId TensorTable::add(TensorKind kind, int64_t elements, uint32_t layer) {
+  tensors_.push_back({kind, elements, 0, 0, false, layer});
+  alias_.push_back(static_cast<TensorId>(tensors_.size() - 1));
+  return alias_.back();
+}
+
+TensorId TensorTable::add_activation(TensorKind kind, int64_t elements, uint32_t layer) {
+  const TensorId t = add(kind, elements, layer);
+  tensors_[t].half = halves_;
+  return t;
+}
+
+TensorId TensorTable::root(TensorId t) const {
+  while (alias_[t] != t) t = alias_[t];
+  return t;
+}
+
+EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training,
+                        bool halves) {
+  const auto layers = static_cast<uint32_t>(graph.layers().size());
+  Emission e{graph, flow, batch, training, EmittedCalls(halves), std::vector<LayerTensors>(layers)};
+  e.out.forward.resize(layers);
+  e.out.backward.resize(layers);
+  lay_out_parameters(e);
+  for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
+  for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
+  e.out.output = e.layers.back().out;
+  return std::move(e.out);
+}
+
+}  // namespace tandem::exec

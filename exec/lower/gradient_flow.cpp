@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/lower/gradient_flow.h"
+
+#include "base/units.h"
+
+namespace tandem::exec {
+
+namespace {
+
+/// The same count as Graph::lower makes, whose sum kernels are set aside.
+void count_gradients(GradientFlow& flow, uint32_t layer) {
+  OutputFlow& output = flow.outputs[layer];
+  if (!output.learns) return;
+  bool parts = false;
+  for (const uint32_t reader : output.readers) {
+    if (flow.takes_part(reader, layer))
+      parts = true;
+    else
+      ++output.gradients;
+  }
+  output.gradients += parts ? 1 : 0;
+  if (output.gradients < 2) return;
+  Lowered& l = flow.lowered[layer];
+  auto& list = l.backward_data.empty() ? l.backward_weights : l.backward_data;
+  TANDEM_CHECK(!list.empty() && list.front().repeat == output.gradients - 1);
+  Kernel one = list.front();
+  one.repeat = 1;
+  output.sums.assign(static_cast<std::size_t>(output.gradients - 1), one);
+  list.erase(list.begin());
+}
+
+}  // namespace
+
+GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision) {
+  const auto& layers = graph.layers();
+  GradientFlow flow{graph.lower(batch, precision), std::vector<OutputFlow>(layers.size())};
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    OutputFlow& output = flow.outputs[i];
+    output.learns = !layers[i].parameters.empty();
+    output.elements = checked_mul(batch, elements(layers[i].output), "a tensor");
+    for (const uint32_t from : layers[i].inputs) {
+      output.learns = output.learns || flow.outputs[from].learns;
+      flow.outputs[from].readers.push_back(i);
+    }
+  }
+  for (uint32_t i = 0; i < layers.size(); ++i) count_gradients(flow, i);
+  return flow;
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which layers read each other's outputs, and how many gradients come back from them: the first phase of
+// making a Graph executable (network.cpp). Internal to exec.
+#include <cstdint>
+#include <vector>
+
+#include "models/graph.h"
+
+namespace tandem::exec {
+
+/// Of one layer's output.
+struct OutputFlow {
+  bool learns = false;            ///< the layer or one before it has parameters
+  std::vector<uint32_t> readers;  ///< layers, once per edge
+  int64_t elements = 0;           ///< for the whole batch
+  /// Gradients that the readers hand back; readers that take a part of it in place count as one together. 0
+  /// where nothing learns.
+  int64_t gradients = 0;
+  std::vector<Kernel> sums;  ///< kernels of the model that add these up, one an addition
+};
+
+struct GradientFlow {
+  std::vector<Lowered> lowered;     ///< [layer]: Graph::lower, without OutputFlow::sums
+  std::vector<OutputFlow> outputs;  ///< [layer]
+  /// Does the layer read a part of `from`'s output where it lies?
+  bool takes_part(uint32_t reader, uint32_t from) const {
+    return lowered[reader].in_place && outputs[reader].elements < outputs[from].elements;
+  }
+};
+
+/// Pure; any thread may call it. Throws InputError where a size overflows. O(layers + edges).
+GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision);
+
+}  // namespace tandem::exec
