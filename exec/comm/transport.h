@@ -17,6 +17,9 @@ struct MessageHead {
   int64_t version = 0;
 };
 
+/// connect() and handle() by one thread, before any message; here() by any. send(), post() and wait() by any
+/// threads as they say, stop() by one when those have returned or the run has failed. A Receive belongs to
+/// one thread at a time.
 class Transport {
  public:
   virtual ~Transport() = default;

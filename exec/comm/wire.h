@@ -23,6 +23,14 @@ namespace tandem::exec {
 ///
 /// Pacing is the kernel's (SO_MAX_PACING_RATE): an idle connection passes its first 64-128 KB faster. With
 /// more than two nodes, connections of one port also take turns, so that together they keep to its rate.
+///
+/// Threads: those of Transport. cut() by any thread, while connections exist.
+///
+/// Plain sockets and not Boost.Asio, which would take over connecting and the loops around partial reads and
+/// writes, about 90 lines, for as many of its own. Its blocking calls end neither with time nor with the run:
+/// here a thread looks for a failed run every 100 ms while it waits, and a reader hands on messages whose
+/// latency has passed. With its asynchronous ones each frame would become a chain of callbacks. Frames,
+/// posted receives, turns and pacing would stay as they are.
 class Wire : public exec::Transport {
  public:
   struct Receive : exec::Transport::Receive {
