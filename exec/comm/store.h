@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The versioned parameters of a parameter server (semantics.md 4). No thread of its own: whoever brings a
-// message runs the server's ops for it.
+// message runs its ops: push(), leave() and, in a Merge, at() by any thread, the rest outside the run.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -44,6 +44,7 @@ class ParameterStore {
 
   /// In this process's memory: what is on devices, as it was when fetched.
   float* parameters() { return parameters_.data(); }
+  const float* parameters() const { return parameters_.data(); }
   bool on_devices() const { return !homes_.empty(); }
   /// Where the slice's parameters are kept.
   float* at(const Slice& slice);

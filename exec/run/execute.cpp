@@ -40,14 +40,15 @@ class Threads {
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
         if (workers[i]->needs_thread(lane))
-          start(*workers[i], run_.first_here + static_cast<uint32_t>(i), lane);
+          start(*workers[i], run_.first_here() + static_cast<uint32_t>(i), lane);
       }
     }
     for (std::thread& t : threads_) t.join();
-    if (run_.links && !run_.abort.failed()) meet_ranks();  // others may still push to servers of this process
-    if (run_.links) run_.links->stop();                    // a reply that nobody waited for
-    if (const auto why = run_.abort.why()) {
-      if (run_.wire) run_.wire->stop();  // it may still write to the workers' buffers
+    if (run_.links() && !run_.abort().failed())
+      meet_ranks();                          // others may still push to servers of this process
+    if (run_.links()) run_.links()->stop();  // a reply that nobody waited for
+    if (const auto why = run_.abort().why()) {
+      run_.stop_wire();  // it may still write to the workers' buffers
       for (const auto& w : workers) w->drain();
       std::rethrow_exception(why);
     }
@@ -59,7 +60,7 @@ class Threads {
     try {
       threads_.emplace_back([this, &worker, index, lane] { serve(worker, index, lane); });
     } catch (const std::exception&) {
-      run_.abort.fail(std::make_exception_ptr(
+      run_.abort().fail(std::make_exception_ptr(
           DeviceError(failure_text(std::current_exception(), index, lane) + " (no thread for it)")));
       ready_->count_down();
     }
@@ -71,16 +72,16 @@ class Threads {
       if (lane == Lane::compute) worker.open();
       arrived = true;
       ready_->arrive_and_wait();
-      run_.abort.check();
+      run_.abort().check();
       worker.run(lane);
     } catch (const Stopped&) {
     } catch (const InputError&) {
-      run_.abort.fail(std::current_exception());
+      run_.abort().fail(std::current_exception());
     } catch (...) {
       const auto why = std::current_exception();
-      run_.abort.fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));
+      run_.abort().fail(std::make_exception_ptr(DeviceError(failure_text(why, index, lane))));
     }
-    if (arrived && run_.abort.failed()) run_.stop_library();
+    if (arrived && run_.abort().failed()) run_.stop_library();
     if (!arrived) ready_->count_down();
   }
 
@@ -169,10 +170,10 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   if (execution.job.batch < 1)
     throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.job.batch));
   Run run(execution, keep);
-  if (execution.data != nullptr) check_data(run.network, *execution.data);
+  if (execution.data != nullptr) check_data(run.network(), *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint32_t i = 0; i < run.here; ++i)
-    workers.push_back(std::make_unique<Worker>(run, run.first_here + i));
+  for (uint32_t i = 0; i < run.here(); ++i)
+    workers.push_back(std::make_unique<Worker>(run, run.first_here() + i));
   Threads(run).run(workers);
   run.fetch_store();
   return summarise(run, workers);

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
-#include "exec/run/worker.h"
+#include "exec/run/lanes.h"
 
 namespace tandem::exec {
 
@@ -82,7 +82,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const exec::
   m.gradients = words(parameters) * (program.micro_batches > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
   m.activations = words(network.arena());
-  m.buffers = words(network.input_elements()) * (e.data != nullptr ? Worker::kBatches : 1);
+  m.buffers = words(network.input_elements()) * (e.data != nullptr ? kInputBatches : 1);
   int64_t activations = 0, narrowed = 0;
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::activations)

@@ -31,7 +31,7 @@ int32_t all_iterations(const Execution& e, const Program& program) {
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
 /// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
-std::vector<float> start_values(const exec::Network& network, const Execution& e) {
+std::vector<float> start_values(const Network& network, const Execution& e) {
   std::vector<float> out(static_cast<std::size_t>(network.parameters()));
   for (const LearnedTensor& l : network.learned()) {
     const Tensor& t = network.tensors()[l.parameter];
@@ -53,31 +53,31 @@ Program make_program(const Execution& e) {
 }
 
 Run::Run(const Execution& e, const Keep& k)
-    : execution(e),
-      keep(k),
-      program(make_program(e)),
-      network(*e.job.graph, e.job.batch, true, e.job.precision),
-      expected(all_iterations(e, program)),
-      micro_batches(program.micro_batches),
-      warmup(e.warmup * program.micro_batches) {
-  workers = static_cast<uint32_t>(program.roles[0].mesh.size());
+    : execution_(e),
+      keep_(k),
+      program_(make_program(e)),
+      network_(*e.graph, e.batch, true, e.precision),
+      expected_(all_iterations(e, program_)),
+      micro_batches_(program_.micro_batches),
+      warmup_(e.warmup * program_.micro_batches) {
+  workers_ = static_cast<uint32_t>(program_.roles[0].mesh.size());
   check_executable();
-  here = workers / static_cast<uint32_t>(ranks().size);
-  first_here = here * static_cast<uint32_t>(ranks().rank);
-  if (workers == 1) here = 1, first_here = 0;
-  check_memory(e, k, program, network, here);
+  here_ = workers_ / static_cast<uint32_t>(ranks().size);
+  first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
+  if (workers_ == 1) here_ = 1, first_here_ = 0;
+  check_memory(e, k, program_, network_, here_);
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
-  spins = here <= std::thread::hardware_concurrency() ? 2000 : 20;
-  start = start_values(network, e);
-  start_state.resize(start.size() * static_cast<std::size_t>(e.job.optimizer->state));
+  spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
+  start_ = start_values(network_, e);
+  start_state_.resize(start_.size() * static_cast<std::size_t>(e.optimizer->state));
   if (e.start != nullptr) {
-    start = e.start->parameters;
-    start_state = e.start->state;
-    first_iteration = e.start->iteration * micro_batches;
+    start_ = e.start->parameters;
+    start_state_ = e.start->state;
+    first_iteration_ = e.start->iteration * micro_batches_;
     std::size_t buffers = 0;
-    for (const Tensor& t : network.tensors())
+    for (const Tensor& t : network_.tensors())
       buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
     if (e.start->buffers.size() != buffers)
       throw InputError("the checkpoint holds other buffers than the model");
@@ -89,62 +89,62 @@ Run::Run(const Execution& e, const Keep& k)
 /// Groups of free-running workers that meet in collectives; else, and where a group has members in other
 /// processes, everybody together.
 void Run::make_iterations() {
-  counted_in_.assign(here, 0);
+  counted_in_.assign(here_, 0);
   uint32_t groups = 1;
-  if (free_running(program)) {
+  if (free_running(program_)) {
     Collective meeting;
-    meeting.axes = meeting_axes(program);
+    meeting.axes = meeting_axes(program_);
     std::map<uint32_t, uint32_t> members;
-    for (uint32_t i = 0; i < here; ++i) ++members[member(meeting, first_here + i).group];
+    for (uint32_t i = 0; i < here_; ++i) ++members[member(meeting, first_here_ + i).group];
     const bool own = std::all_of(members.begin(), members.end(), [&](const auto& group) {
-      return group.second == member(meeting, first_here).ranks;
+      return group.second == member(meeting, first_here_).ranks;
     });
-    for (uint32_t i = 0; i < here && own; ++i) {
-      const auto at = members.find(member(meeting, first_here + i).group);
+    for (uint32_t i = 0; i < here_ && own; ++i) {
+      const auto at = members.find(member(meeting, first_here_ + i).group);
       counted_in_[i] = static_cast<uint32_t>(std::distance(members.begin(), at));
     }
     if (own) groups = static_cast<uint32_t>(members.size());
   }
-  iterations = std::make_unique<Iterations>(execution.iterations, micro_batches, groups, abort);
+  iterations_ = std::make_unique<Iterations>(execution_.iterations, micro_batches_, groups, abort_);
 }
 
 void Run::check_executable() const {
   const auto refuse = [&](const std::string& why) {
-    throw InputError(fmt::format("{} cannot be executed: {}", execution.job.scheme->name, why));
+    throw InputError(fmt::format("{} cannot be executed: {}", execution_.scheme->name, why));
   };
-  const std::string_view only_simulated = execution.scheme->scheme->only_simulated;
-  if (!only_simulated.empty()) refuse(std::string(only_simulated));
-  if (execution.rate.by_staleness && program.stores.empty() && workers > 1)
+  if (execution_.scheme->scheme->name == "one-weird-trick")
+    refuse("linear layers split over the devices are only simulated");
+  if (execution_.rate.by_staleness && program_.stores.empty() && workers_ > 1)
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
         "ssp or softsync");
   int64_t parameters = 0;
-  for (const Bucket& b : program.buckets) parameters += b.elements;
-  TANDEM_CHECK(parameters == network.parameters());
-  for (const Op& op : program.roles[0].ops) {
+  for (const Part& p : program_.parts) parameters += p.elements;
+  TANDEM_CHECK(parameters == network_.parameters());
+  for (const Op& op : program_.roles[0].ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients)
       refuse("gradients are not cast for the way (compression=none is executed)");
     if (op.kind != OpKind::collective) continue;
-    const int64_t elements = op.key < program.buckets.size() ? program.buckets[op.key].elements : 0;
+    const int64_t elements = op.key < program_.parts.size() ? program_.parts[op.key].elements : 0;
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
-    const Collective& c = program.collectives[op.what];
-    const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers &&
-                        element_bytes(execution.job.precision) == 2 && op.bytes.n == 2 * elements;
+    const Collective& c = program_.collectives[op.what];
+    const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers_ &&
+                        element_bytes(execution_.precision) == 2 && op.bytes.n == 2 * elements;
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
       refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
-  for (const Channel& c : program.channels) {
+  for (const Channel& c : program_.channels) {
     if (c.address != Address::shards && c.address != Address::reply)
       refuse("messages between peers are only simulated");
   }
-  for (uint32_t layer = 0; layer < execution.job.graph->layers().size(); ++layer) {
-    for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+  for (uint32_t layer = 0; layer < execution_.graph->layers().size(); ++layer) {
+    for (const auto* calls : {&network_.forward(layer), &network_.backward(layer)}) {
       for (const Call& c : *calls) {
-        if (execution.backend->supports(c, execution.job.precision)) continue;
-        throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution.backend->name,
-                                     name(c.function), name(execution.job.precision),
-                                     execution.job.graph->layers()[layer].name));
+        if (execution_.backend->supports(c, execution_.precision)) continue;
+        throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution_.backend->name,
+                                     name(c.function), name(execution_.precision),
+                                     execution_.graph->layers()[layer].name));
       }
     }
   }
@@ -152,14 +152,14 @@ void Run::check_executable() const {
 
 /// Which way do copies between workers go: "" where there is none to choose.
 std::string Run::route() const {
-  auto* const reaches = execution.backend->reaches;
-  if (reaches == nullptr || here < 2) return "";
-  if (execution.route != PeerRoute::automatic) return std::string(name(execution.route));
+  auto* const reaches = execution_.backend->reaches;
+  if (reaches == nullptr || here_ < 2) return "";
+  if (execution_.route != PeerRoute::automatic) return std::string(name(execution_.route));
   bool all = true, any = false;
-  for (uint32_t a = 0; a < here; ++a) {
-    for (uint32_t b = 0; b < here; ++b) {
+  for (uint32_t a = 0; a < here_; ++a) {
+    for (uint32_t b = 0; b < here_; ++b) {
       if (a == b) continue;
-      const bool direct = reaches(device_index(first_here + a), device_index(first_here + b));
+      const bool direct = reaches(device_index(first_here_ + a), device_index(first_here_ + b));
       all = all && direct;
       any = any || direct;
     }
@@ -168,14 +168,14 @@ std::string Run::route() const {
 }
 
 void Run::check_route() const {
-  auto* const reaches = execution.backend->reaches;
-  if (execution.route == PeerRoute::automatic) return;
+  auto* const reaches = execution_.backend->reaches;
+  if (execution_.route == PeerRoute::automatic) return;
   if (reaches == nullptr)
     throw InputError(
         fmt::format("route {}: workers on backend {} have the same memory, so there is no choice",
-                    name(execution.route), execution.backend->name));
-  for (uint32_t a = first_here; execution.route == PeerRoute::peer && a < first_here + here; ++a) {
-    for (uint32_t b = first_here; b < first_here + here; ++b) {
+                    name(execution_.route), execution_.backend->name));
+  for (uint32_t a = first_here_; execution_.route == PeerRoute::peer && a < first_here_ + here_; ++a) {
+    for (uint32_t b = first_here_; b < first_here_ + here_; ++b) {
       if (a != b && !reaches(device_index(a), device_index(b)))
         throw InputError(fmt::format(
             "route peer: the device of worker {} does not reach the memory of worker {}'s (tandem doctor "
@@ -186,7 +186,7 @@ void Run::check_route() const {
 }
 
 Run::Member Run::member(const Collective& collective, uint32_t instance) const {
-  const auto& axes = program.roles[0].mesh.axes;
+  const auto& axes = program_.roles[0].mesh.axes;
   Member m;
   uint32_t rest = instance, stride = 1, group_stride = 1;
   for (std::size_t a = axes.size(); a-- > 0;) {
@@ -208,38 +208,38 @@ Run::Member Run::member(const Collective& collective, uint32_t instance) const {
 }
 
 void Run::make_wire() {
-  if (execution.pace) {
+  if (execution_.pace) {
     // Servers may stand on nodes of their own, behind those of the workers.
-    const Role* servers = program.stores.empty() ? nullptr : &program.roles[program.stores[0].role];
+    const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
     const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
-    wire =
-        std::make_unique<Wire>(static_cast<uint32_t>(execution.cluster.nodes + extra), execution.pace, abort);
+    wire_ = std::make_unique<Wire>(static_cast<uint32_t>(execution_.cluster.nodes + extra), execution_.pace,
+                                   abort_);
   }
-  if (ranks().several() && workers > 1) {
-    if (execution.pace) throw InputError("links between processes are real: they are not paced");
-    if (!program.stores.empty() && program.roles[program.stores[0].role].site == Site::extra_nodes)
+  if (ranks().several() && workers_ > 1) {
+    if (execution_.pace) throw InputError("links between processes are real: they are not paced");
+    if (!program_.stores.empty() && program_.roles[program_.stores[0].role].site == Site::extra_nodes)
       throw InputError("servers on nodes of their own would be processes without workers: only simulated");
-    if (execution.cluster.nodes != ranks().size)
+    if (execution_.cluster.nodes != ranks().size)
       throw InputError(
-          fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution.cluster.nodes));
-    wire = mpi_transport(abort);
+          fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution_.cluster.nodes));
+    wire_ = mpi_transport(abort_);
   }
 }
 
 /// Where each instance computes, in all processes.
 std::vector<std::string> Run::units() const {
   std::string own;
-  for (uint32_t i = first_here; i < first_here + here; ++i)
-    own += execution.backend->unit(device_index(i)) + '\n';
+  for (uint32_t i = first_here_; i < first_here_ + here_; ++i)
+    own += execution_.backend->unit(device_index(i)) + '\n';
   std::string all = own;
-  if (here < workers) {
+  if (here_ < workers_) {
     all.clear();
     for (const std::string& part : gather_over_ranks(own)) all += part;
   }
   std::vector<std::string> out;
   std::istringstream lines(all);
   for (std::string line; std::getline(lines, line);) out.push_back(line);
-  TANDEM_CHECK(out.size() == workers);
+  TANDEM_CHECK(out.size() == workers_);
   return out;
 }
 
@@ -248,11 +248,11 @@ std::vector<std::string> Run::units() const {
 /// whose route it is.
 std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
     const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
-  const Backend& backend = *execution.backend;
-  const bool several = here < workers, named = collective.algorithm != "auto";
+  const Backend& backend = *execution_.backend;
+  const bool several = here_ < workers_, named = collective.algorithm != "auto";
   // What goes over links that this machine plays leaves the devices.
-  if (backend.group == nullptr || (wire && !several)) return {};
-  if (named && !several && execution.route != PeerRoute::automatic) return {};
+  if (backend.group == nullptr || (wire_ && !several)) return {};
+  if (named && !several && execution_.route != PeerRoute::automatic) return {};
   const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
   const Schedule schedule =
       named ? collective_schedule(collective.kind, collective.algorithm, shape, several) : Schedule{};
@@ -260,15 +260,15 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
   std::vector<std::unique_ptr<DeviceGroup>> out;
   bool all = true;
   for (const std::vector<uint32_t>& group : members) {
-    GroupSetup setup{collective.kind, collective.algorithm, {}, execution.route, ""};
-    const uint32_t owner = group[0] / here;
+    GroupSetup setup{collective.kind, collective.algorithm, {}, execution_.route, ""};
+    const uint32_t owner = group[0] / here_;
     if (several)
       setup.id =
-          gather_over_ranks(owner * here == first_here ? backend.group_id(execution.route) : "")[owner];
+          gather_over_ranks(owner * here_ == first_here_ ? backend.group_id(execution_.route) : "")[owner];
     bool mine = false;
     for (const uint32_t i : group) {
       setup.units.push_back(all_units[i]);
-      mine = mine || (i >= first_here && i < first_here + here);
+      mine = mine || (i >= first_here_ && i < first_here_ + here_);
     }
     const bool possible = !several || !setup.id.empty();
     out.push_back(mine && possible ? backend.group(setup) : nullptr);
@@ -283,75 +283,80 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
 }
 
 void Run::make_groups() {
-  groups.resize(program.collectives.size());
-  library.resize(program.collectives.size());
-  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution.cluster.per_node));
+  groups_.resize(program_.collectives.size());
+  library_.resize(program_.collectives.size());
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
   make_wire();
-  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
-    const Collective& collective = program.collectives[c];
+  for (std::size_t c = 0; c < program_.collectives.size(); ++c) {
+    const Collective& collective = program_.collectives[c];
     const Member m = member(collective, 0);
     if (collective.root != 0)
       throw InputError("collectives with another root than the first are not executed");
-    std::vector<std::vector<uint32_t>> members(workers / m.ranks, std::vector<uint32_t>(m.ranks));
-    for (uint32_t i = 0; i < workers; ++i) {
+    std::vector<std::vector<uint32_t>> members(workers_ / m.ranks, std::vector<uint32_t>(m.ranks));
+    for (uint32_t i = 0; i < workers_; ++i) {
       const Member at = member(collective, i);
       members[at.group][at.rank] = i;
     }
-    library[c] = library_groups(collective, members, m.local);
+    library_[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) {
       GroupNodes nodes;
-      if (wire) {
-        nodes = {wire.get(), channels++, std::vector<uint32_t>(m.ranks)};
+      if (wire_) {
+        nodes = {wire_.get(), channels_++, std::vector<uint32_t>(m.ranks)};
         for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
       }
-      groups[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
-                                                            m.local, abort, spins, nodes));
+      groups_[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
+                                                             m.local, abort_, spins_, nodes));
     }
     const bool sums = collective.kind == CollKind::all_reduce || collective.kind == CollKind::reduce ||
-                      (collective.kind == CollKind::reduce_scatter && program.stores.empty());
-    for (const Op& op : program.roles[0].ops) {
+                      (collective.kind == CollKind::reduce_scatter && program_.stores.empty());
+    for (const Op& op : program_.roles[0].ops) {
       if (op.kind != OpKind::collective || op.what != c || op.payload != Payload::gradients || !sums)
         continue;
-      gradient_scale = 1 / static_cast<float>(m.ranks);
-      sums_shares = micro_batches > 1 && op.every == 1;
+      gradient_scale_ = 1 / static_cast<float>(m.ranks);
+      sums_shares_ = micro_batches_ > 1 && op.every == 1;
     }
   }
-  gradient_scale /= static_cast<float>(micro_batches);
+  gradient_scale_ /= static_cast<float>(micro_batches_);
 }
 
 void Run::stop_library() noexcept {
-  for (const auto& groups_of : library) {
+  for (const auto& groups_of : library_) {
     for (const auto& group : groups_of) {
       if (group) group->stop();
     }
   }
 }
 
+void Run::stop_wire() {
+  if (wire_) wire_->stop();
+}
+
 IterationState Run::state(uint32_t instance, int32_t iteration) const {
-  const int64_t step = (first_iteration + iteration) / micro_batches;
+  const int64_t step = (first_iteration_ + iteration) / micro_batches_;
   IterationState s;
-  s.seed = execution.seed;
+  s.seed = execution_.seed;
   s.instance = instance;
-  s.iteration = static_cast<uint32_t>(first_iteration + iteration);
-  s.learning_rate = execution.integer_gradients ? 1.0F : learning_rate(execution.rate, step, workers);
-  s.gradient_scale = execution.integer_gradients ? 1.0F : gradient_scale;
+  s.iteration = static_cast<uint32_t>(first_iteration_ + iteration);
+  s.learning_rate = execution_.integer_gradients ? 1.0F : learning_rate(execution_.rate, step, workers_);
+  s.gradient_scale = execution_.integer_gradients ? 1.0F : gradient_scale_;
   s.updates = step + 1;
   return s;
 }
 
 Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
-  const Bucket& bucket = program.buckets[key];
-  const int64_t rank = instance % local;
-  const int64_t begin = cut(bucket.elements, local, rank), end = cut(bucket.elements, local, rank + 1);
-  const int64_t from = begin + cut(end - begin, shards, shard),
-                to = begin + cut(end - begin, shards, shard + 1);
-  return {bucket.first + from, to - from, shard};
+  const Part& part = program_.parts[key];
+  const int64_t rank = instance % local_;
+  const int64_t begin = cut(part.elements, local_, rank), end = cut(part.elements, local_, rank + 1);
+  const int64_t from = begin + cut(end - begin, shards_, shard),
+                to = begin + cut(end - begin, shards_, shard + 1);
+  return {part.first + from, to - from, shard};
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
-  const Bucket& bucket = program.buckets[key];
-  const int64_t from = cut(bucket.elements, workers, instance), to = cut(bucket.elements, workers, instance + 1);
-  return {bucket.first + from, to - from};
+  const Part& part = program_.parts[key];
+  const int64_t from = cut(part.elements, workers_, instance),
+                to = cut(part.elements, workers_, instance + 1);
+  return {part.first + from, to - from};
 }
 
 }  // namespace tandem::exec

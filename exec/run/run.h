@@ -18,67 +18,93 @@
 
 namespace tandem::exec {
 
-struct Run {
+/// Made by one thread before there are workers, and destroyed by it after their threads have ended. In
+/// between any thread may call the const functions: what they return does not change. Abort, Iterations,
+/// GroupCollective, DeviceGroup, ParameterStore and StoreLinks, which workers meet in, have rules of their
+/// own in their headers.
+class Run {
+ public:
+  /// `execution` and `keep` outlive it. Throws InputError (what cannot be executed) and DeviceError.
   Run(const Execution& execution, const Keep& keep);
 
-  const Execution& execution;
-  const Keep& keep;
-  Abort abort;  ///< first: everything else may watch or wait through it
-  Program program;
-  exec::Network network;
-  /// Of the program, of which a step of the optimiser takes micro_batches.
-  std::unique_ptr<Iterations> iterations;
-  int32_t expected = 0;             ///< so many of each worker where they are alike
-  uint32_t workers = 1, local = 1;  ///< local: workers of a node that push as one
-  int32_t micro_batches = 1;
-  bool sums_shares = false;           ///< every micro-batch's gradients are reduced; else summed before that
-  int32_t warmup = 0;                 ///< iterations of the program
-  int64_t first_iteration = 0;        ///< of the program: those done before a checkpoint
-  uint32_t first_here = 0, here = 1;  ///< instances of role 0 that this process plays
-  float gradient_scale = 1;           ///< of the sum that reaches an update on the workers
-  int spins = 0;
-  std::vector<float> start;  ///< flat parameters that every worker begins with
-  std::vector<float> start_state;
-  std::unique_ptr<exec::Transport> wire;  ///< between nodes
-  /// [collective of the program][group]
-  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups;
-  /// [collective][group]: made by the device's library, or of its messages where the scheme names an
-  /// algorithm; empty where it does neither, null where another process plays the group
-  std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library;
-  bool library_made(uint32_t collective) const { return !library[collective].empty(); }
-  /// After a failure: nobody waits for a library's collectives any more.
-  void stop_library() noexcept;
-  std::unique_ptr<ParameterStore> store;
-  /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
-  std::vector<std::unique_ptr<DeviceSession>> servers;
-  std::vector<float*> server_states;  ///< of each server: the optimiser's, one flat vector after the other
-  /// After the run: what servers on devices hold, into the store's and start_state's host memory.
-  void fetch_store();
-  std::unique_ptr<StoreLinks> links;  ///< to shards on other nodes; null where there are none
-  uint32_t shards = 1;
-  uint32_t channels = 0;  ///< of `wire` in use
+  const Execution& execution() const { return execution_; }
+  const Keep& keep() const { return keep_; }
+  const Program& program() const { return program_; }
+  const Network& network() const { return network_; }
 
-  /// Whose iterations are counted together with this instance's: a group of `iterations`.
-  uint32_t counted_in(uint32_t instance) const { return counted_in_[instance - first_here]; }
-  /// DeviceOptions::index of an instance that this process plays.
+  // ---- how much is run ----
+
+  uint32_t workers() const { return workers_; }  ///< instances of role 0, in all processes
+  uint32_t first_here() const { return first_here_; }
+  uint32_t here() const { return here_; }  ///< so many, from first_here() on, are this process's
+  /// DeviceOptions::index of an instance of this process.
   uint32_t device_index(uint32_t instance) const {
-    return static_cast<uint32_t>(ranks().local) * here + instance - first_here;
+    return static_cast<uint32_t>(ranks().local) * here_ + instance - first_here_;
   }
+  int32_t micro_batches() const { return micro_batches_; }  ///< iterations of the program in a step
+  int32_t expected() const { return expected_; }  ///< iterations of each worker where they are alike
+  int32_t warmup() const { return warmup_; }      ///< iterations
+  int64_t first_iteration() const { return first_iteration_; }  ///< those done before a checkpoint
+  /// Whose iterations are counted together with this instance's: a group of iterations().
+  uint32_t counted_in(uint32_t instance) const { return counted_in_[instance - first_here_]; }
+  /// Of the program.
+  Iterations& iterations() { return *iterations_; }
+  const Iterations& iterations() const { return *iterations_; }
+  /// Tries before a thread that waits sleeps (Counter::wait).
+  int spins() const { return spins_; }
+  Abort& abort() { return abort_; }
+
+  // ---- parameters ----
+
+  const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
+  /// The optimiser's: one flat vector after the other; after fetch_store() the store's at the end.
+  const std::vector<float>& start_state() const { return start_state_; }
+  IterationState state(uint32_t instance, int32_t iteration) const;
+  /// Every micro-batch's gradients are reduced; else they are summed before that.
+  bool sums_shares() const { return sums_shares_; }
+  /// Does each worker update a share of the parameters alone?
+  bool spreads() const { return program_.spread.state > 1; }
+  /// Payload::share of a worker.
+  Slice share(uint32_t key, uint32_t instance) const;
+
+  // ---- collectives ----
 
   struct Member {
     uint32_t group = 0, rank = 0, ranks = 1, local = 1;
   };
   /// Place of an instance of role 0 in a collective's groups.
   Member member(const Collective& collective, uint32_t instance) const;
+  /// `collective`: index into Program::collectives.
+  GroupCollective& group(uint32_t collective, uint32_t group) { return *groups_[collective][group]; }
+  /// Made by the device's library, or of its messages where the scheme names an algorithm? Alike for all
+  /// groups.
+  bool library_made(uint32_t collective) const { return !library_[collective].empty(); }
+  /// Null where it is not library_made().
+  DeviceGroup* library(uint32_t collective, uint32_t group) {
+    return library_made(collective) ? library_[collective][group].get() : nullptr;
+  }
+  /// After a failure, by any thread: nobody waits for a library's collectives any more.
+  void stop_library() noexcept;
+  /// Are there nodes that only a Transport joins?
+  bool wired() const { return wire_ != nullptr; }
+  /// After a failed run, when the workers' threads have ended: nothing writes to their buffers any more.
+  void stop_wire();
   /// The way of copies between devices that was taken; "" where there is no choice.
   std::string route() const;
-  IterationState state(uint32_t instance, int32_t iteration) const;
-  /// The bucket `key`, cut for the local rank that pushes a share of it, cut for a shard.
+
+  // ---- parameter server ----
+
+  ParameterStore* store() { return store_.get(); }  ///< null where the program has none
+  const ParameterStore* store() const { return store_.get(); }
+  StoreLinks* links() { return links_.get(); }  ///< to shards on other nodes; null without a store or a wire
+  const StoreLinks* links() const { return links_.get(); }
+  bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
+  uint32_t shards() const { return shards_; }
+  uint32_t local() const { return local_; }  ///< workers of a node that push as one
+  /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
-  /// Does each worker update a share of the parameters alone?
-  bool spreads() const { return program.sharding.state > 1; }
-  /// Payload::shard of a worker.
-  Slice share(uint32_t key, uint32_t instance) const;
+  /// After the run, by one thread: what servers on devices hold, into the store's memory and start_state().
+  void fetch_store();
 
  private:
   void check_executable() const;
@@ -95,7 +121,32 @@ struct Run {
   void for_each_slice(const std::function<void(const Slice&)>& visit) const;
   void make_links();
 
+  const Execution& execution_;
+  const Keep& keep_;
+  Abort abort_;  ///< first: everything else may watch or wait through it
+  Program program_;
+  Network network_;
+  int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
+  int64_t first_iteration_ = 0;
+  uint32_t workers_ = 1, local_ = 1, shards_ = 1;
+  uint32_t first_here_ = 0, here_ = 1;
+  std::unique_ptr<Iterations> iterations_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
+  int spins_ = 0;
+  std::vector<float> start_, start_state_;
+  bool sums_shares_ = false;
+  float gradient_scale_ = 1;         ///< of the sum that reaches an update on the workers
+  std::unique_ptr<Transport> wire_;  ///< between nodes
+  uint32_t channels_ = 0;            ///< of it in use
+  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;  ///< [collective][group]
+  /// [collective][group]: empty where the library does not make it, null where another process plays the
+  /// group
+  std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library_;
+  std::unique_ptr<ParameterStore> store_;
+  /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
+  std::vector<std::unique_ptr<DeviceSession>> servers_;
+  std::vector<float*> server_states_;  ///< of each server: the optimiser's, one flat vector after the other
+  std::unique_ptr<StoreLinks> links_;
 };
 
 }  // namespace tandem::exec

@@ -8,20 +8,20 @@
 namespace tandem::exec {
 
 void Run::make_store() {
-  if (program.stores.empty()) return;
-  const Store& rules = program.stores[0];
-  const Role& role = program.roles[rules.role];
-  shards = static_cast<uint32_t>(role.mesh.size());
+  if (program_.stores.empty()) return;
+  const Store& rules = program_.stores[0];
+  const Role& role = program_.roles[rules.role];
+  shards_ = static_cast<uint32_t>(role.mesh.size());
   const bool gated =
       std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
-  local = static_cast<uint32_t>(rules.shares);
+  local_ = static_cast<uint32_t>(rules.shares);
   // Else a server merges in host memory, from where links begin as well.
   const bool on_devices =
-      execution.backend->asynchronous && role.site == Site::accelerators && wire == nullptr;
+      execution_.backend->asynchronous && role.site == Site::accelerators && wire_ == nullptr;
   make_servers(on_devices);
   // One prepared update a server and length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution.job.optimizer - optimizers().data());
+  const auto rule = static_cast<int64_t>(execution_.optimizer - optimizers().data());
   const auto server_of = [on_devices](const Slice& slice) {
     return on_devices ? std::size_t{slice.shard} : 0;
   };
@@ -31,95 +31,96 @@ void Run::make_store() {
     Call update;
     update.function = Function::update;
     update.pass = Pass::update;
-    update.shape = {slice.elements, execution.integer_gradients ? 0 : rule};
-    prepared->emplace(key, servers[key.first]->prepare(update));
+    update.shape = {slice.elements, execution_.integer_gradients ? 0 : rule};
+    prepared->emplace(key, servers_[key.first]->prepare(update));
   });
   // What a node's devices push as one is the sum of theirs.
-  const float scale =
-      execution.integer_gradients ? 1.0F : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local));
+  const float scale = execution_.integer_gradients
+                          ? 1.0F
+                          : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local_));
   const auto merge = [this, prepared, scale, server_of, on_devices](const Slice& slice, const float* gradient,
                                                                     int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);
-    float* operands[4] = {store->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution.job.optimizer->state; ++k)
-      operands[2 + k] = server_states[server] + k * network.parameters() + slice.first;
+    float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
+    for (int64_t k = 0; k < execution_.optimizer->state; ++k)
+      operands[2 + k] = server_states_[server] + k * network_.parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
-    s.updates = first_iteration + version;
-    s.learning_rate = stale_rate(execution.rate, s.learning_rate, staleness);
-    if (on_devices) servers[server]->set_state(s, Lane::compute);
-    servers[server]->launch(prepared->at({server, slice.elements}),
-                            {operands, static_cast<std::size_t>(2 + execution.job.optimizer->state)}, s,
-                            Lane::compute);
+    s.updates = first_iteration_ + version;
+    s.learning_rate = stale_rate(execution_.rate, s.learning_rate, staleness);
+    if (on_devices) servers_[server]->set_state(s, Lane::compute);
+    servers_[server]->launch(prepared->at({server, slice.elements}),
+                             {operands, static_cast<std::size_t>(2 + execution_.optimizer->state)}, s,
+                             Lane::compute);
   };
   ParameterStore::Setup setup{rules,
-                              workers,
-                              shards,
-                              static_cast<uint32_t>(program.buckets.size()),
-                              start.data(),
-                              network.parameters(),
+                              workers_,
+                              shards_,
+                              static_cast<uint32_t>(program_.parts.size()),
+                              start_.data(),
+                              network_.parameters(),
                               gated,
                               merge,
                               {}};
-  for (const auto& server : servers) {
+  for (const auto& server : servers_) {
     if (on_devices) setup.devices.push_back(server.get());
   }
-  store = std::make_unique<ParameterStore>(std::move(setup), abort, spins);
-  if (wire) make_links();
+  store_ = std::make_unique<ParameterStore>(std::move(setup), abort_, spins_);
+  if (wire_) make_links();
 }
 
 void Run::make_servers(bool on_devices) {
   if (!on_devices) {
     const Backend& host =
-        execution.backend->asynchronous ? backends_registry().at("cpu") : *execution.backend;
-    servers.push_back(host.open({0, Precision::fp32, 1, false}));
-    server_states.push_back(start_state.data());
+        execution_.backend->asynchronous ? backends_registry().at("cpu") : *execution_.backend;
+    servers_.push_back(host.open({0, Precision::fp32, 1, false}));
+    server_states_.push_back(start_state_.data());
     return;
   }
-  for (uint32_t s = 0; s < shards; ++s) {
-    servers.push_back(execution.backend->open(
-        {device_index(first_here + s % here), Precision::fp32, 1, false, execution.route}));
-    server_states.push_back(servers.back()->allocate(static_cast<int64_t>(start_state.size())));
-    servers.back()->upload(server_states.back(), start_state.data(),
-                           static_cast<int64_t>(start_state.size()));
+  for (uint32_t s = 0; s < shards_; ++s) {
+    servers_.push_back(execution_.backend->open(
+        {device_index(first_here_ + s % here_), Precision::fp32, 1, false, execution_.route}));
+    server_states_.push_back(servers_.back()->allocate(static_cast<int64_t>(start_state_.size())));
+    servers_.back()->upload(server_states_.back(), start_state_.data(),
+                            static_cast<int64_t>(start_state_.size()));
   }
 }
 
 void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
-  for (uint32_t key = 0; key < program.buckets.size(); ++key) {
-    for (uint32_t i = 0; i < local; ++i) {
-      for (uint32_t s = 0; s < shards; ++s) visit(slice(key, i, s));
+  for (uint32_t key = 0; key < program_.parts.size(); ++key) {
+    for (uint32_t i = 0; i < local_; ++i) {
+      for (uint32_t s = 0; s < shards_; ++s) visit(slice(key, i, s));
     }
   }
 }
 
 void Run::fetch_store() {
-  if (!store || !store->on_devices()) return;
+  if (!store_ || !store_->on_devices()) return;
   for_each_slice([&](const Slice& slice) {
-    store->fetch(slice);
-    for (int64_t k = 0; k < execution.job.optimizer->state; ++k) {
-      const int64_t at = k * network.parameters() + slice.first;
-      servers[slice.shard]->download(start_state.data() + at, server_states[slice.shard] + at,
-                                     slice.elements);
+    store_->fetch(slice);
+    for (int64_t k = 0; k < execution_.optimizer->state; ++k) {
+      const int64_t at = k * network_.parameters() + slice.first;
+      servers_[slice.shard]->download(start_state_.data() + at, server_states_[slice.shard] + at,
+                                      slice.elements);
     }
   });
 }
 
 void Run::make_links() {
-  const Role& role = program.roles[program.stores[0].role];
-  const auto nodes = static_cast<uint32_t>(execution.cluster.nodes),
-             per_node = static_cast<uint32_t>(execution.cluster.per_node);
+  const Role& role = program_.roles[program_.stores[0].role];
+  const auto nodes = static_cast<uint32_t>(execution_.cluster.nodes),
+             per_node = static_cast<uint32_t>(execution_.cluster.per_node);
   StoreLinks::Setup setup;
-  for (uint32_t w = 0; w < workers; ++w) setup.worker_node.push_back(w / per_node);
-  for (uint32_t s = 0; s < shards; ++s) {
+  for (uint32_t w = 0; w < workers_; ++w) setup.worker_node.push_back(w / per_node);
+  for (uint32_t s = 0; s < shards_; ++s) {
     setup.shard_node.push_back(role.site == Site::hosts          ? s % nodes
                                : role.site == Site::accelerators ? s / per_node % nodes
                                                                  : nodes + s);
   }
-  setup.keys = static_cast<uint32_t>(program.buckets.size());
-  setup.channel = channels;
+  setup.keys = static_cast<uint32_t>(program_.parts.size());
+  setup.channel = channels_;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
-  links = std::make_unique<StoreLinks>(std::move(setup), *wire, *store, abort);
+  links_ = std::make_unique<StoreLinks>(std::move(setup), *wire_, *store_, abort_);
 }
 
 }  // namespace tandem::exec

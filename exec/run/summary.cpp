@@ -19,7 +19,7 @@ constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
 
 std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
   std::vector<Slice> out;
-  for (uint32_t key = 0; key < run.program.buckets.size(); ++key) out.push_back(run.share(key, instance));
+  for (uint32_t key = 0; key < run.program().parts.size(); ++key) out.push_back(run.share(key, instance));
   return out;
 }
 
@@ -27,7 +27,7 @@ std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
 template <class T>
 void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::vector<float>& from,
                  std::vector<T>& to) {
-  const auto n = static_cast<std::ptrdiff_t>(run.network.parameters());
+  const auto n = static_cast<std::ptrdiff_t>(run.network().parameters());
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
     for (const Slice& s : slices)
       std::copy_n(from.begin() + base + s.first, s.elements, to.begin() + base + s.first);
@@ -41,10 +41,10 @@ class Summary {
       : run_(run), workers_(workers) {
     begin_ = INT64_MAX;
     for (std::size_t w = 0; w < workers.size(); ++w) {
-      const int32_t made = run.iterations->of(run.counted_in(run.first_here + static_cast<uint32_t>(w)));
+      const int32_t made = run.iterations().of(run.counted_in(run.first_here() + static_cast<uint32_t>(w)));
       ends_.emplace_back(static_cast<std::size_t>(made), 0);
       for (int l = 0; l < kLanes; ++l) {
-        for (const Worker::Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
+        for (const Executed& e : workers[w]->executed(static_cast<Lane>(l))) {
           begin_ = std::min(begin_, e.start);
           if (e.iteration >= ends_[w].size()) continue;  // input for an iteration that never came
           auto& end = ends_[w][e.iteration];
@@ -59,7 +59,7 @@ class Summary {
   ExecutionResult result() {
     ExecutionResult out;
     Report& r = out.report;
-    const Execution& e = run_.execution;
+    const Execution& e = run_.execution();
     r.engine = "exec";
     r.evaluator = std::string(e.backend->name);
     r.evaluator_reason = e.backend->describe();
@@ -80,8 +80,8 @@ class Summary {
 
  private:
   std::size_t warm() const {
-    const auto last = static_cast<int32_t>(rounds_.size()) - run_.micro_batches;
-    return static_cast<std::size_t>(std::clamp(run_.warmup, 0, std::max(0, last)));
+    const auto last = static_cast<int32_t>(rounds_.size()) - run_.micro_batches();
+    return static_cast<std::size_t>(std::clamp(run_.warmup(), 0, std::max(0, last)));
   }
 
   /// (end, worker, iteration) of every iteration, in the order of time.
@@ -97,7 +97,7 @@ class Summary {
   /// Ends as in Trace::iteration_end.
   std::vector<int64_t> rounds() const {
     std::vector<int64_t> out;
-    if (!free_running(run_.program)) {
+    if (!free_running(run_.program())) {
       out.assign(ends_[0].size(), 0);
       for (const auto& ends : ends_) {
         for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], ends[i]);
@@ -115,7 +115,7 @@ class Summary {
   }
 
   std::vector<std::pair<std::string, std::string>> inputs() const {
-    const Execution& e = run_.execution;
+    const Execution& e = run_.execution();
     std::vector<std::pair<std::string, std::string>> in = {
         {"model", e.job.graph->name()},
         {"system", "this machine"},
@@ -135,7 +135,7 @@ class Summary {
   void rates(ExecutionResult& out) const {
     Report& r = out.report;
     const std::size_t first = warm();
-    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    const auto each = static_cast<std::size_t>(run_.micro_batches());
     for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
       const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
       out.iteration_seconds.push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
@@ -150,8 +150,8 @@ class Summary {
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
-    r.samples_per_iteration = samples_per_step(run_.program) * static_cast<int64_t>(run_.workers);
-    const auto samples = static_cast<double>(samples_per_step(run_.program));
+    r.samples_per_iteration = samples_per_step(run_.program()) * static_cast<int64_t>(run_.workers());
+    const auto samples = static_cast<double>(samples_per_step(run_.program()));
     const auto counted = static_cast<double>(out.iteration_seconds.size());
     if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
     auto sorted = out.iteration_seconds;
@@ -170,33 +170,33 @@ class Summary {
   }
 
   void stores(ExecutionResult& out) const {
-    if (run_.store) {
-      out.report.staleness = run_.store->staleness();
+    if (run_.store()) {
+      out.report.staleness = run_.store()->staleness();
       for (uint32_t w = 0; w < std::min<std::size_t>(workers_.size(), 64); ++w)
-        out.report.staleness_by_worker.push_back(run_.store->staleness_of(w));
-      out.versions = run_.store->versions();
-      out.dropped = run_.store->dropped();
-      out.updates = run_.store->merged();
+        out.report.staleness_by_worker.push_back(run_.store()->staleness_of(w));
+      out.versions = run_.store()->versions();
+      out.dropped = run_.store()->dropped();
+      out.updates = run_.store()->merged();
     }
-    if (!run_.keep.parameters) return;
-    const int64_t n = run_.network.parameters();
-    if (run_.store) out.parameters.assign(run_.store->parameters(), run_.store->parameters() + n);
-    if (!run_.store) out.parameters = workers_[0]->parameters();
-    out.state = run_.store ? run_.start_state : workers_[0]->state();
+    if (!run_.keep().parameters) return;
+    const int64_t n = run_.network().parameters();
+    if (run_.store()) out.parameters.assign(run_.store()->parameters(), run_.store()->parameters() + n);
+    if (!run_.store()) out.parameters = workers_[0]->parameters();
+    out.state = run_.store() ? run_.start_state() : workers_[0]->state();
     for (std::size_t w = 1; w < workers_.size() && run_.spreads(); ++w) {
-      const auto index = run_.first_here + static_cast<uint32_t>(w);
+      const auto index = run_.first_here() + static_cast<uint32_t>(w);
       copy_slices(run_, shares_of(run_, index), workers_[w]->parameters(), out.parameters);
       copy_slices(run_, shares_of(run_, index), workers_[w]->state(), out.state);
     }
-    for (const Tensor& t : run_.network.tensors()) {
+    for (const Tensor& t : run_.network().tensors()) {
       if (t.kind != TensorKind::buffer) continue;
-      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network.tensors().data()));
+      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network().tensors().data()));
       out.buffers.insert(out.buffers.end(), values.begin(), values.end());
     }
   }
 
   void memory(Report& r) const {
-    r.memory = worker_memory(run_.execution, run_.program, run_.network);
+    r.memory = worker_memory(run_.execution(), run_.program(), run_.network());
     const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
   }
@@ -223,19 +223,19 @@ class Summary {
       const uint32_t from = timeline_from(w);
       for (int l = 0; l < kLanes; ++l) {
         const auto lane = static_cast<Lane>(l);
-        for (const Worker::Executed& e : workers_[w]->executed(lane)) {
-          if (e.op == Worker::kNoOp) continue;
+        for (const Executed& e : workers_[w]->executed(lane)) {
+          if (e.op == kNoOp) continue;
           const Span span{
               0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
-          if (run_.keep.spans) out.spans.push_back(span);
+          if (run_.keep().spans) out.spans.push_back(span);
           if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
             continue;
-          if (e.ready < e.start && run_.program.roles[0].ops[e.op].kind == OpKind::collective)
-            out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)), "waiting", w,
-                                           e.iteration, static_cast<double>(e.ready - begin_) * 1e-9,
+          if (e.ready < e.start && run_.program().roles[0].ops[e.op].kind == OpKind::collective)
+            out.report.timeline.push_back({run_.program().roles[0].name, std::string(name(lane)), "waiting",
+                                           w, e.iteration, static_cast<double>(e.ready - begin_) * 1e-9,
                                            span.start.seconds()});
-          out.report.timeline.push_back({run_.program.roles[0].name, std::string(name(lane)),
-                                         run_.program.labels[run_.program.roles[0].ops[e.op].label], w,
+          out.report.timeline.push_back({run_.program().roles[0].name, std::string(name(lane)),
+                                         run_.program().labels[run_.program().roles[0].ops[e.op].label], w,
                                          e.iteration, span.start.seconds(), span.end.seconds()});
         }
       }
@@ -244,17 +244,17 @@ class Summary {
   }
 
   void ops(ExecutionResult& out) const {
-    std::vector<OpTime> all(run_.program.roles[0].ops.size());
+    std::vector<OpTime> all(run_.program().roles[0].ops.size());
     for (uint32_t i = 0; i < all.size(); ++i) {
-      const Op& op = run_.program.roles[0].ops[i];
+      const Op& op = run_.program().roles[0].ops[i];
       all[i].op = i;
       (op.kind == OpKind::send ? all[i].sent_bytes : all[i].collective_bytes) = workers_.front()->bytes(i);
       all[i].estimate = workers_.front()->estimate(i);
     }
     for (const auto& w : workers_) {
       for (int l = 0; l < kLanes; ++l) {
-        for (const Worker::Executed& e : w->executed(static_cast<Lane>(l))) {
-          if (e.iteration >= warm() && e.op != Worker::kNoOp)
+        for (const Executed& e : w->executed(static_cast<Lane>(l))) {
+          if (e.iteration >= warm() && e.op != kNoOp)
             all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
         }
       }
@@ -283,7 +283,7 @@ class Summary {
     };
     std::vector<double> of_rounds;  // sums over as many iterations as there are workers
     const std::size_t n = workers_.size();
-    if (free_running(run_.program)) {
+    if (free_running(run_.program())) {
       const auto all = in_order();
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (i % n == 0) of_rounds.push_back(0);
@@ -296,7 +296,7 @@ class Summary {
         for (std::size_t w = 0; w < n; ++w) of_rounds[i] += loss(w, i);
       }
     }
-    const auto each = static_cast<std::size_t>(run_.micro_batches);
+    const auto each = static_cast<std::size_t>(run_.micro_batches());
     for (std::size_t i = 0; i + each <= of_rounds.size(); i += each) {
       double sum = 0;
       for (std::size_t k = i; k < i + each; ++k) sum += of_rounds[k];
@@ -334,15 +334,15 @@ void join_stores(ExecutionResult& out) {
 /// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
   std::vector<Slice> own;
-  for (uint32_t key = 0; key < run.program.buckets.size() && run.store; ++key) {
-    for (uint32_t i = 0; i < run.local; ++i) {
-      for (uint32_t s = 0; s < run.shards; ++s) {
-        if (run.links->here(s)) own.push_back(run.slice(key, i, s));
+  for (uint32_t key = 0; key < run.program().parts.size() && run.store(); ++key) {
+    for (uint32_t i = 0; i < run.local(); ++i) {
+      for (uint32_t s = 0; s < run.shards(); ++s) {
+        if (run.links()->here(s)) own.push_back(run.slice(key, i, s));
       }
     }
   }
-  for (uint32_t w = 0; w < run.here && run.spreads(); ++w) {
-    const auto shares = shares_of(run, run.first_here + w);
+  for (uint32_t w = 0; w < run.here() && run.spreads(); ++w) {
+    const auto shares = shares_of(run, run.first_here() + w);
     own.insert(own.end(), shares.begin(), shares.end());
   }
   for (std::vector<float>* values : {&out.parameters, &out.state}) {
@@ -355,8 +355,8 @@ void join_slices(const Run& run, ExecutionResult& out) {
 
 /// What the processes saw, together: rates add up, losses are means.
 void join_ranks(const Run& run, ExecutionResult& out) {
-  if (run.store) join_stores(out);
-  if (run.keep.parameters && (run.store || run.spreads())) join_slices(run, out);
+  if (run.store()) join_stores(out);
+  if (run.keep().parameters && (run.store() || run.spreads())) join_slices(run, out);
   Report& r = out.report;
   double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
   sum_over_ranks(rates);
@@ -366,14 +366,14 @@ void join_ranks(const Run& run, ExecutionResult& out) {
   sum_over_ranks(out.losses);
   for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
   r.staleness_by_worker.clear();  // each process knows those of its own shards
-  r.devices = run.workers;
+  r.devices = run.workers();
 }
 
 }  // namespace
 
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
   ExecutionResult out = Summary(run, workers).result();
-  if (run.here < run.workers) join_ranks(run, out);
+  if (run.here() < run.workers()) join_ranks(run, out);
   Report& r = out.report;
   if (out.dropped > 0) {
     // Samples whose gradients were dropped trained nothing.
@@ -382,7 +382,7 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
     for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
   }
   r.tokens_per_second =
-      r.samples_per_second * static_cast<double>(run.execution.job.graph->tokens_per_sample());
+      r.samples_per_second * static_cast<double>(run.execution().graph->tokens_per_sample());
   return out;
 }
 

@@ -22,8 +22,8 @@ struct Stretch {
 class MeasuredShares {
  public:
   MeasuredShares(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers, std::size_t warm)
-      : run_(run), workers_(workers), warm_(warm), ops_(run.program.roles[0].ops) {
-    for (uint32_t s = 0; run.links && s < run.shards; ++s) apart_ = apart_ || run.links->apart(0, s);
+      : run_(run), workers_(workers), warm_(warm), ops_(run.program().roles[0].ops) {
+    for (uint32_t s = 0; s < run.shards(); ++s) apart_ = apart_ || run.apart(0, s);
     for (int l = 0; l < kLanes; ++l) {
       if (static_cast<Lane>(l) != Lane::compute) add_lane(static_cast<Lane>(l));
     }
@@ -35,11 +35,11 @@ class MeasuredShares {
   void fill(Report& report, int64_t begin, const std::vector<int64_t>& ends) {
     double busy = 0, wall = 0;
     int64_t at = 0;
-    uint32_t iteration = Worker::kNoOp;
-    for (const Worker::Executed& e : workers_[0]->executed(Lane::compute)) {
-      if (e.iteration < warm_ || e.op == Worker::kNoOp) continue;
+    uint32_t iteration = kNoOp;
+    for (const Executed& e : workers_[0]->executed(Lane::compute)) {
+      if (e.iteration < warm_ || e.op == kNoOp) continue;
       if (e.iteration != iteration) {
-        if (iteration != Worker::kNoOp) gap(at, ends[iteration]);
+        if (iteration != kNoOp) gap(at, ends[iteration]);
         iteration = e.iteration;
         at = iteration == 0 ? begin : ends[iteration - 1];
         wall += static_cast<double>(ends[iteration] - at);
@@ -48,7 +48,7 @@ class MeasuredShares {
       busy += static_cast<double>(e.end - e.start);
       at = std::max(at, e.end);
     }
-    if (iteration != Worker::kNoOp) gap(at, ends[iteration]);
+    if (iteration != kNoOp) gap(at, ends[iteration]);
     double all = busy;
     for (const int64_t time : time_) all += static_cast<double>(time);
     all = std::max(all, wall);
@@ -62,7 +62,7 @@ class MeasuredShares {
     t.input = share(kInput);
     t.idle = std::max(0.0, 1 - t.compute - t.exposed_communication - t.server - t.waiting - t.input);
     for (const auto& [worker, time] : awaited_) {
-      if (worker != Worker::kNoOp)
+      if (worker != kNoOp)
         report.waiting_for.emplace_back(fmt::format("worker {}", worker), static_cast<double>(time) / all);
     }
     std::stable_sort(report.waiting_for.begin(), report.waiting_for.end(),
@@ -72,8 +72,8 @@ class MeasuredShares {
 
  private:
   void add_lane(Lane lane) {
-    for (const Worker::Executed& e : workers_[0]->executed(lane)) {
-      if (e.iteration < warm_ || e.op == Worker::kNoOp) continue;
+    for (const Executed& e : workers_[0]->executed(lane)) {
+      if (e.iteration < warm_ || e.op == kNoOp) continue;
       switch (ops_[e.op].kind) {
         case OpKind::collective:
           if (e.ready < e.start) stretches_.push_back({e.ready, e.start, kWaiting, last_of(e, lane)});
@@ -83,7 +83,7 @@ class MeasuredShares {
           stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kServer});
           break;
         case OpKind::recv:
-          stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kWaiting, Worker::kNoOp});
+          stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kWaiting, kNoOp});
           break;
         case OpKind::copy:
           stretches_.push_back({e.start, e.end, kInput});
@@ -95,17 +95,18 @@ class MeasuredShares {
   }
 
   /// Of the workers here, who came last to the collective `e`.
-  uint32_t last_of(const Worker::Executed& e, Lane lane) {
+  uint32_t last_of(const Executed& e, Lane lane) {
     if (arrivals_.empty()) {
       for (uint32_t w = 0; w < workers_.size(); ++w) {
-        for (const Worker::Executed& other : workers_[w]->executed(lane)) {
-          if (other.iteration < warm_ || other.op == Worker::kNoOp) continue;
+        for (const Executed& other : workers_[w]->executed(lane)) {
+          if (other.iteration < warm_ || other.op == kNoOp) continue;
           const Op& op = ops_[other.op];
           if (op.kind != OpKind::collective) continue;
-          const Collective& c = run_.program.collectives[op.what];
-          if (run_.member(c, run_.first_here + w).group != run_.member(c, run_.first_here).group) continue;
+          const Collective& c = run_.program().collectives[op.what];
+          if (run_.member(c, run_.first_here() + w).group != run_.member(c, run_.first_here()).group)
+            continue;
           auto& [ready, who] = arrivals_[{other.iteration, other.op}];
-          if (other.ready > ready) ready = other.ready, who = run_.first_here + w;
+          if (other.ready > ready) ready = other.ready, who = run_.first_here() + w;
         }
       }
     }

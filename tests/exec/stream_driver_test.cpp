@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/run/execute.h"
-#include "exec/run/queues.h"
+#include "exec/run/stream_driver.h"
 #include "tests/exec/deferred.h"
 
 namespace tandem::tests {
@@ -22,9 +22,9 @@ std::ostream& operator<<(std::ostream& out, const Setting& s) {
   return out << s.model << " " << s.scheme << " " << s.devices;
 }
 
-class QueuesTest : public testing::TestWithParam<Setting> {
+class StreamDriverTest : public testing::TestWithParam<Setting> {
  protected:
-  QueuesTest()
+  StreamDriverTest()
       : graph_(Graph::load(GetParam().model)),
         scheme_(resolve_scheme(GetParam().scheme, {})),
         data_(load_dataset("digits", false)) {
@@ -47,7 +47,7 @@ class QueuesTest : public testing::TestWithParam<Setting> {
   Execution e_;
 };
 
-TEST_P(QueuesTest, ComputesTheSame) {
+TEST_P(StreamDriverTest, ComputesTheSame) {
   const ExecutionResult now = on(backends_registry().at("cpu"), {false, false, true});
   const ExecutionResult later = on(kDeferred, {false, false, true});
   EXPECT_EQ(now.parameters, later.parameters);
@@ -60,7 +60,7 @@ TEST_P(QueuesTest, ComputesTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, QueuesTest,
+    All, StreamDriverTest,
     testing::Values(Setting{"digits-mlp", "allreduce", 1, true}, Setting{"digits-cnn", "allreduce", 1, false},
                     Setting{"digits-cnn", "allreduce:bucket=8KiB", 2, true},
                     Setting{"digits-mlp", "allreduce:bucket=8KiB,algorithm=ring", 3, true},

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/lane_driver.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "exec/run/stream_driver.h"
+
+namespace tandem::exec {
+
+namespace {
+
+/// Involuntary context switches of the calling thread so far: a sample during which one happened measures the
+/// neighbours.
+int64_t switches() {
+  rusage use{};
+  getrusage(RUSAGE_THREAD, &use);
+  return use.ru_nivcsw;
+}
+
+}  // namespace
+
+bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane) {
+  if (lane == Lane::compute) return true;
+  return backend.asynchronous ? lanes[lane].exchanges : !lanes[lane].ops.empty();
+}
+
+std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup) {
+  if (setup.run.execution().backend->asynchronous) return std::make_unique<StreamDriver>(setup);
+  return std::make_unique<ThreadDriver>(setup);
+}
+
+LaneDriver::LaneDriver(const Setup& setup)
+    : run_(setup.run), instance_(setup.instance), lanes_(setup.lanes), device_(setup.device) {
+  losses_.reserve(static_cast<std::size_t>(run_.expected()));
+}
+
+std::size_t LaneDriver::timed(const Call& call) {
+  if (!run_.keep().calls) return 0;
+  calls_.push_back({call, {}, 0});
+  calls_.back().seconds.reserve(static_cast<std::size_t>(run_.expected()));
+  return calls_.size() - 1;
+}
+
+void LaneDriver::to_host(float* host, const float* at, int64_t elements, Lane lane) {
+  if (host == at) return;
+  device_.save(host, at, elements, lane);
+  device_.synchronize(lane);
+}
+
+void LaneDriver::to_device(float* at, const float* host, int64_t elements, Lane lane) {
+  if (host != at) device_.load(at, host, elements, lane);
+}
+
+void LaneDriver::walk(Lane which) {
+  LaneState& lane = lanes_[which];
+  uint32_t passed = 0;
+  for (int32_t i = 0; begins(lane, i); ++i) {
+    for (const LaneOp& op : lane.ops) {
+      if (op.runs(i)) {
+        wait(op, i);
+        run_.abort().check();
+        const int64_t ready = now_ns();
+        const int64_t began = act(op, i);
+        lane.executed.push_back({static_cast<uint32_t>(i), op.op, std::max(ready, began), now_ns(), ready});
+      }
+      lane.passed.set(++passed);
+    }
+    if (which == Lane::compute) ended(i);
+  }
+  if (lane.pushes) leave_store();
+}
+
+bool LaneDriver::begins(const LaneState& lane, int32_t iteration) {
+  const uint32_t group = run_.counted_in(instance_);
+  if (lane.ahead == 0) return run_.iterations().enter(group, iteration);
+  return run_.iterations().prefetch(group, iteration, lane.ahead, run_.abort(), run_.spins());
+}
+
+/// A failure says which op of which iteration failed.
+int64_t LaneDriver::act(const LaneOp& op, int32_t iteration) {
+  try {
+    return op.act(iteration);
+  } catch (const std::exception& error) {
+    throw DeviceError(fmt::format("\"{}\" of iteration {}: {}",
+                                  run_.program().labels[role().ops[op.op].label], iteration, error.what()));
+  }
+}
+
+void LaneDriver::ended(int32_t iteration) {
+  if (instance_ != 0) return;
+  const Execution& e = run_.execution();
+  if (e.progress && (iteration + 1) % run_.micro_batches() == 0) e.progress(iteration / run_.micro_batches());
+  if (e.stop != nullptr && e.stop->load()) run_.iterations().stop();
+}
+
+/// After the last gradient was sent.
+void LaneDriver::leave_store() {
+  for (uint32_t s = 0; s < run_.shards(); ++s) {
+    if (run_.apart(instance_, s))
+      run_.links()->leave(instance_, s);
+    else
+      run_.store()->leave(instance_, s);
+  }
+}
+
+// ---- threads ----
+
+void ThreadDriver::wait(const LaneOp& op, int32_t iteration) {
+  for (const LaneDependency& d : op.deps) {
+    const std::optional<int32_t> of = d.of(iteration);
+    if (!of) continue;
+    const Counter& passed = lanes_[d.lane].passed;
+    const uint32_t target = d.passed_by(*of);
+    if (static_cast<int32_t>(passed.value() - target) < 0) passed.wait(target, run_.abort(), run_.spins());
+  }
+}
+
+void ThreadDriver::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
+  if (run_.keep().calls) return launch_timed(list, variant, state);
+  for (const Launch& l : list) device_.launch(l.prepared, l.of(variant), state, Lane::compute);
+}
+
+void ThreadDriver::launch_timed(const std::vector<Launch>& list, std::size_t variant,
+                                const IterationState& state) {
+  const int64_t before = switches();
+  for (const Launch& l : list) {
+    const int64_t start = now_ns();
+    device_.launch(l.prepared, l.of(variant), state, Lane::compute);
+    if (state.iteration - run_.first_iteration() >= run_.warmup())
+      calls_[l.time].seconds.push_back(static_cast<double>(now_ns() - start) * 1e-9);
+  }
+  if (switches() == before) return;
+  for (const Launch& l : list) {
+    if (calls_[l.time].seconds.empty()) continue;
+    calls_[l.time].seconds.pop_back();
+    ++calls_[l.time].dropped;
+  }
+}
+
+void ThreadDriver::take_losses(const std::vector<float*>& at) {
+  double sum = 0;
+  for (const float* loss : at) {
+    float value = 0;
+    device_.download(&value, loss, 1);
+    sum += static_cast<double>(value);
+  }
+  losses_.push_back(sum);
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Who walks a worker's lanes through the iterations: a thread for each lane, or the streams of an
+// asynchronous device (stream_driver.h). Internal to exec.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/run/lanes.h"
+
+namespace tandem::exec {
+
+/// A prepared call and what it works on.
+struct Launch {
+  uint32_t prepared = 0;
+  std::vector<std::vector<float*>> operands;  ///< [variant of the input's buffer], or one for all
+  std::size_t time = 0;                       ///< LaneDriver::timed
+  std::span<float* const> of(std::size_t variant) const {
+    return operands[operands.size() > 1 ? variant : 0];
+  }
+};
+
+/// Made and asked while ops are bound by the worker's first thread, which is then the compute lane's. After
+/// that each function is called by the thread that sees to the lane in question, unless said otherwise; those
+/// that take no lane by the compute lane's. What was recorded is read after the run.
+class LaneDriver {
+ public:
+  /// All of it outlives the driver.
+  struct Setup {
+    Run& run;
+    uint32_t instance;
+    Lanes& lanes;
+    DeviceSession& device;
+  };
+  virtual ~LaneDriver() = default;
+  LaneDriver(const LaneDriver&) = delete;
+  LaneDriver& operator=(const LaneDriver&) = delete;
+
+  /// Walks the ops of all iterations that this lane's thread sees to. Throws DeviceError, naming op and
+  /// iteration, of what an op throws, and Stopped.
+  virtual void run(Lane lane) = 0;
+
+  // ---- while ops are bound ----
+
+  /// A call whose launches are timed with Keep::calls: Launch::time.
+  std::size_t timed(const Call& call);
+  /// Some update works with the state of `lag` iterations ago. Throws InputError where that is too long ago.
+  virtual void needs_state(int32_t lag) = 0;
+  /// Where the host reads and writes `elements` in place of the device's `at`: `at` itself, or host memory of
+  /// the device's that to_host() and to_device() fill.
+  virtual float* host_memory(float* at, int64_t elements) = 0;
+  /// Collectives on the lane will take turns in host memory for `elements`: collective_memory().
+  virtual void reserve_collective(Lane lane, int64_t elements) = 0;
+
+  // ---- by ops as they run ----
+
+  /// In order, on the compute lane.
+  virtual void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) = 0;
+  /// The sum of these single floats is the loss of the iteration under way.
+  virtual void take_losses(const std::vector<float*>& at) = 0;
+  enum class Staging : uint8_t { input, integers };
+  /// As host_memory(), one piece a kind, in which the host may write what an iteration needs while the device
+  /// still works on earlier ones. The input's by the copy lane's thread where it has one.
+  virtual float* staging(Staging kind, int32_t iteration, float* at, int64_t elements) = 0;
+  virtual float* collective_memory(Lane lane, float* at) = 0;
+  /// The device by which members of a collective reach each other's memory; null: they read and write it as
+  /// host memory.
+  virtual DeviceSession* peer_copies() = 0;
+  /// Between the device's memory and what stands for it on the host: nothing where that is the same memory.
+  /// The host waits for to_host() alone.
+  void to_host(float* host, const float* at, int64_t elements, Lane lane);
+  void to_device(float* at, const float* host, int64_t elements, Lane lane);
+
+  // ---- after the run ----
+
+  const std::vector<CallTime>& calls() const { return calls_; }  ///< empty without Keep::calls
+  const std::vector<double>& losses() const { return losses_; }  ///< [iteration]
+
+ protected:
+  explicit LaneDriver(const Setup& setup);
+  /// Runs the lane's ops one by one in the calling thread, each when all that it waits for has ended.
+  void walk(Lane lane);
+  /// Until all that the op waits for has ended.
+  virtual void wait(const LaneOp& op, int32_t iteration) = 0;
+  int64_t act(const LaneOp& op, int32_t iteration);
+  /// Tells the run that this instance's iteration has ended.
+  void ended(int32_t iteration);
+  const Role& role() const { return run_.program().roles[0]; }
+
+  Run& run_;
+  const uint32_t instance_;
+  Lanes& lanes_;
+  DeviceSession& device_;
+  std::vector<CallTime> calls_;
+  std::vector<double> losses_;
+
+ private:
+  bool begins(const LaneState& lane, int32_t iteration);
+  void leave_store();
+};
+
+/// A thread for each lane in use; the device is done with an op when its call returns, and its memory is the
+/// host's.
+class ThreadDriver : public LaneDriver {
+ public:
+  explicit ThreadDriver(const Setup& setup) : LaneDriver(setup) {}
+  void run(Lane lane) override { walk(lane); }
+  void needs_state(int32_t) override {}
+  float* host_memory(float* at, int64_t) override { return at; }
+  void reserve_collective(Lane, int64_t) override {}
+  void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
+  void take_losses(const std::vector<float*>& at) override;
+  float* staging(Staging, int32_t, float* at, int64_t) override { return at; }
+  float* collective_memory(Lane, float* at) override { return at; }
+  DeviceSession* peer_copies() override { return nullptr; }
+
+ protected:
+  void wait(const LaneOp& op, int32_t iteration) override;
+
+ private:
+  void launch_timed(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
+};
+
+/// Does this lane have a thread of its own? Always the compute lane, which opens the device. With threads
+/// every lane in use; with streams those whose ops the host takes part in, and the compute lane's thread
+/// issues all others. Any thread may ask.
+bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane);
+
+/// The kind that the run's backend takes.
+std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup);
+
+}  // namespace tandem::exec

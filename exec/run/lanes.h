@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A worker's lanes: the ops bound to each in order, how far each has come, and what was timed. Internal to
+// exec.
+//
+// Built by one thread before the run. During it `ops` are only read, `passed` may be waited for by any
+// thread, and of each lane `passed` and `executed` are written by the one thread that sees to it
+// (lane_driver.h); `executed` is read by others after the run.
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "exec/comm/sync.h"
+#include "exec/run/run.h"
+#include "schemes/program.h"
+
+namespace tandem::exec {
+
+/// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
+/// (Training::forward), whose backward pass still reads its own.
+inline constexpr int64_t kInputBatches = 3;
+inline constexpr uint32_t kNoOp = UINT32_MAX;
+
+/// One op of one iteration, as it ran.
+struct Executed {
+  uint32_t iteration;
+  uint32_t op;         ///< kNoOp: only the iteration's end on this lane was timed
+  int64_t start, end;  ///< ns; without waiting for dependencies; a collective starts with its last member
+  int64_t ready;       ///< when its lane and its dependencies let it start; of a device's own queues `start`
+};
+
+/// An op of another lane that an op waits for.
+struct LaneDependency {
+  Lane lane;
+  uint32_t op;        ///< index into Role::ops
+  uint32_t position;  ///< of it among the `lane_ops` of its lane
+  uint32_t lane_ops;
+  uint16_t lag, every;
+  /// Of which iteration, when the op that waits is of `iteration`; none where that does not exist
+  /// (semantics.md 1.3, 1.4).
+  std::optional<int32_t> of(int32_t iteration) const {
+    const int32_t of = iteration - lag;
+    if (of < 0 || (of + 1) % every != 0) return std::nullopt;
+    return of;
+  }
+  /// LaneState::passed once it has ended in iteration `of`.
+  uint32_t passed_by(int32_t of) const { return static_cast<uint32_t>(of) * lane_ops + position + 1; }
+};
+
+struct LaneOp {
+  uint32_t op = 0;  ///< index into Role::ops
+  uint16_t every = 1;
+  std::vector<LaneDependency> deps;
+  std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
+  bool runs(int32_t iteration) const { return (iteration + 1) % every == 0; }
+};
+
+struct LaneState {
+  std::vector<LaneOp> ops;
+  bool pushes = false;     ///< it sends to a store
+  bool exchanges = false;  ///< the host takes part in some op: messages with a store, collectives over links
+  int32_t ahead = 0;       ///< iterations that it may load input for before others begin them
+  Counter passed;          ///< ops that ended, or do not exist in their iteration
+  std::vector<Executed> executed;
+  /// `passed` when all of the iterations before `iteration` are done.
+  uint32_t passed_before(int32_t iteration) const {
+    return static_cast<uint32_t>(iteration) * static_cast<uint32_t>(ops.size());
+  }
+};
+
+/// Of one instance of role 0. LaneOp::act is set by the worker (Worker::open).
+class Lanes {
+ public:
+  /// Its counters are watched by the run's Abort, so it must outlive all waiting.
+  explicit Lanes(Run& run);
+  LaneState& operator[](Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
+  const LaneState& operator[](Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
+
+ private:
+  void add_ops(const Run& run);
+  void add_dependencies(const Run& run);
+  void load_ahead(const Program& program);
+
+  std::array<LaneState, kLanes> lanes_;
+  std::vector<uint32_t> position_;  ///< [op]: in its lane
+};
+
+}  // namespace tandem::exec

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/stream_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tandem::exec {
+
+namespace {
+
+constexpr std::size_t kNoStep = SIZE_MAX;
+/// Iterations whose ops are timed one by one: events cost device time.
+constexpr int32_t kSamples = 16;
+constexpr int32_t kTimeline = 2;  ///< the last ones, for the picture
+/// Before the first capture everything ran at least once, so libraries have made what they make lazily.
+constexpr int32_t kCaptureAfter = 1;
+
+}  // namespace
+
+bool replayable(const Run& run) {
+  if (!run.program().stores.empty() || run.execution().data != nullptr || run.execution().integer_gradients)
+    return false;
+  const auto& ops = run.program().roles[0].ops;
+  for (const Op& op : ops) {
+    if (op.every != 1 || op.kind == OpKind::send || op.kind == OpKind::recv) return false;
+    if (op.kind == OpKind::collective && !run.library_made(op.what)) return false;
+    for (const Dep& d : op.deps) {
+      if (d.lag > 0 && ops[d.op].lane != op.lane) return false;
+    }
+  }
+  return true;
+}
+
+StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
+  plan_steps();
+  const int32_t iterations = run_.expected();
+  const bool all = run_.keep().calls || run_.keep().spans;
+  stride_ = all ? 1 : std::max(1, (iterations - run_.warmup()) / kSamples);
+  losses_each_ = static_cast<int64_t>(run_.network().losses().size());
+  history_ = device_.allocate(losses_each_ * run_.iterations().most());
+  losses_now_ = device_.allocate(losses_each_);
+  replays_ = !all && replayable(run_);
+  needs_state(0);
+}
+
+StreamDriver::~StreamDriver() = default;
+
+void StreamDriver::plan_steps() {
+  const auto& ops = role().ops;
+  step_of_.assign(ops.size(), kNoStep);
+  for (uint32_t i = 0; i < ops.size(); ++i) {
+    if (!mine(ops[i].lane)) continue;
+    step_of_[i] = steps_.size();
+    Step& s = steps_.emplace_back();
+    s.op = i;
+    s.lane = ops[i].lane;
+  }
+  int32_t lag = 0;
+  for (int l = 0; l < kLanes; ++l) {
+    const auto& bound = lanes_[static_cast<Lane>(l)].ops;
+    for (std::size_t b = 0; b < bound.size(); ++b) {
+      if (step_of_[bound[b].op] != kNoStep) steps_[step_of_[bound[b].op]].bound = b;
+      for (const LaneDependency& d : bound[b].deps) {
+        lag = std::max<int32_t>(lag, d.lag);
+        if (step_of_[d.op] != kNoStep) steps_[step_of_[d.op]].awaited = true;
+      }
+    }
+  }
+  make_events(lag);
+}
+
+void StreamDriver::make_events(int32_t longest_lag) {
+  // An event is recorded anew when nobody can still ask for its last record.
+  ring_ = kAhead + longest_lag + 1;
+  for (Step& s : steps_) {
+    for (int32_t i = 0; s.awaited && i < ring_; ++i) s.done.push_back(device_.make_event(false));
+  }
+  slots_.resize(kAhead + 1);
+  for (Slot& slot : slots_) {
+    for (auto& end : slot.ends) end = device_.make_event(true);
+  }
+  fork_ = device_.make_event(false);
+  for (auto& j : joins_) j = device_.make_event(false);
+}
+
+// ---- while ops are bound ----
+
+void StreamDriver::needs_state(int32_t lag) {
+  if (lag >= static_cast<int32_t>(kStateSlots))
+    throw InputError(fmt::format("updates {} iterations late: at most {} on an asynchronous device", lag,
+                                 kStateSlots - 1));
+  if (std::find(lags_.begin(), lags_.end(), lag) == lags_.end()) lags_.push_back(lag);
+}
+
+float* StreamDriver::host_memory(float*, int64_t elements) { return device_.allocate_host(elements); }
+
+void StreamDriver::reserve_collective(Lane lane, int64_t elements) {
+  HostMemory& memory = collective_[static_cast<std::size_t>(lane)];
+  if (memory.elements < elements) memory = {device_.allocate_host(elements), elements};
+}
+
+// ---- by ops as they run ----
+
+float* StreamDriver::staging(Staging kind, int32_t iteration, float*, int64_t elements) {
+  auto& list = staging_[static_cast<std::size_t>(kind)];
+  while (list.size() < slots_.size()) list.push_back(device_.allocate_host(elements));
+  return list[static_cast<std::size_t>(iteration) % list.size()];
+}
+
+float* StreamDriver::collective_memory(Lane lane, float*) {
+  return collective_[static_cast<std::size_t>(lane)].at;
+}
+
+void StreamDriver::launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) {
+  const bool timed = run_.keep().calls && now_->sampled;
+  for (const Launch& l : list) {
+    Span* span = timed ? &open_span(now_->calls, l.time, Lane::compute) : nullptr;
+    device_.launch(l.prepared, l.of(variant), state, Lane::compute);
+    if (span != nullptr) device_.record(*span->end, Lane::compute);
+  }
+}
+
+void StreamDriver::take_losses(const std::vector<float*>& at) {
+  float* to = losses_now_;
+  for (const float* loss : at) device_.copy(to++, loss, 1, Lane::compute);
+}
+
+/// In the thread of a lane that is not issued: the host itself waits for what its op needs.
+void StreamDriver::wait(const LaneOp& op, int32_t iteration) {
+  for (const LaneDependency& d : op.deps) {
+    const std::optional<int32_t> of = d.of(iteration);
+    if (!of) continue;
+    lanes_[d.lane].passed.wait(d.passed_by(*of), run_.abort(), run_.spins());
+    if (step_of_[d.op] != kNoStep) device_.synchronize(done(d.op, *of));
+  }
+}
+
+// ---- the compute lane's thread ----
+
+DeviceEvent& StreamDriver::done(uint32_t op, int32_t iteration) {
+  return *steps_[step_of_[op]].done[static_cast<std::size_t>(iteration % ring_)];
+}
+
+bool StreamDriver::sampled(int32_t iteration) const {
+  const int32_t steady = iteration - run_.warmup();
+  const bool last = iteration >= run_.expected() - kTimeline;
+  return run_.keep().spans || (steady >= 0 && (steady % stride_ == 0 || last));
+}
+
+/// Ties the device's clock to the host's: an event lies between the two readings around it, and of several
+/// tries the closest pair counts.
+void StreamDriver::set_clock() {
+  int64_t closest = INT64_MAX;
+  for (int i = 0; i < 8; ++i) {
+    auto event = device_.make_event(true);
+    const int64_t before = now_ns();
+    device_.record(*event, Lane::compute);
+    device_.synchronize(*event);
+    const int64_t between = now_ns() - before;
+    if (between >= closest) continue;
+    closest = between;
+    base_ns_ = before + between / 2;
+    base_ = std::move(event);
+  }
+}
+
+void StreamDriver::run(Lane lane) {
+  if (lane == Lane::compute)
+    issue_all();
+  else
+    walk(lane);
+}
+
+void StreamDriver::issue_all() {
+  set_clock();
+  int32_t i = 0;
+  for (; run_.iterations().enter(run_.counted_in(instance_), i); ++i) {
+    if (i > kAhead) harvest(i - kAhead - 1);
+    run_.abort().check();
+    issue(i);
+  }
+  for (int32_t rest = std::max(0, i - kAhead - 1); rest < i; ++rest) harvest(rest);
+  for (int l = 0; l < kLanes; ++l) {
+    if (mine(static_cast<Lane>(l))) device_.synchronize(static_cast<Lane>(l));
+  }
+  read_losses(i);
+}
+
+void StreamDriver::read_losses(int32_t iterations) {
+  std::vector<float> values(static_cast<std::size_t>(losses_each_ * iterations));
+  device_.download(values.data(), history_, losses_each_ * iterations);
+  for (int32_t k = 0; k < iterations; ++k) {
+    double sum = 0;
+    for (int64_t l = 0; l < losses_each_; ++l)
+      sum += static_cast<double>(values[static_cast<std::size_t>(k * losses_each_ + l)]);
+    losses_.push_back(sum);
+  }
+}
+
+/// The compute lane waits for what the others were given.
+void StreamDriver::join() {
+  for (int l = 0; l < kLanes; ++l) {
+    const auto lane = static_cast<Lane>(l);
+    if (!beside(lane)) continue;
+    device_.record(*joins_[l], lane);
+    device_.wait(Lane::compute, *joins_[l]);
+  }
+}
+
+/// The others wait for what the compute lane was given.
+void StreamDriver::fork() {
+  device_.record(*fork_, Lane::compute);
+  for (int l = 0; l < kLanes; ++l) {
+    const auto lane = static_cast<Lane>(l);
+    if (beside(lane)) device_.wait(lane, *fork_);
+  }
+}
+
+void StreamDriver::issue(int32_t iteration) {
+  now_ = &slot(iteration);
+  now_->sampled = sampled(iteration);
+  now_->ops.used = now_->calls.used = 0;
+  give_states(iteration);
+  const bool replays = replays_ && iteration > kCaptureAfter && !now_->sampled;
+  if (replays) {
+    replay(iteration);
+  } else {
+    if (forks_) fork();
+    forks_ = false;
+    walk_steps(iteration, false);
+  }
+  device_.copy(history_ + iteration * losses_each_, losses_now_, losses_each_, Lane::compute);
+  for (int l = 0; l < kLanes; ++l) {
+    const auto lane = static_cast<Lane>(l);
+    now_->ended[l] = lane == Lane::compute || (beside(lane) && !replays);
+    if (now_->ended[l]) device_.record(*now_->ends[l], lane);
+  }
+}
+
+void StreamDriver::give_states(int32_t iteration) {
+  for (const int32_t lag : lags_) {
+    if (iteration < lag) continue;
+    IterationState s = run_.state(instance_, iteration - lag);
+    s.slot = static_cast<uint32_t>(lag);
+    device_.set_state(s, Lane::compute);
+  }
+}
+
+/// All lanes from the compute lane, which begins when the others have caught up.
+void StreamDriver::replay(int32_t iteration) {
+  if (!graph_) {
+    join();
+    device_.begin_capture();
+    fork();
+    walk_steps(iteration, true);
+    join();
+    graph_ = device_.end_capture();
+  }
+  if (!forks_) join();
+  device_.replay(*graph_);
+  forks_ = true;
+}
+
+void StreamDriver::walk_steps(int32_t iteration, bool capturing) {
+  std::array<uint32_t, kLanes> passed{};
+  for (int l = 0; l < kLanes; ++l) passed[l] = lanes_[static_cast<Lane>(l)].passed_before(iteration);
+  for (const Step& step : steps_) {
+    LaneState& lane = lanes_[step.lane];
+    if (lane.ops[step.bound].runs(iteration)) {
+      device_wait(step, iteration);
+      issue_op(step, iteration);
+    }
+    if (!capturing) lane.passed.set(++passed[static_cast<std::size_t>(step.lane)]);
+  }
+}
+
+void StreamDriver::issue_op(const Step& step, int32_t iteration) {
+  const bool timed = now_->sampled;
+  const std::size_t span = now_->ops.used;
+  if (timed) open_span(now_->ops, step.op, step.lane);
+  act(lanes_[step.lane].ops[step.bound], iteration);
+  if (timed) device_.record(*now_->ops.list[span].end, step.lane);
+  if (step.awaited) device_.record(done(step.op, iteration), step.lane);
+}
+
+StreamDriver::Span& StreamDriver::open_span(Spans& spans, std::size_t what, Lane lane) {
+  if (spans.used == spans.list.size()) {
+    spans.list.emplace_back();
+    spans.list.back().begin = device_.make_event(true);
+    spans.list.back().end = device_.make_event(true);
+  }
+  Span& s = spans.list[spans.used++];
+  s.what = what;
+  s.lane = lane;
+  device_.record(*s.begin, lane);
+  return s;
+}
+
+/// The lane waits on the device for what this thread issued; the host waits for what other threads see to.
+void StreamDriver::device_wait(const Step& step, int32_t iteration) {
+  for (const LaneDependency& d : lanes_[step.lane].ops[step.bound].deps) {
+    const std::optional<int32_t> of = d.of(iteration);
+    if (!of) continue;
+    if (step_of_[d.op] == kNoStep)
+      lanes_[d.lane].passed.wait(d.passed_by(*of), run_.abort(), run_.spins());
+    else
+      device_.wait(step.lane, done(d.op, *of));
+  }
+}
+
+int64_t StreamDriver::ns(DeviceEvent& event) {
+  return base_ns_ + static_cast<int64_t>(device_.seconds_between(*base_, event) * 1e9);
+}
+
+/// Follows the device to the end of an iteration, so that the host is never far ahead, and takes its times.
+void StreamDriver::harvest(int32_t iteration) {
+  Slot& s = slot(iteration);
+  for (int l = 0; l < kLanes; ++l) {
+    LaneState& lane = lanes_[static_cast<Lane>(l)];
+    if (lane.exchanges) lane.passed.wait(lane.passed_before(iteration + 1), run_.abort(), run_.spins());
+    if (!s.ended[l]) continue;
+    device_.synchronize(*s.ends[l]);
+    const int64_t end = ns(*s.ends[l]);
+    lane.executed.push_back({static_cast<uint32_t>(iteration), kNoOp, end, end, end});
+  }
+  if (s.sampled) collect(s, iteration);
+  ended(iteration);
+}
+
+void StreamDriver::collect(Slot& slot, int32_t iteration) {
+  const bool steady = iteration >= run_.warmup();
+  for (std::size_t k = 0; k < slot.ops.used; ++k) {
+    const Span& s = slot.ops.list[k];
+    // Far from base_ the difference of two readings would be coarse: they are single-precision milliseconds.
+    const int64_t start = ns(*s.begin),
+                  end = start + static_cast<int64_t>(device_.seconds_between(*s.begin, *s.end) * 1e9);
+    lanes_[s.lane].executed.push_back(
+        {static_cast<uint32_t>(iteration), static_cast<uint32_t>(s.what), start, end, start});
+  }
+  for (std::size_t k = 0; steady && k < slot.calls.used; ++k) {
+    const Span& s = slot.calls.list[k];
+    calls_[s.what].seconds.push_back(device_.seconds_between(*s.begin, *s.end));
+  }
+}
+
+}  // namespace tandem::exec

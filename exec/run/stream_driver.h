@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How the lanes of an asynchronous device are driven: one thread issues them all in program order, lanes wait
+// for each other on the device, the host only follows from afar. Internal to exec.
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "exec/run/lane_driver.h"
+
+namespace tandem::exec {
+
+/// Can the iterations of this run be captured once and replayed? Not where the host takes part in them
+/// (stores, loaded input, collectives that workers make among themselves), where iterations differ
+/// (Op::every), or where one leans on another across lanes (Dep::lag), which replaying would serialise. Any
+/// thread may ask.
+bool replayable(const Run& run);
+
+/// The compute lane's thread issues every lane whose ops need no host; run() of the other lanes (exchanges)
+/// walks them in threads of their own and waits for the device where it must. Threads as LaneDriver says;
+/// staging(input), where the copy lane is issued here, is called by the compute lane's.
+class StreamDriver : public LaneDriver {
+ public:
+  explicit StreamDriver(const Setup& setup);
+  ~StreamDriver() override;
+
+  void run(Lane lane) override;
+  void needs_state(int32_t lag) override;
+  float* host_memory(float* at, int64_t elements) override;
+  void reserve_collective(Lane lane, int64_t elements) override;
+  /// With Keep::calls each launch is timed, in the iterations that are sampled.
+  void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
+  void take_losses(const std::vector<float*>& at) override;
+  float* staging(Staging kind, int32_t iteration, float* at, int64_t elements) override;
+  float* collective_memory(Lane lane, float* at) override;
+  DeviceSession* peer_copies() override { return run_.wired() ? nullptr : &device_; }
+
+ protected:
+  void wait(const LaneOp& op, int32_t iteration) override;
+
+ private:
+  /// Iterations that the host may be ahead of the device: enough that the device never waits for it.
+  static constexpr int32_t kAhead = 2;
+
+  struct Step {  ///< one op that this thread issues
+    uint32_t op = 0;
+    Lane lane = Lane::compute;
+    std::size_t bound = 0;                           ///< index into its lane's ops
+    bool awaited = false;                            ///< some op of another lane depends on it
+    std::vector<std::unique_ptr<DeviceEvent>> done;  ///< [iteration % ring_], when awaited
+  };
+  struct Span {  ///< of an op or a call, timed by two events
+    std::size_t what = 0;
+    Lane lane = Lane::compute;
+    std::unique_ptr<DeviceEvent> begin, end;
+  };
+  struct Spans {
+    std::vector<Span> list;
+    std::size_t used = 0;
+  };
+  struct Slot {  ///< of the iterations under way, in turn
+    std::unique_ptr<DeviceEvent> ends[kLanes];
+    bool sampled = false, ended[kLanes] = {};
+    Spans ops, calls;
+  };
+  struct HostMemory {
+    float* at = nullptr;
+    int64_t elements = 0;
+  };
+
+  bool mine(Lane lane) const { return !lanes_[lane].exchanges; }
+  /// It is issued here, beside the compute lane, and has something to do.
+  bool beside(Lane lane) const { return lane != Lane::compute && mine(lane) && !lanes_[lane].ops.empty(); }
+  void plan_steps();
+  void make_events(int32_t longest_lag);
+  void set_clock();
+  bool sampled(int32_t iteration) const;
+  Slot& slot(int32_t iteration) { return slots_[static_cast<std::size_t>(iteration % (kAhead + 1))]; }
+  DeviceEvent& done(uint32_t op, int32_t iteration);
+  void issue_all();
+  void issue(int32_t iteration);
+  void give_states(int32_t iteration);
+  void replay(int32_t iteration);
+  void walk_steps(int32_t iteration, bool capturing);
+  void issue_op(const Step& step, int32_t iteration);
+  void device_wait(const Step& step, int32_t iteration);
+  void fork();
+  void join();
+  void harvest(int32_t iteration);
+  void collect(Slot& slot, int32_t iteration);
+  void read_losses(int32_t iterations);
+  int64_t ns(DeviceEvent& event);
+  Span& open_span(Spans& spans, std::size_t what, Lane lane);
+
+  int32_t ring_ = 1, stride_ = 1;
+  std::vector<Step> steps_;
+  std::vector<std::size_t> step_of_;  ///< [op]
+  std::vector<Slot> slots_;
+  Slot* now_ = nullptr;  ///< of the iteration being issued
+  std::unique_ptr<DeviceEvent> base_, fork_, joins_[kLanes];
+  int64_t base_ns_ = 0;
+  std::vector<int32_t> lags_;                   ///< whose states are needed
+  std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration under way
+  std::array<HostMemory, kLanes> collective_;
+  int64_t losses_each_ = 0;      ///< floats of an iteration
+  float* losses_now_ = nullptr;  ///< on the device, of the iteration under way
+  float* history_ = nullptr;     ///< there, of all iterations
+  std::unique_ptr<DeviceGraph> graph_;
+  bool replays_ = false, forks_ = false;
+};
+
+}  // namespace tandem::exec
