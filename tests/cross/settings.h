@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Every scheme that can be executed, in every mode, as questions to both engines.
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "exec/run/execute.h"
+#include "sim/simulate.h"
+#include "tests/exec/deferred.h"
+#include "topologies/system.h"
+
+namespace tandem::tests {
+
+/// What a gradient is computed from.
+enum class Reads : uint8_t {
+  fresh,    ///< the latest parameters: staleness 0
+  bounded,  ///< at most as stale as the store's slack allows
+  stale,    ///< whatever is there
+};
+
+/// What the tests must know of a setting and cannot ask its Program.
+struct SettingFacts {
+  Reads reads = Reads::fresh;
+  bool late = false;  ///< updates come in front of the next forward: the last iteration's sum is not used
+  bool one_process = false;  ///< it cannot be spread over nodes
+};
+
+struct Setting {
+  std::string scheme;
+  Cluster cluster;
+  SettingFacts facts = {};
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
+  return out << s.scheme << " on " << s.cluster.devices;
+}
+
+/// Every scheme that can be executed, in every mode, on one and on two nodes.
+inline std::vector<Setting> settings() {
+  using enum Reads;
+  const Cluster one{1, 1, 1}, two{2, 1, 2}, three{3, 1, 3}, four{4, 1, 4}, grid{4, 2, 2};
+  return {
+      {"allreduce", one},
+      {"allreduce:bucket=0B", two},
+      {"allreduce:bucket=4KiB,algorithm=ring", three},
+      {"allreduce:algorithm=tree,overlap=off", four},
+      {"allreduce:algorithm=double-tree,bucket=1KiB", four},
+      {"allreduce:algorithm=halving-doubling", three},
+      {"allreduce:algorithm=hierarchical,bucket=1KiB", grid},
+      {"allreduce:algorithm=central", three},
+      {"allreduce:accumulate=3,bucket=1KiB", two},
+      {"parameter-server", two},
+      {"parameter-server:bucket=1KiB,shards=3", three},
+      {"parameter-server:overlap=off", four},
+      {"parameter-server:server=gpu", three, {.late = true}},
+      {"parameter-server:server=gpu,shards=2", four},
+      {"parameter-server:push=node,server=nodes", grid},
+      {"parameter-server:mode=async", four, {.reads = stale}},
+      {"parameter-server:mode=async,overlap=off,shards=2", two, {.reads = stale}},
+      {"parameter-server:mode=async,push=node,bucket=1KiB", grid, {.reads = stale}},
+      {"parameter-server:mode=ssp,slack=1,overlap=off", three, {.reads = bounded}},
+      {"parameter-server:mode=ssp,slack=0", two, {.reads = bounded}},
+      {"parameter-server:mode=softsync,n=2,overlap=off", four, {.reads = stale}},
+      {"parameter-server:mode=backup,backup=1,overlap=off", four, {.reads = stale}},
+      {"parameter-averaging:every=3", two},
+      {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
+      {"local-sgd:every=4", two},
+      {"data-parallel-master", two, {.one_process = true}},
+      {"zero", two},
+      {"zero:stage=1,accumulate=3,overlap=off,bucket=1KiB", four},
+      {"zero:stage=2,bucket=0B", three},
+      {"zero:stage=3,bucket=1KiB", grid},
+      {"zero:stage=3,bucket=0B", three},
+      {"zero:stage=3,overlap=off", two},
+      {"zero:stage=2,accumulate=3,bucket=0B", three},
+      {"zero:stage=3,accumulate=3,bucket=1KiB", grid},
+      {"zero:stage=3,accumulate=2,overlap=off", two},
+  };
+}
+
+/// Those whose workers can be on nodes of their own.
+inline std::vector<Setting> settings_over_links() {
+  std::vector<Setting> out;
+  for (const Setting& s : settings()) {
+    if (s.cluster.devices > 1 && !s.facts.one_process) out.push_back(s);
+  }
+  return out;
+}
+
+inline const Graph& model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/tiny.json");
+  return graph;
+}
+
+inline Execution execution(const Setting& s, const ResolvedScheme& scheme, std::string_view backend,
+                           int32_t iterations) {
+  Execution e;
+  e.graph = &model();
+  e.scheme = &scheme;
+  e.backend = &backends_registry().at(backend);
+  e.cluster = s.cluster;
+  e.batch = 4;
+  e.optimizer = &optimizer("sgd");
+  e.iterations = iterations;
+  e.warmup = 1;
+  return e;
+}
+
+inline constexpr char kNull[] = "null", kCpu[] = "cpu";
+
+/// Backends of this build that need no device, and the same behind asynchronous queues.
+inline const std::vector<Backend>& backends() {
+  static const std::vector<Backend> all = [] {
+    std::vector<Backend> list = {backends_registry().at("null"), backends_registry().at("cpu"),
+                                 deferred<kNull>(), deferred<kCpu>()};
+    list[2].name = "deferred null";
+    list[3].name = "deferred cpu";
+    return list;
+  }();
+  return all;
+}
+
+/// The simulator's question of a setting, on a machine of one or two nodes.
+inline Prediction prediction(const Setting& s, const ResolvedScheme& scheme, int32_t iterations) {
+  static const System box = System::load("p3.8xlarge"), nodes = System::load("5090-2x", {{"nodes", "4"}});
+  Prediction p;
+  p.graph = &model();
+  p.system = s.cluster.nodes > 1 ? &nodes : &box;
+  p.scheme = &scheme;
+  p.devices = s.cluster.devices;
+  p.batch = 4;
+  p.optimizer = &optimizer("sgd");
+  p.input = false;
+  p.disturbance = Disturbance{};
+  p.iterations = iterations;
+  return p;
+}
+
+}  // namespace tandem::tests

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// How stale gradients are that real threads bring to a store.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+
+#include "tests/cross/settings.h"
+#include "tests/exec/forward.h"
+
+namespace tandem::tests {
+namespace {
+
+/// Where the pull follows the push, a worker's gradients, each counted with itself, are together as stale as
+/// there are versions up to its last one. The worker that ends last has seen all of them. When another ends,
+/// each of the others has at most two iterations left, one whose gradient it sends and one that its compute
+/// lane has begun: so the mean lies at most 2 (workers - 1) / iterations below workers - 1, whatever the
+/// speeds.
+TEST(Execute, AsynchronousStalenessIsWorkersLessOne) {
+  constexpr int32_t kIterations = 400;
+  for (const int64_t workers : {2, 4}) {
+    SCOPED_TRACE(workers);
+    const Setting s{"parameter-server:mode=async,overlap=off", {workers, 1, workers}};
+    const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+    const ExecutionResult r = execute(execution(s, scheme, "cpu", kIterations));
+    EXPECT_EQ(r.report.staleness.count(), kIterations * workers);
+    const auto others = static_cast<double>(workers - 1);
+    EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
+    EXPECT_GE(r.report.staleness.mean(), others - 2 * others / kIterations);
+    double most = 0;
+    ASSERT_EQ(r.report.staleness_by_worker.size(), static_cast<std::size_t>(workers));
+    for (uint32_t w = 0; w < workers; ++w) {
+      const Histogram& worker = r.report.staleness_by_worker[w];
+      EXPECT_EQ(worker.count(), r.worker_iterations[w]);
+      most = std::max(most, (worker.mean() + 1) * static_cast<double>(worker.count()));
+    }
+    EXPECT_DOUBLE_EQ(most, static_cast<double>(kIterations * workers));
+  }
+}
+
+/// Time for workers that compute nothing: each ends its k-th step at k times the length of its steps, and
+/// waits until all that others have ended by then is merged.
+class Clock {
+ public:
+  explicit Clock(std::vector<int64_t> steps) : steps_(std::move(steps)), begun_(steps_.size()) {}
+  void begin(uint32_t worker, uint32_t iteration) {
+    const std::lock_guard guard(mutex_);
+    begun_[worker] = iteration;
+    changed_.notify_all();
+  }
+  void end(uint32_t worker, uint32_t iteration) {
+    std::unique_lock lock(mutex_);
+    const int64_t now = (iteration + 1) * steps_[worker];
+    // In a run's last iterations some will begin no more: then nobody is waited for.
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] {
+      for (uint32_t other = 0; other < begun_.size(); ++other) {
+        const bool first = steps_[other] < steps_[worker];  // of those that end at the same time
+        if (other != worker && (begun_[other] + 1) * steps_[other] + (first ? 0 : 1) <= now) return false;
+      }
+      return true;
+    });
+  }
+
+ private:
+  std::vector<int64_t> steps_;
+  std::vector<int64_t> begun_;  ///< [worker]: its iteration, all before which are merged
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+Clock* clock = nullptr;
+
+class Clocked : public ForwardDevice {
+ public:
+  Clocked(std::unique_ptr<DeviceSession> inner, uint32_t worker)
+      : ForwardDevice(std::move(inner)), worker_(worker) {}
+  uint32_t prepare(const Call& call) override {
+    const uint32_t index = ForwardDevice::prepare(call);
+    const bool backward = call.pass != Pass::forward && call.pass != Pass::update;
+    if (backward && call.layer < lowest_) lowest_ = call.layer, last_ = index;
+    if (call.pass == Pass::forward && first_ == UINT32_MAX) first_ = index;
+    return index;
+  }
+  void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
+              Lane lane) override {
+    if (prepared == first_) clock->begin(worker_, step.iteration);
+    if (prepared == last_) clock->end(worker_, step.iteration);
+    ForwardDevice::launch(prepared, operands, step, lane);
+  }
+
+ private:
+  uint32_t worker_;
+  uint32_t first_ = UINT32_MAX, last_ = UINT32_MAX;  ///< an iteration's first call and its last layer's
+  uint32_t lowest_ = UINT32_MAX;
+};
+
+/// While the slow one of four computes, each other pushes twice; and the run ends for all at about one time.
+TEST(Execute, StalenessOfASlowWorkerIsWhatTheOthersDoMeanwhile) {
+  Clock of_this({1, 1, 1, 2});
+  clock = &of_this;
+  Backend backend = backends_registry().at("null");
+  backend.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+    auto inner = backends_registry().at("null").open(options);
+    if (!options.pin) return inner;  // the store's own
+    return std::make_unique<Clocked>(std::move(inner), options.index);
+  };
+  const Setting s{"parameter-server:mode=async,overlap=off", {4, 1, 4}};
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+  Execution e = execution(s, scheme, "null", 100);
+  e.backend = &backend;
+  const ExecutionResult r = execute(e);
+  EXPECT_EQ(std::accumulate(r.worker_iterations.begin(), r.worker_iterations.end(), 0), 400);
+  EXPECT_NEAR(r.worker_iterations[3], 400 / 7, 2);
+  EXPECT_NEAR(r.report.staleness_by_worker[3].mean(), 6, 0.3);
+  EXPECT_NEAR(r.report.staleness_by_worker[0].mean(), 2.5, 0.1);
+  EXPECT_NEAR(r.report.staleness.mean(), 3, 0.1);
+}
+
+/// A node's devices push a share each that no other of them changes, so nodes count as workers do above. Of
+/// three iterations at most that a node has begun, one device may still have to send all its shares.
+TEST(Execute, StalenessOfNodesThatPushAsOneCountsNodes) {
+  constexpr int32_t kIterations = 100;
+  for (const int64_t nodes : {1, 2, 3}) {
+    SCOPED_TRACE(nodes);
+    const Setting s{"parameter-server:mode=async,push=node,overlap=off", {2 * nodes, nodes, 2}};
+    const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+    const Execution e = execution(s, scheme, "null", kIterations);
+    const ExecutionResult r = execute(e);
+    const Program p = make_program(e);
+    const int64_t slices = static_cast<int64_t>(p.parts.size()) * p.roles[p.stores[0].role].mesh.size();
+    EXPECT_EQ(r.report.staleness.count(), 2 * nodes * kIterations * slices);
+    const auto others = static_cast<double>(nodes - 1);
+    EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
+    EXPECT_GE(r.report.staleness.mean(), others - 3 * others / kIterations);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::tests
