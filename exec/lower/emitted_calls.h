@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exec/lower/gradient_flow.h"
-#include "exec/lower/network.h"
+#include "exec/lower/layer_calls.h"
 
 namespace tandem::exec {
 

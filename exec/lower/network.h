@@ -2,51 +2,14 @@
 #pragma once
 // A Graph made executable: tensors, and the calls of every layer's passes. DeviceSession-free.
 // A Network never changes once made: any thread may read it.
-#include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "base/registry.h"
-#include "exec/lower/call.h"
+#include "exec/lower/layer_calls.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
 
 namespace tandem::exec {
-
-/// Where a tensor lives and how long.
-enum class TensorKind : uint8_t {
-  input,               ///< filled before forward: samples (float) or tokens (int32)
-  label,               ///< int32 classes, or float targets of the loss
-  activation,          ///< outputs, and what backward needs of them
-  gradient,            ///< of activations: scratch of one backward pass
-  parameter,           ///< a slice of the flat parameter vector
-  parameter_gradient,  ///< the slice of the flat gradient vector at the same place
-  buffer,              ///< state that is not learned: running statistics; starts at Tensor::initial
-  loss,                ///< one float: mean loss of the batch
-};
-
-struct Tensor {
-  TensorKind kind = TensorKind::activation;
-  int64_t elements = 0;
-  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of the inputs' buffer (inputs
-  /// and labels), else of the arena.
-  int64_t offset = 0;
-  float initial = 0;  ///< buffers only
-  bool integer = false;
-  uint32_t layer = 0;
-  bool half = false;  ///< lies in 2 bytes: activations that layers hand on, and their gradients
-  int64_t words() const { return half ? (elements + 1) / 2 : elements; }  ///< of 4 bytes
-};
-
-/// One learned tensor and how it starts.
-struct LearnedTensor {
-  TensorId parameter = 0, gradient = 0;
-  uint32_t layer = 0, index = 0;  ///< Graph::layers()[layer].parameters[index]
-  /// Start values: uniform in +-bound (He / Glorot, by fan), or constant.
-  float bound = 0, constant = 0;
-};
 
 class Network {
  public:
@@ -83,59 +46,5 @@ class Network {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// What a layer's builder is handed: its tensors and the lists to fill. exec/lower/passes/*.cpp. Tensors
-/// asked for and never written by a call are an error of the builder.
-class LayerCalls {
- public:
-  virtual ~LayerCalls() = default;
-  virtual const Layer& layer() const = 0;
-  virtual const Lowered& lowered() const = 0;  ///< for the whole batch
-  virtual int64_t batch() const = 0;
-  virtual bool training() const = 0;
-  virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
-  virtual std::size_t inputs() const = 0;
-
-  virtual TensorId in(std::size_t input) = 0;
-  virtual TensorId out() = 0;
-  /// The output is the input's memory: a view, or an activation in place. False (a fresh output was made
-  /// after all) where another layer still reads the input or needs it for its backward pass.
-  virtual bool out_is_in(bool overwrites) = 0;
-  virtual bool needs_d_in(std::size_t input) const = 0;  ///< something before it learns
-  virtual TensorId d_out() = 0;  ///< gradient of the output: the readers' gradients, already summed
-  virtual TensorId d_in(std::size_t input) = 0;       ///< to be written whole
-  virtual void d_in_is_d_out(std::size_t input) = 0;  ///< the gradient passes as it is
-  /// For layers that take a part of their input: the one gradient tensor that all such readers of this input
-  /// write their parts into; `adds` when they must add, since parts may overlap or leave gaps (it is zeroed
-  /// before the first).
-  virtual TensorId d_in_part(std::size_t input, bool& adds) = 0;
-  /// Parameter `index` of the layer, started as said (LearnedTensor).
-  virtual TensorId parameter(std::size_t index, float bound, float constant = 0) = 0;
-  virtual TensorId gradient(std::size_t index) = 0;
-  /// Another layer's parameter (tied weights): of the only embedding of that vocabulary and width. Its
-  /// gradient must be added to ("+=").
-  virtual TensorId tied(int64_t rows, int64_t width) = 0;
-  virtual TensorId tied_gradient() = 0;
-  /// A tied layer has already left its share in this layer's gradient when this one's backward runs.
-  virtual bool shared() const = 0;
-  /// From forward to backward. `activation`: stored as outputs are.
-  virtual TensorId keep(int64_t elements, bool activation = false) = 0;
-  /// Within this layer's pass.
-  virtual TensorId scratch(int64_t elements, bool activation = false) = 0;
-  virtual TensorId buffer(int64_t elements, float initial) = 0;
-  virtual TensorId label(int64_t elements, bool integer) = 0;
-  virtual TensorId loss() = 0;
-  /// Appends; `pass` of the call decides the list (backward passes share one, in the order appended).
-  virtual void call(Call call) = 0;
-};
-
-/// One layer type made executable: a file in exec/lower/passes per family and a word in exec/CMakeLists.txt.
-struct LayerExecution {
-  std::string_view name;     ///< of the LayerType
-  std::string_view summary;  ///< how it is done
-  void (*build)(LayerCalls&);
-};
-/// Generated from the list in exec/CMakeLists.txt.
-const Registry<LayerExecution>& passes_registry();
 
 }  // namespace tandem::exec

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "exec/lower/network.h"
+#include "exec/lower/layer_calls.h"
 
 namespace tandem::exec {
 
