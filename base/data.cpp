@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
@@ -38,16 +39,25 @@ const std::string& data_root() {
   return root;
 }
 
+std::string spelled_as(const std::string& name, const std::vector<std::string>& names) {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  for (const std::string& known : names) {
+    if (std::equal(known.begin(), known.end(), name.begin(), name.end(), same)) return known;
+  }
+  return name;
+}
+
 std::string find_data(std::string_view folder, std::string_view kind, const std::string& name_or_path,
                       const Place& place) {
   const bool path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
   if (path) return name_or_path;
   const auto names = list_data(folder);
-  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+  const std::string name = spelled_as(name_or_path, names);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
     throw InputError(place, fmt::format("no {} \"{}\".{} All: tandem list {}s", kind, printable(name_or_path),
                                         did_you_mean(name_or_path, names), kind));
   }
-  return fmt::format("{}/{}/{}.json", data_root(), folder, name_or_path);
+  return fmt::format("{}/{}/{}.json", data_root(), folder, name);
 }
 
 std::vector<std::string> list_data(std::string_view folder) {

@@ -14,7 +14,10 @@ namespace tandem::base {
 /// models are in it.
 const std::string& data_root();
 
-/// Resolves what a user wrote: a path when it contains '/' or ends in ".json", else
+/// `name` as one of `names` spells it where they differ in case alone ("ResNet50"), else `name` itself.
+std::string spelled_as(const std::string& name, const std::vector<std::string>& names);
+
+/// Resolves what a user wrote, in any case: a path when it contains '/' or ends in ".json", else
 /// <data_root>/<folder>/<name>.json. `kind` ("model") is for the message, which names the nearest entries
 /// and ends with "All: tandem list models".
 std::string find_data(std::string_view folder, std::string_view kind, const std::string& name_or_path,

@@ -28,11 +28,9 @@ void check_failed(const char* condition, const char* file, int line) {
 
 namespace {
 
-/// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours; case is ignored.
+/// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
 std::size_t distance(std::string_view a, std::string_view b) {
-  const auto same = [&](std::size_t i, std::size_t j) {
-    return std::tolower(static_cast<unsigned char>(a[i])) == std::tolower(static_cast<unsigned char>(b[j]));
-  };
+  const auto same = [&](std::size_t i, std::size_t j) { return a[i] == b[j]; };
   std::vector<std::size_t> before, last, row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -45,6 +43,23 @@ std::size_t distance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+/// How a candidate holds the wrong word, best first.
+enum class Match { word, part, similar };
+
+/// Of a candidate that holds the wrong word's `letters` letters at `at` (npos: it does not). Two letters
+/// count where a word begins, three anywhere.
+Match match_at(const std::string& candidate, std::size_t letters, std::size_t at) {
+  if (at == std::string::npos) return Match::similar;
+  if (at == 0 || std::isalnum(static_cast<unsigned char>(candidate[at - 1])) == 0) return Match::word;
+  return letters >= 3 ? Match::part : Match::similar;
 }
 
 /// How far apart the letters are where words of equal length differ: puts vgg16 before vgg11 for "vgg17".
@@ -60,20 +75,24 @@ std::size_t letter_gap(std::string_view a, std::string_view b) {
 std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
                                  std::size_t most) {
   wrong = wrong.substr(0, 100);
-  std::vector<std::tuple<std::size_t, std::size_t, std::size_t>> ranked;
+  const std::string lower = lower_case(wrong);
+  std::vector<std::tuple<Match, std::size_t, std::size_t, std::size_t>> ranked;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const std::size_t d = distance(wrong, candidates[i]);
-    const std::size_t part = wrong.size() >= 3 ? candidates[i].find(wrong) : std::string::npos;
-    const std::size_t most_edits = part == 0 ? 2 : part != std::string::npos ? 3 : d;
-    if (part != std::string::npos ||
-        d <= std::max<std::size_t>(1, std::max(wrong.size(), candidates[i].size()) / 3))
-      ranked.emplace_back(std::min(d, most_edits), letter_gap(wrong, candidates[i]), i);
+    const std::string candidate = lower_case(candidates[i]);
+    if (candidate == lower) return {candidates[i]};
+    const std::size_t length = candidate.size(),
+                      at = lower.size() < 2 ? std::string::npos : candidate.find(lower);
+    const std::size_t edits = distance(lower, candidate);
+    if (const Match m = match_at(candidate, lower.size(), at); m != Match::similar) {
+      ranked.emplace_back(m, length, at, i);
+    } else if (edits <= std::max<std::size_t>(1, std::max(lower.size(), length) / 3)) {
+      ranked.emplace_back(m, edits, letter_gap(lower, candidate), i);
+    }
   }
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> out;
-  for (const auto& [d, gap, i] : ranked) {
-    if (out.size() < most) out.push_back(candidates[i]);
-  }
+  for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i)
+    out.push_back(candidates[std::get<3>(ranked[i])]);
   return out;
 }
 

@@ -43,8 +43,8 @@ class DeviceError : public std::runtime_error {
   ((condition) ? static_cast<void>(0) : ::tandem::base::check_failed(#condition, __FILE__, __LINE__))
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);
 
-/// The candidates nearest to `wrong` by edit distance (at most `most`, none if all are far away),
-/// nearest first, ties by the nearest letters. O(candidates x length^2).
+/// The candidates nearest to `wrong`, case ignored: those that hold it first (where a word begins, then the
+/// shorter), then by edit distance; at most `most`, none if all are far away. O(candidates x length^2).
 std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::string>& candidates,
                                  std::size_t most = 2);
 

@@ -96,7 +96,11 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
 }
 
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
-  const Selection selection = parse_selection(text, place);
+  Selection selection = parse_selection(text, place);
+  std::vector<std::string> names = sync_registry().names();
+  const std::vector<std::string> presets = list_data(kFolder);
+  names.insert(names.end(), presets.begin(), presets.end());
+  selection.name = spelled_as(selection.name, names);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
     return {scheme,
             selection.name,
@@ -107,9 +111,6 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
             load_recipe(std::string(kDefaultRecipe))};
   }
   const bool file = selection.name.find('/') != std::string::npos || selection.name.ends_with(".json");
-  std::vector<std::string> names = sync_registry().names();
-  const std::vector<std::string> presets = list_data(kFolder);
-  names.insert(names.end(), presets.begin(), presets.end());
   if (!file && std::find(presets.begin(), presets.end(), selection.name) == presets.end()) {
     throw InputError(place, fmt::format("no scheme \"{}\".{} All: tandem list schemes",
                                         printable(selection.name), did_you_mean(selection.name, names)));

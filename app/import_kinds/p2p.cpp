@@ -45,8 +45,7 @@ std::string calibrated(const Arguments& arguments, const LinkTests& tests, const
   const System system = System::load(name, {}, option_place("system"));
   std::vector<std::string> notes;
   const auto fits = fit_links(tests, system, notes);
-  Json document =
-      Json::load(name.ends_with(".json") ? name : data_root() + "/topologies/systems/" + name + ".json");
+  Json document = Json::load(find_data("topologies/systems", "system", name));
   for (const LinkFit& fit : fits) {
     const bool rate = fit.path.starts_with("peer_access.");
     if (rate && document.find("peer_access") == nullptr) continue;

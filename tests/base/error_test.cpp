@@ -26,6 +26,19 @@ TEST(Nearest, KnowsNamesByAPart) {
   EXPECT_EQ(nearest("v100", {"dgx1-v100", "v100-pcie"}), (Names{"v100-pcie", "dgx1-v100"}));
 }
 
+TEST(Nearest, PutsNamesThatHoldTheWordBeforeSimilarOnes) {
+  const Names devices = {"a10", "a100-pcie-40gb", "a100-sxm-40gb", "a10g", "dgx-a100"};
+  EXPECT_EQ(nearest("a100", devices), (Names{"dgx-a100", "a100-sxm-40gb"}));
+  EXPECT_EQ(nearest("A100-S", devices, 1), Names{"a100-sxm-40gb"});
+  EXPECT_EQ(nearest("llama", {"llama2-13b", "llama2-70b", "llama2-7b"}, 1), Names{"llama2-7b"});
+  EXPECT_EQ(nearest("ing", {"wing", "ing-2"}), (Names{"ing-2", "wing"}));
+  EXPECT_EQ(nearest("ng", {"ring"}), Names{}) << "two letters in the middle say nothing";
+}
+
+TEST(Nearest, LeavesOutAllButTheOneThatDiffersInCase) {
+  EXPECT_EQ(nearest("ResNet50", {"resnet34", "resnet50", "resnet50-v1"}), Names{"resnet50"});
+}
+
 TEST(Nearest, KeepsSilentWhenNothingIsNear) {
   EXPECT_TRUE(nearest("zebra", {"resnet50", "vgg16"}).empty());
   EXPECT_TRUE(nearest("", {"resnet50"}).empty());

@@ -88,6 +88,7 @@ TEST(DataFiles, AreFoundByNameAndSorted) {
   ASSERT_FALSE(models.empty());
   EXPECT_EQ(find_data("models/zoo", "model", models[0]), data_root() + "/models/zoo/" + models[0] + ".json");
   EXPECT_EQ(find_data("models/zoo", "model", "./mine.json"), "./mine.json");
+  EXPECT_EQ(find_data("models/zoo", "model", "ResNet50"), data_root() + "/models/zoo/resnet50.json");
   EXPECT_THROW(find_data("models/zoo", "model", "vgg17"), InputError);
   EXPECT_THROW(find_data("models/zoo", "model", ".."), InputError);
 }
