@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "app/console/table.h"
+#include "sim/capacity.h"
 
 namespace tandem::app {
 
@@ -179,21 +180,30 @@ double rate_with(const Question& q, const Resource& resource, double factor, int
   return Turns(q).rate(resource, factor, devices);
 }
 
-std::vector<Elasticity> elasticities(const Question& q) {
+std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
+  std::vector<std::size_t> fitting;
+  for (std::size_t i = 0; i < q.devices.size(); ++i) {
+    if (!check_memory || memory_on(q.prediction(q.devices[i]), q.devices[i]).fits()) fitting.push_back(i);
+  }
+  const auto most = std::max_element(q.devices.begin(), q.devices.end());
+  if (fitting.empty()) throw InputError(fit_advice(q.prediction(*most)));
   const Turns turns(q);
-  std::vector<double> now;
-  for (const int64_t n : q.devices) now.push_back(turns.rate(kCompute, 1, n));
   std::vector<Elasticity> out;
   for (Resource& r : resources_of(q)) {
-    Elasticity e{std::move(r), {}, {}};
-    for (std::size_t i = 0; i < q.devices.size(); ++i) {
-      e.at.push_back(turns.slope(e.resource, q.devices[i]));
-      e.unlimited.push_back(turns.unlimited(e.resource, q.devices[i], now[i]));
-    }
-    out.push_back(std::move(e));
+    out.push_back({std::move(r), {}, {}});
+    out.back().at.resize(q.devices.size());
+    out.back().unlimited.resize(q.devices.size());
   }
-  std::stable_sort(out.begin(), out.end(), [](const Elasticity& a, const Elasticity& b) {
-    return std::abs(a.at.back()) > std::abs(b.at.back());
+  for (const std::size_t i : fitting) {
+    const double now = turns.rate(kCompute, 1, q.devices[i]);
+    for (Elasticity& e : out) {
+      e.at[i] = turns.slope(e.resource, q.devices[i]);
+      e.unlimited[i] = turns.unlimited(e.resource, q.devices[i], now);
+    }
+  }
+  const std::size_t last = fitting.back();
+  std::stable_sort(out.begin(), out.end(), [&](const Elasticity& a, const Elasticity& b) {
+    return std::abs(*a.at[last]) > std::abs(*b.at[last]);
   });
   return out;
 }
@@ -228,6 +238,10 @@ void find_bottleneck(const Question& q, Report& report) {
 
 namespace {
 
+nlohmann::ordered_json json_value(const std::optional<double>& v) {
+  return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
+}
+
 std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
   nlohmann::ordered_json out = {{"schema", "tandem-elasticities-1"},
                                 {"model", q.graph.name()},
@@ -241,8 +255,9 @@ std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
     for (const Elasticity& e : all) {
       nlohmann::ordered_json row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};
       if (e.resource.speed == nullptr) row["value"] = e.resource.text();
-      row["elasticity"] = e.at[i];
-      row["gain_if_unlimited"] = e.unlimited[i];
+      row["fits"] = e.at[i].has_value();
+      row["elasticity"] = json_value(e.at[i]);
+      row["gain_if_unlimited"] = json_value(e.unlimited[i]);
       out["rows"].push_back(std::move(row));
     }
   }
@@ -255,12 +270,14 @@ std::string value_text(const Resource& r) {
 }
 
 std::string csv_of(const Question& q, const std::vector<Elasticity>& all) {
-  Table table({{"devices"}, {"resource"}, {"value"}, {"elasticity"}, {"gain_if_unlimited"}});
+  Table table(
+      {{"devices"}, {"resource"}, {"value"}, {"elasticity"}, {"gain_if_unlimited"}, {"unit"}, {"fits"}});
+  const auto figure = [](const std::optional<double>& v) { return v ? fmt::format("{:.6f}", *v) : ""; };
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
     for (const Elasticity& e : all) {
       table.add({std::to_string(q.devices[i]), e.resource.path,
-                 e.resource.speed != nullptr ? "" : fmt::format("{:.9g}", e.resource.value),
-                 fmt::format("{:.6f}", e.at[i]), fmt::format("{:.6f}", e.unlimited[i])});
+                 e.resource.speed != nullptr ? "" : fmt::format("{:.9g}", e.resource.value), figure(e.at[i]),
+                 figure(e.unlimited[i]), e.resource.bandwidth ? "B/s" : "", e.at[i] ? "true" : "false"});
     }
   }
   return table.csv();
@@ -273,21 +290,28 @@ std::string elasticities_as(const Question& q, const std::vector<Elasticity>& al
   if (format == "json") return json_of(q, all);
   if (format == "csv") return csv_of(q, all);
   std::vector<Column> columns = {{"resource"}, {"now", true}};
-  for (const int64_t n : q.devices) {
-    columns.push_back({fmt::format("{} device{}", n, n == 1 ? "" : "s"), true});
+  std::string missing;
+  for (std::size_t i = 0; i < q.devices.size(); ++i) {
+    const std::string devices = fmt::format("{} device{}", q.devices[i], q.devices[i] == 1 ? "" : "s");
+    if (!all[0].at[i]) {
+      missing += fmt::format("{} cannot hold the model.\n", devices);
+      continue;
+    }
+    columns.push_back({devices, true});
     columns.push_back({"unlimited", true});
   }
   Table table(std::move(columns));
   for (const Elasticity& e : all) {
     std::vector<std::string> row = {e.resource.path, value_text(e.resource)};
     for (std::size_t i = 0; i < e.at.size(); ++i) {
-      row.push_back(fmt::format("{:.3f}", e.at[i]));
-      row.push_back(fmt::format("{:+.1f} %", 100 * e.unlimited[i]));
+      if (!e.at[i]) continue;
+      row.push_back(fmt::format("{:.3f}", *e.at[i]));
+      row.push_back(fmt::format("{:+.1f} %", 100 * *e.unlimited[i]));
     }
     table.add(std::move(row));
   }
-  return table.as(format) +
-         "\nd log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
+  return table.as(format) + "\n" + missing +
+         "d log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
          "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
          "beside it is true of the next\nper cent only. launch: the host's work for a step; server: "
          "processors of servers; latency: of messages and\ncollectives, besides their bytes.\n";

@@ -2,6 +2,7 @@
 #pragma once
 // What turning one figure of the machine would give: elasticities of the throughput, what it would be without
 // a limit, and so what the throughput is bound by.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,14 +41,16 @@ struct Elasticity {
   Resource resource;
   /// d log(samples/s) / d log(resource) per entry of Question::devices: central difference of the whole
   /// prediction over a step of 1 % up and down (5 % where the order of arrival decides), so at a kink the
-  /// mean of both sides.
-  std::vector<double> at;
+  /// mean of both sides. Absent where that many devices do not hold the model.
+  std::vector<std::optional<double>> at;
   /// The relative gain in samples/s with a thousand times as much of it, which tells of a kink.
-  std::vector<double> unlimited;
+  std::vector<std::optional<double>> unlimited;
 };
 
-/// Largest magnitude on the most devices first. Cost: three predictions per resource and device count.
-std::vector<Elasticity> elasticities(const Question& question);
+/// Largest magnitude on the most devices that hold the model first. Throws InputError with what would help
+/// where none do; without `check_memory` all are taken to hold it. Cost: three predictions per resource and
+/// device count.
+std::vector<Elasticity> elasticities(const Question& question, bool check_memory = true);
 
 /// Replaces the bottleneck of the question's report by the resource with the largest elasticity. Resources
 /// that the report shows to be unused are not tried, and none after one with more than half of all, since
@@ -55,7 +58,8 @@ std::vector<Elasticity> elasticities(const Question& question);
 /// as they are, and says so in a note.
 void find_bottleneck(const Question& question, Report& report);
 
-/// As text and Markdown two columns per device count, as csv a row per resource and count, or JSON
+/// As text and Markdown two columns per device count that holds the model, as csv a row per resource and
+/// count, or JSON
 /// ("tandem-elasticities-1").
 std::string elasticities_as(const Question& question, const std::vector<Elasticity>& all,
                             const std::string& format);

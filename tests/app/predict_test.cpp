@@ -92,6 +92,26 @@ TEST(PredictFit, WithoutAnyRowThatFitsTheAdviceIsTriedAndNeverTheSchemeInUse) {
   EXPECT_THAT(copies.err, ::testing::Not(HasSubstr("at least"))) << "more copies do not help";
 }
 
+TEST(PredictFit, ElasticitiesAreOfDeviceCountsThatHoldTheModel) {
+  const auto asked = large({"--scheme", "zero:stage=3", "--devices", "1,2", "--elasticities"});
+  const ChildResult text = tool(asked);
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("1 device cannot hold the model."));
+  EXPECT_THAT(text.out, ::testing::ContainsRegex("now +2 devices +unlimited\n"));
+  auto json = asked;
+  json.insert(json.end(), {"--format", "json"});
+  const Json document = Json::parse(tool(json).out, "stdout");
+  for (const Json& row : document.at("rows").items()) {
+    const bool fits = row.at("devices").as_int() == 2;
+    EXPECT_EQ(row.at("fits").as_bool(), fits);
+    EXPECT_EQ(row.at("elasticity").kind() == Json::Kind::null, !fits);
+    EXPECT_EQ(row.at("gain_if_unlimited").kind() == Json::Kind::null, !fits);
+  }
+  const ChildResult none = tool(large({"--scheme", "zero:stage=3", "--devices", "1", "--elasticities"}));
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("at least 2 devices"));
+}
+
 TEST(PredictFit, AdviceSaysHowManyNodesItTakes) {
   const ChildResult result =
       tool({"predict", "--model", "gpt3-175b", "--system", "dgx-a100-80gb", "--scheme", "fsdp", "--precision",
