@@ -17,8 +17,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 1'000'000;
 
-Anchor read_anchor(const std::string& text) {
-  const Place place = option_place("anchor");
+Anchor read_anchor(const std::string& text, const Place& place) {
   const auto at = text.find('@');
   Anchor anchor;
   anchor.rate = parse_real(std::string_view(text).substr(0, at), 1e-9, 1e12, place);
@@ -28,16 +27,22 @@ Anchor read_anchor(const std::string& text) {
   return anchor;
 }
 
+std::vector<std::pair<std::string, std::string>> read_memory(const std::string& text, const Place& place) {
+  auto settings = parse_selection("memory:" + text, place).settings;
+  memory_habits(settings, "--memory", place);
+  return settings;
+}
+
 /// "DEVICES MODEL [SCHEME [BATCH]]".
 Question::Beside read_beside(const std::string& text, int64_t batch) {
   const Place place = option_place("with");
   std::vector<std::string> words = split(text, ' ');
   std::erase(words, "");
   if (words.size() < 2 || words.size() > 4)
-    throw InputError(place,
-                     fmt::format("\"{}\" is not \"DEVICES MODEL [SCHEME [BATCH]]\", for example \"4 vgg16 "
-                                 "pytorch-ddp 64\"",
-                                 printable(text)));
+    refuse_option("with",
+                  fmt::format("\"{}\" is not \"DEVICES MODEL [SCHEME [BATCH]]\", for example \"4 vgg16 "
+                              "pytorch-ddp 64\"",
+                              printable(text)));
   Question::Beside out{.graph = Graph::load(words[1]),
                        .scheme = resolve_scheme(words.size() > 2 ? words[2] : "allreduce", place),
                        .devices = parse_integer(words[0], 1, kMostDevices, place),
@@ -104,8 +109,7 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
   for (const std::string& text : arguments.all(option)) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw InputError(option_place(option),
-                       fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
+      refuse_option(option, fmt::format("\"{}\" is not path=value, for example nodes=16", printable(text)));
     }
     out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
@@ -134,18 +138,15 @@ Question read_question(const Arguments& arguments, const std::string& model, con
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
   q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
-  q.precision = parse_precision(arguments.text("precision", "fp32"), option_place("precision"));
-  q.optimizer = &optimizer(arguments.text("optimizer", "momentum"), option_place("optimizer"));
+  q.precision = arguments.value("precision", "fp32", parse_precision);
+  q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
   q.recompute = arguments.choice("recompute", "off", {"off", "blocks"}) == "blocks";
-  if (arguments.has("memory")) {
-    q.memory = parse_selection("memory:" + arguments.text("memory", ""), option_place("memory")).settings;
-    memory_habits(q.memory, "--memory", option_place("memory"));
-  }
+  if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   q.profile = arguments.text("profile", "stock");
-  if (arguments.has("anchor")) q.anchor = read_anchor(arguments.text("anchor", ""));
+  if (arguments.has("anchor")) q.anchor = arguments.value("anchor", "", read_anchor);
   for (const std::string& job : arguments.all("with")) q.beside.push_back(read_beside(job, q.batch));
   if (arguments.has("jitter")) {
     q.disturbance.emplace();

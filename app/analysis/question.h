@@ -47,7 +47,7 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
-/// Throws InputError and UsageError.
+/// Throws InputError and UsageError (app/cli.h says which).
 Question read_question(const Arguments& arguments);
 /// The same with a model and a system that did not come as --model, --system and --set.
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,

@@ -40,6 +40,10 @@ po::options_description describe(const Verb& verb) {
                                printable(option), hint, verb.name));
 }
 
+[[noreturn]] void refuse(const Place& place, const std::string& what) {
+  throw UsageError(InputError(place, what).what());
+}
+
 }  // namespace
 
 Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& words) {
@@ -115,7 +119,7 @@ std::vector<int64_t> Arguments::integers(std::string_view name, std::vector<int6
   for (const std::string& part : split(text(name, ""), ',')) {
     const int64_t value = parse_integer(part, low, high, option_place(name));
     if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
-    if (out.size() > 1000) throw InputError(option_place(name), "more than 1000 values");
+    if (out.size() > 1000) refuse_option(name, "more than 1000 values");
   }
   return out;
 }
@@ -124,11 +128,13 @@ std::string Arguments::choice(std::string_view name, std::string_view fallback,
                               const std::vector<std::string>& valid) const {
   std::string value = text(name, fallback);
   if (std::find(valid.begin(), valid.end(), value) == valid.end()) {
-    throw InputError(option_place(name), fmt::format("no \"{}\".{} Valid: {}", printable(value),
-                                                     did_you_mean(value, valid), fmt::join(valid, ", ")));
+    refuse_option(name, fmt::format("no \"{}\".{} Valid: {}", printable(value), did_you_mean(value, valid),
+                                    fmt::join(valid, ", ")));
   }
   return value;
 }
+
+void refuse_option(std::string_view name, const std::string& what) { refuse(option_place(name), what); }
 
 Place option_place(std::string_view name) {
   Place place;
@@ -141,10 +147,10 @@ int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Pl
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, value);
   if (read.ec == std::errc::invalid_argument || read.ptr != end) {
-    throw InputError(place, fmt::format("\"{}\" is not a whole number", printable(text)));
+    refuse(place, fmt::format("\"{}\" is not a whole number", printable(text)));
   }
   if (read.ec != std::errc{} || value < low || value > high) {
-    throw InputError(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
+    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
   }
   return value;
 }
@@ -154,10 +160,10 @@ double parse_real(std::string_view text, double low, double high, const Place& p
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, value);
   if (read.ec == std::errc::invalid_argument || read.ptr != end || std::isnan(value)) {
-    throw InputError(place, fmt::format("\"{}\" is not a number", printable(text)));
+    refuse(place, fmt::format("\"{}\" is not a number", printable(text)));
   }
   if (read.ec != std::errc{} || !(value >= low && value <= high)) {
-    throw InputError(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
+    refuse(place, fmt::format("{} is outside {} .. {}", printable(text), low, high));
   }
   return value;
 }

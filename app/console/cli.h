@@ -14,6 +14,9 @@ namespace tandem::app {
 
 class Arguments;
 
+/// Where to put the blame for an option's value: prints as "--name".
+Place option_place(std::string_view name);
+
 /// One option. `value` names what follows ("FILE"); empty for a switch.
 struct Flag {
   std::string_view name, value, help;
@@ -39,7 +42,9 @@ struct Verb {
 const Registry<Verb>& verbs_registry();
 
 /// What stood on the command line of a verb. Unknown options, missing values and surplus words have been
-/// refused (UsageError); values are read, and refused with InputError, by the readers below.
+/// refused; the readers below refuse values that are wrong whatever the data files hold: no number, out of
+/// range, without unit, none of a fixed list. All of that is a UsageError. A name that no file has is an
+/// InputError of whoever looks for the file.
 class Arguments {
  public:
   /// `words`: everything after the verb.
@@ -57,9 +62,19 @@ class Arguments {
   /// "1,2,4,8": at least one, each within [low, high], duplicates dropped, order kept.
   std::vector<int64_t> integers(std::string_view name, std::vector<int64_t> fallback, int64_t low,
                                 int64_t high) const;
-  /// One of `valid`, else InputError naming the nearest.
+  /// One of `valid`, else UsageError naming the nearest.
   std::string choice(std::string_view name, std::string_view fallback,
                      const std::vector<std::string>& valid) const;
+  /// What `read(text, place)` makes of the value, or of `fallback` when the option is absent. An InputError
+  /// of `read` becomes a UsageError.
+  template <typename Read>
+  decltype(auto) value(std::string_view name, std::string_view fallback, Read read) const {
+    try {
+      return read(text(name, fallback), option_place(name));
+    } catch (const InputError& error) {
+      throw UsageError(error.what());
+    }
+  }
   const std::vector<std::string>& words() const { return words_; }
 
  private:
@@ -67,9 +82,9 @@ class Arguments {
   std::vector<std::string> words_;
 };
 
-/// Where to put the blame for an option's value: prints as "--name".
-Place option_place(std::string_view name);
-/// A whole number or a finite real, else InputError at `place` with the range.
+/// A UsageError about an option's value: "--name: what".
+[[noreturn]] void refuse_option(std::string_view name, const std::string& what);
+/// A whole number or a finite real, else UsageError at `place` with the range.
 int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place);
 double parse_real(std::string_view text, double low, double high, const Place& place);
 

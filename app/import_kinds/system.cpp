@@ -24,7 +24,7 @@ int import_system(const Arguments& arguments, const std::vector<ImportFile>& fil
                         .cpu = arguments.text("cpu", ""),
                         .library = arguments.text("library", ""),
                         .nic = {}};
-  if (arguments.has("nic")) choices.nic = parse_bandwidth(arguments.text("nic", ""), option_place("nic"));
+  if (arguments.has("nic")) choices.nic = arguments.value("nic", "", parse_bandwidth);
   const Machine machine = merge(std::move(machines));
   std::vector<std::string> notes = machine.notes;
   const std::string text = system_text(machine, choices, notes);

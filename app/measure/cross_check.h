@@ -6,8 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "app/console/cli.h"
+#include "calibration/check_result.h"
 #include "calibration/fit/machine_fit.h"
+#include "calibration/machine_fit.h"
 #include "calibration/validate/check_result.h"
+#include "exec/execute.h"
 #include "exec/run/execute.h"
 
 namespace tandem::app {
@@ -15,11 +19,14 @@ namespace tandem::app {
 /// Told what is being done, with a share of the whole in 0 .. 1.
 using Tell = std::function<void(const std::string& what, double share)>;
 
-/// Throws InputError, at --precision, for one that the backend does not compute in; DeviceError without the
-/// device.
-Precision read_precision(std::string_view text, const Backend& backend);
-/// "fp32,bf16": one or more, in their order.
-std::vector<Precision> read_precisions(std::string_view text, const Backend& backend);
+/// --backend, "cpu" when absent. Throws UsageError.
+const Backend& read_backend(const Arguments& arguments);
+/// --precision, "fp32" when absent. Throws UsageError for one that the backend does not compute in;
+/// DeviceError without the device.
+Precision read_precision(const Arguments& arguments, const Backend& backend);
+/// "fp32,bf16": one or more, in their order; `fallback` when absent.
+std::vector<Precision> read_precisions(const Arguments& arguments, std::string_view fallback,
+                                       const Backend& backend);
 
 /// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
 /// where it stands; once: where other things run too, the fastest_of() several such turns is to be taken.

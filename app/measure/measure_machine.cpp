@@ -18,8 +18,11 @@
 #include "app/measure/measure_device.h"
 #include "base/data.h"
 #include "base/statistics.h"
+#include "base/text.h"
+#include "exec/collective.h"
 #include "exec/comm/collective.h"
 #include "exec/comm/wire.h"
+#include "exec/wire.h"
 
 namespace tandem::app {
 
@@ -245,10 +248,7 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
   }
 }
 
-}  // namespace
-
-Precision read_precision(std::string_view text, const Backend& backend) {
-  const Place place = option_place("precision");
+Precision supported_precision(const std::string& text, const Place& place, const Backend& backend) {
   Call product;
   product.function = Function::gemm;
   const Precision p = parse_precision(text, place);
@@ -262,15 +262,30 @@ Precision read_precision(std::string_view text, const Backend& backend) {
                                       name(p), fmt::join(valid, ", ")));
 }
 
-std::vector<Precision> read_precisions(std::string_view text, const Backend& backend) {
-  std::vector<Precision> out;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const Precision p = read_precision(text.substr(0, comma), backend);
-    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
-    if (comma == std::string_view::npos) return out;
-    text.remove_prefix(comma + 1);
-  }
+}  // namespace
+
+const Backend& read_backend(const Arguments& arguments) {
+  return arguments.value("backend", "cpu", [](const std::string& name, const Place& place) -> const Backend& {
+    return backends_registry().at(name, place);
+  });
+}
+
+Precision read_precision(const Arguments& arguments, const Backend& backend) {
+  return arguments.value("precision", "fp32", [&](const std::string& text, const Place& place) {
+    return supported_precision(text, place, backend);
+  });
+}
+
+std::vector<Precision> read_precisions(const Arguments& arguments, std::string_view fallback,
+                                       const Backend& backend) {
+  return arguments.value("precision", fallback, [&](const std::string& text, const Place& place) {
+    std::vector<Precision> out;
+    for (const std::string& each : split(text, ',')) {
+      const Precision p = supported_precision(each, place, backend);
+      if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
+    }
+    return out;
+  });
 }
 
 void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,

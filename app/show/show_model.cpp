@@ -85,9 +85,8 @@ std::string show_model(const ShowRequest& request) {
     draw_dot(model_dot(graph), out);
     return "";
   }
-  const auto lowered =
-      graph.lower(request.arguments.integer("batch", 1, 1, 1 << 24),
-                  parse_precision(request.arguments.text("precision", "fp32"), option_place("precision")));
+  const auto lowered = graph.lower(request.arguments.integer("batch", 1, 1, 1 << 24),
+                                   request.arguments.value("precision", "fp32", parse_precision));
   return request.format == "json" ? document(graph, lowered) : page(graph, lowered);
 }
 

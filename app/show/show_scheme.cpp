@@ -92,9 +92,8 @@ std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved)
   const Arguments& a = request.arguments;
   const Graph graph = Graph::load(a.text("model", ""));
   const Workload work =
-      make_workload(graph, a.integer("batch", 32, 1, 1 << 24),
-                    parse_precision(a.text("precision", "fp32"), option_place("precision")),
-                    optimizer(a.text("optimizer", "momentum"), option_place("optimizer")), true);
+      make_workload(graph, a.integer("batch", 32, 1, 1 << 24), a.value("precision", "fp32", parse_precision),
+                    a.value("optimizer", "momentum", optimizer), true);
   return print(resolved.scheme->compile(work, cluster_of(request), resolved.options));
 }
 
@@ -106,7 +105,7 @@ std::string ranges(const Move& m) {
 
 std::string show_scheme(const ShowRequest& request) {
   const ResolvedScheme resolved = resolve_scheme(request.name, Place{});
-  if (request.format == "dot") throw InputError("a scheme is shown as text or json");
+  if (request.format == "dot") throw UsageError("a scheme is shown as text or json");
   if (request.format == "text") {
     return request.arguments.has("model") ? compiled(request, resolved) : page(resolved);
   }
@@ -125,13 +124,13 @@ std::string show_layer(const ShowRequest& request) {
   if (request.format == "json") {
     return nlohmann::ordered_json{{"name", type.name}, {"summary", type.summary}}.dump(1);
   }
-  if (request.format != "text") throw InputError("a layer is shown as text or json");
+  if (request.format != "text") throw UsageError("a layer is shown as text or json");
   return fmt::format("{}: {}\n", type.name, type.summary);
 }
 
 std::string show_collective(const ShowRequest& request) {
   const CollectiveAlgorithm& algorithm = collectives_registry().at(request.name);
-  if (request.format == "dot") throw InputError("a collective is shown as text or json");
+  if (request.format == "dot") throw UsageError("a collective is shown as text or json");
   GroupShape group;
   group.ranks = static_cast<uint32_t>(request.arguments.integer("devices", 4, 2, 64));
   std::string out = fmt::format("{}: {}\n", algorithm.name, algorithm.summary);

@@ -108,7 +108,7 @@ std::string show_device(const ShowRequest& request) {
     out["watts"] = d.watts;
     return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
-  if (request.format != "text") throw InputError("a device is shown as text or json");
+  if (request.format != "text") throw UsageError("a device is shown as text or json");
   Table table({{"figure"}, {"value"}});
   table.add({"kind", fmt::format("{} {} {} ({})", d.vendor, d.architecture, kind, d.year)});
   for (int p = 0; p < kPrecisions; ++p) {

@@ -116,8 +116,8 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
 int check(const Arguments& a) {
   const std::string format = format_of(a);
   check_out(a);
-  const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
-  const Precision precision = read_precision(a.text("precision", "fp32"), backend);
+  const Backend& backend = read_backend(a);
+  const Precision precision = read_precision(a, backend);
   if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precision);  // refused before it runs
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);

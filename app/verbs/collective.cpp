@@ -39,9 +39,11 @@ double bus_factor(const std::string& kind, double n) {
   return (n - 1) / n;
 }
 
-std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, const Place& place) {
-  if (from < 1) throw InputError(place, "sizes begin at 1 B");
-  if (to < from) throw InputError(place, "the end is smaller than the begin");
+constexpr const char* kFirstSize = "sizes begin at 1 B";
+
+std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, std::string_view option) {
+  if (from < 1) refuse_option(option, kFirstSize);
+  if (to < from) refuse_option(option, "the end is smaller than the begin");
   std::vector<int64_t> sizes;
   for (int64_t size = from;; size *= factor) {
     sizes.push_back(size);
@@ -49,37 +51,42 @@ std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, const Pl
   }
 }
 
-std::vector<int64_t> read_sizes(const Arguments& arguments, const std::vector<NcclRow>& measured) {
+/// "8B..1GiB", from one to the other by `factor`, or "1MiB,3MiB".
+std::vector<int64_t> listed_sizes(const std::string& text, int64_t factor, const Place& place) {
+  const std::size_t dots = text.find("..");
+  if (dots != std::string::npos) {
+    return doubling(parse_bytes(text.substr(0, dots), place).n, parse_bytes(text.substr(dots + 2), place).n,
+                    factor, "sizes");
+  }
   std::vector<int64_t> sizes;
+  for (const std::string& size : split(text, ',')) sizes.push_back(parse_bytes(size, place).n);
+  if (*std::min_element(sizes.begin(), sizes.end()) < 1) refuse_option("sizes", kFirstSize);
+  return sizes;
+}
+
+std::vector<int64_t> read_sizes(const Arguments& arguments, const std::vector<NcclRow>& measured) {
   const int64_t factor = arguments.integer("factor", 2, 2, 1 << 20);
   if (arguments.has("sizes")) {
-    const std::string text = arguments.text("sizes", "");
-    const Place place = option_place("sizes");
-    const std::size_t dots = text.find("..");
-    if (dots != std::string::npos) {
-      return doubling(parse_bytes(text.substr(0, dots), place).n, parse_bytes(text.substr(dots + 2), place).n,
-                      factor, place);
-    }
-    for (const std::string& size : split(text, ',')) sizes.push_back(parse_bytes(size, place).n);
-    if (*std::min_element(sizes.begin(), sizes.end()) < 1) throw InputError(place, "sizes begin at 1 B");
-    return sizes;
+    return arguments.value("sizes", "", [&](const std::string& text, const Place& place) {
+      return listed_sizes(text, factor, place);
+    });
   }
   if (!measured.empty() && !arguments.has("from") && !arguments.has("to")) {
+    std::vector<int64_t> sizes;
     for (const NcclRow& row : measured) sizes.push_back(row.bytes);
     return sizes;
   }
-  return doubling(parse_bytes(arguments.text("from", "1KiB"), option_place("from")).n,
-                  parse_bytes(arguments.text("to", "1GiB"), option_place("to")).n, factor,
-                  option_place(arguments.has("to") ? "to" : "from"));
+  return doubling(arguments.value("from", "1KiB", parse_bytes).n,
+                  arguments.value("to", "1GiB", parse_bytes).n, factor, arguments.has("to") ? "to" : "from");
 }
 
 Harness read_harness(const Arguments& arguments, const Harness& fallback) {
   if (!arguments.has("harness")) return fallback;
-  const Place place = option_place("harness");
   const auto part = split(arguments.text("harness", ""), 'x');
-  if (part.size() != 3) throw InputError(place, "threads x devices per thread x iterations expected: 1x8x20");
+  if (part.size() != 3)
+    refuse_option("harness", "threads x devices per thread x iterations expected: 1x8x20");
   const auto whole = [&](const std::string& text) {
-    return static_cast<int>(parse_integer(text, 1, 1'000'000, place));
+    return static_cast<int>(parse_integer(text, 1, 1'000'000, option_place("harness")));
   };
   return {whole(part[0]), whole(part[1]), whole(part[2])};
 }
@@ -151,13 +158,12 @@ Request read_request(const Arguments& arguments) {
   if (profile) kind = profile->kind;
   if (log && !log->kind.empty()) kind = log->kind;
   out.kind = arguments.choice("kind", kind, kind_names());
-  if (std::find(kind_names().begin(), kind_names().end(), out.kind) == kind_names().end())
-    throw InputError(fmt::format("no collective \"{}\"", printable(out.kind)));
   if (profile && profile->kind != out.kind)
     throw InputError(option_place("profile"), fmt::format("is one of {}, not {}", profile->kind, out.kind));
-  out.algorithm = arguments.text("algorithm", "auto");
-  if (out.algorithm != "auto" && out.algorithm != "best")
-    check_algorithm(out.algorithm, option_place("algorithm"));
+  out.algorithm = arguments.value("algorithm", "auto", [](const std::string& name, const Place& place) {
+    const bool special = name == "auto" || name == "nvls" || name == "best";
+    return special ? name : std::string(collectives_registry().at(name, place).name);
+  });
   int64_t devices = std::min<int64_t>(out.system.accelerator_count(), 1024);
   if (profile && profile->devices > 1) devices = profile->devices;
   if (log && log->devices > 1) devices = log->devices;
@@ -185,8 +191,7 @@ class Pricer {
     out.bytes = bytes;
     if (index_ < kCollKinds) out.best = cost_.least_seconds(static_cast<CollKind>(index_), {bytes}, members_);
     if (request_.algorithm == "best") {
-      if (index_ >= kCollKinds)
-        throw InputError(option_place("algorithm"), "no bound is known for this kind");
+      if (index_ >= kCollKinds) refuse_option("algorithm", "no bound is known for this kind");
       out.seconds = out.best;
       out.choice = {"best", "links", 0};
       return out;

@@ -74,7 +74,7 @@ int export_file(const Arguments& arguments) {
   }
   std::vector<std::string> valid = export_registry().names();
   valid.insert(valid.begin(), kTimeline);
-  throw InputError(fmt::format("cannot export \"{}\".{} Valid: {}", printable(kind),
+  throw UsageError(fmt::format("cannot export \"{}\".{} Valid: {}", printable(kind),
                                did_you_mean(kind, valid), fmt::join(valid, ", ")));
 }
 

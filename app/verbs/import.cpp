@@ -82,7 +82,7 @@ std::vector<ImportFile> open_all(const std::vector<std::string>& words) {
     const bool first_of_two = i == 0 && words.size() > 1 && words[i] != "-";
     if (first_of_two && words[i].find_first_of("./") == std::string::npos &&
         !std::filesystem::exists(words[i], none)) {
-      throw InputError(fmt::format("cannot import \"{}\".{} Kinds: {}", printable(words[i]),
+      throw UsageError(fmt::format("cannot import \"{}\".{} Kinds: {}", printable(words[i]),
                                    did_you_mean(words[i], import_kinds_registry().names()), valid_kinds()));
     }
     files.push_back(open(kind, words[i]));

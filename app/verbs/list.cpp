@@ -87,7 +87,7 @@ int list(const Arguments& arguments) {
   }
   std::string valid;
   for (const std::string& n : names) valid += (valid.empty() ? "" : ", ") + n;
-  throw InputError(
+  throw UsageError(
       fmt::format("no list of \"{}\".{} Valid: {}", printable(wanted), did_you_mean(wanted, names), valid));
 }
 

@@ -16,10 +16,9 @@ std::atomic<bool> interrupted{false};
 
 int measure(const Arguments& a) {
   check_out(a);
-  const Backend& backend = backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
+  const Backend& backend = read_backend(a);
   const bool quick = a.has("quick");
-  const auto precisions =
-      read_precisions(a.text("precision", backend.asynchronous ? "fp32,tf32,bf16" : "fp32"), backend);
+  const auto precisions = read_precisions(a, backend.asynchronous ? "fp32,tf32,bf16" : "fp32", backend);
   const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
   std::signal(SIGINT, [](int) { interrupted = true; });
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);

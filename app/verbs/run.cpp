@@ -56,15 +56,13 @@ void read_pace(const Arguments& a, Request& request) {
     if (a.has("pace-latency")) throw UsageError("--pace-latency needs --pace, e.g. --pace 1Gbit/s");
     return;
   }
-  if (request.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
-  request.execution.pace = Pace{parse_bandwidth(a.text("pace", ""), option_place("pace")),
-                                parse_time(a.text("pace-latency", "0us"), option_place("pace-latency"))};
+  if (job.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
+  job.execution.pace = Pace{a.value("pace", "", parse_bandwidth), a.value("pace-latency", "0us", parse_time)};
 }
 
 Cluster cluster_of(int64_t devices, int64_t nodes) {
   if (devices % nodes != 0)
-    throw InputError(option_place("nodes"),
-                     fmt::format("{} devices do not divide over {} nodes", devices, nodes));
+    refuse_option("nodes", fmt::format("{} devices do not divide over {} nodes", devices, nodes));
   return {devices, nodes, devices / nodes};
 }
 
@@ -96,39 +94,36 @@ void check_staleness(const Request& request) {
                     request.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
 }
 
-std::unique_ptr<Request> read_request(const Arguments& a) {
-  auto request = std::make_unique<Request>(
-      Request{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
-              resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
-              {},
-              {},
-              {},
-              {},
-              {},
-              1});
-  Execution& e = request->execution;
-  e.job.graph = &request->graph;
-  e.job.scheme = &request->scheme;
-  e.backend = &backends_registry().at(a.text("backend", "cpu"), option_place("backend"));
+std::unique_ptr<Job> read_job(const Arguments& a) {
+  auto job =
+      std::make_unique<Job>(Job{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
+                                resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+                                {},
+                                {},
+                                {},
+                                {},
+                                {},
+                                1});
+  Execution& e = job->execution;
+  e.graph = &job->graph;
+  e.scheme = &job->scheme;
+  e.backend = &read_backend(a);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int64_t processes = ranks().size;
-  request->devices =
-      a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
-  request->nodes = a.integer("nodes", processes, 1, 64);
-  if (processes > 1 && request->nodes != processes)
-    throw InputError(option_place("nodes"),
-                     fmt::format("mpirun started {} processes: each plays a node", processes));
-  e.job.batch = a.integer("batch", 32, 1, 1'000'000);
-  e.job.precision = read_precision(a.text("precision", "fp32"), *e.backend);
-  e.job.optimizer = &optimizer(a.text("optimizer", "momentum"), option_place("optimizer"));
-  if (!e.job.optimizer->updates())
-    throw InputError(option_place("optimizer"),
-                     "a run updates parameters; \"none\" is for predictions alone");
+  job->devices = a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
+  job->nodes = a.integer("nodes", processes, 1, 64);
+  if (processes > 1 && job->nodes != processes)
+    refuse_option("nodes", fmt::format("mpirun started {} processes: each plays a node", processes));
+  e.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.precision = read_precision(a, *e.backend);
+  e.optimizer = &a.value("optimizer", "momentum", optimizer);
+  if (!e.optimizer->updates())
+    refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
-  e.route = parse_peer_route(a.text("route", "auto"), option_place("route"));
+  e.route = a.value("route", "auto", parse_peer_route);
   e.rate = read_rate(a);
   read_pace(a, *request);
   const std::string data = a.text("data", "synthetic");

@@ -32,7 +32,7 @@ int show(const Arguments& arguments) {
     if (!page.empty()) put_result(arguments, std::move(page));
     return 0;
   }
-  throw InputError(fmt::format("nothing to show of kind \"{}\".{} Valid: {}", printable(wanted),
+  throw UsageError(fmt::format("nothing to show of kind \"{}\".{} Valid: {}", printable(wanted),
                                did_you_mean(wanted, names), fmt::join(names, ", ")));
 }
 

@@ -13,6 +13,7 @@ void attempt(Read read) {
   try {
     read();
   } catch (const InputError&) {
+  } catch (const UsageError&) {
   }
 }
 
