@@ -9,8 +9,10 @@
 
 #include "app/console/cli.h"
 #include "app/console/output.h"
+#include "app/console/terminal.h"
 #include "app/console/version.h"
 #include "exec/comm/ranks.h"
+#include "exec/ranks.h"
 
 namespace tandem::app {
 namespace {
@@ -19,7 +21,10 @@ constexpr int kUsage = 2, kInput = 3, kDevice = 4, kInternal = 5;
 
 int fail(int code, std::string_view message) {
   const bool colour = colour_allowed();
-  fmt::print(stderr, "{}tandem:{} {}\n", colour ? "\x1b[1;31m" : "", colour ? "\x1b[0m" : "", message);
+  const std::string line = fmt::format("tandem: {}", message);
+  const std::string broken = isatty(STDERR_FILENO) != 0 ? wrapped(line, columns_of(STDERR_FILENO)) : line;
+  fmt::print(stderr, "{}tandem:{}{}\n", colour ? "\x1b[1;31m" : "", colour ? "\x1b[0m" : "",
+             broken.substr(7));
   return code;
 }
 
@@ -39,7 +44,7 @@ int dispatch(const std::vector<std::string>& words) {
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   for (const std::string& word : rest) {
     if (word == "--help" || word == "-h") {
-      write_stdout(help_page(verb));
+      write_stdout(help_page(verb, help_columns()));
       return 0;
     }
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "app/console/table.h"
@@ -283,38 +284,54 @@ std::string csv_of(const Question& q, const std::vector<Elasticity>& all) {
   return table.csv();
 }
 
-}  // namespace
+std::string devices_text(int64_t n) { return fmt::format("{} device{}", n, n == 1 ? "" : "s"); }
 
-std::string elasticities_as(const Question& q, const std::vector<Elasticity>& all,
-                            const std::string& format) {
-  if (format == "json") return json_of(q, all);
-  if (format == "csv") return csv_of(q, all);
+/// Two columns for each of some device counts, given by their index.
+Table elasticity_table(const Question& q, const std::vector<Elasticity>& all,
+                       std::span<const std::size_t> counts) {
   std::vector<Column> columns = {{"resource"}, {"now", true}};
-  std::string missing;
-  for (std::size_t i = 0; i < q.devices.size(); ++i) {
-    const std::string devices = fmt::format("{} device{}", q.devices[i], q.devices[i] == 1 ? "" : "s");
-    if (!all[0].at[i]) {
-      missing += fmt::format("{} cannot hold the model.\n", devices);
-      continue;
-    }
-    columns.push_back({devices, true});
+  for (const std::size_t i : counts) {
+    columns.push_back({devices_text(q.devices[i]), true});
     columns.push_back({"unlimited", true});
   }
   Table table(std::move(columns));
   for (const Elasticity& e : all) {
     std::vector<std::string> row = {e.resource.path, value_text(e.resource)};
-    for (std::size_t i = 0; i < e.at.size(); ++i) {
-      if (!e.at[i]) continue;
+    for (const std::size_t i : counts) {
       row.push_back(fmt::format("{:.3f}", *e.at[i]));
       row.push_back(fmt::format("{:+.1f} %", 100 * *e.unlimited[i]));
     }
     table.add(std::move(row));
   }
-  return table.as(format) + "\n" + missing +
+  return table;
+}
+
+}  // namespace
+
+std::string elasticities_as(const Question& q, const std::vector<Elasticity>& all, const std::string& format,
+                            int width) {
+  if (format == "json") return json_of(q, all);
+  if (format == "csv") return csv_of(q, all);
+  std::vector<std::size_t> held;  // by the devices of these counts
+  std::string missing, tables;
+  for (std::size_t i = 0; i < q.devices.size(); ++i) {
+    if (all[0].at[i])
+      held.push_back(i);
+    else
+      missing += fmt::format("{} cannot hold the model.\n", devices_text(q.devices[i]));
+  }
+  while (!held.empty()) {
+    std::size_t count = held.size();
+    while (count > 1 && !elasticity_table(q, all, {held.data(), count}).fits(width)) --count;
+    tables += elasticity_table(q, all, {held.data(), count}).as(format, width) + "\n";
+    held.erase(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  return tables + missing +
          "d log(samples/s) / d log(resource): 0.300 means that 1 % more of it gives 0.30 % more "
          "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
-         "beside it is true of the next\nper cent only. launch: the host's work for a step; server: "
-         "processors of servers; latency: of messages and\ncollectives, besides their bytes.\n";
+         "beside it is true of the next per cent only.\nlaunch: the host's work for a step. server: "
+         "processors "
+         "of servers. latency: of messages and collectives, besides their bytes.\n";
 }
 
 }  // namespace tandem::app

@@ -60,8 +60,8 @@ void find_bottleneck(const Question& question, Report& report);
 
 /// As text and Markdown two columns per device count that holds the model, as csv a row per resource and
 /// count, or JSON
-/// ("tandem-elasticities-1").
+/// ("tandem-elasticities-1"). Text stays within `columns` (0: no limit).
 std::string elasticities_as(const Question& question, const std::vector<Elasticity>& all,
-                            const std::string& format);
+                            const std::string& format, int columns);
 
 }  // namespace tandem::app

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "app/console/cli.h"
+#include "app/console/terminal.h"
 #include "base/text.h"
 
 namespace tandem::app {
@@ -42,6 +44,20 @@ po::options_description describe(const Verb& verb) {
 
 [[noreturn]] void refuse(const Place& place, const std::string& what) {
   throw UsageError(InputError(place, what).what());
+}
+
+constexpr std::size_t kOptionWidth = 26;
+
+/// Commands, one a line, broken as a shell takes them.
+std::string shell_lines(std::string_view text, int columns) {
+  std::string out;
+  for (const std::string& command : split(text, '\n')) {
+    std::vector<std::string> lines = split(wrapped(command, columns - 4), '\n');
+    for (std::size_t i = 0; i < lines.size(); ++i) out += (i == 0 ? lines[i] : " \\\n  " + lines[i]);
+    out += "\n";
+  }
+  out.pop_back();
+  return out;
 }
 
 }  // namespace
@@ -168,17 +184,19 @@ double parse_real(std::string_view text, double low, double high, const Place& p
   return value;
 }
 
-std::string help_page(const Verb& verb) {
+std::string help_page(const Verb& verb, int columns) {
   std::string out =
       fmt::format("tandem {}: {}\n\nUsage: tandem {} {}\n", verb.name, verb.summary, verb.name, verb.usage);
   if (!verb.flags.empty()) out += "\nOptions\n";
   for (const Flag& flag : verb.flags) {
     const std::string left = fmt::format("--{}{}{}", flag.name, flag.value.empty() ? "" : " ", flag.value);
-    out += left.size() > 26 ? fmt::format("  {}\n  {:26}  {}\n", left, "", flag.help)
-                            : fmt::format("  {:26}  {}\n", left, flag.help);
+    out += left.size() > kOptionWidth ? fmt::format("  {}\n  {:{}}  {}\n", left, "", kOptionWidth, flag.help)
+                                      : fmt::format("  {:{}}  {}\n", left, kOptionWidth, flag.help);
   }
   if (!verb.details.empty()) out += fmt::format("\n{}\n", verb.details);
-  return out;
+  const std::size_t examples = std::min({out.find("\nExample\n"), out.find("\nExamples\n"), out.size()});
+  return wrapped(std::string_view(out).substr(0, examples), columns) +
+         shell_lines(std::string_view(out).substr(examples), columns);
 }
 
 }  // namespace tandem::app

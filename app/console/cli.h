@@ -88,7 +88,7 @@ class Arguments {
 int64_t parse_integer(std::string_view text, int64_t low, int64_t high, const Place& place);
 double parse_real(std::string_view text, double low, double high, const Place& place);
 
-/// The --help page of a verb.
-std::string help_page(const Verb& verb);
+/// The --help page of a verb, with lines of at most `columns` characters.
+std::string help_page(const Verb& verb, int columns);
 
 }  // namespace tandem::app

@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
+#include "app/console/terminal.h"
 #include "base/json.h"
 
 namespace tandem::app {
@@ -35,6 +37,20 @@ void put_result(const Arguments& arguments, std::string text) {
   }
 }
 
+int result_columns(const Arguments& arguments) {
+  return arguments.has("out") ? 0 : columns_of(STDOUT_FILENO);
+}
+
+int help_columns() {
+  const int columns = columns_of(STDOUT_FILENO);
+  return columns == 0 ? 80 : std::min(columns, 100);
+}
+
+void put_page(const Arguments& arguments, std::string text) {
+  const bool people = arguments.text("format", "text") == "text";
+  put_result(arguments, people ? wrapped(text, result_columns(arguments)) : std::move(text));
+}
+
 void check_out(const Arguments& arguments) {
   const std::filesystem::path out = arguments.text("out", "");
   if (out.empty()) return;
@@ -50,7 +66,12 @@ void check_out(const Arguments& arguments) {
 }
 
 void note(const Arguments& arguments, std::string_view text) {
-  if (!arguments.has("quiet")) fmt::print(stderr, "tandem: {}\n", text);
+  if (arguments.has("quiet")) return;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const std::string line = fmt::format("tandem: {}", text);
+  // The line of a Progress that may stand there is overwritten.
+  fmt::print(stderr, "{}{}\n", terminal ? "\r\x1b[K" : "",
+             terminal ? wrapped(line, columns_of(STDERR_FILENO)) : line);
 }
 
 bool colour_allowed() {
@@ -60,12 +81,38 @@ bool colour_allowed() {
          std::strcmp(terminal, "dumb") != 0;
 }
 
-Progress::Progress(const Arguments& arguments) : on_(!arguments.has("quiet") && isatty(STDERR_FILENO) != 0) {}
-Progress::~Progress() { show(""); }
+Progress::Progress(const Arguments& arguments, std::chrono::milliseconds every)
+    : quiet_(arguments.has("quiet")), terminal_(isatty(STDERR_FILENO) != 0), every_(every) {
+  if (!quiet_ && !terminal_) teller_ = std::thread([this] { tell(); });
+}
+
+Progress::~Progress() {
+  show("");
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_all();
+  if (teller_.joinable()) teller_.join();
+}
+
 void Progress::show(std::string_view text) {
-  if (!on_) return;
-  fmt::print(stderr, "\r{}\x1b[K", text);
+  if (quiet_) return;
+  const std::lock_guard lock(mutex_);
+  text_ = text;
+  if (!terminal_) return;
+  fmt::print(stderr, "\r{}\x1b[K", cut_off(text, columns_of(STDERR_FILENO) - 1));
   std::fflush(stderr);
+}
+
+void Progress::tell() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, every_, [&] { return end_; })) {
+    const auto passed = std::chrono::steady_clock::now() - start_;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(passed).count();
+    if (!text_.empty())
+      fmt::print(stderr, "tandem: after {} min {:02} s: {}\n", seconds / 60, seconds % 60, text_);
+  }
 }
 
 Flag format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }

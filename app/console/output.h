@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where words go: the result to stdout or --out, everything else to stderr.
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "app/console/cli.h"
 
@@ -15,6 +19,16 @@ void write_stdout(std::string_view text);
 /// Writes the result of a verb to --out when given, else to stdout; ends it with a newline.
 void put_result(const Arguments& arguments, std::string text);
 
+/// How wide a line of the result may be: what the terminal takes (app/terminal.h), no limit with --out.
+int result_columns(const Arguments& arguments);
+
+/// How wide a page of help is: as the terminal, at most 100, 80 where there is none.
+int help_columns();
+
+/// put_result() of a page for people: where --format is text, lines too long for result_columns() are broken
+/// between words.
+void put_page(const Arguments& arguments, std::string text);
+
 /// For verbs that compute long: refuses an --out whose folder does not exist before the work begins.
 void check_out(const Arguments& arguments);
 
@@ -24,17 +38,28 @@ void note(const Arguments& arguments, std::string_view text);
 /// True when stderr is a terminal that takes colour: NO_COLOR unset, TERM not "dumb".
 bool colour_allowed();
 
-/// A line on stderr that overwrites itself; silent unless stderr is a terminal and --quiet is absent.
+/// What is being done, on stderr unless --quiet: on a terminal a line that overwrites itself, cut to its
+/// width; elsewhere nothing for half a minute, then a line as often, so that a log tells a long run from a
+/// dead one. Any thread may call show().
 class Progress {
  public:
-  explicit Progress(const Arguments& arguments);
+  explicit Progress(const Arguments& arguments, std::chrono::milliseconds every = std::chrono::seconds(30));
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void show(std::string_view text);
 
  private:
-  bool on_;
+  void tell();
+
+  bool quiet_, terminal_;
+  std::chrono::milliseconds every_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::string text_;
+  std::thread teller_;
 };
 
 /// The flags every verb with a result has: --format, --out, --quiet. `formats` is for the help text.

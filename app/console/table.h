@@ -20,18 +20,25 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
-  /// Aligned by display width, two or three blanks between columns, no trailing blanks. `heads` = false
-  /// leaves the first line out.
-  std::string text(bool heads = true) const;
+  /// No line of text() would be longer than so many characters (0: no limit).
+  bool fits(int columns) const;
+  /// Aligned by display width, three blanks between columns, no trailing blanks. `heads` = false leaves the
+  /// first line out. Of what is wider than `columns` characters (0: no limit) the last column is broken
+  /// between words; where that leaves too little room, columns of text at the end go below each row, and
+  /// where even the rest is too wide each row becomes a list.
+  std::string text(bool heads = true, int columns = 0) const;
   std::string markdown() const;
   /// RFC 4180: fields with commas, quotes or newlines are quoted.
   std::string csv() const;
   /// An array of objects, all values text, keyed by the column heads.
   std::string json() const;
-  /// By name: text, md, csv, json.
-  std::string as(std::string_view format) const;
+  /// By name: text (within `columns`), md, csv, json.
+  std::string as(std::string_view format, int columns = 0) const;
 
  private:
+  std::vector<std::size_t> widths(bool heads) const;
+  std::string grid(const std::vector<std::size_t>& widths, std::size_t shown, bool heads, int columns) const;
+  std::string list(int columns) const;
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

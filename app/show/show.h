@@ -11,6 +11,7 @@ struct ShowRequest {
   const Arguments& arguments;
   std::string name;    ///< of the component, or a file
   std::string format;  ///< "text", "json" or "dot"
+  int columns = 0;     ///< that a line of text may have; 0: no limit
 };
 
 /// Each returns the page, or "" when it drew a picture to --out instead. Throws InputError for an unknown

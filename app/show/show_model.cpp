@@ -29,7 +29,7 @@ std::vector<std::string> input_names(const Graph& graph, const Layer& layer) {
 
 std::string_view type_name(const Layer& layer) { return layer.type == nullptr ? "input" : layer.type->name; }
 
-std::string page(const Graph& graph, const std::vector<Lowered>& lowered) {
+std::string page(const Graph& graph, const std::vector<Lowered>& lowered, int columns) {
   Table table({{"layer"}, {"type"}, {"from"}, {"output"}, {"parameters", true}, {"forward", true}});
   for (std::size_t i = 0; i < lowered.size(); ++i) {
     const Layer& layer = graph.layers()[i];
@@ -41,7 +41,7 @@ std::string page(const Graph& graph, const std::vector<Lowered>& lowered) {
                flops.n == 0 ? "" : to_text(flops)});
   }
   std::string out = fmt::format("{}: {}\n\n{}\n{} layers · {} parameters · {}MAC forward per sample\n",
-                                graph.name(), graph.summary(), table.text(), lowered.size(),
+                                graph.name(), graph.summary(), table.text(true, columns), lowered.size(),
                                 grouped(static_cast<double>(graph.parameter_elements())),
                                 count_text(static_cast<double>(graph.forward_flops().n) / 2));
   if (const auto& published = graph.published()) {
@@ -87,7 +87,7 @@ std::string show_model(const ShowRequest& request) {
   }
   const auto lowered = graph.lower(request.arguments.integer("batch", 1, 1, 1 << 24),
                                    request.arguments.value("precision", "fp32", parse_precision));
-  return request.format == "json" ? document(graph, lowered) : page(graph, lowered);
+  return request.format == "json" ? document(graph, lowered) : page(graph, lowered, request.columns);
 }
 
 }  // namespace tandem::app

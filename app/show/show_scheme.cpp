@@ -68,14 +68,14 @@ Table overhead_table(const Overheads& o) {
   return table;
 }
 
-std::string page(const ResolvedScheme& resolved) {
+std::string page(const ResolvedScheme& resolved, int columns) {
   std::string out = fmt::format("{}: {}\n", resolved.name, resolved.scheme->summary);
   if (resolved.name != resolved.scheme->name) out += fmt::format("A preset of {}.\n", resolved.scheme->name);
   if (!resolved.scheme->only_simulated.empty())
     out += fmt::format("Cannot be executed: {}.\n", resolved.scheme->only_simulated);
   const Table options = option_table(resolved), overheads = overhead_table(resolved.overheads);
-  if (!options.empty()) out += "\n" + options.text();
-  if (!overheads.empty()) out += "\n" + overheads.text(false);
+  if (!options.empty()) out += "\n" + options.text(true, columns);
+  if (!overheads.empty()) out += "\n" + overheads.text(false, columns);
   if (!resolved.source.empty()) out += fmt::format("Source: {}\n", resolved.source);
   return out;
 }
@@ -107,7 +107,7 @@ std::string show_scheme(const ShowRequest& request) {
   const ResolvedScheme resolved = resolve_scheme(request.name, Place{});
   if (request.format == "dot") throw UsageError("a scheme is shown as text or json");
   if (request.format == "text") {
-    return request.arguments.has("model") ? compiled(request, resolved) : page(resolved);
+    return request.arguments.has("model") ? compiled(request, resolved) : page(resolved, request.columns);
   }
   nlohmann::ordered_json out = {{"name", resolved.name},
                                 {"scheme", resolved.scheme->name},

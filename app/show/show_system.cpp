@@ -28,7 +28,7 @@ double route_rate(const System& system, const Route& route) {
 
 /// Between accelerators, as `nvidia-smi topo -m` draws it: GB/s of one flow alone, * = staged through the
 /// host.
-std::string routes(const System& system) {
+std::string routes(const System& system, int width) {
   const int64_t n = std::min(system.accelerator_count(), kMostRoutesShown);
   if (n < 2) return "";
   std::vector<Column> columns = {{"GB/s"}};
@@ -46,10 +46,11 @@ std::string routes(const System& system) {
     }
     table.add(std::move(row));
   }
-  return fmt::format("\nOne flow between accelerators (* = staged through host memory)\n{}", table.text());
+  return fmt::format("\nOne flow between accelerators (* = staged through host memory)\n{}",
+                     table.text(true, width));
 }
 
-std::string links(const System& system) {
+std::string links(const System& system, int width) {
   Table table({{"link"}, {"kind"}, {"bandwidth", true}, {"reached", true}, {"latency", true}, {"duplex"}});
   const std::size_t count = std::min(system.link_count(), kMostLinksShown);
   for (LinkId id = 0; id < count; ++id) {
@@ -57,12 +58,12 @@ std::string links(const System& system) {
     table.add({link.name, link.kind, to_text(link.bandwidth), fmt::format("{:.0f} %", 100 * link.achieved),
                to_text(link.latency), link.shared_with == id ? "full" : "half"});
   }
-  std::string out = table.text();
+  std::string out = table.text(true, width);
   if (count < system.link_count()) out += fmt::format("... and {} more\n", system.link_count() - count);
   return out;
 }
 
-std::string page(const System& system) {
+std::string page(const System& system, int width) {
   Table devices({{"device"}, {"model"}, {"memory", true}, {"socket", true}});
   for (const Vertex& v : system.vertices()) {
     if (v.device < 0) continue;
@@ -71,7 +72,8 @@ std::string page(const System& system) {
   }
   return fmt::format("{}: {}\n\n{} node{} with {} accelerators each\n{}\n{}{}", system.name(),
                      system.summary(), system.nodes(), system.nodes() == 1 ? "" : "s",
-                     system.accelerators().size(), devices.text(), links(system), routes(system));
+                     system.accelerators().size(), devices.text(true, width), links(system, width),
+                     routes(system, width));
 }
 
 }  // namespace
@@ -85,7 +87,7 @@ std::string show_system(const ShowRequest& request) {
     draw_system(system, out);
     return "";
   }
-  return page(system);
+  return page(system, request.columns);
 }
 
 std::string show_device(const ShowRequest& request) {
@@ -121,7 +123,7 @@ std::string show_device(const ShowRequest& request) {
   table.add({"units", std::to_string(d.units)});
   table.add({"launch", to_text(d.launch)});
   if (d.watts > 0) table.add({"power", fmt::format("{:.0f} W", d.watts)});
-  return fmt::format("{}: {}\n\n{}", d.name, d.summary, table.text(false));
+  return fmt::format("{}: {}\n\n{}", d.name, d.summary, table.text(false, request.columns));
 }
 
 }  // namespace tandem::app

@@ -35,7 +35,7 @@ std::string intervals_text(const CheckResult::Summary& s) {
   return out;
 }
 
-std::string text(const CheckResult& result, const std::string& format, double tolerance) {
+std::string text(const CheckResult& result, const std::string& format, double tolerance, int width) {
   std::vector<Column> columns;
   for (const CheckColumn& c : kCheckColumns) columns.push_back({c.head, c.number});
   Table table(columns);
@@ -45,7 +45,7 @@ std::string text(const CheckResult& result, const std::string& format, double to
   const std::string busy = prose ? busy_while(result.load) : "",
                     failed = prose ? failed_text(result, tolerance) : "";
   return fmt::format("{}{}\nMean error {:.1f} %, largest {:.1f} %; {}.\n{}",
-                     busy.empty() ? "" : "Note: " + busy + ".\n\n", table.as(format), 100 * s.mean,
+                     busy.empty() ? "" : "Note: " + busy + ".\n\n", table.as(format, width), 100 * s.mean,
                      100 * s.most, intervals_text(s), failed.empty() ? "" : failed + "\n");
 }
 
@@ -127,7 +127,7 @@ int check(const Arguments& a) {
   CheckResult result = measure_and_run(a, backend, precision, runs);
   result.load = load_between(before, host_usage());
   if (!result.rows.empty())
-    put_result(a, format == "json" ? result.to_json() : text(result, format, tolerance));
+    put_page(a, format == "json" ? result.to_json() : text(result, format, tolerance, result_columns(a)));
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
   if (interrupted) return 130;

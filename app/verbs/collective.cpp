@@ -274,8 +274,9 @@ int collective(const Arguments& arguments) {
   } else if (format == "csv") {
     put_result(arguments, collective_table(run).csv());
   } else {
-    put_result(arguments, fmt::format("{} of {} devices on {}\n\n{}\n{}", run.kind, run.devices, run.system,
-                                      collective_table(run).as(format), collective_remarks(run)));
+    put_page(arguments, fmt::format("{} of {} devices on {}\n\n{}\n{}", run.kind, run.devices, run.system,
+                                    collective_table(run).as(format, result_columns(arguments)),
+                                    collective_remarks(run)));
   }
   return 0;
 }

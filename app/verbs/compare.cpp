@@ -134,7 +134,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
 }
 
 /// The timelines of the most devices that hold both, as text; empty when one side keeps none.
-std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format) {
+std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& format, int columns) {
   const auto rank = [](const ReportPair& p) { return std::pair(p.a.fits && p.b.fits, p.a.devices); };
   const auto& [x, y, asked_x, asked_y] =
       *std::max_element(pairs.begin(), pairs.end(),
@@ -145,8 +145,8 @@ std::string ops_text(const std::vector<ReportPair>& pairs, const std::string& fo
   const std::string left = apart ? "A " + engine_word(x) : "A";
   const std::string right = apart ? "B " + engine_word(y) : "B";
   std::string out = fmt::format("\nOne worker of {}, milliseconds an iteration\n\n{}\n{}", x.devices,
-                                op_table(c.lanes, left, right, c.lanes.size()).as(format),
-                                op_table(c.ops, left, right, kMostOps).as(format));
+                                op_table(c.lanes, left, right, c.lanes.size()).as(format, columns),
+                                op_table(c.ops, left, right, kMostOps).as(format, columns));
   if (c.ops.size() > kMostOps)
     out += fmt::format("... and {} ops that differ less (--format json has all)\n", c.ops.size() - kMostOps);
   return out + "\n" + largest_disagreement(c, x, y) + "\n";
@@ -172,7 +172,8 @@ void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& p
   const std::string format = format_of(arguments);
   if (format == "json") return put_result(arguments, compare_json(pairs));
   if (format == "csv") return put_result(arguments, compare_csv(pairs));
-  put_result(arguments, head + "\n" + compare_table(pairs).as(format) + reasons(pairs) + rest);
+  put_page(arguments,
+           head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
 }
 
 int compare_reports(const Arguments& arguments) {
@@ -190,7 +191,7 @@ int compare_reports(const Arguments& arguments) {
   put_comparison(arguments, pairs,
                  fmt::format("A  {} ({})\nB  {} ({})\n", report_title(a[0]), engine_word(a[0]),
                              report_title(b[0]), engine_word(b[0])),
-                 prose ? ops_text(pairs, format) : "");
+                 prose ? ops_text(pairs, format, result_columns(arguments)) : "");
   return 0;
 }
 
@@ -291,7 +292,7 @@ void register_compare(Registry<Verb>& registry) {
                 .run = compare,
                 .details =
                     "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
-                    "both keep a\ntimeline, ops and lanes are compared too, and the largest disagreement is "
+                    "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
                     "named.\n\nExamples\n"
                     "  tandem compare v100-pcie-8x dgx1-v100 --model vgg16,resnet50 --scheme pytorch-ddp\n"
                     "  tandem compare dgx-h100 dgx-h100 --set nodes=4 --set-b network.bandwidth=200Gbit/s "

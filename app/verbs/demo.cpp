@@ -2,6 +2,7 @@
 // The tour: two models on the same eight V100 cards, joined by PCIe and by NVLink; then a small one predicted
 // and run for real on this machine.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "app/console/report_text.h"
+#include "app/console/terminal.h"
 #include "app/measure/cross_check.h"
 #include "app/pictures/pictures.h"
 #include "app/pictures/system_drawing.h"
@@ -46,7 +48,7 @@ double slowed(const Report& r) {
 }
 
 /// One model on both systems: table, what it means, reports and pictures in `folder`.
-std::string chapter(const std::string& model, const std::filesystem::path& folder,
+std::string chapter(const std::string& model, const std::filesystem::path& folder, int columns,
                     std::vector<std::string>& files) {
   std::vector<Report> all, last;
   std::string out;
@@ -55,7 +57,7 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
     const auto reports = answer(q);
     out += fmt::format("{} ({} parameters) on {}\n{}\n", model,
                        count_text(static_cast<double>(q.graph.parameter_elements())), system,
-                       report_table(reports).text());
+                       report_table(reports).text(true, columns));
     files.push_back((folder / fmt::format("{}-{}.json", model, system)).string());
     write_file(files.back(), reports_to_json(reports, true));
     all.insert(all.end(), reports.begin(), reports.end());
@@ -63,9 +65,10 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
   }
   out += fmt::format(
       "Eight cards are {:.2f} times one over PCIe and {:.2f} times one over NVLink; NVLink makes them "
-      "{:.2f} times as fast.\nOf a step over PCIe {:.0f} % goes to waiting for communication and {:.0f} % to "
-      "what\nelse a single card is spared (kernels slowed by collectives, the framework's work); over NVLink "
-      "{:.0f} % and {:.0f} %.\n\n",
+      "{:.2f} times as fast. Of a step over PCIe {:.0f} % goes to waiting for communication and {:.0f} % to "
+      "overheads that a single card does not have (kernels slowed by collectives, the framework's work); "
+      "over "
+      "NVLink {:.0f} % and {:.0f} %.\n\n",
       last[0].speedup, last[1].speedup, last[1].samples_per_second / last[0].samples_per_second,
       100 * last[0].time_share.exposed_communication, 100 * slowed(last[0]),
       100 * last[1].time_share.exposed_communication, 100 * slowed(last[1]));
@@ -79,7 +82,8 @@ std::string chapter(const std::string& model, const std::filesystem::path& folde
 }
 
 /// The proof: this machine is measured, LeNet-5 is predicted for it and then run for real.
-std::string proof(const std::filesystem::path& folder, std::vector<std::string>& files, Progress& progress) {
+std::string proof(const std::filesystem::path& folder, int columns, std::vector<std::string>& files,
+                  Progress& progress) {
   const Backend& backend = backends_registry().at("cpu");
   const std::vector<CheckCase> cases = {{"lenet5", 64, 1, "allreduce", 150},
                                         {"lenet5", 64, 2, "allreduce", 150},
@@ -117,9 +121,9 @@ std::string proof(const std::filesystem::path& folder, std::vector<std::string>&
   }
   const std::string busy = busy_while(measured.load);
   return fmt::format(
-      "And is it true? {} was measured on other models, LeNet-5 predicted\nfrom that, and run for real "
+      "And is it true? {} was measured on other models, LeNet-5 predicted from that, and run for real "
       "(tandem check does this at length):\n\n{}{}\n",
-      backend.describe(), table.text(),
+      backend.describe(), table.text(true, columns),
       busy.empty() ? "" : fmt::format("These errors say little: {}.\n", busy));
 }
 
@@ -132,21 +136,22 @@ int demo(const Arguments& arguments) {
         fmt::format("{}: cannot make the folder: {}", printable(folder.string()), error.message()));
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(arguments, busy);
   std::string out =
-      "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a\n"
-      "training step cost on each? Data parallel with PyTorch DDP, mixed precision, 32 images per card;\n"
+      "Eight V100 cards, twice: behind PCIe switches (v100-pcie-8x) and on NVLink (dgx1-v100). What does a "
+      "training step cost on each? Data parallel with PyTorch DDP, mixed precision, 32 images per card; "
       "simulated from datasheets and published kernel timings.\n\n";
+  const int terminal = columns_of(STDOUT_FILENO), columns = terminal == 0 ? 100 : terminal;
   std::vector<std::string> files;
   Progress progress(arguments);
   for (const char* model : kModels) {
     progress.show(fmt::format("predicting and drawing {} ...", model));
-    out += chapter(model, folder, files);
+    out += chapter(model, folder, columns, files);
   }
   for (const char* system : kSystems) {
     progress.show(fmt::format("drawing {} ...", system));
     files.push_back((folder / fmt::format("{}.svg", system)).string());
     draw_system(System::load(system), files.back());
   }
-  out += proof(folder, files, progress);
+  out += proof(folder, columns, files, progress);
   progress.show("");
   out += fmt::format("Reports (JSON) and pictures (PNG, SVG) are in {}/:\n", folder.string());
   for (const std::string& file : files) {
@@ -155,7 +160,7 @@ int demo(const Arguments& arguments) {
     if (!twin) out += "  " + std::filesystem::path(file).filename().string() + "\n";
   }
   out += "Next: tandem predict --help, or the same question about your own machine: tandem list systems\n";
-  write_stdout(out);
+  write_stdout(wrapped(out, columns));
   return 0;
 }
 

@@ -144,7 +144,7 @@ int doctor(const Arguments& arguments) {
   table.add({"data", fmt::format("{} ({} models, {} systems, {} devices)", data_root(),
                                  list_data("models/zoo").size(), list_data("topologies/systems").size(),
                                  list_data("topologies/devices").size())});
-  put_result(arguments, format == "text" ? table.text(false) : table.as(format));
+  put_page(arguments, format == "text" ? table.text(false, result_columns(arguments)) : table.as(format));
   return 0;
 }
 

@@ -5,23 +5,27 @@
 #include "app/console/manual.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
+#include "app/console/terminal.h"
 #include "app/console/version.h"
 
 namespace tandem::app {
 
 namespace {
 
-std::string overview() {
+std::string overview(int columns) {
   Table verbs({{"verb"}, {"does"}});
   for (const Verb& verb : verbs_registry().all())
     verbs.add({"  " + std::string(verb.name), std::string(verb.summary)});
-  return fmt::format(
-      "tandem {}: how fast, how stale and how big will training be on that machine?\n\n"
-      "Usage: tandem VERB [options]      tandem VERB --help      tandem --version\n\n{}\n"
-      "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad input, 4 a device failed, 5 internal "
-      "error,\n"
-      "130 interrupted. The result goes to stdout, everything else to stderr.\n",
-      version(), verbs.text(false));
+  return wrapped(
+      fmt::format("tandem {}: how fast, how stale and how big will training be on that machine?\n\n"
+                  "Usage: tandem VERB [options]      tandem VERB --help      tandem --version\n\n{}\n"
+                  "Exit codes: 0 done, 1 a check failed, 2 wrong usage (also an option's value), 3 bad "
+                  "input, 4 a device "
+                  "or the installation failed, 5 internal error, 130 interrupted. The result goes to stdout, "
+                  "everything "
+                  "else to stderr.\n",
+                  version(), verbs.text(false, columns)),
+      columns);
 }
 
 int help(const Arguments& arguments) {
@@ -31,7 +35,7 @@ int help(const Arguments& arguments) {
     return 0;
   }
   if (arguments.words().empty()) {
-    write_stdout(overview());
+    write_stdout(overview(help_columns()));
     return 0;
   }
   const std::string& name = arguments.words()[0];
@@ -40,7 +44,7 @@ int help(const Arguments& arguments) {
     throw UsageError(fmt::format("no verb \"{}\".{} All: tandem help", printable(name),
                                  did_you_mean(name, verbs_registry().names())));
   }
-  write_stdout(help_page(*verb));
+  write_stdout(help_page(*verb, help_columns()));
   return 0;
 }
 

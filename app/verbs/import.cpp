@@ -119,7 +119,9 @@ std::vector<Flag> all_flags() {
 
 const std::string& details() {
   static const std::string text = [] {
-    std::string out = "Kinds (left out, a file's kind is told by its content):\n";
+    std::string out =
+        "Several sources of one machine are joined, and contradictions named.\n\nKinds (left out, a file's "
+        "kind is told by its content):\n";
     for (const ImportKind& kind : import_kinds_registry().all())
       out += fmt::format("  {:<12} {}\n", kind.name, kind.summary);
     return out +
@@ -127,8 +129,7 @@ const std::string& details() {
            "  nvidia-smi topo -m | tandem import topo-m - --device rtx-4090 --out box.json\n"
            "  tandem import nccl-xml topo.xml --out box.json && tandem predict --system box.json --model "
            "resnet50\n"
-           "  tandem import topo.txt topo.xml lstopo.xml    several sources of one machine, contradictions "
-           "named";
+           "  tandem import topo.txt topo.xml lstopo.xml --out box.json";
   }();
   return text;
 }

@@ -81,7 +81,7 @@ int list(const Arguments& arguments) {
     names.emplace_back(kind.name);
     if (wanted == kind.name || wanted + "s" == kind.name) {
       const Table table = kind.table();
-      put_result(arguments, format == "text" ? table.text(false) : table.as(format));
+      put_page(arguments, format == "text" ? table.text(false, result_columns(arguments)) : table.as(format));
       return 0;
     }
   }

@@ -127,7 +127,7 @@ void register_plot(Registry<Verb>& registry) {
        .most_words = 64,
        .run = plot,
        .details = "Prints the files it wrote. Reports come from: tandem predict or run, with --format json "
-                  "--out FILE; a\n"
+                  "--out FILE; a "
                   "predicted and an executed one together are drawn side by side. Cross-checks come from: "
                   "tandem check."});
 }

@@ -59,9 +59,10 @@ int predict(const Arguments& arguments) {
   const Question question = read_question(arguments);
   if (arguments.has("elasticities")) {
     check_out(arguments);
-    const std::string result = elasticities_as(question, elasticities(question), format);
+    const std::string result =
+        elasticities_as(question, elasticities(question), format, result_columns(arguments));
     const bool prose = format == "text" || format == "md";
-    put_result(arguments, prose ? heading(question) + "\n\n" + result : result);
+    put_page(arguments, prose ? heading(question) + "\n\n" + result : result);
     return 0;
   }
   std::vector<Report> reports;
@@ -80,9 +81,9 @@ int predict(const Arguments& arguments) {
     put_result(arguments, report_csv(reports));
   } else {
     const Table table = report_table(reports);
-    put_result(arguments,
-               fmt::format("{}\n\n{}\n{}{}{}\n", heading(question), table.as(format),
-                           memory_line(reports.back()), remarks(reports), closing_line(question, reports)));
+    put_page(arguments,
+             fmt::format("{}\n\n{}\n{}{}{}\n", heading(question), table.as(format, result_columns(arguments)),
+                         memory_line(reports.back()), remarks(reports), closing_line(question, reports)));
   }
   return 0;
 }

@@ -185,11 +185,11 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
                   {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers});
 }
 
-std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format) {
+std::string text(const Job& job, const std::vector<Report>& reports, const std::string& format, int columns) {
   std::string out =
-      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", request.graph.name(),
-                  request.scheme.name, request.execution.backend->name, request.execution.backend->describe(),
-                  request.execution.job.batch, request.graph.sample().unit, report_table(reports).as(format));
+      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", job.graph.name(), job.scheme.name,
+                  job.execution.backend->name, job.execution.backend->describe(), job.execution.batch,
+                  job.graph.sample().unit, report_table(reports).as(format, columns));
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
     if (!r.training.real) continue;
@@ -249,7 +249,7 @@ int run(const Arguments& a) {
     if (format == "json")
       put_result(a, reports_to_json(reports, a.has("reproducible")));
     else
-      put_result(a, format == "csv" ? report_csv(reports) : text(*request, reports, format));
+      put_page(a, format == "csv" ? report_csv(reports) : text(*job, reports, format, result_columns(a)));
   }
   if (interrupted && reports.empty())
     note(a, "stopped before the run: one worker was being timed, for the speed-up");

@@ -22,14 +22,15 @@ constexpr ShowKind kKinds[] = {{"model", show_model},   {"system", show_system},
 
 int show(const Arguments& arguments) {
   const ShowRequest request{arguments, arguments.words()[1],
-                            arguments.choice("format", "text", {"text", "json", "dot"})};
+                            arguments.choice("format", "text", {"text", "json", "dot"}),
+                            result_columns(arguments)};
   const std::string& wanted = arguments.words()[0];
   std::vector<std::string> names;
   for (const ShowKind& kind : kKinds) {
     names.emplace_back(kind.name);
     if (wanted != kind.name) continue;
     std::string page = kind.page(request);
-    if (!page.empty()) put_result(arguments, std::move(page));
+    if (!page.empty()) put_page(arguments, std::move(page));
     return 0;
   }
   throw UsageError(fmt::format("nothing to show of kind \"{}\".{} Valid: {}", printable(wanted),

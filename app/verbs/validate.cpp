@@ -98,8 +98,8 @@ void register_validate(Registry<Verb>& registry) {
        .most_words = 1000,
        .run = run_validate,
        .details =
-           "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md\nWith --out and "
-           "md, every row is written to calibration/validation/SOURCE.csv beside the document, and\nthe "
+           "VALIDATION.md of the repository is made by: tandem validate --out VALIDATION.md. With --out and "
+           "md, every row is written to calibration/validation/SOURCE.csv beside the document, and the "
            "picture of all rates to rates.png and rates.svg there."});
 }
 
