@@ -88,6 +88,31 @@ Table collective_table(const CollectiveRun& run) {
   return out;
 }
 
+std::string collective_csv(const CollectiveRun& run) {
+  Table table({{"bytes"},
+               {"seconds"},
+               {"seconds_low"},
+               {"seconds_high"},
+               {"algbw_bytes_per_second"},
+               {"busbw_bytes_per_second"},
+               {"algorithm"},
+               {"protocol"},
+               {"best_seconds"},
+               {"measured_seconds"},
+               {"measured_busbw_bytes_per_second"},
+               {"library_seconds"},
+               {"calibrates"}});
+  const auto known = [](double v) { return v > 0 ? fmt::format("{:.9g}", v) : ""; };
+  for (const CollectiveLine& l : run.lines) {
+    table.add({std::to_string(l.bytes), fmt::format("{:.9g}", l.seconds), known(l.low), known(l.high),
+               fmt::format("{:.9g}", l.algbw), fmt::format("{:.9g}", l.busbw), l.choice.algorithm,
+               l.choice.protocol, known(l.best), known(l.measured),
+               l.measured > 0 ? known(busbw(run, l, l.measured)) : "", known(l.estimate),
+               l.measured > 0 && !run.calibrated_by.empty() ? (l.calibrates ? "true" : "false") : ""});
+  }
+  return table.csv();
+}
+
 std::string collective_remarks(const CollectiveRun& run) {
   std::string out = run.calibrated_by.empty()
                         ? fmt::format("Uncalibrated: the machine's links and stock figures of {} ({}).\n",

@@ -31,6 +31,8 @@ struct CollectiveRun {
 };
 
 Table collective_table(const CollectiveRun& run);
+/// Plain numbers under the names of the JSON document.
+std::string collective_csv(const CollectiveRun& run);
 /// What the figures rest on and, with measured ones, how far off they are.
 std::string collective_remarks(const CollectiveRun& run);
 /// {"schema": "tandem-collective-1", ...}.

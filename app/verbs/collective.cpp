@@ -272,7 +272,7 @@ int collective(const Arguments& arguments) {
   if (format == "json") {
     put_result(arguments, collective_json(run));
   } else if (format == "csv") {
-    put_result(arguments, collective_table(run).csv());
+    put_result(arguments, collective_csv(run));
   } else {
     put_page(arguments, fmt::format("{} of {} devices on {}\n\n{}\n{}", run.kind, run.devices, run.system,
                                     collective_table(run).as(format, result_columns(arguments)),

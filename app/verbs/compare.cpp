@@ -67,25 +67,58 @@ std::string compare_csv(const std::vector<ReportPair>& pairs) {
                {"a_bottleneck"},
                {"b_bottleneck"},
                {"only_devices_changed_ratio"},
-               {"only_links_and_host_changed_ratio"}});
-  const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+               {"only_links_and_host_changed_ratio"},
+               {"a_scheme"},
+               {"b_scheme"},
+               {"a_engine"},
+               {"b_engine"},
+               {"a_batch_per_device"},
+               {"b_batch_per_device"},
+               {"a_fits"},
+               {"b_fits"},
+               {"a_samples_per_second_low"},
+               {"a_samples_per_second_high"},
+               {"b_samples_per_second_low"},
+               {"b_samples_per_second_high"},
+               {"a_staleness_mean"},
+               {"b_staleness_mean"}});
+  const auto text = [](bool there, double v) { return there ? fmt::format("{:.9g}", v) : ""; };
   for (const ReportPair& pair : pairs) {
     const Report &x = pair.a, &y = pair.b;
-    if (!x.fits || !y.fits) {
-      table.add({report_input(x, "model"), std::to_string(x.devices), report_input(x, "system"),
-                 report_input(y, "system"), x.fits ? real(x.samples_per_second) : "",
-                 y.fits ? real(y.samples_per_second) : "", "", "", "", "", "",
-                 std::to_string(x.memory.needed().n), std::to_string(y.memory.needed().n), "", "", "", ""});
-      continue;
-    }
-    const Report::Interval interval = ratio_interval(x, y);
-    const Swap swap = swap_parts(pair);
-    table.add({report_input(x, "model"), std::to_string(x.devices), report_input(x, "system"),
-               report_input(y, "system"), real(x.samples_per_second), real(y.samples_per_second),
-               real(y.samples_per_second / x.samples_per_second), real(interval.low), real(interval.high),
-               real(x.scaling_efficiency), real(y.scaling_efficiency), std::to_string(x.memory.needed().n),
-               std::to_string(y.memory.needed().n), x.bottleneck.resource, y.bottleneck.resource,
-               swap.devices ? real(*swap.devices) : "", swap.rest ? real(*swap.rest) : ""});
+    const bool both = x.fits && y.fits;
+    const Report::Interval interval = both ? ratio_interval(x, y) : Report::Interval{};
+    const Swap swap = both ? swap_parts(pair) : Swap{};
+    table.add({report_input(x, "model"),
+               std::to_string(x.devices),
+               report_input(x, "system"),
+               report_input(y, "system"),
+               text(x.fits, x.samples_per_second),
+               text(y.fits, y.samples_per_second),
+               text(both, y.samples_per_second / x.samples_per_second),
+               text(both, interval.low),
+               text(both, interval.high),
+               text(x.fits, x.scaling_efficiency),
+               text(y.fits, y.scaling_efficiency),
+               std::to_string(x.memory.needed().n),
+               std::to_string(y.memory.needed().n),
+               x.fits ? x.bottleneck.resource : "",
+               y.fits ? y.bottleneck.resource : "",
+               text(swap.devices.has_value(), swap.devices.value_or(0)),
+               text(swap.rest.has_value(), swap.rest.value_or(0)),
+               report_input(x, "scheme"),
+               report_input(y, "scheme"),
+               x.engine,
+               y.engine,
+               std::to_string(x.batch_per_device),
+               std::to_string(y.batch_per_device),
+               x.fits ? "true" : "false",
+               y.fits ? "true" : "false",
+               text(x.fits, x.interval.low),
+               text(x.fits, x.interval.high),
+               text(y.fits, y.interval.low),
+               text(y.fits, y.interval.high),
+               text(x.fits, x.staleness.mean()),
+               text(y.fits, y.staleness.mean())});
   }
   return table.csv();
 }
@@ -252,12 +285,16 @@ int compare(const Arguments& arguments) {
       throw UsageError(fmt::format("--{} is for systems: name a model with --model", flag.name));
   }
   for (const std::string& word : arguments.words()) {
+    if (word == "-" || std::ifstream(word)) continue;
     const auto systems = list_data("topologies/systems");
-    if (std::find(systems.begin(), systems.end(), word) != systems.end() && !std::ifstream(word)) {
+    if (std::find(systems.begin(), systems.end(), spelled_as(word, systems)) != systems.end()) {
       throw UsageError(fmt::format(
           "\"{}\" is a system, not a report: two systems are compared for a model, as in --model resnet50",
           word));
     }
+    throw InputError(fmt::format(
+        "{}: there is no such report; two systems are compared for a model, as in --model resnet50",
+        printable(word)));
   }
   return compare_reports(arguments);
 }
