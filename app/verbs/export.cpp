@@ -3,8 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
@@ -17,35 +22,111 @@ namespace tandem::app {
 namespace {
 
 constexpr const char* kTimeline = "chrome-trace";
+constexpr std::string_view kWorker = "worker";
 
-/// Trace Event Format, as chrome://tracing and Perfetto read it: one process per instance, one thread per
-/// lane.
-std::string chrome_trace(const Report& report) {
-  auto events = nlohmann::ordered_json::array();
-  std::map<std::pair<std::string, uint32_t>, int> processes;
-  std::map<std::pair<int, std::string>, int> threads;
-  const auto name = [&](const char* what, int pid, int tid, const std::string& text) {
-    events.push_back({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", text}}}});
-  };
-  for (const TimelineEntry& e : report.timeline) {
-    const auto [process, new_process] =
-        processes.try_emplace({e.role, e.instance}, static_cast<int>(processes.size()) + 1);
-    const int pid = process->second;
-    if (new_process) name("process_name", pid, 0, fmt::format("{} {}", e.role, e.instance));
-    const auto [thread, new_thread] =
-        threads.try_emplace({pid, e.lane}, static_cast<int>(threads.size()) + 1);
-    if (new_thread) name("thread_name", pid, thread->second, e.lane);
-    events.push_back({{"ph", "X"},
-                      {"name", e.label},
-                      {"cat", e.lane},
-                      {"ts", e.start_seconds * 1e6},
-                      {"dur", (e.end_seconds - e.start_seconds) * 1e6},
-                      {"pid", pid},
-                      {"tid", thread->second},
-                      {"args", {{"iteration", e.iteration}}}});
+/// How a lane appears in a trace of PyTorch's profiler, whose names Holistic Trace Analysis goes by
+/// (hta/utils/utils.py): "ncclKernel" is communication, "Memcpy" a copy; a stream means a GPU.
+struct LaneStyle {
+  std::string_view lane, category, prefix;
+  int stream;  ///< -1: the host
+};
+constexpr LaneStyle kLanes[] = {{"compute", "kernel", "", 7},
+                                {"comm", "kernel", "ncclKernel ", 20},
+                                {"copy", "gpu_memcpy", "Memcpy ", 21},
+                                {"host", "cpu_op", "", -1}};
+constexpr int kIterations = 99;  ///< thread of the annotations that tell iterations apart
+
+/// A lane that is none of them is the host's.
+const LaneStyle& style_of(const std::string& lane) {
+  return *std::find_if(std::begin(kLanes), std::prev(std::end(kLanes)),
+                       [&](const LaneStyle& s) { return s.lane == lane; });
+}
+
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+/// Of one process of the trace, from time `zero`.
+class ProcessEvents {
+ public:
+  ProcessEvents(nlohmann::ordered_json& events, int pid, double zero, bool gpu)
+      : events_(events), pid_(pid), zero_(zero), gpu_(gpu) {}
+
+  void name(const char* what, int tid, const std::string& text) {
+    events_.push_back({{"ph", "M"}, {"name", what}, {"pid", pid_}, {"tid", tid}, {"args", {{"name", text}}}});
   }
-  return nlohmann::ordered_json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump(
-      1, ' ', false, nlohmann::json::error_handler_t::replace);
+
+  void add(const TimelineEntry& e) {
+    const LaneStyle& style = style_of(e.lane);
+    const bool on_stream = gpu_ && style.stream >= 0;
+    const int tid = style.stream >= 0 ? style.stream : 1;
+    if (named_.insert(tid).second) name("thread_name", tid, e.lane);
+    nlohmann::ordered_json args = {{"iteration", e.iteration}};
+    if (on_stream) args["stream"] = style.stream, args["device"] = pid_;
+    complete(std::string(on_stream ? style.prefix : "") + e.label, on_stream ? style.category : "cpu_op",
+             e.start_seconds, e.end_seconds, tid, std::move(args));
+    const auto [at, fresh] = iterations_.try_emplace(e.iteration, e.start_seconds, e.end_seconds);
+    at->second = {std::min(at->second.first, e.start_seconds), std::max(at->second.second, e.end_seconds)};
+  }
+
+  /// "iteration 3" over all that belongs to it. Not "ProfilerStep#3": where Holistic Trace Analysis finds
+  /// that, it leaves out what no launch on the host leads to, and a Report knows no launches.
+  void add_iterations() {
+    if (!iterations_.empty()) name("thread_name", kIterations, "iterations");
+    for (const auto& [number, times] : iterations_)
+      complete(fmt::format("iteration {}", number), "user_annotation", times.first, times.second, kIterations,
+               {{"iteration", number}});
+  }
+
+ private:
+  void complete(const std::string& name, std::string_view category, double start, double end, int tid,
+                nlohmann::ordered_json args) {
+    const double from = microseconds(start - zero_);
+    events_.push_back({{"ph", "X"},
+                       {"cat", category},
+                       {"name", name},
+                       {"ts", from},
+                       {"dur", microseconds(end - zero_) - from},
+                       {"pid", pid_},
+                       {"tid", tid},
+                       {"args", std::move(args)}});
+  }
+
+  nlohmann::ordered_json& events_;
+  int pid_;
+  double zero_;
+  bool gpu_;
+  std::set<int> named_;
+  std::map<uint32_t, std::pair<double, double>> iterations_;
+};
+
+/// Trace Event Format, as Perfetto, chrome://tracing and Holistic Trace Analysis read it: a process for each
+/// worker, numbered by its rank, then one for each server, and a thread for each lane. `rank`: of that worker
+/// alone.
+std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
+  auto events = nlohmann::ordered_json::array();
+  std::map<std::pair<bool, std::pair<std::string, uint32_t>>, std::vector<const TimelineEntry*>> processes;
+  double zero = std::numeric_limits<double>::infinity();
+  for (const TimelineEntry& e : report.timeline) {
+    const bool worker = e.role == kWorker;
+    if (rank && !(worker && e.instance == *rank)) continue;
+    processes[{!worker, {e.role, e.instance}}].push_back(&e);
+    zero = std::min(zero, e.start_seconds);
+  }
+  if (processes.empty())
+    refuse_option("rank", fmt::format("the timeline holds no worker {}", rank.value_or(0)));
+  auto next = static_cast<int>(report.devices);  // servers come after all workers
+  for (const auto& [key, entries] : processes) {
+    const auto& [role, instance] = key.second;
+    ProcessEvents process(events, key.first ? next++ : static_cast<int>(instance), zero, role == kWorker);
+    process.name("process_name", 0, fmt::format("{} {}", role, instance));
+    for (const TimelineEntry* e : entries) process.add(*e);
+    process.add_iterations();
+  }
+  return nlohmann::ordered_json{
+      {"schemaVersion", 1},
+      {"distributedInfo", {{"backend", "nccl"}, {"rank", rank.value_or(0)}, {"world_size", report.devices}}},
+      {"displayTimeUnit", "ms"},
+      {"traceEvents", std::move(events)}}
+      .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void export_timeline(const Arguments& arguments, const std::string& file) {
@@ -56,7 +137,9 @@ void export_timeline(const Arguments& arguments, const std::string& file) {
       std::find_if(reports.rbegin(), reports.rend(), [](const Report& r) { return !r.timeline.empty(); });
   if (last == reports.rend())
     throw InputError(fmt::format("{}: no report in it holds a timeline", printable(file)));
-  put_result(arguments, chrome_trace(*last));
+  std::optional<int64_t> rank;
+  if (arguments.has("rank")) rank = arguments.integer("rank", 0, 0, last->devices - 1);
+  put_result(arguments, chrome_trace(*last, rank));
 }
 
 int export_file(const Arguments& arguments) {
@@ -65,6 +148,7 @@ int export_file(const Arguments& arguments) {
     export_timeline(arguments, what);
     return 0;
   }
+  if (arguments.has("rank")) throw UsageError("--rank is for chrome-trace");
   if (const SystemExporter* exporter = export_registry().find(kind)) {
     std::vector<std::string> notes;
     const std::string text = exporter->write(System::load(what, read_sets(arguments)), notes);
@@ -80,14 +164,16 @@ int export_file(const Arguments& arguments) {
 
 const std::string& details() {
   static const std::string text = [] {
-    std::string out = fmt::format(
-        "Kinds\n  {:<17} {}\n", kTimeline,
-        "a report's timeline for chrome://tracing or Perfetto (the last report of the file that has one)");
+    std::string out = fmt::format("Kinds\n  {:<17} {}\n", kTimeline,
+                                  "a report's timeline for Perfetto, chrome://tracing or Holistic Trace "
+                                  "Analysis (the last report of the file "
+                                  "that has one)");
     for (const SystemExporter& each : export_registry().all())
       out += fmt::format("  {:<17} {}\n", each.name, each.summary);
     return out +
            "\nExamples\n"
            "  tandem export chrome-trace a.json --out trace.json\n"
+           "  tandem export chrome-trace a.json --rank 1 --out traces/rank1.json\n"
            "  tandem export simgrid dgx-h100 --set nodes=4 --out platform.xml\n"
            "  tandem export astra-sim dgx-h100 --set nodes=4 --out network.yml";
   }();
@@ -97,16 +183,19 @@ const std::string& details() {
 }  // namespace
 
 void register_export(Registry<Verb>& registry) {
-  registry.add({.name = "export",
-                .summary = "a report or a system in another tool's format: Chrome trace, SimGrid, ASTRA-sim",
-                .usage = "KIND REPORT|SYSTEM [options]",
-                .flags = {{"set", "PATH=VALUE", "change one thing of the system first: nodes=16", true},
-                          out_flag(),
-                          quiet_flag()},
-                .least_words = 2,
-                .most_words = 2,
-                .run = export_file,
-                .details = details()});
+  registry.add(
+      {.name = "export",
+       .summary = "a report or a system in another tool's format: Chrome trace, SimGrid, ASTRA-sim",
+       .usage = "KIND REPORT|SYSTEM [options]   (a REPORT of - is standard input)",
+       .flags = {{"set", "PATH=VALUE", "change one thing of the system first: nodes=16", true},
+                 {"rank", "N",
+                  "chrome-trace: of this worker alone; Holistic Trace Analysis reads a file for each"},
+                 out_flag(),
+                 quiet_flag()},
+       .least_words = 2,
+       .most_words = 2,
+       .run = export_file,
+       .details = details()});
 }
 
 }  // namespace tandem::app

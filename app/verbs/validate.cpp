@@ -42,7 +42,7 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
   if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
   try {
     draw_rates(rows, (folder / "rates").string());
-  } catch (const InputError& e) {
+  } catch (const DeviceError& e) {
     note(arguments, fmt::format("no picture of the rates: {}", e.what()));
   }
 }
@@ -58,23 +58,22 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? memory_csv(rows) : memory_markdown(rows));
     return 0;
   }
-  std::vector<ValidationRow> rows;
-  {
-    Progress progress(arguments);
-    rows = validate(arguments.words(), threads,
-                    [&](int done, int total) { progress.show(fmt::format("series {} of {}", done, total)); });
-  }
+  Progress progress(arguments);
+  const auto rows = validate(arguments.words(), threads, [&](int done, int total) {
+    progress.show(fmt::format("series {} of {}", done, total));
+  });
   const bool all = arguments.words().empty();
+  progress.show("staleness, memory and collectives");
   const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
   const auto memory = all ? validate_memory() : std::vector<MemoryRow>{};
+  const auto collectives = all && format != "json" ? validate_collectives() : std::vector<CollectiveRow>{};
+  progress.show("");
   if (format == "json") {
     put_result(arguments, validation_json(rows, staleness));
     return 0;
   }
   std::string document = validation_markdown(rows, kTables);
-  std::vector<CollectiveRow> collectives;
   if (all) {
-    collectives = validate_collectives();
     document += staleness_markdown(staleness) + collectives_markdown(collectives) + memory_markdown(memory) +
                 executed_markdown() + fitted_markdown();
   }

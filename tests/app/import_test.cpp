@@ -99,7 +99,7 @@ TEST(Import, FilesOfTheWrongKindAreRefused) {
   expect_refusal(tool({"import", prose}), kInput, "cannot tell what this is");
   expect_refusal(tool({"import", "topo-m", prose}), kInput, "no matrix of nvidia-smi topo -m");
   expect_refusal(tool({"import", "topo-m", fixture("nccl_xml/amd.xml")}), kInput, "it looks like nccl-xml");
-  expect_refusal(tool({"import", "nccl-xnl", fixture("nccl_xml/amd.xml")}), kInput, "Did you mean nccl-xml?");
+  expect_refusal(tool({"import", "nccl-xnl", fixture("nccl_xml/amd.xml")}), kUsage, "Did you mean nccl-xml?");
   expect_refusal(tool({"import", scratch.file("no.txt")}), kInput, "no.txt");
   expect_refusal(tool({"import", "nccl-xml"}), kUsage, "no file after \"nccl-xml\"");
 }
@@ -111,7 +111,7 @@ TEST(Export, SystemsInTheWordsOfOtherSimulators) {
   const ChildResult network = tool({"export", "astra-sim", "dgx-h100", "--set", "nodes=4"});
   ASSERT_EQ(network.status, 0) << network.err;
   EXPECT_THAT(network.out, HasSubstr("npus_count: [ 8, 4 ]"));
-  expect_refusal(tool({"export", "simgrit", "dgx-h100"}), kInput, "Did you mean simgrid?");
+  expect_refusal(tool({"export", "simgrit", "dgx-h100"}), kUsage, "Did you mean simgrid?");
   expect_refusal(tool({"export", "simgrid", "dgx-h100", "--set", "nodes=100"}), kInput, "--set nodes=N");
   expect_refusal(tool({"export", "chrome-trace", "a.json", "--set", "nodes=1"}), kUsage,
                  "--set changes a system");

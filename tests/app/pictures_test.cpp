@@ -307,7 +307,7 @@ TEST(Show, WithoutGnuplotSaysHowToGetIt) {
   const std::string report = scratch.file("r.json");
   ASSERT_EQ(tool(small_predict({"--format", "json", "--out", report})).status, 0);
   const ChildResult result = shell("PATH=/nonexistent \"$0\" plot " + report);
-  EXPECT_EQ(result.status, 3);
+  EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.err, HasSubstr("apt-get install gnuplot-nox"));
 }
 
