@@ -34,12 +34,17 @@ const Verb& find_verb(const std::string& name) {
                                did_you_mean(name, verbs_registry().names())));
 }
 
+/// "--version", "--version --format json".
+int tell_version(const std::vector<std::string>& words) {
+  static const Verb verb{.name = "--version", .flags = {{"format", "FORMAT", "text (default) or json"}}};
+  const std::string format = Arguments::parse(verb, words).choice("format", "text", {"text", "json"});
+  write_stdout(version_page(format == "json"));
+  return 0;
+}
+
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h") return dispatch({"help"});
-  if (words[0] == "--version") {
-    write_stdout(version_page());
-    return 0;
-  }
+  if (words[0] == "--version" || words[0] == "-V") return tell_version({words.begin() + 1, words.end()});
   const Verb& verb = find_verb(words[0]);
   const std::vector<std::string> rest(words.begin() + 1, words.end());
   for (const std::string& word : rest) {

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -209,7 +210,7 @@ Json Json::parse(std::string_view text, const std::string& file, const JsonLimit
 }
 
 Json Json::load(const std::string& path, const JsonLimits& limits) {
-  return parse(read_file(path, limits.bytes), path, limits);
+  return parse(read_file(path, limits.bytes), path == "-" ? "stdin" : path, limits);
 }
 
 Json Json::make_text(std::string value, Place place) {
@@ -408,7 +409,24 @@ void write_file(const std::string& path, std::string_view content) {
   }
 }
 
+namespace {
+
+std::string read_all(std::FILE* f, const std::string& name, int64_t limit) {
+  std::string out;
+  char buffer[65536];
+  std::size_t got = 0;
+  while ((got = std::fread(buffer, 1, sizeof buffer, f)) > 0) {
+    out.append(buffer, got);
+    if (static_cast<int64_t>(out.size()) > limit)
+      throw InputError(fmt::format("{}: larger than {} bytes", printable(name), limit));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string read_file(const std::string& path, int64_t limit) {
+  if (path == "-") return read_all(stdin, "stdin", limit);
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     throw InputError(fmt::format("{}: cannot read: {}", printable(path), std::strerror(errno)));
@@ -417,18 +435,8 @@ std::string read_file(const std::string& path, int64_t limit) {
   std::FILE* f = std::fopen(path.c_str(), "rb");
   if (f == nullptr)
     throw InputError(fmt::format("{}: cannot read: {}", printable(path), std::strerror(errno)));
-  std::string out;
-  char buffer[65536];
-  std::size_t got = 0;
-  while ((got = std::fread(buffer, 1, sizeof buffer, f)) > 0) {
-    out.append(buffer, got);
-    if (static_cast<int64_t>(out.size()) > limit) {
-      std::fclose(f);
-      throw InputError(fmt::format("{}: larger than {} bytes", printable(path), limit));
-    }
-  }
-  std::fclose(f);
-  return out;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> owner(f, std::fclose);
+  return read_all(f, path, limit);
 }
 
 }  // namespace tandem::base

@@ -94,7 +94,7 @@ class Json {
 /// Writes `content` to `path` by way of a temporary name in the same folder, then renames.
 /// Throws InputError when the folder cannot be written.
 void write_file(const std::string& path, std::string_view content);
-/// Whole file as text; throws InputError when missing, unreadable, a folder, or above `limit` bytes.
+/// Whole file as text ("-": stdin); throws InputError: missing, unreadable, a folder, above `limit` bytes.
 std::string read_file(const std::string& path, int64_t limit = 16 << 20);
 
 }  // namespace tandem::base

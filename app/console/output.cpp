@@ -16,6 +16,22 @@
 
 namespace tandem::app {
 
+namespace {
+
+/// A page or a document in a file that its name calls a picture would open nowhere.
+void refuse_picture_name(const std::string& path) {
+  const std::string end = std::filesystem::path(path).extension().string();
+  for (const char* picture : {".png", ".svg", ".pdf", ".ps", ".eps", ".jpg", ".jpeg"}) {
+    if (end == picture)
+      refuse_option("out",
+                    fmt::format("{} would hold text; pictures are drawn by tandem plot, and as .png or .svg "
+                                "by tandem show model and show system without --format",
+                                printable(path)));
+  }
+}
+
+}  // namespace
+
 void write_stdout(std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(STDOUT_FILENO, text.data(), text.size());
@@ -31,6 +47,7 @@ void write_stdout(std::string_view text) {
 void put_result(const Arguments& arguments, std::string text) {
   if (text.empty() || text.back() != '\n') text += '\n';
   if (arguments.has("out")) {
+    refuse_picture_name(arguments.text("out", ""));
     write_file(arguments.text("out", ""), text);
   } else {
     write_stdout(text);
@@ -54,6 +71,7 @@ void put_page(const Arguments& arguments, std::string text) {
 void check_out(const Arguments& arguments) {
   const std::filesystem::path out = arguments.text("out", "");
   if (out.empty()) return;
+  refuse_picture_name(out.string());
   const auto folder = out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
   std::error_code error;
   if (std::filesystem::is_directory(out, error)) {
@@ -117,6 +135,9 @@ void Progress::tell() {
 
 Flag format_flag() { return {"format", "FORMAT", "text (default), json, csv or md"}; }
 Flag out_flag() { return {"out", "FILE", "write the result there instead of to stdout"}; }
+Flag no_timeline_flag() {
+  return {"no-timeline", "", "leave the timeline out of JSON, most of a report's size"};
+}
 Flag quiet_flag() { return {"quiet", "", "no notes and no progress on stderr"}; }
 
 std::string format_of(const Arguments& arguments) {

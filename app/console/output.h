@@ -66,6 +66,8 @@ class Progress {
 Flag format_flag();
 Flag out_flag();
 Flag quiet_flag();
+/// For verbs that write reports.
+Flag no_timeline_flag();
 /// --format, checked against text, json, csv, md.
 std::string format_of(const Arguments& arguments);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/graph.h"
 
 namespace tandem::app {
 
@@ -21,6 +22,12 @@ std::string memory_text(const MemoryUse& m) {
       total < 0.995 ? fmt::format("{:.0f} MiB", total * 1024) : fmt::format("{:.1f}", total);
   return m.capacity.n == 0 ? used + (total < 0.995 ? "" : " GiB")
                            : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
+}
+
+/// "1,024".
+std::string whole(int64_t n) {
+  const std::string text = grouped(static_cast<double>(n));
+  return n < 1000 ? std::to_string(n) : text;
 }
 
 bool any_staleness(const std::vector<Report>& reports) {
@@ -90,6 +97,14 @@ std::string resource_words(const Report& r) {
   return path;
 }
 
+std::string batch_text(const Graph& graph, int64_t batch) {
+  std::string unit = graph.sample().unit;
+  if (batch == 1 && unit.ends_with('s')) unit.pop_back();
+  const int64_t tokens = graph.tokens_per_sample();
+  return fmt::format("{} {}{} per device", batch, unit,
+                     tokens > 0 ? fmt::format(" of {} tokens", whole(tokens)) : "");
+}
+
 std::string needs_text(const Report& r) {
   const double needs = gib(r.memory.needed()), has = gib(r.memory.capacity);
   if (needs < 1.005 * has)  // "needs 80 of 80 GiB" would puzzle
@@ -142,6 +157,7 @@ Table report_table(const std::vector<Report>& reports) {
       std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.tokens_per_second > 0; });
   std::vector<Column> columns = {{"devices", true}, {"samples/s", true}};
   if (tokens) columns.push_back({"tokens/s", true});
+  if (tokens) columns.push_back({"global batch", true});
   columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true}, {"efficiency", true}});
   if (stale) columns.push_back({"staleness", true});
   columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
@@ -151,6 +167,7 @@ Table report_table(const std::vector<Report>& reports) {
     if (r.fits) {
       row.push_back(grouped(r.samples_per_second));
       if (tokens) row.push_back(grouped(r.tokens_per_second));
+      if (tokens) row.push_back(whole(r.samples_per_iteration));
       row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
                              grouped(r.speedup), fmt::format("{:.0f} %", 100 * r.scaling_efficiency)});
       if (stale) row.push_back(staleness_text(r.staleness));

@@ -9,6 +9,7 @@
 
 namespace tandem::app {
 
+class Graph;
 struct Question;
 
 /// Two reports on as many devices, and the questions that they answer where these are at hand.
@@ -25,11 +26,15 @@ std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<
 std::string memory_line(const Report& report);
 
 /// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB", tokens
-/// only where samples are sequences of them. Where the model does not fit, a row says what it needs.
+/// and the batch of all devices together only where samples are sequences of tokens. Where the model does not
+/// fit, a row says what it needs.
 Table report_table(const std::vector<Report>& reports);
 
 /// Of how many devices speed-up and efficiency count where one does not hold the model; "" where it does.
 std::string base_text(const std::vector<Report>& reports);
+
+/// "4 sequences of 1,024 tokens per device".
+std::string batch_text(const Graph& graph, int64_t batch);
 
 /// "needs 133 of 80 GiB".
 std::string needs_text(const Report& report);

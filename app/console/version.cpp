@@ -11,13 +11,23 @@ namespace tandem::app {
 
 std::string version() { return TANDEM_VERSION; }
 
-std::string version_page() {
-  return fmt::format(
-      "tandem {}\ncompiler {}\nBoost {}.{}.{}, Eigen {}.{}.{}, fmt {}.{}.{}, nlohmann-json {}.{}.{}\n",
-      version(), TANDEM_COMPILER, BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100,
-      EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION, FMT_VERSION / 10000,
-      FMT_VERSION / 100 % 100, FMT_VERSION % 100, NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-      NLOHMANN_JSON_VERSION_PATCH);
+std::string version_page(bool json) {
+  const std::pair<const char*, std::string> libraries[] = {
+      {"Boost",
+       fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
+      {"Eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+      {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+      {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                    NLOHMANN_JSON_VERSION_PATCH)}};
+  nlohmann::ordered_json document = {
+      {"schema", "tandem-version-1"}, {"version", version()}, {"compiler", TANDEM_COMPILER}};
+  std::string names;
+  for (const auto& [name, number] : libraries) {
+    document["libraries"][name] = number;
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, number);
+  }
+  if (json) return document.dump(1) + "\n";
+  return fmt::format("tandem {}\ncompiler {}\n{}\n", version(), TANDEM_COMPILER, names);
 }
 
 }  // namespace tandem::app

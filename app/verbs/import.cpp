@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 
 #include "app/console/cli.h"
 #include "app/console/output.h"
@@ -17,17 +15,6 @@ namespace tandem::app {
 namespace {
 
 constexpr int64_t kLimit = 16 << 20;
-
-std::string read_input(const std::string& name) {
-  if (name != "-") return read_file(name, kLimit);
-  std::string text;
-  std::vector<char> block(1 << 16);
-  while (std::cin.read(block.data(), static_cast<std::streamsize>(block.size())) || std::cin.gcount() > 0) {
-    text.append(block.data(), static_cast<std::size_t>(std::cin.gcount()));
-    if (text.size() > kLimit) throw InputError("stdin: more than 16 MiB");
-  }
-  return text;
-}
 
 /// The kinds that a text looks like.
 std::vector<std::string> lookalikes(std::string_view text) {
@@ -42,7 +29,7 @@ std::string valid_kinds() { return fmt::format("{}", fmt::join(import_kinds_regi
 
 /// `kind` empty: by what the text looks like.
 ImportFile open(const std::string& kind, const std::string& name) {
-  ImportFile file{kind, name == "-" ? "stdin" : name, read_input(name)};
+  ImportFile file{kind, name == "-" ? "stdin" : name, read_file(name, kLimit)};
   const std::string called = printable(file.name);
   if (file.text.find_first_not_of(" \t\r\n") == std::string::npos)
     throw InputError(fmt::format("{}: nothing in it", called));

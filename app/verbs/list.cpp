@@ -5,7 +5,9 @@
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "base/data.h"
+#include "calibration/fitted.h"
 #include "calibration/validate/fitted.h"
+#include "exec/backend.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
@@ -61,6 +63,7 @@ const std::vector<ListKind>& kinds() {
       {"devices", [] { return named(list_devices()); }},
       {"schemes", [] { return named(list_schemes()); }},
       {"recipes", [] { return named(list_recipes()); }},
+      {"backends", [] { return named(backends_registry().all()); }},
       {"collectives", [] { return named(collectives_registry().all()); }},
       {"layouts", [] { return named(layouts_registry().all()); }},
       {"kernels", kernels},
@@ -94,17 +97,16 @@ int list(const Arguments& arguments) {
 }  // namespace
 
 void register_list(Registry<Verb>& registry) {
-  registry.add(
-      {.name = "list",
-       .summary = "what there is: models, systems, devices, schemes, collectives, layouts, kernels, layers, "
-                  "optimizers, profiles, constants",
-       .usage = "KIND [options]",
-       .flags = {format_flag(), out_flag(), quiet_flag()},
-       .least_words = 1,
-       .most_words = 1,
-       .run = list,
-       .details = "KIND is models, systems, devices, schemes, collectives, layouts, kernels, layers, "
-                  "optimizers, profiles, constants (what was set on published rates) or verbs."});
+  registry.add({.name = "list",
+                .summary = "what there is: models, systems, devices, schemes, backends, collectives, kernels, layers, "
+                           "optimizers, profiles, constants",
+                .usage = "KIND [options]",
+                .flags = {format_flag(), out_flag(), quiet_flag()},
+                .least_words = 1,
+                .most_words = 1,
+                .run = list,
+                .details = "KIND is models, systems, devices, schemes, backends, collectives, kernels, layers, "
+                           "optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
 }  // namespace tandem::app

@@ -79,11 +79,12 @@ int plot(const Arguments& arguments) {
     if (is_check(document)) {
       checks.push_back(std::move(document));
     } else {
-      for (Report& r : load_reports(file)) reports.push_back(std::move(r));
+      for (Report& r : reports_from_json(document)) reports.push_back(std::move(r));
     }
   }
   const std::filesystem::path folder = output_folder(arguments);
-  const std::string stem = std::filesystem::path(arguments.words()[0]).stem().string();
+  const std::string& first = arguments.words()[0];
+  const std::string stem = first == "-" ? "stdin" : std::filesystem::path(first).stem().string();
   const Base base = [&](std::string_view kind) {
     return (folder / fmt::format("{}-{}", stem, kind)).string();
   };
@@ -114,9 +115,9 @@ int plot(const Arguments& arguments) {
 void register_plot(Registry<Verb>& registry) {
   registry.add(
       {.name = "plot",
-       .summary = "draw reports (scaling, breakdown, staleness, timeline, links) and cross-checks (scatter) "
-                  "as PNG and SVG",
-       .usage = "FILE... [options]",
+       .summary =
+           "draw reports (scaling, breakdown, staleness, timeline) and cross-checks (scatter) as PNG and SVG",
+       .usage = "FILE... [options]   (- reads standard input)",
        .flags = {{"kind", "KIND",
                   "only scaling, breakdown, staleness, timeline, scatter or links (how busy each link of the "
                   "machine was); default: all that apply"},

@@ -26,15 +26,15 @@ std::string scheme_text(const ResolvedScheme& scheme) {
 }
 
 std::string heading(const Question& q) {
-  std::string out = fmt::format(
-      "{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} {} per device", q.graph.name(),
-      count_text(static_cast<double>(q.graph.parameter_elements())),
-      count_text(static_cast<double>(q.graph.forward_flops().n) / 2), q.system.name(), scheme_text(q.scheme),
-      q.scheme.recipe.name, name(q.precision), q.batch, q.graph.sample().unit);
+  std::string out = fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {}",
+                                q.graph.name(), count_text(static_cast<double>(q.graph.parameter_elements())),
+                                count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
+                                q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name,
+                                name(q.precision), batch_text(q.graph, q.batch));
   for (const Question::Beside& job : q.beside)
     out +=
-        fmt::format("\nbeside {} on {} device{} · {} · {} {} per device", job.graph.name(), job.devices,
-                    job.devices == 1 ? "" : "s", scheme_text(job.scheme), job.batch, job.graph.sample().unit);
+        fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,
+                    job.devices == 1 ? "" : "s", scheme_text(job.scheme), batch_text(job.graph, job.batch));
   return out;
 }
 
@@ -56,11 +56,14 @@ std::string remarks(const std::vector<Report>& reports) {
 
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
+  check_out(arguments);
   const Question question = read_question(arguments);
   if (arguments.has("elasticities")) {
-    check_out(arguments);
-    const std::string result =
-        elasticities_as(question, elasticities(question), format, result_columns(arguments));
+    Progress progress(arguments);
+    progress.show("turning each resource of the machine ...");
+    const auto all = elasticities(question);
+    progress.show("");
+    const std::string result = elasticities_as(question, all, format, result_columns(arguments));
     const bool prose = format == "text" || format == "md";
     put_page(arguments, prose ? heading(question) + "\n\n" + result : result);
     return 0;
@@ -75,6 +78,8 @@ int predict(const Arguments& arguments) {
     }
   }
   check_fits(question, reports);
+  if (arguments.has("no-timeline"))
+    for (Report& r : reports) r.timeline.clear();
   if (format == "json") {
     put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
   } else if (format == "csv") {
@@ -97,6 +102,7 @@ void register_predict(Registry<Verb>& registry) {
                               "devices' and servers' speed, and what it would be without their limit"},
                              format_flag(),
                              out_flag(),
+                             no_timeline_flag(),
                              {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
                              quiet_flag()});
   registry.add(

@@ -187,9 +187,9 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
 
 std::string text(const Job& job, const std::vector<Report>& reports, const std::string& format, int columns) {
   std::string out =
-      fmt::format("{} · {} · backend {} ({}) · {} {} per device\n\n{}", job.graph.name(), job.scheme.name,
-                  job.execution.backend->name, job.execution.backend->describe(), job.execution.batch,
-                  job.graph.sample().unit, report_table(reports).as(format, columns));
+      fmt::format("{} · {} · backend {} ({}) · {}\n\n{}", job.graph.name(), job.scheme.name,
+                  job.execution.backend->name, job.execution.backend->describe(),
+                  batch_text(job.graph, job.execution.batch), report_table(reports).as(format, columns));
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
     if (!r.training.real) continue;
@@ -241,6 +241,7 @@ int run(const Arguments& a) {
       reports.push_back(std::move(r.report));
     }
     for (Report& r : reports) {
+      if (a.has("no-timeline")) r.timeline.clear();
       if (one.value_or(0) > 0) r.speedup = r.samples_per_second / *one;
       r.scaling_efficiency = r.speedup / static_cast<double>(r.devices);
     }
@@ -297,6 +298,7 @@ void register_run(Registry<Verb>& registry) {
             {"resume", "", "begin with the state in --checkpoint"},
             format_flag(),
             out_flag(),
+            no_timeline_flag(),
             {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
             quiet_flag()},
        .run = run,

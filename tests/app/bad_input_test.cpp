@@ -155,6 +155,14 @@ INSTANTIATE_TEST_SUITE_P(
                  "ring"},
         BadWords{"export_kind", {"export", "chrom-trace", "x"}, kUsage, "chrome-trace"},
         BadWords{"report_missing", {"compare", "no-a.json", "no-b.json"}, kInput, "no-a.json"},
+        BadWords{"compare_of_neither", {"compare", "x", "y"}, kInput, "systems are compared for a model"},
+        BadWords{
+            "compare_of_systems", {"compare", "DGX1-V100", "dgx-a100"}, kUsage, "is a system, not a report"},
+        BadWords{"text_as_picture", small_predict({"--out", "/tmp/x.png"}), kUsage, "would hold text"},
+        BadWords{"page_as_picture",
+                 {"show", "system", "dgx1-v100", "--out", "/tmp/x.pdf"},
+                 kUsage,
+                 "would hold text"},
         BadWords{"out_folder_of_long_work", {"validate", "--out", "/no/such/folder/x"}, kInput, "no folder"},
         BadWords{"out_folder", small_predict({"--out", "/no/such/folder/x"}), kInput, "cannot write"}),
     [](const auto& info) { return info.param.name; });

@@ -8,6 +8,7 @@
 
 #include "app/console/table.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "schemes/report.h"
 #include "tests/app/tool.h"
 #include "topologies/system.h"
@@ -286,11 +287,138 @@ TEST(Export, ChromeTraceHoldsEveryOpOfTheTimeline) {
   const Json document = Json::parse(result.out, "stdout");
   std::size_t spans = 0;
   for (const Json& event : document.at("traceEvents").items()) {
-    if (event.at("ph").as_text() != "X") continue;
+    if (event.at("ph").as_text() != "X" || event.at("cat").as_text() == "user_annotation") continue;
     ++spans;
     EXPECT_GE(event.at("dur").as_real(), 0);
   }
   EXPECT_EQ(spans, load_reports(scratch.file("a.json")).back().timeline.size());
+}
+
+std::vector<Json> spans_of(const Json& trace) {
+  std::vector<Json> out;
+  for (const Json& event : trace.at("traceEvents").items()) {
+    if (event.at("ph").as_text() == "X") out.push_back(event);
+  }
+  return out;
+}
+
+TEST(Export, ChromeTraceBeginsAtZeroWithNamesThatTraceToolsKnow) {
+  const Scratch scratch;
+  ASSERT_EQ(tool(small_predict({"--format", "json", "--out", scratch.file("a.json")})).status, 0);
+  const Json trace = Json::parse(tool({"export", "chrome-trace", scratch.file("a.json")}).out, "stdout");
+  double first = 1e9;
+  std::set<std::string> categories;
+  std::set<int64_t> processes;
+  for (const Json& event : spans_of(trace)) {
+    first = std::min(first, event.at("ts").as_real());
+    const std::string category = event.at("cat").as_text(), name = event.at("name").as_text();
+    categories.insert(category);
+    processes.insert(event.at("pid").as_int(0));
+    const Json* stream = event.at("args").find("stream");
+    EXPECT_EQ(stream != nullptr, category == "kernel" || category == "gpu_memcpy") << name;
+    if (stream == nullptr) continue;
+    EXPECT_EQ(stream->as_int(), event.at("tid").as_int());
+    EXPECT_EQ(name.rfind("ncclKernel", 0) == 0, stream->as_int() == 20) << name;
+    EXPECT_EQ(name.rfind("Memcpy", 0) == 0, category == "gpu_memcpy") << name;
+  }
+  EXPECT_EQ(first, 0);
+  EXPECT_EQ(processes, (std::set<int64_t>{0, 1})) << "the ranks";
+  for (const char* category : {"kernel", "gpu_memcpy", "user_annotation"})
+    EXPECT_EQ(categories.count(category), 1u);
+}
+
+TEST(Export, ChromeTraceOfOneRankIsThatWorkerAlone) {
+  const Scratch scratch;
+  ASSERT_EQ(tool(small_predict({"--format", "json", "--out", scratch.file("a.json")})).status, 0);
+  const Json trace =
+      Json::parse(tool({"export", "chrome-trace", scratch.file("a.json"), "--rank", "1"}).out, "stdout");
+  EXPECT_EQ(trace.at("distributedInfo").at("rank").as_int(), 1);
+  EXPECT_EQ(trace.at("distributedInfo").at("world_size").as_int(), 2);
+  const std::vector<Json> spans = spans_of(trace);
+  EXPECT_FALSE(spans.empty());
+  for (const Json& event : spans) EXPECT_EQ(event.at("pid").as_int(), 1);
+  EXPECT_EQ(tool({"export", "chrome-trace", scratch.file("a.json"), "--rank", "2"}).status, 2);
+  EXPECT_EQ(tool({"export", "simgrid", "dgx1-v100", "--rank", "0"}).status, 2);
+}
+
+TEST(Pipes, ReportsAreReadFromStandardInput) {
+  const Scratch scratch;
+  const std::string report = tool(small_predict({"--format", "json"})).out;
+  const std::string file = scratch.write("a.json", report);
+  EXPECT_EQ(tool({"export", "chrome-trace", "-"}, report).out, tool({"export", "chrome-trace", file}).out);
+  EXPECT_EQ(tool({"compare", "-", file, "--format", "csv"}, report).out,
+            tool({"compare", file, file, "--format", "csv"}).out);
+  const ChildResult drawn = tool({"plot", "-", "--kind", "scaling", "--out", scratch.file("p")}, report);
+  if (drawn.err.find("gnuplot") != std::string::npos) GTEST_SKIP() << drawn.err;
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_EQ(slurp(scratch.file("p/stdin-scaling.png")).substr(1, 3), "PNG");
+  const ChildResult nothing = tool({"plot", "-"}, "{");
+  EXPECT_EQ(nothing.status, 3);
+  EXPECT_THAT(nothing.err, HasSubstr("stdin:1:"));
+}
+
+/// The cells of one line of a csv file without quoted fields.
+std::vector<std::string> cells_of(const std::string& csv, std::size_t line) {
+  return split(split(csv, '\n')[line], ',');
+}
+
+/// Every cell is a number, a plain word or nothing: no thousands separators, no units, no per cents.
+void expect_plain(const std::string& csv) {
+  EXPECT_EQ(csv.find_first_of("\"% "), std::string::npos) << csv;
+  const std::vector<std::string> heads = cells_of(csv, 0);
+  EXPECT_EQ(cells_of(csv, 1).size(), heads.size());
+  for (const std::string& head : heads)
+    EXPECT_EQ(head.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), std::string::npos);
+}
+
+TEST(Compare, CsvHoldsPlainNumbersOfBothSides) {
+  const std::string csv = tool({"compare", "v100-pcie-8x", "dgx1-v100", "--model", "resnet50", "--scheme",
+                                "pytorch-ddp", "--format", "csv"})
+                              .out;
+  expect_plain(csv);
+  const std::vector<std::string> heads = cells_of(csv, 0), row = cells_of(csv, 1);
+  const auto cell = [&](const char* head) {
+    return row.at(static_cast<std::size_t>(std::find(heads.begin(), heads.end(), head) - heads.begin()));
+  };
+  const double a = std::stod(cell("a_samples_per_second")), b = std::stod(cell("b_samples_per_second"));
+  EXPECT_NEAR(std::stod(cell("ratio")), b / a, 1e-6);
+  EXPECT_LT(std::stod(cell("a_samples_per_second_low")), a);
+  EXPECT_GT(std::stod(cell("b_samples_per_second_high")), b);
+  EXPECT_EQ(cell("b_scheme"), "pytorch-ddp");
+  EXPECT_EQ(cell("a_fits"), "true");
+}
+
+TEST(Collective, CsvHoldsPlainNumbersUnderNamesWithUnits) {
+  const std::vector<std::string> ask = {"collective", "--system", "dgx1-v100", "--sizes", "1MiB", "--format"};
+  const auto in = [&](const char* format) {
+    auto words = ask;
+    words.emplace_back(format);
+    return tool(words).out;
+  };
+  const std::string csv = in("csv");
+  expect_plain(csv);
+  const Json json = Json::parse(in("json"), "stdout").at("rows").items()[0];
+  const std::vector<std::string> heads = cells_of(csv, 0), row = cells_of(csv, 1);
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const Json* same = json.find(heads[i]);
+    if (same == nullptr || same->kind() == Json::Kind::text) continue;
+    EXPECT_NEAR(std::stod(row[i]), same->as_real(), 1e-6 * same->as_real()) << heads[i];
+  }
+}
+
+TEST(Predict, TextOfLanguageModelsNamesTokensAndTheGlobalBatch) {
+  const std::string text =
+      tool({"predict", "--model", "gpt2:layers=2", "--system", "dgx1-v100", "--batch", "1", "--devices", "2"})
+          .out;
+  EXPECT_THAT(text, HasSubstr("1 sequence of 1,024 tokens per device"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("tokens/s +global batch"));
+  EXPECT_THAT(tool(small_predict()).out, ::testing::Not(HasSubstr("global batch")));
+}
+
+TEST(Predict, ReportsCanLeaveTheTimelineOut) {
+  const Json whole = predict_json({}), short_one = predict_json({"--no-timeline"});
+  EXPECT_FALSE(whole.at("reports").items()[0].at("timeline").items().empty());
+  EXPECT_TRUE(short_one.at("reports").items()[0].at("timeline").items().empty());
 }
 
 TEST(Table, AlignsByCharactersAndQuotesCsv) {

@@ -20,6 +20,7 @@ std::vector<std::vector<std::string>> commands_with_json() {
           {"list", "systems"},
           {"list", "devices"},
           {"list", "schemes"},
+          {"list", "backends"},
           {"list", "collectives"},
           {"list", "kernels"},
           {"list", "layers"},
@@ -109,6 +110,17 @@ TEST(Streams, VersionNamesTheLibraries) {
   const ChildResult result = tool({"--version"});
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.out, HasSubstr("Boost"));
+}
+
+TEST(Streams, VersionIsAlsoADocument) {
+  EXPECT_EQ(tool({"-V"}).out, tool({"--version"}).out);
+  const ChildResult result = tool({"--version", "--format", "json"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const Json document = Json::parse(result.out, "stdout");
+  EXPECT_EQ("tandem " + document.at("version").as_text(),
+            tool({"-V"}).out.substr(0, tool({"-V"}).out.find('\n')));
+  EXPECT_NE(document.at("libraries").find("Boost"), nullptr);
+  EXPECT_EQ(tool({"--version", "--format", "xml"}).status, 2);
 }
 
 TEST(Streams, ReaderThatLeavesIsNoError) {
