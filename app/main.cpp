@@ -12,7 +12,6 @@
 #include "app/console/terminal.h"
 #include "app/console/version.h"
 #include "exec/comm/ranks.h"
-#include "exec/ranks.h"
 
 namespace tandem::app {
 namespace {

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "app/console/cli.h"
 #include "app/console/terminal.h"
 #include "base/text.h"
 

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include "app/console/cli.h"
+#include "app/console/terminal.h"
 #include "app/console/version.h"
 
 namespace tandem::app {
 
 namespace {
+
+constexpr int kColumns = 70;  ///< of text that roff leaves as it is
 
 /// As roff prints it: no escapes, no requests at the beginning of a line, hyphens that can be copied.
 std::string roff(std::string_view text) {
@@ -31,7 +34,7 @@ void section(std::string& out, const Verb& verb) {
   out += fmt::format(".SS \"tandem {} {}\"\n{}\n", verb.name, roff(verb.usage), roff(verb.summary));
   for (const Flag& flag : verb.flags)
     out += fmt::format(".TP\n\\fB\\-\\-{}\\fR {}\n{}\n", roff(flag.name), roff(flag.value), roff(flag.help));
-  if (!verb.details.empty()) out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(verb.details));
+  if (!verb.details.empty()) out += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(wrapped(verb.details, kColumns)));
 }
 
 /// The kind of `tandem list` whose names a value is, empty for other values.

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "app/console/table.h"
+#include "models/graph.h"
 #include "schemes/report.h"
 
 namespace tandem::app {
 
-class Graph;
 struct Question;
 
 /// Two reports on as many devices, and the questions that they answer where these are at hand.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "app/console/terminal.h"
 
 #include <sys/ioctl.h>
@@ -8,10 +9,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "app/table.h"
+#include "app/console/table.h"
 #include "base/text.h"
 
-namespace tandem {
+namespace tandem::app {
 
 namespace {
 
@@ -96,4 +97,4 @@ std::string cut_off(std::string_view line, int columns) {
   return std::string(line.substr(0, bytes_of(line, most - 1))) + "…";
 }
 
-}  // namespace tandem
+}  // namespace tandem::app

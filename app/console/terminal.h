@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How wide the terminal is, and text that breaks between words there. Floor 5.
+// How wide the terminal is, and text that breaks between words there.
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::app {
 
 /// Characters in a line of what the descriptor writes to: $COLUMNS if that is a number from 20 up, else what
 /// the terminal says, else 0: no terminal, so no limit.
@@ -20,4 +21,4 @@ std::string hanging(std::string_view label, std::string_view text, int columns);
 /// At most `columns` characters of one line, the last of them "…" where something is cut off. 0: all of it.
 std::string cut_off(std::string_view line, int columns);
 
-}  // namespace tandem
+}  // namespace tandem::app

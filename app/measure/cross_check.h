@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "app/console/cli.h"
-#include "calibration/check_result.h"
 #include "calibration/fit/machine_fit.h"
-#include "calibration/machine_fit.h"
 #include "calibration/validate/check_result.h"
-#include "exec/execute.h"
 #include "exec/run/execute.h"
 
 namespace tandem::app {

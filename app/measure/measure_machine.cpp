@@ -19,10 +19,8 @@
 #include "base/data.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "exec/collective.h"
 #include "exec/comm/collective.h"
 #include "exec/comm/wire.h"
-#include "exec/wire.h"
 
 namespace tandem::app {
 

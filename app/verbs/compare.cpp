@@ -50,75 +50,58 @@ nlohmann::ordered_json side_json(const Report& r) {
   return out;
 }
 
+using NamedCells = std::vector<std::pair<const char*, std::string>>;
+
+/// A row of csv: what a side that does not fit lacks stays empty.
+NamedCells csv_row(const ReportPair& pair) {
+  const Report &x = pair.a, &y = pair.b;
+  const bool both = x.fits && y.fits;
+  const Report::Interval ratio = both ? ratio_interval(x, y) : Report::Interval{};
+  const Swap swap = both ? swap_parts(pair) : Swap{};
+  const auto real = [](bool there, double v) { return there ? fmt::format("{:.9g}", v) : ""; };
+  const auto truth = [](bool v) { return v ? "true" : "false"; };
+  return {{"model", report_input(x, "model")},
+          {"devices", std::to_string(x.devices)},
+          {"a_system", report_input(x, "system")},
+          {"b_system", report_input(y, "system")},
+          {"a_samples_per_second", real(x.fits, x.samples_per_second)},
+          {"b_samples_per_second", real(y.fits, y.samples_per_second)},
+          {"ratio", real(both, y.samples_per_second / x.samples_per_second)},
+          {"ratio_low", real(both, ratio.low)},
+          {"ratio_high", real(both, ratio.high)},
+          {"a_scaling_efficiency", real(x.fits, x.scaling_efficiency)},
+          {"b_scaling_efficiency", real(y.fits, y.scaling_efficiency)},
+          {"a_memory_bytes", std::to_string(x.memory.needed().n)},
+          {"b_memory_bytes", std::to_string(y.memory.needed().n)},
+          {"a_bottleneck", x.fits ? x.bottleneck.resource : ""},
+          {"b_bottleneck", y.fits ? y.bottleneck.resource : ""},
+          {"only_devices_changed_ratio", real(swap.devices.has_value(), swap.devices.value_or(0))},
+          {"only_links_and_host_changed_ratio", real(swap.rest.has_value(), swap.rest.value_or(0))},
+          {"a_scheme", report_input(x, "scheme")},
+          {"b_scheme", report_input(y, "scheme")},
+          {"a_engine", x.engine},
+          {"b_engine", y.engine},
+          {"a_batch_per_device", std::to_string(x.batch_per_device)},
+          {"b_batch_per_device", std::to_string(y.batch_per_device)},
+          {"a_fits", truth(x.fits)},
+          {"b_fits", truth(y.fits)},
+          {"a_samples_per_second_low", real(x.fits, x.interval.low)},
+          {"a_samples_per_second_high", real(x.fits, x.interval.high)},
+          {"b_samples_per_second_low", real(y.fits, y.interval.low)},
+          {"b_samples_per_second_high", real(y.fits, y.interval.high)},
+          {"a_staleness_mean", real(x.fits, x.staleness.mean())},
+          {"b_staleness_mean", real(y.fits, y.staleness.mean())}};
+}
+
+/// `pairs`: one at least.
 std::string compare_csv(const std::vector<ReportPair>& pairs) {
-  Table table({{"model"},
-               {"devices"},
-               {"a_system"},
-               {"b_system"},
-               {"a_samples_per_second"},
-               {"b_samples_per_second"},
-               {"ratio"},
-               {"ratio_low"},
-               {"ratio_high"},
-               {"a_scaling_efficiency"},
-               {"b_scaling_efficiency"},
-               {"a_memory_bytes"},
-               {"b_memory_bytes"},
-               {"a_bottleneck"},
-               {"b_bottleneck"},
-               {"only_devices_changed_ratio"},
-               {"only_links_and_host_changed_ratio"},
-               {"a_scheme"},
-               {"b_scheme"},
-               {"a_engine"},
-               {"b_engine"},
-               {"a_batch_per_device"},
-               {"b_batch_per_device"},
-               {"a_fits"},
-               {"b_fits"},
-               {"a_samples_per_second_low"},
-               {"a_samples_per_second_high"},
-               {"b_samples_per_second_low"},
-               {"b_samples_per_second_high"},
-               {"a_staleness_mean"},
-               {"b_staleness_mean"}});
-  const auto text = [](bool there, double v) { return there ? fmt::format("{:.9g}", v) : ""; };
+  std::vector<Column> columns;
+  for (const auto& [head, cell] : csv_row(pairs.front())) columns.push_back({head});
+  Table table(std::move(columns));
   for (const ReportPair& pair : pairs) {
-    const Report &x = pair.a, &y = pair.b;
-    const bool both = x.fits && y.fits;
-    const Report::Interval interval = both ? ratio_interval(x, y) : Report::Interval{};
-    const Swap swap = both ? swap_parts(pair) : Swap{};
-    table.add({report_input(x, "model"),
-               std::to_string(x.devices),
-               report_input(x, "system"),
-               report_input(y, "system"),
-               text(x.fits, x.samples_per_second),
-               text(y.fits, y.samples_per_second),
-               text(both, y.samples_per_second / x.samples_per_second),
-               text(both, interval.low),
-               text(both, interval.high),
-               text(x.fits, x.scaling_efficiency),
-               text(y.fits, y.scaling_efficiency),
-               std::to_string(x.memory.needed().n),
-               std::to_string(y.memory.needed().n),
-               x.fits ? x.bottleneck.resource : "",
-               y.fits ? y.bottleneck.resource : "",
-               text(swap.devices.has_value(), swap.devices.value_or(0)),
-               text(swap.rest.has_value(), swap.rest.value_or(0)),
-               report_input(x, "scheme"),
-               report_input(y, "scheme"),
-               x.engine,
-               y.engine,
-               std::to_string(x.batch_per_device),
-               std::to_string(y.batch_per_device),
-               x.fits ? "true" : "false",
-               y.fits ? "true" : "false",
-               text(x.fits, x.interval.low),
-               text(x.fits, x.interval.high),
-               text(y.fits, y.interval.low),
-               text(y.fits, y.interval.high),
-               text(x.fits, x.staleness.mean()),
-               text(y.fits, y.staleness.mean())});
+    std::vector<std::string> cells;
+    for (auto& [head, cell] : csv_row(pair)) cells.push_back(std::move(cell));
+    table.add(std::move(cells));
   }
   return table.csv();
 }

@@ -19,11 +19,9 @@ std::string overview(int columns) {
   return wrapped(
       fmt::format("tandem {}: how fast, how stale and how big will training be on that machine?\n\n"
                   "Usage: tandem VERB [options]      tandem VERB --help      tandem --version\n\n{}\n"
-                  "Exit codes: 0 done, 1 a check failed, 2 wrong usage (also an option's value), 3 bad "
-                  "input, 4 a device "
-                  "or the installation failed, 5 internal error, 130 interrupted. The result goes to stdout, "
-                  "everything "
-                  "else to stderr.\n",
+                  "Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 bad input, 4 a device or the "
+                  "installation failed, 5 internal error, 130 interrupted. The result goes to stdout, "
+                  "everything else to stderr.\n",
                   version(), verbs.text(false, columns)),
       columns);
 }
@@ -51,12 +49,13 @@ int help(const Arguments& arguments) {
 }  // namespace
 
 void register_help(Registry<Verb>& registry) {
-  registry.add({.name = "help",
-                .summary = "this page, or that of one verb",
-                .usage = "[VERB]",
-                .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion)"}},
-                .most_words = 1,
-                .run = help});
+  registry.add(
+      {.name = "help",
+       .summary = "this page, or that of one verb",
+       .usage = "[VERB]",
+       .flags = {{"format", "FORMAT", "text (default); of all verbs: man (manual page), bash (completion)"}},
+       .most_words = 1,
+       .run = help});
 }
 
 }  // namespace tandem::app

@@ -5,9 +5,8 @@
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "base/data.h"
-#include "calibration/fitted.h"
 #include "calibration/validate/fitted.h"
-#include "exec/backend.h"
+#include "exec/device/backend.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
@@ -97,16 +96,17 @@ int list(const Arguments& arguments) {
 }  // namespace
 
 void register_list(Registry<Verb>& registry) {
-  registry.add({.name = "list",
-                .summary = "what there is: models, systems, devices, schemes, backends, collectives, kernels, layers, "
-                           "optimizers, profiles, constants",
-                .usage = "KIND [options]",
-                .flags = {format_flag(), out_flag(), quiet_flag()},
-                .least_words = 1,
-                .most_words = 1,
-                .run = list,
-                .details = "KIND is models, systems, devices, schemes, backends, collectives, kernels, layers, "
-                           "optimizers, profiles, constants (what was set on published rates) or verbs."});
+  registry.add(
+      {.name = "list",
+       .summary = "what there is: models, systems, devices, schemes, backends, collectives, kernels, layers, "
+                  "optimizers, profiles, constants",
+       .usage = "KIND [options]",
+       .flags = {format_flag(), out_flag(), quiet_flag()},
+       .least_words = 1,
+       .most_words = 1,
+       .run = list,
+       .details = "KIND is models, systems, devices, schemes, backends, collectives, kernels, layers, "
+                  "optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
 }  // namespace tandem::app

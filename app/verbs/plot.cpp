@@ -56,8 +56,8 @@ void draw_links(const std::vector<Report>& reports, const std::string& system, c
   }
 }
 
-/// Not asked for: nothing of reports without links, as those of real runs are, and a note where the machine is
-/// unknown.
+/// Not asked for: nothing of reports without links, as those of real runs are, and a note where the machine
+/// is unknown.
 void draw_links_if_known(const Arguments& arguments, std::vector<Report> reports, const std::string& base,
                          std::vector<std::string>& written) {
   std::erase_if(reports, [](const Report& r) { return r.links.empty(); });

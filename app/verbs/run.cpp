@@ -56,8 +56,9 @@ void read_pace(const Arguments& a, Request& request) {
     if (a.has("pace-latency")) throw UsageError("--pace-latency needs --pace, e.g. --pace 1Gbit/s");
     return;
   }
-  if (job.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
-  job.execution.pace = Pace{a.value("pace", "", parse_bandwidth), a.value("pace-latency", "0us", parse_time)};
+  if (request.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
+  request.execution.pace =
+      Pace{a.value("pace", "", parse_bandwidth), a.value("pace-latency", "0us", parse_time)};
 }
 
 Cluster cluster_of(int64_t devices, int64_t nodes) {
@@ -94,30 +95,31 @@ void check_staleness(const Request& request) {
                     request.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
 }
 
-std::unique_ptr<Job> read_job(const Arguments& a) {
-  auto job =
-      std::make_unique<Job>(Job{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
-                                resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
-                                {},
-                                {},
-                                {},
-                                {},
-                                {},
-                                1});
-  Execution& e = job->execution;
-  e.graph = &job->graph;
-  e.scheme = &job->scheme;
+std::unique_ptr<Request> read_request(const Arguments& a) {
+  auto request = std::make_unique<Request>(
+      Request{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
+              resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+              {},
+              {},
+              {},
+              {},
+              {},
+              1});
+  Execution& e = request->execution;
+  e.job.graph = &request->graph;
+  e.job.scheme = &request->scheme;
   e.backend = &read_backend(a);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int64_t processes = ranks().size;
-  job->devices = a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
-  job->nodes = a.integer("nodes", processes, 1, 64);
-  if (processes > 1 && job->nodes != processes)
+  request->devices =
+      a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
+  request->nodes = a.integer("nodes", processes, 1, 64);
+  if (processes > 1 && request->nodes != processes)
     refuse_option("nodes", fmt::format("mpirun started {} processes: each plays a node", processes));
-  e.batch = a.integer("batch", 32, 1, 1'000'000);
-  e.precision = read_precision(a, *e.backend);
-  e.optimizer = &a.value("optimizer", "momentum", optimizer);
-  if (!e.optimizer->updates())
+  e.job.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.job.precision = read_precision(a, *e.backend);
+  e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
+  if (!e.job.optimizer->updates())
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
@@ -185,11 +187,13 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
                   {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers});
 }
 
-std::string text(const Job& job, const std::vector<Report>& reports, const std::string& format, int columns) {
+std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format,
+                 int columns) {
+  const Execution& e = request.execution;
   std::string out =
-      fmt::format("{} · {} · backend {} ({}) · {}\n\n{}", job.graph.name(), job.scheme.name,
-                  job.execution.backend->name, job.execution.backend->describe(),
-                  batch_text(job.graph, job.execution.batch), report_table(reports).as(format, columns));
+      fmt::format("{} · {} · backend {} ({}) · {}\n\n{}", request.graph.name(), request.scheme.name,
+                  e.backend->name, e.backend->describe(), batch_text(request.graph, e.job.batch),
+                  report_table(reports).as(format, columns));
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
     if (!r.training.real) continue;
@@ -250,7 +254,7 @@ int run(const Arguments& a) {
     if (format == "json")
       put_result(a, reports_to_json(reports, a.has("reproducible")));
     else
-      put_page(a, format == "csv" ? report_csv(reports) : text(*job, reports, format, result_columns(a)));
+      put_page(a, format == "csv" ? report_csv(reports) : text(*request, reports, format, result_columns(a)));
   }
   if (interrupted && reports.empty())
     note(a, "stopped before the run: one worker was being timed, for the speed-up");

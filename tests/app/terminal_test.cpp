@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands on a terminal: words stay whole, progress overwrites itself; and in a log: a line now and then.
 #include "app/console/terminal.h"
 
@@ -10,13 +11,13 @@
 #include <cstdlib>
 #include <thread>
 
-#include "app/output.h"
-#include "app/table.h"
-#include "app/verb.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "app/console/table.h"
 #include "base/text.h"
 #include "tests/app/tool.h"
 
-namespace tandem::test {
+namespace tandem::tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -180,4 +181,4 @@ TEST(Progress, QuietIsQuiet) {
 }
 
 }  // namespace
-}  // namespace tandem::test
+}  // namespace tandem::tests
