@@ -10,30 +10,13 @@
 
 #include "base/statistics.h"
 #include "sim/intervals.h"
+#include "sim/link_uses.h"
 #include "sim/placement.h"
 #include "sim/time_shares.h"
 
 namespace tandem::sim {
 
 namespace {
-
-constexpr std::size_t kMostLinkUses = 400;  // in a report, busiest first
-
-std::vector<LinkUse> link_uses(const Simulated& run) {
-  std::vector<LinkUse> out;
-  const Plan& plan = run.bound.plan;
-  const double wall = run.trace.makespan.seconds();
-  for (std::size_t i = 0; i < run.trace.link_bytes.size(); ++i) {
-    const double bytes = run.trace.link_bytes[i];
-    if (bytes <= 0) continue;
-    out.push_back({plan.link_name(static_cast<uint32_t>(i)), std::min(1.0, bytes / plan.capacity[i] / wall),
-                   Bytes{std::llround(bytes)}});
-  }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
-  if (out.size() > kMostLinkUses) out.resize(kMostLinkUses);
-  return out;
-}
 
 /// The busiest link that the measured job itself uses: beside others it may not be the busiest of all.
 LinkUse own_busiest(const Report& r, const Simulated& run) {
@@ -161,7 +144,7 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   const Cluster cluster = make_cluster(*p.system, p.devices);
   const Device& device = p.system->device(p.system->accelerator(0));
   add_time_shares(r, run.trace, run.bound, [&](uint32_t worker) { return worker_name(p, cluster, worker); });
-  r.links = link_uses(run);
+  add_links(r, run.bound.plan, run.trace, p.system->nodes());
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine

@@ -169,7 +169,7 @@ class StockCosts : public Costs {
     const double each = recipe_.host.update[0].seconds() * in.compute_scale /
                         (in.system->host().core_speed * in.speeds.launch);
     return each * static_cast<double>(tensors) /
-           static_cast<double>(std::max<std::size_t>(1, program().parts.size()));
+           static_cast<double>(std::max<std::size_t>(1, program().buckets.size()));
   }
 
   /// Gradients that the layers of `task` add to those of other readers: each input of a layer but the first

@@ -56,7 +56,7 @@ Run::Run(const Execution& e, const Keep& k)
     : execution_(e),
       keep_(k),
       program_(make_program(e)),
-      network_(*e.graph, e.batch, true, e.precision),
+      network_(*e.job.graph, e.job.batch, true, e.job.precision),
       expected_(all_iterations(e, program_)),
       micro_batches_(program_.micro_batches),
       warmup_(e.warmup * program_.micro_batches) {
@@ -71,7 +71,7 @@ Run::Run(const Execution& e, const Keep& k)
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
   start_ = start_values(network_, e);
-  start_state_.resize(start_.size() * static_cast<std::size_t>(e.optimizer->state));
+  start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
   if (e.start != nullptr) {
     start_ = e.start->parameters;
     start_state_ = e.start->state;
@@ -110,27 +110,27 @@ void Run::make_iterations() {
 
 void Run::check_executable() const {
   const auto refuse = [&](const std::string& why) {
-    throw InputError(fmt::format("{} cannot be executed: {}", execution_.scheme->name, why));
+    throw InputError(fmt::format("{} cannot be executed: {}", execution_.job.scheme->name, why));
   };
-  if (execution_.scheme->scheme->name == "one-weird-trick")
+  if (execution_.job.scheme->scheme->name == "one-weird-trick")
     refuse("linear layers split over the devices are only simulated");
   if (execution_.rate.by_staleness && program_.stores.empty() && workers_ > 1)
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
         "ssp or softsync");
   int64_t parameters = 0;
-  for (const Part& p : program_.parts) parameters += p.elements;
+  for (const Bucket& b : program_.buckets) parameters += b.elements;
   TANDEM_CHECK(parameters == network_.parameters());
   for (const Op& op : program_.roles[0].ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients)
       refuse("gradients are not cast for the way (compression=none is executed)");
     if (op.kind != OpKind::collective) continue;
-    const int64_t elements = op.key < program_.parts.size() ? program_.parts[op.key].elements : 0;
+    const int64_t elements = op.key < program_.buckets.size() ? program_.buckets[op.key].elements : 0;
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
     const Collective& c = program_.collectives[op.what];
     const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers_ &&
-                        element_bytes(execution_.precision) == 2 && op.bytes.n == 2 * elements;
+                        element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
       refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
@@ -138,13 +138,13 @@ void Run::check_executable() const {
     if (c.address != Address::shards && c.address != Address::reply)
       refuse("messages between peers are only simulated");
   }
-  for (uint32_t layer = 0; layer < execution_.graph->layers().size(); ++layer) {
+  for (uint32_t layer = 0; layer < execution_.job.graph->layers().size(); ++layer) {
     for (const auto* calls : {&network_.forward(layer), &network_.backward(layer)}) {
       for (const Call& c : *calls) {
-        if (execution_.backend->supports(c, execution_.precision)) continue;
+        if (execution_.backend->supports(c, execution_.job.precision)) continue;
         throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution_.backend->name,
-                                     name(c.function), name(execution_.precision),
-                                     execution_.graph->layers()[layer].name));
+                                     name(c.function), name(execution_.job.precision),
+                                     execution_.job.graph->layers()[layer].name));
       }
     }
   }
@@ -344,19 +344,19 @@ IterationState Run::state(uint32_t instance, int32_t iteration) const {
 }
 
 Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
-  const Part& part = program_.parts[key];
+  const Bucket& bucket = program_.buckets[key];
   const int64_t rank = instance % local_;
-  const int64_t begin = cut(part.elements, local_, rank), end = cut(part.elements, local_, rank + 1);
+  const int64_t begin = cut(bucket.elements, local_, rank), end = cut(bucket.elements, local_, rank + 1);
   const int64_t from = begin + cut(end - begin, shards_, shard),
                 to = begin + cut(end - begin, shards_, shard + 1);
-  return {part.first + from, to - from, shard};
+  return {bucket.first + from, to - from, shard};
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
-  const Part& part = program_.parts[key];
-  const int64_t from = cut(part.elements, workers_, instance),
-                to = cut(part.elements, workers_, instance + 1);
-  return {part.first + from, to - from};
+  const Bucket& bucket = program_.buckets[key];
+  const int64_t from = cut(bucket.elements, workers_, instance),
+                to = cut(bucket.elements, workers_, instance + 1);
+  return {bucket.first + from, to - from};
 }
 
 }  // namespace tandem::exec

@@ -63,8 +63,8 @@ class Run {
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
   /// Does each worker update a share of the parameters alone?
-  bool spreads() const { return program_.spread.state > 1; }
-  /// Payload::share of a worker.
+  bool spreads() const { return program_.sharding.state > 1; }
+  /// Payload::shard of a worker.
   Slice share(uint32_t key, uint32_t instance) const;
 
   // ---- collectives ----
@@ -101,7 +101,7 @@ class Run {
   bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
   uint32_t shards() const { return shards_; }
   uint32_t local() const { return local_; }  ///< workers of a node that push as one
-  /// The part `key`, cut for the local rank that pushes a share of it, cut for a shard.
+  /// The bucket `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
   /// After the run, by one thread: what servers on devices hold, into the store's memory and start_state().
   void fetch_store();

@@ -21,7 +21,7 @@ void Run::make_store() {
   make_servers(on_devices);
   // One prepared update a server and length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution_.optimizer - optimizers().data());
+  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
   const auto server_of = [on_devices](const Slice& slice) {
     return on_devices ? std::size_t{slice.shard} : 0;
   };
@@ -42,7 +42,7 @@ void Run::make_store() {
                                                                     int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
-    for (int64_t k = 0; k < execution_.optimizer->state; ++k)
+    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
       operands[2 + k] = server_states_[server] + k * network_.parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
@@ -50,13 +50,13 @@ void Run::make_store() {
     s.learning_rate = stale_rate(execution_.rate, s.learning_rate, staleness);
     if (on_devices) servers_[server]->set_state(s, Lane::compute);
     servers_[server]->launch(prepared->at({server, slice.elements}),
-                             {operands, static_cast<std::size_t>(2 + execution_.optimizer->state)}, s,
+                             {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
                              Lane::compute);
   };
   ParameterStore::Setup setup{rules,
                               workers_,
                               shards_,
-                              static_cast<uint32_t>(program_.parts.size()),
+                              static_cast<uint32_t>(program_.buckets.size()),
                               start_.data(),
                               network_.parameters(),
                               gated,
@@ -87,7 +87,7 @@ void Run::make_servers(bool on_devices) {
 }
 
 void Run::for_each_slice(const std::function<void(const Slice&)>& visit) const {
-  for (uint32_t key = 0; key < program_.parts.size(); ++key) {
+  for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
     for (uint32_t i = 0; i < local_; ++i) {
       for (uint32_t s = 0; s < shards_; ++s) visit(slice(key, i, s));
     }
@@ -98,7 +98,7 @@ void Run::fetch_store() {
   if (!store_ || !store_->on_devices()) return;
   for_each_slice([&](const Slice& slice) {
     store_->fetch(slice);
-    for (int64_t k = 0; k < execution_.optimizer->state; ++k) {
+    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k) {
       const int64_t at = k * network_.parameters() + slice.first;
       servers_[slice.shard]->download(start_state_.data() + at, server_states_[slice.shard] + at,
                                       slice.elements);
@@ -117,7 +117,7 @@ void Run::make_links() {
                                : role.site == Site::accelerators ? s / per_node % nodes
                                                                  : nodes + s);
   }
-  setup.keys = static_cast<uint32_t>(program_.parts.size());
+  setup.keys = static_cast<uint32_t>(program_.buckets.size());
   setup.channel = channels_;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
   links_ = std::make_unique<StoreLinks>(std::move(setup), *wire_, *store_, abort_);

@@ -19,7 +19,7 @@ constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
 
 std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
   std::vector<Slice> out;
-  for (uint32_t key = 0; key < run.program().parts.size(); ++key) out.push_back(run.share(key, instance));
+  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) out.push_back(run.share(key, instance));
   return out;
 }
 
@@ -334,7 +334,7 @@ void join_stores(ExecutionResult& out) {
 /// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
   std::vector<Slice> own;
-  for (uint32_t key = 0; key < run.program().parts.size() && run.store(); ++key) {
+  for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
     for (uint32_t i = 0; i < run.local(); ++i) {
       for (uint32_t s = 0; s < run.shards(); ++s) {
         if (run.links()->here(s)) own.push_back(run.slice(key, i, s));
@@ -382,7 +382,7 @@ ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Work
     for (double* rate : {&r.samples_per_second, &r.interval.low, &r.interval.high}) *rate *= share;
   }
   r.tokens_per_second =
-      r.samples_per_second * static_cast<double>(run.execution().graph->tokens_per_sample());
+      r.samples_per_second * static_cast<double>(run.execution().job.graph->tokens_per_sample());
   return out;
 }
 

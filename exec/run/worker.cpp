@@ -11,7 +11,7 @@ Worker::Worker(Run& run, uint32_t instance)
     : run_(run),
       instance_(instance),
       lanes_(run),
-      pushed_(run.program().parts.size()),
+      pushed_(run.program().buckets.size()),
       replied_(pushed_.size()),
       estimates_(role().ops.size()),
       bytes_(role().ops.size()) {
@@ -48,7 +48,7 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
 }
 
 std::vector<float> Worker::state() const {
-  return read(state_memory(), run_.network().parameters() * run_.execution().optimizer->state);
+  return read(state_memory(), run_.network().parameters() * run_.execution().job.optimizer->state);
 }
 
 std::vector<float> Worker::values(TensorId t) const {
@@ -71,7 +71,7 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
 }
 
 void Worker::open() {
-  device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().precision,
+  device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().job.precision,
                                             run_.execution().threads, true, run_.execution().route});
   allocate();
   set_start_values();
@@ -93,7 +93,7 @@ void Worker::allocate() {
   variants_ = run_.execution().data != nullptr ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(n.arena());
-  parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().optimizer->state));
+  parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
   if (run_.micro_batches() > 1) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;

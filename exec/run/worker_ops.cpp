@@ -71,13 +71,13 @@ Launch Worker::update(const Op& op, const Slice& part) {
   call.function = Function::update;
   call.pass = Pass::update;
   call.kernels = run_.program().tasks[op.what].kernels;
-  const auto rule = static_cast<int64_t>(run_.execution().optimizer - optimizers().data());
+  const auto rule = static_cast<int64_t>(run_.execution().job.optimizer - optimizers().data());
   call.shape = {part.elements, run_.execution().integer_gradients ? 0 : rule};
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
-  for (int64_t k = 0; k < run_.execution().optimizer->state; ++k)
+  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
     l.operands[0].push_back(state_memory() + k * run_.network().parameters() + part.first);
   return l;
 }
@@ -86,7 +86,7 @@ Worker::Act Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
   const bool shared = op.payload == Payload::shard;
   if (op.payload != Payload::parameters && !shared) return layers(index);
-  const Part whole = run_.program().parts[op.key];
+  const Bucket whole = run_.program().buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
@@ -169,11 +169,11 @@ struct Worker::Buffer {
 
 Worker::Buffer Worker::buffer(const Op& op) const {
   if (op.payload == Payload::state)
-    return {parameters_, run_.network().parameters() * (1 + run_.execution().optimizer->state)};
+    return {parameters_, run_.network().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (op.payload != Payload::gradients && op.payload != Payload::parameters)
     return {outputs_, op.bytes.n / 4};
-  const Part& part = run_.program().parts[op.key];
-  return {(op.payload == Payload::gradients ? gradients_ : parameters_) + part.first, part.elements};
+  const Bucket& bucket = run_.program().buckets[op.key];
+  return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
 }
 
 Worker::Act Worker::collective(uint32_t index) {

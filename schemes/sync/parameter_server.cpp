@@ -227,6 +227,7 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "device|node"},
         kGradientsOption},
        compile,
+       {},
        without_gpus});
 }
 

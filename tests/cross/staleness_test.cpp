@@ -130,7 +130,7 @@ TEST(Execute, StalenessOfNodesThatPushAsOneCountsNodes) {
     const Execution e = execution(s, scheme, "null", kIterations);
     const ExecutionResult r = execute(e);
     const Program p = make_program(e);
-    const int64_t slices = static_cast<int64_t>(p.parts.size()) * p.roles[p.stores[0].role].mesh.size();
+    const int64_t slices = static_cast<int64_t>(p.buckets.size()) * p.roles[p.stores[0].role].mesh.size();
     EXPECT_EQ(r.report.staleness.count(), 2 * nodes * kIterations * slices);
     const auto others = static_cast<double>(nodes - 1);
     EXPECT_LE(r.report.staleness.mean(), others + 1e-9);

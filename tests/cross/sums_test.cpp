@@ -70,7 +70,7 @@ void expect_kept_sums(const ExecutionResult& r, const Program& p) {
   const auto gradients = static_cast<int64_t>(made.size());
   const int64_t shards = p.roles[p.stores[0].role].mesh.size();
   int64_t kept = 0, slices = 0;
-  for (const Part& part : p.parts) {
+  for (const Part& part : p.buckets) {
     for (int64_t s = 0; s < shards; ++s) {  // cut evenly, the first ones one element longer
       const int64_t each = part.elements / shards, rest = part.elements % shards;
       const int64_t first = part.first + each * s + std::min(rest, s), elements = each + (s < rest ? 1 : 0);
