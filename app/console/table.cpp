@@ -149,11 +149,6 @@ std::string Table::as(std::string_view format, int columns) const {
   return text(true, columns);
 }
 
-std::size_t width(std::string_view utf8) {
-  return static_cast<std::size_t>(std::count_if(
-      utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
 std::string grouped(double value) {
   const double size = std::abs(value);
   std::string text = fmt::format("{:.{}f}", value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);

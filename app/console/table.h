@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/rooms.h"
+#include "app/console/terminal.h"
 
 namespace tandem::app {
 
@@ -43,8 +43,6 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Number of character cells of UTF-8 text (one per code point).
-std::size_t width(std::string_view utf8);
 /// 1234567 -> "1,234,567"; from 1000 up without decimals, below with up to three significant digits.
 std::string grouped(double value);
 

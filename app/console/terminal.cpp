@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "app/console/table.h"
 #include "base/text.h"
 
 namespace tandem::app {
@@ -60,6 +59,11 @@ void wrap_line(std::string_view line, std::size_t columns, std::string& out) {
 }
 
 }  // namespace
+
+std::size_t width(std::string_view utf8) {
+  return static_cast<std::size_t>(std::count_if(
+      utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
 
 int columns_of(int descriptor) {
   if (const char* set = std::getenv("COLUMNS")) {

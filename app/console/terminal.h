@@ -4,7 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/rooms.h"
+
 namespace tandem::app {
+
+/// Number of character cells of UTF-8 text (one per code point).
+std::size_t width(std::string_view utf8);
 
 /// Characters in a line of what the descriptor writes to: $COLUMNS if that is a number from 20 up, else what
 /// the terminal says, else 0: no terminal, so no limit.

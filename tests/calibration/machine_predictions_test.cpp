@@ -186,12 +186,12 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
       pace == nullptr ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", pace}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Prediction p;
-  p.graph = &graph;
+  p.job.graph = &graph;
   p.system = &system;
-  p.scheme = &resolved;
+  p.job.scheme = &resolved;
   p.devices = 2;
-  p.optimizer = &optimizer("momentum");
-  p.input = false;
+  p.job.optimizer = &optimizer("momentum");
+  p.job.input = false;
   p.profile = profile;
   const Plan plan = make_plan(p);
   const auto& ops = plan.program->roles[0].ops;

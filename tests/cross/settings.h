@@ -96,12 +96,12 @@ inline const Graph& model() {
 inline Execution execution(const Setting& s, const ResolvedScheme& scheme, std::string_view backend,
                            int32_t iterations) {
   Execution e;
-  e.graph = &model();
-  e.scheme = &scheme;
+  e.job.graph = &model();
+  e.job.scheme = &scheme;
   e.backend = &backends_registry().at(backend);
   e.cluster = s.cluster;
-  e.batch = 4;
-  e.optimizer = &optimizer("sgd");
+  e.job.batch = 4;
+  e.job.optimizer = &optimizer("sgd");
   e.iterations = iterations;
   e.warmup = 1;
   return e;
@@ -125,13 +125,13 @@ inline const std::vector<Backend>& backends() {
 inline Prediction prediction(const Setting& s, const ResolvedScheme& scheme, int32_t iterations) {
   static const System box = System::load("p3.8xlarge"), nodes = System::load("5090-2x", {{"nodes", "4"}});
   Prediction p;
-  p.graph = &model();
+  p.job.graph = &model();
   p.system = s.cluster.nodes > 1 ? &nodes : &box;
-  p.scheme = &scheme;
+  p.job.scheme = &scheme;
   p.devices = s.cluster.devices;
-  p.batch = 4;
-  p.optimizer = &optimizer("sgd");
-  p.input = false;
+  p.job.batch = 4;
+  p.job.optimizer = &optimizer("sgd");
+  p.job.input = false;
   p.disturbance = Disturbance{};
   p.iterations = iterations;
   return p;

@@ -70,7 +70,7 @@ void expect_kept_sums(const ExecutionResult& r, const Program& p) {
   const auto gradients = static_cast<int64_t>(made.size());
   const int64_t shards = p.roles[p.stores[0].role].mesh.size();
   int64_t kept = 0, slices = 0;
-  for (const Part& part : p.buckets) {
+  for (const Bucket& part : p.buckets) {
     for (int64_t s = 0; s < shards; ++s) {  // cut evenly, the first ones one element longer
       const int64_t each = part.elements / shards, rest = part.elements % shards;
       const int64_t first = part.first + each * s + std::min(rest, s), elements = each + (s < rest ? 1 : 0);
@@ -147,7 +147,7 @@ TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {
               b = execution({text, {1, 1, 1}}, one, "cpu", 5);
     static const Dataset data = load_dataset(std::string(TANDEM_ROOT) + "/tests/cross/points.csv", false);
     a.data = b.data = &data;
-    b.batch = 2 * a.batch * make_program(a).micro_batches;
+    b.job.batch = 2 * a.job.batch * make_program(a).micro_batches;
     a.rate.base = b.rate.base = 0.1;
     const auto x = execute(a, {false, false, true}).parameters,
                y = execute(b, {false, false, true}).parameters;

@@ -123,7 +123,7 @@ TEST(Sync, BucketsOfAWorkloadReplaceTheRule) {
     const ResolvedScheme scheme = resolve_scheme("allreduce:bucket=1GiB", {});
     const Program p = scheme.scheme->compile(work, {4, 1, 4}, scheme.options);
     std::vector<int64_t> out;
-    for (const GradientBucket& part : p.buckets) out.push_back(part.elements);
+    for (const Bucket& bucket : p.buckets) out.push_back(bucket.elements);
     return out;
   };
   ASSERT_EQ(sizes().size(), 1U);
