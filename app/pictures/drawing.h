@@ -17,9 +17,9 @@ inline constexpr double kDrawingWidth = 1000, kDrawingHeight = 600, kBoxHalfHeig
 
 struct Drawing {
   struct Vertex {
-    std::string name,
-        kind;       ///< as `show system --format json` has them; "network"; "more" for what is left out
-    Point at = {};  ///< the middle of its box
+    std::string name;
+    std::string kind;  ///< as `show system --format json` has it; "network"; "more" for what is left out
+    Point at = {};     ///< the middle of its box
     double half_width = 0;
   };
   struct Cable {
