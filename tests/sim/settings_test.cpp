@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions as recorded, one for each thing that can be set beside scheme, model and machine. Small models,
+// so that every figure of a report can stand here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "base/json.h"
+#include "sim/capacity.h"
+#include "tests/sim/prediction.h"
+#include "topologies/system.h"
+
+namespace tandem::tests {
+namespace {
+
+using Change = std::function<void(Prediction&)>;
+
+struct Setting {
+  const char* name;
+  const char* scheme;
+  const char* model;
+  const char* system;
+  System::Sets sets;
+  int64_t devices;
+  Change change = [](Prediction&) {};
+};
+
+const std::string kMachine = std::string(TANDEM_ROOT) + "/tests/sim/machine_profile.json";
+const System::Sets kThinned{
+    {"nodes", "8"}, {"network.block", "fat_tree"}, {"network.down", "2"}, {"network.oversubscription", "4"}};
+
+void measured(Prediction& p) { p.profile = kMachine; }
+
+void disturbed(Prediction& p) {
+  Disturbance& d = p.disturbance.emplace();
+  d.compute_sigma = 0.1;
+  d.iteration_sigma = 0.05;
+  d.network_sigma = 0.2;
+  d.straggle_probability = 0.1;
+  d.straggle_factor = 3;
+  d.slow = {{2, 1.5}};
+}
+
+void trained_with(Prediction& p, Precision precision, const char* rule) {
+  p.job.precision = precision;
+  p.job.optimizer = &optimizer(rule);
+}
+
+std::vector<Setting> settings() {
+  return {
+      {"one device", "allreduce", "lenet5", "2080ti-pcie-8x", {}, 1},
+      {"input",
+       "allreduce",
+       "resnet20-cifar",
+       "ethernet-cluster",
+       {},
+       16,
+       [](auto& p) { p.job.input = true; }},
+      {"input from shared storage alone",
+       "horovod",
+       "alexnet",
+       "zenith",
+       {{"host.local_storage", "0B/s"}},
+       8,
+       [](auto& p) { p.job.input = true; }},
+      {"recomputing",
+       "zero:stage=3",
+       "transformer-tiny",
+       "dgx-a100",
+       {},
+       4,
+       [](auto& p) {
+         p.job.recompute = true;
+         trained_with(p, Precision::bf16, "adamw");
+       }},
+      {"micro-batches",
+       "zero:stage=2,accumulate=3",
+       "transformer-tiny",
+       "mi300x-8x",
+       {},
+       8,
+       [](auto& p) { trained_with(p, Precision::fp16, "adam"); }},
+      {"an anchor",
+       "pytorch-ddp",
+       "lenet5",
+       "v100-pcie-8x",
+       {},
+       4,
+       [](auto& p) {
+         p.anchor = Anchor{20'000, 1};
+       }},
+      {"an anchor of several devices",
+       "horovod",
+       "lenet5",
+       "hkbu-ipoib",
+       {},
+       8,
+       [](auto& p) {
+         p.anchor = Anchor{60'000, 4, 16};
+       }},
+      {"speeds",
+       "parameter-server",
+       "lenet5",
+       "2080ti-pcie-8x",
+       {},
+       4,
+       [](auto& p) {
+         p.speeds = {1.5, 0.7, 2.5, 0.4};
+       }},
+      {"speeds of a node's one process",
+       "pytorch-dataparallel",
+       "densenet121",
+       "2080ti-pcie-8x",
+       {},
+       3,
+       [](auto& p) {
+         p.speeds = {1.5, 0.7, 2.5, 0.4};
+         p.job.batch = 2;
+       }},
+      {"fewer iterations",
+       "local-sgd:every=3",
+       "lenet5",
+       "dgx1-v100",
+       {},
+       8,
+       [](auto& p) { p.iterations = 7; }},
+      {"noise", "allreduce", "lenet5", "dgx1-v100", {}, 4, disturbed},
+      {"noise of servers", "parameter-server:mode=async", "lenet5", "hkbu-ipoib", {}, 8, disturbed},
+      {"slow devices of the system", "allreduce", "lenet5", "2080ti-pcie-8x", {{"faults.gpu1", "0.5"}}, 4},
+      {"half of a cable", "allreduce", "alexnet", "2080ti-pcie-8x", {{"faults.cpu0:cpu1", "0.5"}}, 8},
+      {"a node that is slow",
+       "parameter-server:mode=backup,backup=2",
+       "lenet5",
+       "hkbu-ipoib",
+       {{"faults.node2/gpu0", "0.4"}},
+       16},
+      {"late gradients", "parameter-server:mode=backup,backup=1,push=node", "lenet5", "hkbu-ipoib", {}, 12},
+      {"bounded staleness",
+       "parameter-server:mode=ssp,slack=1",
+       "lenet5",
+       "hkbu-ipoib",
+       {},
+       8,
+       [](auto& p) { p.disturbance.emplace().compute_sigma = 0.3; }},
+      {"softsync", "parameter-server:mode=softsync,n=2,server=nodes,shards=3", "lenet5", "hkbu-ipoib", {}, 8},
+      {"servers on devices",
+       "parameter-server:server=gpu,overlap=off,pull=all",
+       "lenet5",
+       "v100-pcie-8x",
+       {},
+       4},
+      {"a thinned network", "allreduce", "alexnet", "ethernet-cluster", kThinned, 64},
+      {"messages over a thinned network", "byteps", "lenet5", "ethernet-cluster", kThinned, 32},
+      {"rails", "zero:stage=1", "alexnet", "h100-superpod", {}, 32},
+      {"a torus", "allreduce", "resnet20-cifar", "tpu-v3-pod", {}, 32},
+      {"processors", "allreduce", "lenet5", "skylake-opa", {}, 8},
+      {"trees", "allreduce:algorithm=double-tree", "alexnet", "p3.16xlarge", {{"nodes", "4"}}, 32},
+      {"halving and doubling", "allreduce:algorithm=halving-doubling", "alexnet", "hkbu-10gbe", {}, 16},
+      {"more devices than schedules are laid out for",
+       "allreduce:algorithm=halving-doubling",
+       "lenet5",
+       "infiniband-cluster",
+       {{"nodes", "96"}},
+       700},
+      {"settled transfers",
+       "zero:stage=3",
+       "lenet5",
+       "infiniband-cluster",
+       {{"nodes", "96"}},
+       700,
+       [](auto& p) { p.job.input = true; }},
+      {"parts of layers", "one-weird-trick", "alexnet", "titan-xp-pcie-4x", {}, 4},
+      {"staged copies", "data-parallel-master", "alexnet", "1080ti-dual-root-8x", {}, 8},
+      {"memory's habits",
+       "fsdp",
+       "transformer-tiny",
+       "dgx-h100",
+       {},
+       8,
+       [](auto& p) {
+         trained_with(p, Precision::bf16, "adamw");
+         p.memory = {{"weights", "master"}, {"update", "each"}, {"gradients", "whole"}, {"buckets", "copies"},
+                     {"modules", "eager"},  {"loss", "fused"},  {"logits", "fp32"}};
+       }},
+      {"more memory than there is",
+       "allreduce",
+       "bert-large",
+       "2080ti-pcie-8x",
+       {},
+       2,
+       [](auto& p) { p.job.optimizer = &optimizer("adam"); }},
+      {"memory that just holds it",
+       "zero:stage=3",
+       "bert-large",
+       "2080ti-pcie-8x",
+       {},
+       8,
+       [](auto& p) {
+         trained_with(p, Precision::fp16, "adam");
+         p.job.batch = 1;
+       }},
+      {"recorded steps",
+       "parameter-server:mode=async",
+       "lenet5",
+       "2080ti-pcie-8x",
+       {},
+       3,
+       [](auto& p) {
+         p.disturbance.emplace().recorded = {{1, 1.5, 0.8}, {2, 0.7, 1.1}};
+       }},
+      {"jobs beside",
+       "allreduce",
+       "alexnet",
+       "hkbu-ipoib",
+       {},
+       8,
+       [](auto& p) {
+         static const Graph graph = Graph::load("lenet5");
+         static const ResolvedScheme servers = resolve_scheme("parameter-server:mode=async", {}),
+                                     horovod = resolve_scheme("horovod", {});
+         p.beside = {{p.job, 4}, {p.job, 8}};
+         p.beside[0].job.graph = p.beside[1].job.graph = &graph;
+         p.beside[0].job.scheme = &servers;
+         p.beside[1].job.scheme = &horovod;
+       }},
+      {"jobs of one node",
+       "mg-wfbp",
+       "lenet5",
+       "1080ti-dual-root-8x",
+       {},
+       2,
+       [](auto& p) {
+         p.beside = {{p.job, 4}};
+         p.job.input = true;
+       }},
+      {"merged gradients", "mg-wfbp", "resnet20-cifar", "hkbu-10gbe", {}, 16},
+      {"reduced in the switch",
+       "allreduce",
+       "alexnet",
+       "dgx-h100",
+       {{"nodes", "4"}},
+       32,
+       [](auto& p) { trained_with(p, Precision::bf16, "sgd"); }},
+      {"depthwise convolutions",
+       "tf-mirrored",
+       "mobilenet-v2",
+       "v100-pcie-8x",
+       {},
+       2,
+       [](auto& p) { trained_with(p, Precision::fp16, "rmsprop"); }},
+      {"grouped convolutions",
+       "mxnet-device",
+       "resnext50-32x4d",
+       "3080-pcie-4x",
+       {},
+       2,
+       [](auto& p) { trained_with(p, Precision::tf32, "momentum"); }},
+      {"transposed convolutions",
+       "keras-multi-gpu",
+       "unet",
+       "2080ti-nvlink-8x",
+       {},
+       2,
+       [](auto& p) { p.job.batch = 1; }},
+      {"recurrent layers", "byteps", "lstm-ptb-small", "p2.8xlarge", {}, 4},
+      {"measured costs", "allreduce", "lenet5", "local", {}, 1, measured},
+      {"measured costs, several devices",
+       "allreduce",
+       "lenet5",
+       "local",
+       {},
+       4,
+       [](auto& p) {
+         measured(p);
+         p.job.batch = 100;
+       }},
+      {"measured costs, played nodes", "allreduce", "lenet5", "local-nodes", {{"nodes", "4"}}, 4, measured},
+      {"measured costs, servers",
+       "parameter-server:mode=async",
+       "lenet5",
+       "local-nodes",
+       {{"nodes", "4"}},
+       4,
+       measured},
+      {"measured costs, a server beside workers",
+       "parameter-server",
+       "digits-cnn",
+       "local-nodes",
+       {{"nodes", "3"}},
+       3,
+       [](auto& p) {
+         measured(p);
+         p.speeds = {1.5, 0.7, 2.5, 0.4};
+       }},
+  };
+}
+
+std::string of_memory(const RoleMemory& role) {
+  const MemoryUse& m = role.memory;
+  return fmt::format("  memory of {} x{}: {} {} {} {} {} {} reserved {} seen {} of {}\n", role.role,
+                     role.devices, m.parameters.n, m.gradients.n, m.optimizer.n, m.activations.n,
+                     m.workspace.n, m.buffers.n, m.reserved.n, m.nvidia_smi.n, m.capacity.n);
+}
+
+std::string named(const char* what, const std::vector<NamedShare>& shares) {
+  std::string out;
+  for (const auto& [name, share] : shares) out += fmt::format("  {} {} {:.5g}\n", what, name, share);
+  return out;
+}
+
+std::string of_times(const Report& r) {
+  const TimeShare& t = r.time_share;
+  std::string out =
+      fmt::format("  rate {:.7g} [{:.7g}, {:.7g}] step {:.6g} {:.6g} {:.6g} speedup {:.6g} of {}\n",
+                  r.samples_per_second, r.interval.low, r.interval.high, r.iteration_p05, r.iteration_median,
+                  r.iteration_p95, r.speedup, r.speedup_base_devices);
+  out += fmt::format("  shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} slowed {:.5g}\n", t.compute,
+                     t.launch, t.exposed_communication, t.waiting, t.server, t.input, t.idle, r.slowed);
+  out += named("exposed", r.communication_kinds) + named("waits for", r.waiting_for);
+  for (const KernelShare& k : r.kernels)
+    out += fmt::format("  {} {:.5g} {} {:.5g}\n", k.kind, k.share, k.heaviest_pass, k.heaviest);
+  return out;
+}
+
+std::string told(const Report& r) {
+  std::string out;
+  if (r.fits) out += of_times(r);
+  for (const RoleMemory& m : r.memory_by_role) out += of_memory(m);
+  if (r.staleness.count() > 0)
+    out += fmt::format("  stale {:.6g} of {}\n", r.staleness.mean(), r.staleness.count());
+  for (const Histogram& h : r.staleness_by_worker) out += fmt::format(" {:.5g}", h.mean());
+  if (!r.staleness_by_worker.empty()) out += '\n';
+  for (const ErrorSource& e : r.errors) out += fmt::format("  error {:.5g} {}\n", e.sigma, e.source);
+  out += fmt::format("  {} links, {} groups, busiest {}\n", r.links.size(), r.link_groups.size(),
+                     r.busiest_link.name);
+  for (std::size_t i = 0; i < std::min<std::size_t>(r.links.size(), 8); ++i)
+    out += fmt::format("  link {} {:.5g} {}\n", r.links[i].name, r.links[i].busy, r.links[i].bytes.n);
+  for (const std::string& e : r.extrapolates) out += fmt::format("  extrapolates: {}\n", e);
+  for (const std::string& n : r.notes) out += fmt::format("  note: {}\n", n);
+  return out + fmt::format("  {}: {}\n", r.evaluator, r.evaluator_reason);
+}
+
+std::string predicted(const Setting& s) {
+  const Graph graph = Graph::load(s.model);
+  const System system = System::load(s.system, s.sets);
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+  Prediction p = prediction_of(graph, system, scheme, s.devices, 8);
+  s.change(p);
+  const Report report = simulate(p);
+  return told(report) + (report.fits ? "" : "  " + fit_advice(p) + '\n');
+}
+
+TEST(Settings, PredictionsAreAsRecorded) {
+  std::string now;
+  for (const Setting& s : settings()) {
+    now += fmt::format("{}: {} {} on {} x{}\n", s.name, s.scheme, s.model, s.system, s.devices);
+    try {
+      now += predicted(s);
+    } catch (const InputError& e) {
+      now += fmt::format("  refused: {}\n", e.what());
+    }
+  }
+  const std::string path = TANDEM_ROOT "/tests/golden/predictions/settings.txt";
+  if (std::getenv("TANDEM_UPDATE_GOLDENS") != nullptr) write_file(path, now);
+  EXPECT_EQ(read_file(path), now) << "rewrite with TANDEM_UPDATE_GOLDENS=1 and explain the change";
+}
+
+}  // namespace
+}  // namespace tandem::tests
