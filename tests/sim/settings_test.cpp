@@ -332,7 +332,12 @@ std::string told(const Report& r) {
     out += fmt::format("  stale {:.6g} of {}\n", r.staleness.mean(), r.staleness.count());
   for (const Histogram& h : r.staleness_by_worker) out += fmt::format(" {:.5g}", h.mean());
   if (!r.staleness_by_worker.empty()) out += '\n';
-  for (const ErrorSource& e : r.errors) out += fmt::format("  error {:.5g} {}\n", e.sigma, e.source);
+  for (const ErrorSource& e : r.errors) {
+    std::string source = e.source;  // wherever the tree is
+    if (const std::size_t at = source.find(TANDEM_ROOT "/"); at != std::string::npos)
+      source.erase(at, sizeof(TANDEM_ROOT));
+    out += fmt::format("  error {:.5g} {}\n", e.sigma, source);
+  }
   out += fmt::format("  {} links, {} groups, busiest {}\n", r.links.size(), r.link_groups.size(),
                      r.busiest_link.name);
   for (std::size_t i = 0; i < std::min<std::size_t>(r.links.size(), 8); ++i)
