@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a measured machine's profile says, against its own round figures (machine_profile.json).
+#include "sim/cost/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/json.h"
+
+namespace tandem::tests {
+namespace {
+
+using sim::CopyWay;
+using sim::KernelNeighbours;
+using sim::MachineProfile;
+using sim::normal_score;
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+std::string text() { return read_file(TANDEM_ROOT "/tests/sim/machine_profile.json"); }
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
+
+/// The profile with every `was` replaced by `now`.
+MachineProfile profile(const Changes& changes = {}) {
+  std::string t = text();
+  for (const auto& [was, now] : changes) {
+    for (std::size_t at = 0; (at = t.find(was, at)) != std::string::npos; at += now.size())
+      t.replace(at, was.size(), now);
+  }
+  return MachineProfile(Json::parse(t, "profile.json"));
+}
+
+std::string refusal(const std::string& was, const std::string& now) {
+  try {
+    profile({{was, now}});
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Machine, InterpolatesByLogarithmsAndExtendsTheEnds) {
+  const MachineProfile p = profile();
+  EXPECT_NEAR(p.copy(1000), 1e-6, 1e-15);
+  EXPECT_NEAR(p.copy(1e6), 2e-4, 1e-12);
+  EXPECT_NEAR(p.copy(std::sqrt(1e9)), std::sqrt(2e-10), 1e-12) << "half way between them";
+  EXPECT_NEAR(p.copy(1e9), 2e-4 * 200, 1e-9) << "three decades give a factor of 200";
+  EXPECT_NEAR(p.copy(500), 0.5e-6, 1e-15);
+  EXPECT_NEAR(p.copy(1), 0.05e-6, 1e-15) << "no less than a twentieth";
+  EXPECT_EQ(p.copy(0), 0);
+}
+
+TEST(Machine, SumsOfMoreRanksThanWereMeasuredTakeInProportion) {
+  const MachineProfile p = profile();
+  EXPECT_EQ(p.all_reduce(1e6, 1), 0);
+  EXPECT_NEAR(p.all_reduce(1e6, 2), 1e-3, 1e-12);
+  EXPECT_NEAR(p.all_reduce(1e6, 3), 1.5e-3, 1e-12);
+  EXPECT_NEAR(p.all_reduce(1e6, 6), 3e-3, 1e-12);
+  EXPECT_EQ(profile({{"\"all_reduce\": [", "\"all_reduce\": [], \"unused\": ["}}).all_reduce(1e6, 2), 0);
+}
+
+TEST(Machine, MessagesTakeWhatWasMeasuredAtTheirPace) {
+  const MachineProfile p = profile();
+  EXPECT_TRUE(p.wired());
+  EXPECT_NEAR(p.wire_message(1000, 0), 4e-5, 1e-15) << "not paced";
+  EXPECT_NEAR(p.wire_message(1000, 1e8), 6e-5, 1e-15);
+  EXPECT_NEAR(p.wire_message(1000, 1e7), 2e-4, 1e-15);
+  EXPECT_NEAR(p.wire_message(1000, std::sqrt(1e15)), std::sqrt(2e-4 * 6e-5), 1e-12);
+  EXPECT_NEAR(p.wire_message(1000, 1e7 * std::pow(10, 0.25)), std::pow(2e-4, 0.75) * std::pow(6e-5, 0.25),
+              1e-12);
+  EXPECT_NEAR(p.wire_message(1000, 1e6), 2e-3, 1e-12) << "a tenth of the slowest";
+  EXPECT_NEAR(p.wire_message(1000, 2e8), 4e-5, 1e-15) << "faster than any pace";
+  EXPECT_NEAR(p.wire_message(1e6, 2e8), 5e-3, 1e-12) << "and no faster than its bytes";
+  EXPECT_NEAR(p.wire_cpu(1e6), 3e-4, 1e-15);
+  const MachineProfile paced = profile({{"\"bytes_per_second\": 0,", "\"bytes_per_second\": 1e9,"}});
+  EXPECT_NEAR(paced.wire_message(1000, 0), 4e-5, 1e-15) << "the fastest that was measured";
+  EXPECT_NEAR(paced.wire_message(1000, 1e10), 4e-5, 1e-15);
+  EXPECT_NEAR(paced.wire_message(1000, 1e9), 4e-5, 1e-15);
+  const MachineProfile without = profile({{"\"wire\": [", "\"unused\": ["}});
+  EXPECT_FALSE(without.wired());
+  EXPECT_EQ(without.wire_message(1000, 0), 0);
+}
+
+Kernel product(int64_t m, int64_t n, int64_t k) {
+  Kernel out;
+  out.kind = KernelKind::gemm;
+  out.pass = Pass::forward;
+  out.shape = {1, m, n, k};
+  out.flops.n = 2 * m * n * k;
+  out.read.n = 4 * k * (m + n);
+  out.written.n = 4 * m * n;
+  return out;
+}
+
+TEST(Machine, KernelsCostWhatTheNearestDid) {
+  const MachineProfile p = profile();
+  Kernel known = product(8, 120, 400);
+  double distance = -1;
+  const double alone = p.seconds(known, 1, {}, &distance);
+  EXPECT_EQ(distance, 0);
+  EXPECT_NEAR(alone, 1.5e-5, 1e-9);
+  EXPECT_DOUBLE_EQ(p.seconds(known, 2, {}), 1.1 * alone);
+  EXPECT_DOUBLE_EQ(p.seconds(known, 4, {}), 2.2 * alone) << "four take turns on two cores";
+  EXPECT_DOUBLE_EQ(
+      profile({{"\"cores\": 2", "\"cores\": 1"}, {"\"noise\"", "\"unused\""}}).seconds(known, 3, {}),
+      1.5 * 1.1 * alone)
+      << "what two lost to each other was measured";
+  EXPECT_DOUBLE_EQ(profile({{"\"slowdown\": [", "\"slowdown\": [], \"unused\": ["}}).seconds(known, 2, {}),
+                   alone);
+  known.repeat = 3;
+  EXPECT_DOUBLE_EQ(p.seconds(known, 1, {}), 3 * alone);
+  // Between two kernels: what they took beside the curve, each by the inverse fourth power of its distance.
+  const Kernel near = product(16, 120, 400), small = product(8, 120, 400), large = product(32, 120, 400);
+  const auto curve = [](const Kernel& k) {
+    return 1e-6 + 2e-11 * static_cast<double>(k.flops.n) +
+           3e-11 * static_cast<double>(k.read.n + k.written.n);
+  };
+  const auto between = [](const Kernel& a, const Kernel& b) {
+    const auto x = sim::position(a, {}), y = sim::position(b, {});
+    double square = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) square += std::pow(x[i] - y[i], 2);
+    return square;
+  };
+  const double v = std::pow(between(near, small) + 1e-3, -2), w = std::pow(between(near, large) + 1e-3, -2);
+  const double factor = std::exp((v * std::log(1.5e-5 / curve(small)) + w * std::log(6e-5 / curve(large))) /
+                                 (v + w + 1.0 / 256));
+  EXPECT_NEAR(p.seconds(near, 1, {}, &distance), factor * curve(near), 1e-12);
+  EXPECT_NEAR(distance, std::sqrt(std::min(between(near, small), between(near, large))), 1e-12);
+  // Far from all of them the curve alone speaks.
+  const Kernel far = product(int64_t{1} << 40, 1 << 10, 1 << 10);
+  EXPECT_NEAR(p.seconds(far, 1, {}, &distance) / curve(far), 1, 0.01);
+  EXPECT_GT(distance, KernelNeighbours::kFar);
+}
+
+/// Logarithms to base 2 of one more than each figure: figures of the form 2^n - 1 give whole numbers.
+TEST(Machine, KernelsLieWhereTheirSizesSay) {
+  Kernel k = product(3, 7, 15);
+  k.flops.n = 1023;
+  k.read.n = 200;
+  k.written.n = 55;
+  EXPECT_THAT(sim::position(k, {7}), ElementsAre(5, 4, 1, 2, 3, 4));
+  k.kind = KernelKind::elementwise;
+  k.shape = {7};
+  k.flops.n = 7 * 8;
+  k.read.n = 4 * 8;
+  k.written.n = 8;
+  const auto pass = sim::position(k, {});
+  EXPECT_THAT(pass, Pointwise(DoubleNear(1e-12),
+                              {0.5 * std::log2(57), 0.5 * std::log2(41), 12.0, 4 * std::log2(5), 4.0, 0.9}));
+  k.shape.clear();
+  EXPECT_EQ(sim::position(k, {}).size(), 5u);
+  k.read.n = 1;
+  k.written.n = 3;
+  k.flops.n = 3;
+  EXPECT_THAT(sim::position(k, {})[2], 8) << "not even one element: as one";
+  k.kind = KernelKind::optimizer;
+  k.pass = Pass::update;
+  k.shape = {2};
+  k.flops.n = 6;
+  k.read.n = 14;
+  k.written.n = 2;
+  EXPECT_THAT(sim::position(k, {1023}), ElementsAre(10, 8, 12, 4));
+  k.shape.clear();
+  EXPECT_EQ(sim::position(k, {1023}).size(), 5u);
+}
+
+TEST(Machine, ConvolutionsLieByChannelsInSixteens) {
+  ConvShape s;
+  s.batch = 7;
+  s.in_channels = 62;
+  s.out_channels = 30;
+  s.groups = 2;
+  s.in = {1, 9, 9};
+  s.out = {1, 3, 5};
+  s.kernel = {1, 1, 3};
+  s.stride = {1, 1, 1};
+  s.dilation = {1, 1, 1};
+  Kernel k;
+  k.kind = KernelKind::conv;
+  k.pass = Pass::forward;
+  k.shape = s.pack();
+  k.flops.n = 255;
+  k.read.n = k.written.n = 0;
+  const double lone = std::log2(32.0 / 31) * 3, lost = std::log2(16.0 / 15) * 3;
+  EXPECT_THAT(sim::position(k, {}), Pointwise(DoubleNear(1e-12), {4.0, 0.0, 3.0, 5.0, 4.0, std::log2(3.0),
+                                                                  4.0, 2.0, 1.0, lone, lost}));
+  s.in_channels = 64;
+  k.shape = s.pack();
+  EXPECT_EQ(sim::position(k, {})[9], 0) << "thirty-two fill two vectors";
+}
+
+TEST(Machine, StepsDifferAsRecorded) {
+  const MachineProfile p = profile();
+  const auto recorded = [&](int64_t active, double seconds) { return p.disturbance(active, seconds, false); };
+  const auto one = recorded(2, 1e-3);
+  EXPECT_EQ(one.iteration_sigma, 0) << "the recordings hold it";
+  const auto are = [](std::vector<double> factors) {
+    for (double& f : factors) f *= 1.05;
+    return Pointwise(DoubleNear(1e-12), factors);
+  };
+  EXPECT_THAT(one.recorded, ElementsAre(are({0.9, 1, 1.3}), are({1.1, 0.95, 1})));
+  EXPECT_THAT(recorded(1, 1.9e-3).recorded,
+              ElementsAre(are({(0.9 + 0.9) / 1.9}), are({(1.1 + 0.9 * 0.95) / 1.9})));
+  EXPECT_THAT(recorded(1, 2.1e-3).recorded[1],
+              are({(2.1 * 0.97) / 2.1, (1.9 * 0.97 + 0.2 * 1.2) / 2.1, 1.2}));
+  EXPECT_THAT(recorded(2, 0.5e-3).recorded[0], are({0.9, 0.9, 1, 1, 1.3, 1.3})) << "halves of its steps";
+  EXPECT_THAT(recorded(2, 1).recorded[0], are({1})) << "longer than all that was recorded";
+  EXPECT_THAT(recorded(3, 1e-3).recorded.size(), 4u) << "two on each core";
+  EXPECT_EQ(recorded(2, 0).recorded.size(), 0u);
+  EXPECT_EQ(recorded(2, 0).iteration_sigma, 0.02);
+}
+
+TEST(Machine, WhoWaitsForEachOtherGoesAsTheSlowest) {
+  const auto factors = [](const MachineProfile& p, int64_t active) {
+    std::vector<double> out;
+    for (const auto& [worker, factor] : p.disturbance(active, 1e-3, true).slow) {
+      EXPECT_EQ(worker, out.size());
+      out.push_back(factor);
+    }
+    return out;
+  };
+  const MachineProfile p = profile();
+  EXPECT_THAT(factors(p, 2), ElementsAre(1.2, 1.2));
+  EXPECT_THAT(factors(p, 1), ElementsAre(1.05)) << "interrupted all the same";
+  EXPECT_THAT(factors(p, 3), ElementsAre()) << "what one loses in turns another gains";
+  EXPECT_THAT(factors(profile({{"\"cores\": 2", "\"cores\": 1"}, {"\"noise\"", "\"unused\""}}), 1),
+              ElementsAre(1.05));
+  EXPECT_THAT(factors(profile({{"\"interrupted\": 1.05", "\"interrupted\": 1"}}), 1), ElementsAre());
+  EXPECT_EQ(normal_score(1, 1), 0);
+  EXPECT_NEAR(normal_score(2, 2), 0.5895, 1e-4);  // Phi^-1(1.625 / 2.25)
+  EXPECT_NEAR(normal_score(4, 4), 1.0491, 1e-4);  // Phi^-1(3.625 / 4.25)
+}
+
+TEST(Machine, ErrorsGrowWithTheDistance) {
+  const MachineProfile p = profile();
+  EXPECT_DOUBLE_EQ(p.error(0), 0.02);
+  EXPECT_DOUBLE_EQ(p.error(2), std::sqrt(0.01 + 0.0004));
+  EXPECT_DOUBLE_EQ(p.error_of_several(), 0.04);
+  EXPECT_EQ(p.busy(), "a compiler");
+}
+
+TEST(Machine, RefusesRecordingsThatDoNotAddUp) {
+  EXPECT_THAT(refusal("[[0.9, 1.0, 1.3], [1.1, 0.95, 1.0]]", "[[0.9, 1.0, 1.3], [1.1, 0.95]]"),
+              HasSubstr("not as many steps"));
+  EXPECT_THAT(refusal("[[0.9, 1.0, 1.3], [1.1, 0.95, 1.0]]", "[[], []]"), HasSubstr("or none"));
+  EXPECT_THAT(refusal("[[0.9, 1.0, 1.3], [1.1, 0.95, 1.0]]", "[[1.0], [1.0], [1.0]]"),
+              HasSubstr("3 workers on 2 cores, not one or two on each"));
+  EXPECT_THAT(refusal("\"kind\": \"gemm\"", "\"kind\": \"gem\""), HasSubstr("\"gem\" is not known here"));
+  EXPECT_THAT(refusal("[8, 8, 16, 1,", "[8, 8, 16,"), HasSubstr("has 23 numbers"));
+}
+
+}  // namespace
+}  // namespace tandem::tests
