@@ -43,6 +43,8 @@ def main():
         document = {"date": datetime.date.today().isoformat(), "commit": commit.stdout.strip(),
                     "reference": REFERENCE, "seconds": {k: float(f"{v:.4g}") for k, v in seconds.items()}}
         path.write_text(json.dumps(document, indent=1) + "\n")
+    if not path.exists():
+        sys.exit(f"{path} is not there: --record writes it, on a quiet machine")
     base = json.loads(path.read_text())
     scale = seconds[REFERENCE] / base["seconds"][REFERENCE]
     print(f"baseline of {base['date']} ({base['commit']}); this machine, now, takes {scale:.2f} times as long for "
