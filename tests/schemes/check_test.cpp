@@ -59,15 +59,61 @@ TEST(Check, RefusesBadTables) {
   EXPECT_REFUSED("does not run per message", { p.stores[0].role = 0; });
 }
 
+uint32_t behind(std::size_t size) { return static_cast<uint32_t>(size); }
+
+/// The first index behind each table, which is the nearest of the wrong ones.
 TEST(Check, RefusesIndicesThatDoNotExist) {
-  EXPECT_REFUSED("task does not exist", { worker_op(p, OpKind::compute).what = 9999; });
-  EXPECT_REFUSED("copy does not exist", { worker_op(p, OpKind::copy).what = 9999; });
-  EXPECT_REFUSED("collective does not exist", { worker_op(p, OpKind::collective).what = 9999; });
-  EXPECT_REFUSED("channel does not exist", { worker_op(p, OpKind::send).what = 9999; });
-  EXPECT_REFUSED("key does not exist", { worker_op(p, OpKind::recv).key = 9999; });
-  EXPECT_REFUSED("store does not exist", { p.roles[1].ops[0].what = 9999; });
-  EXPECT_REFUSED("label does not exist", { worker_op(p, OpKind::compute).label = 9999; });
-  EXPECT_REFUSED("which does not exist", { worker_op(p, OpKind::compute).deps.push_back({9999, 0}); });
+  EXPECT_REFUSED("task does not exist", { worker_op(p, OpKind::compute).what = behind(p.tasks.size()); });
+  EXPECT_REFUSED("copy does not exist", { worker_op(p, OpKind::copy).what = behind(p.copies.size()); });
+  EXPECT_REFUSED("collective does not exist",
+                 { worker_op(p, OpKind::collective).what = behind(p.collectives.size()); });
+  EXPECT_REFUSED("channel does not exist", { worker_op(p, OpKind::send).what = behind(p.channels.size()); });
+  EXPECT_REFUSED("channel does not exist", { worker_op(p, OpKind::recv).what = behind(p.channels.size()); });
+  EXPECT_REFUSED("key does not exist",
+                 { worker_op(p, OpKind::send).key = behind(p.channels[0].key_bytes.size()); });
+  EXPECT_REFUSED("key does not exist",
+                 { worker_op(p, OpKind::recv).key = behind(p.channels[1].key_bytes.size()); });
+  EXPECT_REFUSED("store does not exist", { p.roles[1].ops[0].what = behind(p.stores.size()); });
+  EXPECT_REFUSED("(compute \"\"): its label does not exist",
+                 { worker_op(p, OpKind::compute).label = behind(p.labels.size()); });
+  EXPECT_REFUSED("which does not exist", {
+    worker_op(p, OpKind::compute).deps.push_back({behind(p.roles[0].ops.size()), 1});
+  });
+  EXPECT_REFUSED("bucket that does not exist",
+                 { worker_op(p, OpKind::collective).key = behind(p.buckets.size()); });
+  EXPECT_REFUSED("role that does not exist", { p.channels[0].to_role = behind(p.roles.size()); });
+  EXPECT_REFUSED("role that does not exist", { p.channels[1].from_role = behind(p.roles.size()); });
+  EXPECT_REFUSED("channel that does not exist",
+                 { p.roles[1].on_channel = static_cast<int32_t>(p.channels.size()); });
+  EXPECT_REFUSED("held by a role that does not exist", { p.stores[0].role = behind(p.roles.size()); });
+}
+
+/// What just holds, and what just does not.
+TEST(Check, DrawsLinesWhereTheRulesDo) {
+  EXPECT_EQ(refusal([](Program& p) { p.samples_per_iteration = 0; }), "accepted");
+  EXPECT_REFUSED("negative samples", { p.samples_per_iteration = -1; });
+  EXPECT_REFUSED("no instances", { p.roles[0].mesh.axes[1].size = 0; });
+  EXPECT_REFUSED("without spaces", { p.roles[0].mesh.axes[0].name = "a:b"; });
+  EXPECT_REFUSED("does not follow", { p.buckets[0].first = 1; });
+  EXPECT_REFUSED("does not follow", { p.buckets[0].elements = -1; });
+  EXPECT_REFUSED("does not follow", { p.buckets.back().elements = INT64_MAX - p.buckets.back().first + 1; });
+  EXPECT_REFUSED("negative bytes", { p.channels[0].key_bytes[0].n = -1; });
+  EXPECT_REFUSED("negative bytes", { worker_op(p, OpKind::copy).bytes.n = -1; });
+  EXPECT_EQ(refusal([](Program& p) { worker_op(p, OpKind::copy).bytes.n = 0; }), "accepted");
+  EXPECT_EQ(refusal([](Program& p) { p.stores[0].quorum = 2; }), "accepted");
+  EXPECT_REFUSED("never opens", { p.stores[0].quorum = 3; });
+  EXPECT_REFUSED("never opens", { p.stores[0].quorum = 0; });
+  EXPECT_REFUSED("do not divide over 4 workers", { p.stores[0].shares = 3; });
+  EXPECT_REFUSED("do not divide", { p.stores[0].shares = 0; });
+  EXPECT_EQ(refusal([](Program& p) { p.stores[0].slack = 0; }), "accepted");
+  EXPECT_REFUSED("every must be", { worker_op(p, OpKind::copy).every = 0; });
+  EXPECT_REFUSED("not a member", { p.collectives[0].root = 2; });
+  EXPECT_EQ(refusal([](Program& p) { p.collectives[0].root = 1; }), "accepted");
+  EXPECT_REFUSED("spans an axis that the mesh lacks", { p.collectives[0].axes = 1U << 31; });
+  EXPECT_REFUSED("spans an axis that the mesh lacks", { p.collectives[0].axes = 1U << 2; });
+  EXPECT_REFUSED("can only reply", { p.channels[1].address = Address::shards; });
+  EXPECT_REFUSED("only a role that runs per message replies", { p.channels[0].address = Address::reply; });
+  EXPECT_REFUSED("works on its shard", { worker_op(p, OpKind::copy).payload = Payload::shard; });
 }
 
 TEST(Check, RefusesOpsOutOfPlace) {
