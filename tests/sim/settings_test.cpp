@@ -28,10 +28,12 @@ struct Setting {
 };
 
 const std::string kMachine = std::string(TANDEM_ROOT) + "/tests/sim/machine_profile.json";
+const std::string kDevices = std::string(TANDEM_ROOT) + "/tests/sim/device_profile.json";
 const System::Sets kThinned{
     {"nodes", "8"}, {"network.block", "fat_tree"}, {"network.down", "2"}, {"network.oversubscription", "4"}};
 
 void measured(Prediction& p) { p.profile = kMachine; }
+void measured_apart(Prediction& p) { p.profile = kDevices; }
 
 void disturbed(Prediction& p) {
   Disturbance& d = p.disturbance.emplace();
@@ -294,6 +296,117 @@ std::vector<Setting> settings() {
          measured(p);
          p.speeds = {1.5, 0.7, 2.5, 0.4};
        }},
+      {"measured devices, servers on processors",
+       "parameter-server",
+       "lenet5",
+       "2080ti-pcie-4x",
+       {},
+       2,
+       measured_apart},
+      {"measured devices, servers on devices",
+       "parameter-server:server=gpu,mode=async",
+       "lenet5",
+       "2080ti-pcie-4x",
+       {},
+       3,
+       measured_apart},
+      {"measured devices, several nodes",
+       "allreduce",
+       "lenet5",
+       "hkbu-10gbe",
+       {},
+       2,
+       [](auto& p) {
+         measured_apart(p);
+         p.speeds = {1.5, 0.7, 2.5, 0.4};
+       }},
+      {"measured costs, nodes of several", "allreduce", "lenet5", "local", {}, 128, measured},
+      {"a master's memory",
+       "pytorch-dataparallel",
+       "transformer-tiny",
+       "v100-pcie-8x",
+       {},
+       4,
+       [](auto& p) { trained_with(p, Precision::fp16, "adam"); }},
+      {"a master's memory with a fused loss",
+       "pytorch-dataparallel",
+       "transformer-tiny",
+       "v100-pcie-8x",
+       {},
+       4,
+       [](auto& p) {
+         trained_with(p, Precision::fp16, "sgd");
+         p.memory = {{"loss", "fused"}, {"logits", "dropped"}, {"gradients", "zeroed"}};
+       }},
+      {"nothing but halves",
+       "zero:stage=2,accumulate=2",
+       "transformer-tiny",
+       "dgx-a100",
+       {},
+       4,
+       [](auto& p) {
+         trained_with(p, Precision::bf16, "adam");
+         p.memory = {{"weights", "half"}, {"loss", "sum"}, {"update", "foreach"}};
+       }},
+      {"a master copy",
+       "allreduce:accumulate=2",
+       "transformer-tiny",
+       "dgx-a100",
+       {},
+       4,
+       [](auto& p) {
+         trained_with(p, Precision::bf16, "adamw");
+         p.job.recompute = true;
+         p.memory = {{"weights", "master"}, {"buckets", "views"}, {"update", "foreach"}, {"logits", "fp32"}};
+       }},
+      {"attention in eager operations",
+       "pytorch-ddp",
+       "gnmt",
+       "dgx1-v100",
+       {},
+       2,
+       [](auto& p) {
+         trained_with(p, Precision::fp16, "adam");
+         p.job.batch = 1;
+       }},
+      {"does not fit on one",
+       "allreduce",
+       "bert-large",
+       "2080ti-pcie-8x",
+       {},
+       1,
+       [](auto& p) { p.job.batch = 64; }},
+      {"does not fit on any",
+       "zero:stage=1",
+       "gpt2-large",
+       "2080ti-pcie-8x",
+       {},
+       4,
+       [](auto& p) {
+         trained_with(p, Precision::fp16, "adam");
+         p.job.batch = 16;
+       }},
+      {"not a precision of the device",
+       "allreduce",
+       "lenet5",
+       "titan-xp-pcie-4x",
+       {},
+       1,
+       [](auto& p) { p.job.precision = Precision::fp8; }},
+      {"a shared storage",
+       "allreduce",
+       "lenet5",
+       "hkbu-ipoib",
+       {{"host.shared_storage", "1MB/s"}},
+       8,
+       [](auto& p) { p.job.input = true; }},
+      {"too many to share alike",
+       "parameter-server:mode=async",
+       "digits-mlp",
+       "infiniband-cluster",
+       {{"nodes", "40"}},
+       320,
+       [](auto& p) { p.iterations = 4; }},
   };
 }
 
@@ -325,7 +438,10 @@ std::string of_times(const Report& r) {
 }
 
 std::string told(const Report& r) {
-  std::string out;
+  std::string out = " ";
+  for (const auto& [key, value] : r.inputs)
+    if (key != "profile") out += fmt::format(" {}={}", key, value);
+  out += '\n';
   if (r.fits) out += of_times(r);
   for (const RoleMemory& m : r.memory_by_role) out += of_memory(m);
   if (r.staleness.count() > 0)
