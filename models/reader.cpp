@@ -189,13 +189,13 @@ class Reader {
     if (entry.members().size() > 64) entry.fail("a layer has at most 64 attributes");
     for (const auto& [key, value] : entry.members()) {
       if (key == "type" || key == "name" || key == "from") continue;
-      out.attributes.set(key, settle(value, variables));
+      out.attributes.set(key, resolve(value, variables));
     }
     return add_layer(std::move(out), std::move(from), entry);
   }
 
   /// The attribute with its expressions, alone or in a list, worked out.
-  Json settle(const Json& value, const Variables& variables) {
+  Json resolve(const Json& value, const Variables& variables) {
     spend(1, value);
     if (value.is_text()) spend(static_cast<int64_t>(value.as_text().size() / 32), value);
     if (is_expression(value))

@@ -12,9 +12,9 @@ namespace tandem::schemes {
 /// Data of a preset ("memory"), changed by --memory KEY=VALUE,... With fp32 and tf32 `weights` means nothing.
 /// Defaults are those of PyTorch 2 in a plain training loop.
 struct MemoryHabits {
-  /// Training in halves: fp32 parameters cast where they are used (autocast), halves beside an fp32 master
-  /// copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or nothing but halves. Automatic: a master
-  /// copy where the optimiser's state is spread, else autocast.
+  /// Training in half precision: fp32 parameters cast where they are used (autocast), 2-byte parameters
+  /// beside an fp32 master copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or 2-byte parameters
+  /// only. Automatic: a master copy where the optimiser's state is spread, else autocast.
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
   enum class Update : uint8_t { foreach, each, fused } update = Update::foreach;

@@ -78,7 +78,7 @@ int64_t launches(const Recipe& recipe, const Kernel& kernel) {
   return kernel.repeat * (recipe.composes && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
 }
 
-bool widens(const Recipe& recipe, const Kernel& kernel, Precision precision) {
+bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision) {
   const bool composed =
       kernel.parts > 1 && (kernel.kind == KernelKind::elementwise || kernel.kind == KernelKind::norm);
   return composed && recipe.composes && recipe.wide_parts && element_bytes(precision) == 2;

@@ -51,7 +51,7 @@ struct Recipe {
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
 int64_t launches(const Recipe& recipe, const Kernel& kernel);
 /// The tensors of `kernel` have 4 bytes an element though those of the model have 2.
-bool widens(const Recipe& recipe, const Kernel& kernel, Precision precision);
+bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision);
 /// The kernel that adds the bias to what `kernel` makes; without shape where there is none.
 Kernel bias_after(const Recipe& recipe, const Kernel& kernel);
 

@@ -83,7 +83,7 @@ struct Overheads {
   std::string network;  ///< library of its messages, in calibration/profiles/network_software.json; "" = none
 };
 
-/// A scheme or preset as the user named it, with every option settled.
+/// A scheme or preset as the user named it, with every option resolved.
 struct ResolvedScheme {
   const Scheme* scheme = nullptr;
   std::string name;  ///< as written: preset or scheme name
@@ -93,7 +93,7 @@ struct ResolvedScheme {
   std::string source;                                       ///< of a preset's figures
   Recipe recipe;                                            ///< the preset's, or kDefaultRecipe
 };
-/// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> settled. Presets are
+/// "horovod", "allreduce:algorithm=ring,bucket=25MiB", "pytorch-ddp:bucket=1MiB" -> resolved. Presets are
 /// data files in schemes/presets; user settings override theirs. Throws InputError.
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place);
 

@@ -17,8 +17,8 @@ namespace {
 /// what symmetric instances share is then divided between them in advance, which is exact for transfers that
 /// they make in lock step. Ops of unlike lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
-/// Of a settled transfer so many of the busiest links are accounted for.
-constexpr std::size_t kSettledLinks = 64;
+/// Of a resolved transfer so many of the busiest links are accounted for.
+constexpr std::size_t kResolvedLinks = 64;
 
 /// Finds which instances are alike, has one of each kind priced, and numbers what they use.
 class Binder {
@@ -50,7 +50,7 @@ class Binder {
     Plan& plan = bound_.plan;
     for (const Transfer& t : plan.transfers) {
       for (const Use& u : t.uses) used[u.link] = 1;
-      for (const Use& u : t.settled) used[u.link] = 1;
+      for (const Use& u : t.resolved) used[u.link] = 1;
     }
     std::vector<uint32_t> index(capacity.size());
     std::vector<uint32_t> kept;
@@ -62,7 +62,7 @@ class Binder {
     }
     for (Transfer& t : plan.transfers) {
       for (Use& u : t.uses) u.link = index[u.link];
-      for (Use& u : t.settled) u.link = index[u.link];
+      for (Use& u : t.resolved) u.link = index[u.link];
     }
     plan.name_link = [costs = costs_, kept = std::move(kept)](uint32_t l) {
       return costs->resource_name(kept.at(l));
@@ -178,7 +178,7 @@ class Binder {
 
   /// One transfer for `all`, given those of the first node, which happen together: each resource goes in
   /// equal shares to all that use it. Shared storage serves every node.
-  Transfer settle(const std::vector<Transfer>& together, int64_t all) const {
+  Transfer resolve(const std::vector<Transfer>& together, int64_t all) const {
     std::map<uint32_t, double> load;
     for (const Transfer& t : together) {
       for (const Use& u : t.uses) load[u.link] += static_cast<double>(u.weight);
@@ -199,8 +199,8 @@ class Binder {
     }
     std::stable_sort(busy.begin(), busy.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (busy.size() > kSettledLinks) busy.resize(kSettledLinks);
-    for (const auto& [rate, use] : busy) out.settled.push_back(use);
+    if (busy.size() > kResolvedLinks) busy.resize(kResolvedLinks);
+    for (const auto& [rate, use] : busy) out.resolved.push_back(use);
     return out;
   }
 
@@ -212,7 +212,7 @@ class Binder {
     if (own_transfers(role)) return copies_[key] = add(costs_->copy(op, where_[r][instance]));
     std::vector<Transfer> together;
     for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(costs_->copy(op, where_[r][i]));
-    return copies_[key] = add(settle(together, role.mesh.size()));
+    return copies_[key] = add(resolve(together, role.mesh.size()));
   }
 
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
@@ -234,7 +234,7 @@ class Binder {
     std::vector<Transfer> together;
     for (const auto& g : groups) together.push_back(priced(g));
     const int64_t all = role.mesh.size() / static_cast<int64_t>(members.size());
-    return collectives_[key] = add(settle(together, all));
+    return collectives_[key] = add(resolve(together, all));
   }
 
   Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op, bool last) {

@@ -34,7 +34,7 @@ bool loads_nothing(const Plan& plan, const RoleCosts& costs, uint32_t o) {
 
 /// Gives every transfer the index of the first one with the same rate and uses: ops that differ in their
 /// bytes only load links alike.
-std::vector<int32_t> alike(const Plan& plan) {
+std::vector<int32_t> same_transfers(const Plan& plan) {
   std::vector<int32_t> first(plan.transfers.size());
   std::unordered_multimap<uint64_t, int32_t> known;
   for (std::size_t t = 0; t < first.size(); ++t) {
@@ -63,7 +63,7 @@ std::vector<int32_t> alike(const Plan& plan) {
 class Loads {
  public:
   explicit Loads(const Plan& plan)
-      : plan_(plan), alike_(alike(plan)), of_(plan.capacity.size()), peak_(plan.capacity.size()) {}
+      : plan_(plan), same_(same_transfers(plan)), of_(plan.capacity.size()), peak_(plan.capacity.size()) {}
 
   /// An instance's lane makes one transfer at a time, so the instance adds the largest of its ops' rates, a
   /// member of a group its share of the group's. Sound: at any time the transfers of a lane run in disjoint
@@ -126,7 +126,7 @@ class Loads {
     }
     const int32_t t = costs.transfer[costs.class_at(leader)][o];
     if (t < 0) return;
-    part.transfer = alike_.at(static_cast<std::size_t>(t));
+    part.transfer = same_.at(static_cast<std::size_t>(t));
     if (plan_.transfers[static_cast<std::size_t>(part.transfer)].uses.empty()) return;
     const bool known = std::any_of(parts.begin(), parts.end(), [&](const Part& p) {
       return p.transfer == part.transfer && p.members == part.members;
@@ -164,7 +164,7 @@ class Loads {
   }
 
   const Plan& plan_;
-  std::vector<int32_t> alike_;         ///< [transfer]
+  std::vector<int32_t> same_;          ///< [transfer]
   std::vector<std::vector<Load>> of_;  ///< [link]
   std::vector<Peak> peak_;             ///< [link], while a cell is added
   std::vector<uint32_t> touched_;      ///< links with a peak

@@ -28,10 +28,10 @@ bool serves_in_turn(const Program& program) {
 
 namespace {
 
-/// What the binder settled beforehand, no evaluator can see contend.
-std::string settled(const Plan& plan) {
+/// What the binder resolved beforehand, no evaluator can see contend.
+std::string resolved(const Plan& plan) {
   const bool any = std::any_of(plan.transfers.begin(), plan.transfers.end(),
-                               [](const Transfer& t) { return !t.settled.empty(); });
+                               [](const Transfer& t) { return !t.resolved.empty(); });
   return any ? "; so many instances divide the links that they share in advance, and their copies and "
                "collectives are taken not to slow each other"
              : "";
@@ -59,7 +59,7 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
     trace.reason = "transfers can slow each other: " + shared;
     return trace;
   }
-  const std::string differs = unlike(plan);
+  const std::string differs = difference(plan);
   Trace trace = sweep(plan, options, differs.empty());
   trace.reason = "no transfers can slow each other, so times follow by max and plus";
   trace.reason += differs.empty() ? "; all instances of a role are alike and fold to one" : "; " + differs;
@@ -70,7 +70,7 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
 
 Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
   Trace trace = with_fastest(plan, options);
-  trace.reason += settled(plan);
+  trace.reason += resolved(plan);
   return trace;
 }
 

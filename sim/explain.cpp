@@ -43,10 +43,10 @@ std::string worker_name(const Prediction& p, const Cluster& cluster, uint32_t wo
   const auto at = [&](int64_t i) { return used_accelerator(*p.system, cluster, i); };
   const VertexId v = at(worker);
   const std::string& model = p.system->device(v).name;
-  bool alike = true;
-  for (int64_t i = 0; i < cluster.devices && alike; ++i) alike = p.system->device(at(i)).name == model;
+  bool uniform = true;
+  for (int64_t i = 0; i < cluster.devices && uniform; ++i) uniform = p.system->device(at(i)).name == model;
   return fmt::format("worker {} on {}{}", worker, p.system->vertex_name(v),
-                     alike ? "" : fmt::format(" ({})", model));
+                     uniform ? "" : fmt::format(" ({})", model));
 }
 
 /// The first instances of each role, as many as keep a report file below about 400 KB: (instance, role).

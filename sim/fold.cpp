@@ -48,7 +48,7 @@ std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t
   return {count.begin(), count.end()};
 }
 
-std::string unlike(const Plan& plan) {
+std::string difference(const Plan& plan) {
   if (!plan.disturbance.none()) return "durations are drawn per instance";
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     const Role& role = plan.program->roles[r];

@@ -16,9 +16,9 @@ std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t
 
 /// "" when all instances of every role take equal times, else what differs. Such a plan folds to one row per
 /// role: without noise, what is equal before an op is equal after it.
-std::string unlike(const Plan& plan);
+std::string difference(const Plan& plan);
 
-/// The sweep over all instances, or over one row per role (requires unlike() to be "").
+/// The sweep over all instances, or over one row per role (requires difference() to be "").
 Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded);
 
 }  // namespace tandem::sim

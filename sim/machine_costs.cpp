@@ -43,8 +43,8 @@ class MachineCosts : public Costs {
     const double workers = devices();
     const auto cores = static_cast<double>(machine_->cores());
     const double shared = std::clamp((2 * workers - cores) / workers, 0.0, 1.0);
-    const auto cpu = wire_cpu_.find({op.what, op.bytes.n});
-    return cpu == wire_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
+    const auto cpu = tcp_cpu_.find({op.what, op.bytes.n});
+    return cpu == tcp_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
   }
   bool interferes() const override { return input().cluster.nodes > 1; }
 
@@ -55,7 +55,7 @@ class MachineCosts : public Costs {
     } else if (bytes.n <= 0) {
       message_ = nothing();
     } else {
-      message_ = over_wire(c, way(from, to, bytes));
+      message_ = over_tcp(c, way(from, to, bytes));
     }
     return message_;
   }
@@ -93,9 +93,9 @@ class MachineCosts : public Costs {
   }
 
  protected:
-  /// Between nodes by the system's links, unless the machine has played them.
+  /// Between nodes by the system's links, unless the machine emulates them.
   Transfer collective_alone(const Op& op, std::span<const VertexId> members) override {
-    const bool shown = input().cluster.nodes == 1 || machine_->wired();
+    const bool shown = input().cluster.nodes == 1 || machine_->has_tcp();
     return shown ? as_measured(op, members) : over_links(op, members);
   }
   double agreement(bool) const override { return 0; }  // measured collectives hold it
@@ -115,7 +115,7 @@ class MachineCosts : public Costs {
       extrapolates_.push_back(std::move(note));
   }
 
-  /// The machine may play several nodes itself.
+  /// The machine may emulate several nodes itself.
   Transfer as_measured(const Op& op, std::span<const VertexId> at) {
     std::vector<int64_t> nodes;
     for (const VertexId v : at) nodes.push_back(input().system->node_of(v));
@@ -126,7 +126,7 @@ class MachineCosts : public Costs {
     const MachineCollective cost =
         machine_collective(*machine_, program().collectives[op.what], op.bytes, nodes,
                            other == at.end() ? 0 : link.rate_alone(capacity()));
-    wire_cpu_[{op.what, op.bytes.n}] = cost.cpu;
+    tcp_cpu_[{op.what, op.bytes.n}] = cost.cpu;
     Transfer t;
     t.latency = Time::from_seconds(cost.seconds + 2 * machine_->wake()) + link.latency * cost.messages;
     return t;
@@ -147,11 +147,11 @@ class MachineCosts : public Costs {
     return t;
   }
 
-  /// Between nodes that one machine plays: what a message over loopback takes beyond its bytes at the link's
-  /// pace comes as latency.
-  Transfer over_wire(const Channel& c, const Way& way) const {
+  /// Between nodes that one machine emulates: what a message over loopback takes beyond its bytes at the
+  /// link's pace comes as latency.
+  Transfer over_tcp(const Channel& c, const Way& way) const {
     Transfer t = way.transfer;
-    const double beyond = machine_->wire_message(t.bytes, way.rate) - t.bytes / way.rate;
+    const double beyond = machine_->tcp_message(t.bytes, way.rate) - t.bytes / way.rate;
     t.latency += at_speed(Time::from_seconds(std::max(0.0, beyond) + wakes(c) * machine_->wake()));
     return t;
   }
@@ -168,8 +168,8 @@ class MachineCosts : public Costs {
   Bytes step_;  ///< what a worker's kernels move in one
   Transfer message_;
   std::vector<std::string> extrapolates_;
-  /// Over played nodes: processor seconds of a rank, by collective and bytes.
-  std::map<std::pair<uint32_t, int64_t>, double> wire_cpu_;
+  /// Over emulated nodes: processor seconds of a rank, by collective and bytes.
+  std::map<std::pair<uint32_t, int64_t>, double> tcp_cpu_;
 };
 
 }  // namespace

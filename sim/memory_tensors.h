@@ -49,7 +49,7 @@ class Tensors {
 };
 
 /// In which format a layer computes under autocast (PyTorch docs, torch.amp, "CUDA Ops that can autocast"):
-/// products in halves, sums over many elements in fp32, all else in the widest of its inputs.
+/// products in half precision, sums over many elements in fp32, all else in the widest of its inputs.
 enum class AutocastFormat : uint8_t { half, wide, widest };
 AutocastFormat autocast_format(std::string_view type);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A Program with every duration, route and placement settled: all that an evaluator sees.
+// A Program with every duration, route and placement resolved: all that an evaluator sees.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,9 +24,9 @@ struct Transfer {
   double bytes = 0;
   double cap = 0;  ///< payload bytes/s, 0 = none
   std::vector<Use> uses;
-  /// Bytes put on links per byte of payload that are accounted for but not shared: the binder has settled
+  /// Bytes put on links per byte of payload that are accounted for but not shared: the binder has resolved
   /// what they allow in `cap`.
-  std::vector<Use> settled = {};
+  std::vector<Use> resolved = {};
   /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
   double rate_alone(const std::vector<double>& capacity) const;
   /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.

@@ -33,7 +33,7 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
                     uint32_t count, uint32_t worker) {
   if (role == 0 && instance == 0) worker0(iteration, op, e);
-  if (!plan_.measured(role)) return;  // its iterations are at another pace
+  if (!plan_.measured(role)) return;  // its iterations are at another rate
   if (iteration + static_cast<uint32_t>(options_.kept_iterations) < made_[worker]) return;
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
   for (uint32_t i = instance; i < std::min(instance + count, wanted); ++i) {
@@ -183,7 +183,7 @@ void Recorder::finish() {
   charge_chain(final_, final_end_.first);
   for (std::size_t t = 0; t < runs_.size(); ++t) {
     const Transfer& transfer = plan_.transfers[t];
-    for (const std::vector<Use>* uses : {&transfer.uses, &transfer.settled}) {
+    for (const std::vector<Use>* uses : {&transfer.uses, &transfer.resolved}) {
       for (const Use& use : *uses) {
         trace_.link_bytes.at(use.link) +=
             static_cast<double>(runs_[t]) * transfer.bytes * static_cast<double>(use.weight);

@@ -78,7 +78,7 @@ class Joiner {
     }
     for (Transfer t : plan.transfers) {
       for (Use& u : t.uses) u.link = at.resource[u.link];
-      for (Use& u : t.settled) u.link = at.resource[u.link];
+      for (Use& u : t.resolved) u.link = at.resource[u.link];
       plan_.transfers.push_back(std::move(t));
     }
     if (plan.messages) {

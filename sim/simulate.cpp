@@ -20,17 +20,17 @@ namespace tandem::sim {
 namespace {
 
 /// Groups above this size are priced by a few of their members, which a fault would make unlike the rest.
-constexpr int64_t kMostUnlike = 256;
+constexpr int64_t kMostDifferent = 256;
 
 void check_arguments(const Prediction& p) {
   if (p.job.batch < 1)
     throw InputError(fmt::format("batch {} is not a positive number of samples", p.job.batch));
   if (p.devices < 1) throw InputError(fmt::format("{} devices: at least one is needed", p.devices));
-  if (!p.system->alike() && p.devices > kMostUnlike)
+  if (!p.system->uniform() && p.devices > kMostDifferent)
     throw InputError(
         fmt::format("faults of single nodes and links are simulated with up to {} devices, not {}; "
                     "without node2/ a fault strikes every node alike",
-                    kMostUnlike, p.devices));
+                    kMostDifferent, p.devices));
   const Device& device = p.system->device(p.system->accelerator(0));
   if (p.job.precision != Precision::fp32 && device.peak_at(p.job.precision).flops_per_second == 0 &&
       p.job.precision == Precision::fp8 && MachineProfile::find(p.profile, p.job.precision) == nullptr) {

@@ -18,7 +18,7 @@ double throughput(const Prediction& prediction);
 /// The factor on compute costs with which the prediction meets its anchor; 1 without one.
 double anchored_scale(const Prediction& prediction);
 
-/// The settled plan behind simulate(), for tests and `show`.
+/// The resolved plan behind simulate(), for tests and `show`.
 Plan make_plan(const Prediction& prediction);
 
 }  // namespace tandem::sim

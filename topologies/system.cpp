@@ -201,7 +201,7 @@ double System::speed(VertexId v) const {
   }
   return out;
 }
-bool System::alike() const { return impl_->alike; }
+bool System::uniform() const { return impl_->uniform; }
 const std::vector<std::string>& System::faults() const { return impl_->faults; }
 
 std::size_t System::link_count() const {

@@ -59,7 +59,7 @@ void SystemReader::strike_single() {
                                    printable(fault.name), did_you_mean(fault.from, names)));
     }
     note_fault(fault, struck);
-    out_->alike = false;
+    out_->uniform = false;
   }
   if (!left.empty()) out_->network = faulty_network(std::move(out_->network), std::move(left));
   for (auto& [at_node, odd] : out_->odd) {

@@ -59,7 +59,7 @@ struct System::Impl {
   std::map<int64_t, OddNode> odd;
   std::map<std::pair<int64_t, uint32_t>, double> speed;  ///< of slowed devices; node -1: of every node
   std::vector<std::string> faults;                       ///< for people
-  bool alike = true;                                     ///< no fault strikes a single node or network link
+  bool uniform = true;                                   ///< no fault strikes a single node or network link
   const NodeTemplate& node_at(int64_t at_node) const;
   uint32_t port_at(int64_t at_node, uint32_t v) const;
 

@@ -47,9 +47,9 @@ bool by_arrival(const Question& q) {
 }
 
 /// Predicts the rate of a question with one resource turned.
-class Turns {
+class Perturbed {
  public:
-  explicit Turns(const Question& q) : q_(q), by_arrival_(by_arrival(q)) {
+  explicit Perturbed(const Question& q) : q_(q), by_arrival_(by_arrival(q)) {
     if (q.anchor) scale_ = anchored_scale(prediction_on(q, q.system, q.anchor->devices));
   }
 
@@ -61,7 +61,7 @@ class Turns {
       p.speeds.*r.speed = factor;
       return throughput(p);
     }
-    const System system = turned(q_, r, factor);
+    const System system = perturbed(q_, r, factor);
     p.system = &system;
     return throughput(p);
   }
@@ -163,7 +163,7 @@ std::vector<Resource> resources_of(const Question& q) {
   return out;
 }
 
-System turned(const Question& q, const Resource& resource, double factor) {
+System perturbed(const Question& q, const Resource& resource, double factor) {
   auto sets = q.sets;
   sets.emplace_back(resource.path, resource.text(factor));
   return System::load(q.system_text, sets);
@@ -178,7 +178,7 @@ Prediction prediction_on(const Question& q, const System& system, int64_t device
 }
 
 double rate_with(const Question& q, const Resource& resource, double factor, int64_t devices) {
-  return Turns(q).rate(resource, factor, devices);
+  return Perturbed(q).rate(resource, factor, devices);
 }
 
 std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
@@ -188,7 +188,7 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   }
   const auto most = std::max_element(q.devices.begin(), q.devices.end());
   if (fitting.empty()) throw InputError(fit_advice(q.prediction(*most)));
-  const Turns turns(q);
+  const Perturbed perturbed(q);
   std::vector<Elasticity> out;
   for (Resource& r : resources_of(q)) {
     out.push_back({std::move(r), {}, {}});
@@ -196,10 +196,10 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
     out.back().unlimited.resize(q.devices.size());
   }
   for (const std::size_t i : fitting) {
-    const double now = turns.rate(kCompute, 1, q.devices[i]);
+    const double now = perturbed.rate(kCompute, 1, q.devices[i]);
     for (Elasticity& e : out) {
-      e.at[i] = turns.slope(e.resource, q.devices[i]);
-      e.unlimited[i] = turns.unlimited(e.resource, q.devices[i], now);
+      e.at[i] = perturbed.slope(e.resource, q.devices[i]);
+      e.unlimited[i] = perturbed.unlimited(e.resource, q.devices[i], now);
     }
   }
   const std::size_t last = fitting.back();
@@ -216,11 +216,11 @@ void find_bottleneck(const Question& q, Report& report) {
         "to try out changes (--elasticities does)");
     return;
   }
-  const Turns turns(q);
+  const Perturbed perturbed(q);
   Resource best;
   double most = -1;
   for (Resource& r : candidates(q, report)) {
-    const double slope = turns.slope(r, report.devices);
+    const double slope = perturbed.slope(r, report.devices);
     if (slope > most) most = slope, best = std::move(r);
     if (most > kMostOfAll) break;
   }
@@ -228,7 +228,8 @@ void find_bottleneck(const Question& q, Report& report) {
   b.resource = best.path;
   b.share = best.path == "compute" ? report.time_share.compute : share_of(report, best);
   b.elasticity = most;
-  b.gain_if_unlimited = turns.unlimited(best, report.devices, turns.rate(kCompute, 1, report.devices));
+  b.gain_if_unlimited =
+      perturbed.unlimited(best, report.devices, perturbed.rate(kCompute, 1, report.devices));
   b.explanation = fmt::format("1 % more of {} gives {:.2f} % more samples/s, no limit to it {:+.0f} %{}",
                               best.path, most, 100 * *b.gain_if_unlimited,
                               report.busiest_link.name.empty()

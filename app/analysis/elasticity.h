@@ -29,7 +29,7 @@ struct Resource {
 std::vector<Resource> resources_of(const Question& question);
 
 /// The question's system with one resource of its file turned by `factor`. Throws InputError.
-System turned(const Question& question, const Resource& resource, double factor);
+System perturbed(const Question& question, const Resource& resource, double factor);
 
 /// The question's prediction on a changed system; an anchor stays what it was measured on.
 Prediction prediction_on(const Question& question, const System& system, int64_t devices);

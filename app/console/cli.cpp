@@ -59,6 +59,18 @@ std::string shell_lines(std::string_view text, int columns) {
   return out;
 }
 
+/// `words` with options under their names of today.
+std::vector<std::string> renamed(const Verb& verb, std::vector<std::string> words) {
+  for (std::string& word : words) {
+    for (const Flag& f : verb.flags) {
+      const std::string before = fmt::format("--{}", f.formerly);
+      if (!f.formerly.empty() && (word == before || word.starts_with(before + "=")))
+        word = fmt::format("--{}{}", f.name, word.substr(before.size()));
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& words) {
@@ -67,7 +79,7 @@ Arguments Arguments::parse(const Verb& verb, const std::vector<std::string>& wor
   const po::options_description description = describe(verb);
   namespace style = po::command_line_style;
   try {
-    const auto parsed = po::command_line_parser(words)
+    const auto parsed = po::command_line_parser(renamed(verb, words))
                             .options(description)
                             .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
                             .run();

@@ -17,10 +17,12 @@ class Arguments;
 /// Where to put the blame for an option's value: prints as "--name".
 Place option_place(std::string_view name);
 
-/// One option. `value` names what follows ("FILE"); empty for a switch.
+/// One option. `value` names what follows ("FILE"); empty for a switch. `formerly`: a name of earlier
+/// versions that is still taken, so that scripts go on; help does not show it.
 struct Flag {
   std::string_view name, value, help;
   bool repeatable = false;
+  std::string_view formerly = {};
 };
 
 /// A verb. A new one is one file in app/verbs and one word in app/CMakeLists.txt.

@@ -42,7 +42,8 @@ void register_system(Registry<ImportKind>& registry) {
       {"name", "TEXT", "what to call the system (default: imported)"},
       {"device", "NAME", "model of the GPUs, where the dump does not say it (tandem list devices)"},
       {"cpu", "NAME", "model of the CPUs (default: what the dump says, else generic-cpu)"},
-      {"library", "NAME", "nccl-2.28, rccl, ...: settles peer access through the host (default: the newest)"},
+      {"library", "NAME",
+       "nccl-2.28, rccl, ...: decides about peer access through the host (default: the newest)"},
       {"nic", "RATE", "rate of a NIC port, 100Gbit/s, where the dump does not say it"}};
   for (const SystemImporter& importer : import_registry().all())
     registry.add({importer.name, importer.summary, importer.recognises, import_system, flags});

@@ -49,10 +49,10 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
       out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 40});
     if (quick) continue;
     if (model == "resnet20-cifar" || model == "cifar10-cnn") {
-      for (const char* pace : {"1Gbit/s", "10Gbit/s"}) {
+      for (const char* rate_limit : {"1Gbit/s", "10Gbit/s"}) {
         // Small buckets, so that there is something to overlap; one big one where there is not.
         for (const char* scheme : {"allreduce:bucket=256KiB", "allreduce:overlap=off"})
-          out.push_back({model, batch, 2, scheme, n, pace});
+          out.push_back({model, batch, 2, scheme, n, rate_limit});
       }
     }
     if (model == "lenet5" || model == "cifar10-cnn") {
@@ -67,7 +67,9 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
   return out;
 }
 
-int64_t usual_turns(const Backend& backend, bool quick) { return quick || backend.asynchronous ? 2 : 5; }
+int64_t usual_repetitions(const Backend& backend, bool quick) {
+  return quick || backend.asynchronous ? 2 : 5;
+}
 
 namespace {
 
@@ -118,8 +120,9 @@ struct Runs {
 Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
   const Graph graph = Graph::load(c.model);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
-  const System system =
-      c.pace.empty() ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", c.pace}});
+  const System system = c.rate_limit.empty()
+                            ? System::load("local")
+                            : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
   Prediction p;
   p.job.graph = &graph;
   p.system = &system;
@@ -150,9 +153,9 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
   e.job.scheme = &scheme;
   e.backend = &backend;
   e.cluster = {c.devices, 1, c.devices};
-  if (!c.pace.empty()) {
+  if (!c.rate_limit.empty()) {
     e.cluster = {c.devices, c.devices, 1};
-    e.pace = Pace{parse_bandwidth(c.pace), {}};
+    e.rate_limit = RateLimit{parse_bandwidth(c.rate_limit), {}};
   }
   e.job.batch = c.batch;
   e.job.precision = c.precision;
@@ -174,7 +177,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     CheckRow r;
     r.model = c.model;
     r.scheme = c.scheme;
-    r.pace = c.pace;
+    r.rate_limit = c.rate_limit;
     r.metric = std::move(metric);
     r.devices = c.devices;
     r.batch = c.batch;

@@ -26,8 +26,8 @@ std::vector<Precision> read_precisions(const Arguments& arguments, std::string_v
                                        const Backend& backend);
 
 /// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
-/// where it stands; once: where other things run too, the fastest_of() several such turns is to be taken.
-/// `quick`: fewer iterations. `stop`: gives up between two graphs.
+/// where it stands; once: where other things run too, the fastest_of() several such repetitions is to be
+/// taken. `quick`: fewer iterations. `stop`: gives up between two graphs.
 Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                              const Tell& tell, const std::atomic<bool>* stop);
 
@@ -37,12 +37,12 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
 void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, const Tell& tell,
                          const std::atomic<bool>* stop, Measurements& m);
 
-/// So many turns of measure_machine(), the fastest_of() them, and the machine's load from first to last.
-/// `between`: what is run in turns with it, told of the turn; false ends them. Stopped in a later turn than
-/// the first, that turn is left out.
-Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                              int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
-                              const std::function<bool(int64_t turn)>& between = {});
+/// So many repetitions of measure_machine(), the fastest_of() them, and the machine's load from first to
+/// last. `between`: what is run between them, told which; false ends them. Stopped in a later one than the
+/// first, that one is left out.
+Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                                int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
+                                const std::function<bool(int64_t repetition)>& between = {});
 
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
@@ -50,12 +50,13 @@ struct CheckCase {
   int64_t batch = 32, devices = 1;
   std::string scheme = "allreduce";
   int32_t iterations = 30;
-  std::string pace = {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
+  std::string rate_limit =
+      {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
   Precision precision = Precision::fp32;
 };
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
-/// In how many turns the suite is measured, and the cases run, unless the user says otherwise.
-int64_t usual_turns(const Backend& backend, bool quick);
+/// How often the suite is measured, and the cases run, unless the user says otherwise.
+int64_t usual_repetitions(const Backend& backend, bool quick);
 
 /// With the profile in `profile_file`; staleness of so many runs together. Throws InputError.
 Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs);

@@ -20,7 +20,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "exec/comm/collective.h"
-#include "exec/comm/wire.h"
+#include "exec/comm/tcp_transport.h"
 
 namespace tandem::app {
 
@@ -40,7 +40,7 @@ std::string suite_model(const std::string& text) {
   return text.starts_with("calibration/") ? data_root() + "/" + text : text;
 }
 
-constexpr int64_t kMostTurns = 16;  ///< cores up to which running twice as many workers tells something
+constexpr int64_t kMostTimeSliced = 16;  ///< cores up to which running twice as many workers tells something
 
 struct SuiteGraph {
   std::string model;
@@ -116,12 +116,13 @@ double cpu_seconds() {
   return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
-/// A ring all-reduce of two played nodes, nothing else running: its time, and what it takes from the cores.
-void measure_wire(const std::optional<Pace>& pace, int64_t elements, int repeats, Measurements& m) {
+/// A ring all-reduce of two emulated nodes, nothing else running: its time, and what it takes from the cores.
+void measure_ring(const std::optional<RateLimit>& rate_limit, int64_t elements, int repeats,
+                  Measurements& m) {
   constexpr uint32_t kRanks = 2;
   Abort abort;
-  Wire wire(kRanks, pace, abort);
-  GroupCollective group(CollKind::all_reduce, "ring", kRanks, 1, abort, 0, {&wire, 0, {0, 1}});
+  TcpTransport transport(kRanks, rate_limit, abort);
+  GroupCollective group(CollKind::all_reduce, "ring", kRanks, 1, abort, 0, {&transport, 0, {0, 1}});
   std::vector<double> seconds;
   const auto rank = [&](uint32_t r) {
     std::vector<float> buffer(static_cast<std::size_t>(elements), 1);
@@ -139,19 +140,19 @@ void measure_wire(const std::optional<Pace>& pace, int64_t elements, int repeats
   other.join();
   if (abort.why()) std::rethrow_exception(abort.why());
   const double cpu = (cpu_seconds() - before) / repeats / kRanks;
-  m.wire.push_back({kRanks, pace ? pace->bandwidth.bytes_per_second : 0, 4.0 * static_cast<double>(elements),
-                    quantile(seconds, 0.5), cpu});
+  m.tcp.push_back({kRanks, rate_limit ? rate_limit->bandwidth.bytes_per_second : 0,
+                   4.0 * static_cast<double>(elements), quantile(seconds, 0.5), cpu});
 }
 
-void measure_wires(bool quick, const Tell& tell, Measurements& m) {
+void measure_tcp(bool quick, const Tell& tell, Measurements& m) {
   for (const double rate : {0.0, 125e6, 1.25e9}) {
-    tell(rate > 0 ? fmt::format("measuring links paced to {}", to_text(Bandwidth{rate}))
+    tell(rate > 0 ? fmt::format("measuring links limited to {}", to_text(Bandwidth{rate}))
                   : "measuring loopback",
          1);
-    std::optional<Pace> pace;
-    if (rate > 0) pace = Pace{{rate}, {}};
+    std::optional<RateLimit> rate_limit;
+    if (rate > 0) rate_limit = RateLimit{{rate}, {}};
     for (int64_t n = 1024; n <= int64_t{1} << (quick ? 20 : 22); n *= 2)
-      measure_wire(pace, n, n > 500000 ? 6 : 20, m);
+      measure_ring(rate_limit, n, n > 500000 ? 6 : 20, m);
   }
 }
 
@@ -173,7 +174,7 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Pre
   return execute(e, keep);
 }
 
-/// Of one turn; a GPU is not shared with others, and gets fewer turns.
+/// Of one repetition; a GPU is not shared with others, and gets fewer.
 int32_t iterations(const Backend& backend, bool quick) {
   if (quick) return 14;
   return backend.asynchronous ? 36 : 15;
@@ -189,8 +190,8 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
   return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
 }
 
-/// How steps differ on cores of their own, and how turns on a shared core make them differ: those depend on
-/// who sleeps and wakes when, as workers of a server do.
+/// How steps differ on cores of their own, and how time slices on a shared core make them differ: those
+/// depend on who sleeps and wakes when, as workers of a server do.
 void measure_workers(const Backend& backend, const SuiteGraph& g, bool shared, bool quick,
                      const std::atomic<bool>* stop, Measurements& m) {
   const int32_t on_a_core = shared ? 2 : 1;
@@ -320,8 +321,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, m);
     if (stop != nullptr && stop->load()) return m;
   }
-  const bool turns = !backend.asynchronous && m.cores <= kMostTurns;
-  for (std::size_t i = 0; i < graphs.size() && turns; i += graphs.size() / 4) {
+  const bool time_sliced = !backend.asynchronous && m.cores <= kMostTimeSliced;
+  for (std::size_t i = 0; i < graphs.size() && time_sliced; i += graphs.size() / 4) {
     if (stop != nullptr && stop->load()) return m;
     tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
     measure_workers(backend, graphs[i], false, quick, stop, m);
@@ -329,27 +330,27 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   }
   measure_device(backend, m);
   if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
-  if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_wires(quick, tell, m);
+  if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_tcp(quick, tell, m);
   return m;
 }
 
-Measurements measure_in_turns(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                              int64_t turns, const Tell& tell, const std::atomic<bool>* stop,
-                              const std::function<bool(int64_t turn)>& between) {
+Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
+                                int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
+                                const std::function<bool(int64_t repetition)>& between) {
   Measurements out;
   const HostUsage before = host_usage();
   const auto stopped = [stop] { return stop != nullptr && stop->load(); };
-  for (int64_t turn = 0; turn < turns && !stopped(); ++turn) {
-    const double part = between ? 0.4 : 1;  // of the turn's time
+  for (int64_t repetition = 0; repetition < repetitions && !stopped(); ++repetition) {
+    const double part = between ? 0.4 : 1;  // of the repetition's time
     const Tell of_all = [&](const std::string& what, double share) {
-      tell(what, (static_cast<double>(turn) + part * share) / static_cast<double>(turns));
+      tell(what, (static_cast<double>(repetition) + part * share) / static_cast<double>(repetitions));
     };
     const Measurements m = measure_machine(backend, precisions, quick, of_all, stop);
-    if (turn == 0)
+    if (repetition == 0)
       out = m;
     else if (!stopped())
       out = fastest_of(out, m);
-    if (between && (stopped() || !between(turn))) break;
+    if (between && (stopped() || !between(repetition))) break;
   }
   out.load = load_between(before, host_usage());
   return out;

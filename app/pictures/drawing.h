@@ -32,7 +32,7 @@ struct Drawing {
   std::vector<Cable> cables;
   std::vector<std::string> ports;  ///< the vertices that the network joins
   double letters = 12;             ///< size of the names, in points
-  /// Of many alike groups of vertices the first few and the last are drawn; a vertex that is not -> the one
+  /// Of many equal groups of vertices the first few and the last are drawn; a vertex that is not -> the one
   /// of the last group that stands for it.
   std::map<std::string, std::string> stands_for;
   std::string left_out;  ///< that in words; empty where all is drawn

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostVertices = 64;  // more have no room beside each other
 constexpr std::size_t kHub = 16;           // a vertex of more cables joins groups, and belongs to none
-constexpr std::size_t kFirstGroups = 3;    // that are drawn of many alike ones, besides the last
+constexpr std::size_t kFirstGroups = 3;    // that are drawn of many equal ones, besides the last
 
 Drawing node_of(const System& system) {
   const Json document = Json::parse(system.to_json_text(), system.name());
@@ -48,7 +48,7 @@ Drawing node_of(const System& system) {
 /// Vertices that cables join when hubs are left out; the members in the order of the drawing.
 struct Group {
   std::vector<std::string> members;
-  std::string looks;  ///< the same for alike groups: kinds of members and their cables
+  std::string looks;  ///< the same for equal groups: kinds of members and their cables
 };
 
 std::vector<Group> groups_of(const Drawing& d) {
@@ -87,11 +87,11 @@ std::vector<Group> groups_of(const Drawing& d) {
   return list;
 }
 
-/// Leaves out groups between the first few and the last of alike ones, where there are many.
+/// Leaves out groups between the first few and the last of equal ones, where there are many.
 void fold(Drawing& d) {
-  std::map<std::string, std::vector<Group>> alike;
-  for (Group& g : groups_of(d)) alike[g.looks].push_back(std::move(g));
-  for (const auto& [looks, groups] : alike) {
+  std::map<std::string, std::vector<Group>> by_looks;
+  for (Group& g : groups_of(d)) by_looks[g.looks].push_back(std::move(g));
+  for (const auto& [looks, groups] : by_looks) {
     if (groups.size() <= kFirstGroups + 2) continue;
     const Group& last = groups.back();
     for (std::size_t i = kFirstGroups; i + 1 < groups.size(); ++i) {
@@ -103,7 +103,7 @@ void fold(Drawing& d) {
                                      [&](const auto& v) { return v.name == last.members[0]; });
     d.vertices.insert(before, {fmt::format("... {} more ...", rest), "more"});
     d.left_out +=
-        fmt::format("{}of {} alike groups (that of {}, ...) {} are drawn", d.left_out.empty() ? "" : "; ",
+        fmt::format("{}of {} equal groups (that of {}, ...) {} are drawn", d.left_out.empty() ? "" : "; ",
                     groups.size(), groups[0].members[0], kFirstGroups + 1);
   }
   std::erase_if(d.vertices, [&](const auto& v) { return d.stands_for.contains(v.name); });
@@ -111,7 +111,7 @@ void fold(Drawing& d) {
                 [&](const auto& c) { return d.stands_for.contains(c.from) || d.stands_for.contains(c.to); });
 }
 
-/// Number of the series whose colour cables of a kind have: what is called alike looks alike in all pictures.
+/// Number of the series whose colour cables of a kind have: what has one name has one colour in all pictures.
 std::size_t series_of_kind(const std::string& kind, std::size_t others_before) {
   constexpr std::pair<std::string_view, std::size_t> kKinds[] = {
       {"nvlink", 3}, {"xgmi-host", 6}, {"xgmi", 3},   {"ici", 3},
@@ -130,7 +130,7 @@ Drawing drawing_of(const System& system) {
   if (out.vertices.size() > kMostVertices) fold(out);
   if (out.vertices.size() > kMostVertices)
     throw InputError(
-        fmt::format("{} has {} vertices a node that are not alike, more than the {} that a drawing has "
+        fmt::format("{} has {} vertices a node that differ, more than the {} that a drawing has "
                     "room for",
                     system.name(), out.vertices.size(), kMostVertices));
   lay_out(out);

@@ -10,7 +10,7 @@ namespace tandem::app {
 
 /// Rows from the bottom: network; NICs and memory; CPUs; PCIe switches by their hops from a CPU; devices;
 /// switches of the fabric. Within the rows Graphviz places them. Throws InputError when Graphviz is absent,
-/// or for a node that is too large to draw though alike parts are left out.
+/// or for a node that is too large to draw though equal parts are left out.
 Drawing drawing_of(const System& system);
 
 /// Draws the system, its cables coloured by kind, to a .png or .svg file. Throws InputError when the path has

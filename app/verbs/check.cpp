@@ -70,11 +70,11 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
   }
 }
 
-/// In turns, for the speed of a machine that is shared with others drifts within minutes.
+/// Alternately, for the speed of a machine that is shared with others drifts within minutes.
 CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precision precision, Runs& runs) {
   Progress progress(a);
   const bool quick = a.has("quick"), given = a.has("profile");
-  const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
+  const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
   const Tell tell = [&](const std::string& what, double share) {
     progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
   };
@@ -85,19 +85,21 @@ CheckResult measure_and_run(const Arguments& a, const Backend& backend, Precisio
             : a.text("keep", (std::filesystem::temp_directory_path() / "tandem-profile.json").string());
   auto cases = check_cases(backend, quick);
   for (CheckCase& c : cases) c.precision = precision;
-  const auto run_turn = [&](int64_t turn) {
-    const double first = given ? 0 : 0.4;  // of the turn's time: measuring
+  const auto run_repetition = [&](int64_t repetition) {
+    const double first = given ? 0 : 0.4;  // of the repetition's time: measuring
     const Tell of_all = [&](const std::string& what, double share) {
-      tell(what, (static_cast<double>(turn) + first + (1 - first) * share) / static_cast<double>(turns));
+      tell(what, (static_cast<double>(repetition) + first + (1 - first) * share) /
+                     static_cast<double>(repetitions));
     };
     run_cases(cases, backend, of_all, runs);
     return !interrupted && !runs.failed;
   };
   if (given) {
-    for (int64_t turn = 0; turn < turns && run_turn(turn); ++turn) {
+    for (int64_t repetition = 0; repetition < repetitions && run_repetition(repetition); ++repetition) {
     }
   } else {
-    const Measurements m = measure_in_turns(backend, {precision}, quick, turns, tell, &interrupted, run_turn);
+    const Measurements m =
+        measure_repeatedly(backend, {precision}, quick, repetitions, tell, &interrupted, run_repetition);
     if (!runs.executed.empty()) write_file(profile, fit_machine(m).profile);
   }
   if (runs.executed.empty()) return result;
@@ -148,9 +150,10 @@ void register_check(Registry<Verb>& registry) {
        .usage = "[options]",
        .flags = {{"backend", "NAME", "cpu (default), cuda"},
                  {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
-                 {"quick", "", "two models, fewer iterations and turns"},
-                 {"turns", "N",
-                  "measure and run so often, the fastest counts; default 5, with --quick or cuda 2"},
+                 {"quick", "", "two models, fewer iterations and repetitions"},
+                 {"repetitions", "N",
+                  "measure and run so often, the fastest counts; default 5, with --quick or cuda 2", false,
+                  "turns"},
                  {"profile", "FILE", "judge this profile instead of measuring a new one"},
                  {"keep", "FILE", "where to keep the profile that was measured"},
                  {"tolerance", "SHARE", "largest error that still exits with 0; default 0.25"},
@@ -160,12 +163,12 @@ void register_check(Registry<Verb>& registry) {
        .run = check,
        .details =
            "Exit code 1 when an error exceeds --tolerance, which is then named. Run it on an otherwise idle "
-           "machine: what other programs took is said before and after. Machine and cases take turns, "
+           "machine: what other programs took is said before and after. Machine and cases alternate, "
            "because speeds "
            "drift; the fastest measurement of each graph and the fastest run of each case count, because "
            "whatever else runs only slows. The last column is how far the fastest of every other run is from "
-           "the fastest of the rest: more turns help where that is much.\n\nExamples\n  tandem check "
-           "--quick\n  tandem check --turns 8 --format json --out here.json"});
+           "the fastest of the rest: more repetitions help where that is much.\n\nExamples\n  tandem check "
+           "--quick\n  tandem check --repetitions 8 --format json --out here.json"});
 }
 
 }  // namespace tandem::app

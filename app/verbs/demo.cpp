@@ -89,19 +89,19 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
                                         {"lenet5", 64, 2, "allreduce", 150},
                                         {"lenet5", 64, 2, "parameter-server:mode=async,overlap=off", 300}};
   std::vector<std::vector<Report>> executed(cases.size());
-  const auto run_turn = [&](int64_t) {
+  const auto run_repetition = [&](int64_t) {
     for (std::size_t i = 0; i < cases.size(); ++i) {
       if (cases[i].devices <= std::max(1U, std::thread::hardware_concurrency()))
         executed[i].push_back(execute_case(cases[i], backend, nullptr));
     }
     return true;
   };
-  const Measurements measured = measure_in_turns(
-      backend, {Precision::fp32}, true, usual_turns(backend, true),
+  const Measurements measured = measure_repeatedly(
+      backend, {Precision::fp32}, true, usual_repetitions(backend, true),
       [&](const std::string& what, double share) {
         progress.show(fmt::format("{:3.0f} %  {} ...", 100 * share, what));
       },
-      nullptr, run_turn);
+      nullptr, run_repetition);
   files.push_back((folder / "this-machine.json").string());
   write_file(files.back(), fit_machine(measured).profile);
   const std::string profile = files.back();

@@ -19,14 +19,14 @@ int measure(const Arguments& a) {
   const Backend& backend = read_backend(a);
   const bool quick = a.has("quick");
   const auto precisions = read_precisions(a, backend.asynchronous ? "fp32,tf32,bf16" : "fp32", backend);
-  const int64_t turns = a.integer("turns", usual_turns(backend, quick), 1, 1000);
+  const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
   std::signal(SIGINT, [](int) { interrupted = true; });
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   Measurements m;
   {
     Progress progress(a);
-    m = measure_in_turns(
-        backend, precisions, quick, turns,
+    m = measure_repeatedly(
+        backend, precisions, quick, repetitions,
         [&](const std::string& what, double share) {
           progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
         },
@@ -45,21 +45,23 @@ void register_measure(Registry<Verb>& registry) {
       {.name = "measure",
        .summary = "run the calibration suite on this machine, every kernel timed where it stands",
        .usage = "--out measurements.json [options]",
-       .flags =
-           {{"backend", "NAME", "cpu (default), cuda"},
-            {"precision", "LIST",
-             "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
-            {"quick", "", "fewer iterations and turns"},
-            {"turns", "N",
-             "measure so often, the fastest turn of each graph counts; default 5, with --quick or cuda 2"},
-            out_flag(),
-            quiet_flag()},
+       .flags = {{"backend", "NAME", "cpu (default), cuda"},
+                 {"precision", "LIST",
+                  "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
+                 {"quick", "", "fewer iterations and repetitions"},
+                 {"repetitions", "N",
+                  "measure so often, the fastest repetition of each graph counts; default 5, with --quick or "
+                  "cuda 2",
+                  false, "turns"},
+                 out_flag(),
+                 quiet_flag()},
        .run = measure,
-       .details = "Leave the machine alone meanwhile: launches during which another program took the core "
-                  "are left out, but caches and clocks are shared. Where others use them too, more turns "
-                  "help. What others took is said before and after, and kept under \"run\".\n\nExample\n"
-                  "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
-                  "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
+       .details =
+           "Leave the machine alone meanwhile: launches during which another program took the core "
+           "are left out, but caches and clocks are shared. Where others use them too, more repetitions "
+           "help. What others took is said before and after, and kept under \"run\".\n\nExample\n"
+           "  tandem measure --out m.json && tandem fit m.json --out here.json\n"
+           "  tandem predict --model vgg8-cifar10 --system local --profile here.json --devices 1,2"});
 }
 
 }  // namespace tandem::app

@@ -51,14 +51,16 @@ Execution::Rate read_rate(const Arguments& a) {
   return r;
 }
 
-void read_pace(const Arguments& a, Request& request) {
-  if (!a.has("pace")) {
-    if (a.has("pace-latency")) throw UsageError("--pace-latency needs --pace, e.g. --pace 1Gbit/s");
+void read_rate_limit(const Arguments& a, Request& request) {
+  if (!a.has("rate-limit")) {
+    if (a.has("added-latency"))
+      throw UsageError("--added-latency needs --rate-limit, e.g. --rate-limit 1Gbit/s");
     return;
   }
-  if (request.nodes < 2) throw UsageError("--pace slows the links between nodes: say --nodes 2 or more");
-  request.execution.pace =
-      Pace{a.value("pace", "", parse_bandwidth), a.value("pace-latency", "0us", parse_time)};
+  if (request.nodes < 2)
+    throw UsageError("--rate-limit slows the links between nodes: say --nodes 2 or more");
+  request.execution.rate_limit =
+      RateLimit{a.value("rate-limit", "", parse_bandwidth), a.value("added-latency", "0us", parse_time)};
 }
 
 Cluster cluster_of(int64_t devices, int64_t nodes) {
@@ -115,7 +117,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
       a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
   request->nodes = a.integer("nodes", processes, 1, 64);
   if (processes > 1 && request->nodes != processes)
-    refuse_option("nodes", fmt::format("mpirun started {} processes: each plays a node", processes));
+    refuse_option("nodes", fmt::format("mpirun started {} processes: each is a node", processes));
   e.job.batch = a.integer("batch", 32, 1, 1'000'000);
   e.job.precision = read_precision(a, *e.backend);
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
@@ -127,7 +129,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
   e.route = a.value("route", "auto", parse_peer_route);
   e.rate = read_rate(a);
-  read_pace(a, *request);
+  read_rate_limit(a, *request);
   const std::string data = a.text("data", "synthetic");
   if (data != "synthetic") {
     request->data = load_dataset(data, false);
@@ -143,7 +145,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
 Execution execution_of(const Request& request, int64_t devices) {
   Execution e = request.execution;
   e.cluster = cluster_of(devices, devices == 1 ? 1 : request.nodes);
-  if (e.cluster.nodes < 2) e.pace.reset();
+  if (e.cluster.nodes < 2) e.rate_limit.reset();
   return e;
 }
 
@@ -294,9 +296,9 @@ void register_run(Registry<Verb>& registry) {
              "softsync"},
             {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
             {"threads", "N", "processors that compute together for one worker; default 1"},
-            {"nodes", "N", "play so many nodes: messages between them go over TCP"},
-            {"pace", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s"},
-            {"pace-latency", "TIME", "and delay what arrives, e.g. 50us"},
+            {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
+            {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
+            {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},
             {"seed", "N", "of start values, samples and noise; default 1"},
             {"checkpoint", "FILE", "write the state there at the end"},
             {"resume", "", "begin with the state in --checkpoint"},

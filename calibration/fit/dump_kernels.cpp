@@ -30,7 +30,7 @@ json step(const std::string& model, const Workload& work, const Recipe& recipe) 
         if (launched.shape.empty()) continue;
         kernels.push_back(
             {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
-             (launched.read.n + launched.written.n) * (widens(recipe, launched, work.precision) ? 2 : 1),
+             (launched.read.n + launched.written.n) * (upcasts(recipe, launched, work.precision) ? 2 : 1),
              launches(recipe, launched)});
       }
     }

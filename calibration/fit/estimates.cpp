@@ -98,8 +98,8 @@ void add_update(KernelSample& sum, const MeasuredKernel& k, Bytes step) {
   sum.seconds += step_seconds(k);
 }
 
-/// The least that `of_run` says of any turn of a model, for its kernels' times are of a calm one too; median
-/// over models, at least 1.
+/// The least that `of_run` says of any repetition of a model, for its kernels' times are of a calm one too;
+/// median over models, at least 1.
 double calmest(const Measurements& m,
                const std::function<double(const std::vector<std::vector<double>>& steps)>& of_run) {
   std::map<std::string, double> by;
@@ -114,7 +114,7 @@ double calmest(const Measurements& m,
 }
 
 /// A ring's all-reduce as one of its steps.
-MeasuredTransfer ring_step(const MeasuredWire& w, double seconds) {
+MeasuredTransfer ring_step(const MeasuredTcp& w, double seconds) {
   return {1, w.bytes / real(w.ranks), seconds / (2 * real(w.ranks - 1))};
 }
 
@@ -340,17 +340,17 @@ std::vector<TransferPoint> transfer_points(const std::vector<MeasuredTransfer>& 
   return out;
 }
 
-std::vector<WireSteps> wire_steps(const Measurements& m) {
+std::vector<TcpSteps> tcp_steps(const Measurements& m) {
   std::map<double, std::vector<MeasuredTransfer>> by;
-  for (const MeasuredWire& w : m.wire) by[w.rate].push_back(ring_step(w, w.seconds));
-  std::vector<WireSteps> out;
+  for (const MeasuredTcp& w : m.tcp) by[w.rate].push_back(ring_step(w, w.seconds));
+  std::vector<TcpSteps> out;
   for (const auto& [rate, steps] : by) out.push_back({rate, transfer_points(steps, 1)});
   return out;
 }
 
-std::vector<TransferPoint> wire_cpu_steps(const Measurements& m) {
+std::vector<TransferPoint> tcp_cpu_steps(const Measurements& m) {
   std::vector<MeasuredTransfer> steps;
-  for (const MeasuredWire& w : m.wire) {
+  for (const MeasuredTcp& w : m.tcp) {
     if (w.cpu_seconds > 0) steps.push_back(ring_step(w, w.cpu_seconds));
   }
   return transfer_points(steps, 1);

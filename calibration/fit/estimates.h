@@ -4,7 +4,7 @@
 //
 // All are pure and throw nothing unless said; any thread may call them. Seconds unless said. Those that look
 // at kernels or graphs take measurements of one precision (of_precision). Robust where a few samples are
-// unlike all others: medians over graphs, and the calmest of several turns.
+// unlike all others: medians over graphs, and the calmest of several repetitions.
 #include <cstdint>
 #include <vector>
 
@@ -63,11 +63,12 @@ double wake(const Measurements& m);
 double step_sigma(const Measurements& m);
 
 /// What else runs takes a core away now and then: mean over workers of (mean step / median step), of the
-/// calmest turn of each model on at most as many workers as cores, median over models, at least 1. A factor.
+/// calmest repetition of each model on at most as many workers as cores, median over models, at least 1. A
+/// factor.
 double interrupted(const Measurements& m);
 
 /// Where all wait for all: (mean over steps of the slowest worker's / mean over workers of the median step),
-/// of the calmest turns as above, over slowest_of(cores, step_sigma), since that noise is drawn when a
+/// of the calmest repetitions as above, over slowest_of(cores, step_sigma), since that noise is drawn when a
 /// Program is priced; at least 1. A factor.
 double lock_step(const Measurements& m);
 
@@ -92,13 +93,13 @@ struct TransferPoint {
 std::vector<TransferPoint> transfer_points(const std::vector<MeasuredTransfer>& list, int64_t ranks,
                                            CopyWay way = CopyWay::memory);
 
-/// A step of a ring all-reduce between n nodes that one machine plays moves bytes / n in seconds / (2 (n -
+/// A step of a ring all-reduce between n nodes that one machine emulates moves bytes / n in seconds / (2 (n -
 /// 1)).
-struct WireSteps {
-  double rate = 0;  ///< bytes per second of a port; 0: not paced
+struct TcpSteps {
+  double rate = 0;  ///< bytes per second of a port; 0: not limited
   std::vector<TransferPoint> steps;
 };
-std::vector<WireSteps> wire_steps(const Measurements& m);          ///< by rate, ascending
-std::vector<TransferPoint> wire_cpu_steps(const Measurements& m);  ///< processor time of one rank, all rates
+std::vector<TcpSteps> tcp_steps(const Measurements& m);           ///< by rate, ascending
+std::vector<TransferPoint> tcp_cpu_steps(const Measurements& m);  ///< processor time of one rank, all rates
 
 }  // namespace tandem::calibration

@@ -62,8 +62,8 @@ ProfileEstimates machine_estimates(const Measurements& m, const Measurements& fi
   for (std::size_t way = 0; way < out.copies.size(); ++way)
     out.copies[way] = transfer_points(m.copy, 1, static_cast<CopyWay>(way));
   out.launch = m.launch;
-  out.wire = wire_steps(m);
-  out.wire_cpu = wire_cpu_steps(m);
+  out.tcp = tcp_steps(m);
+  out.tcp_cpu = tcp_cpu_steps(m);
   return out;
 }
 

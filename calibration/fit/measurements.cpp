@@ -96,13 +96,13 @@ std::string Measurements::to_json() const {
   d["copy"] = transfers_json(copy);
   if (launch.issue > 0)
     d["launch"] = {{"issue_seconds", launch.issue}, {"round_trip_seconds", launch.round_trip}};
-  d["wire"] = Writer::array();
-  for (const MeasuredWire& w : wire)
-    d["wire"].push_back({{"ranks", w.ranks},
-                         {"bytes_per_second", w.rate},
-                         {"bytes", w.bytes},
-                         {"seconds", w.seconds},
-                         {"cpu_seconds", w.cpu_seconds}});
+  d["tcp"] = Writer::array();
+  for (const MeasuredTcp& w : tcp)
+    d["tcp"].push_back({{"ranks", w.ranks},
+                        {"bytes_per_second", w.rate},
+                        {"bytes", w.bytes},
+                        {"seconds", w.seconds},
+                        {"cpu_seconds", w.cpu_seconds}});
   if (load.processors > 0 || load.preempted > 0) d["run"] = Writer::parse(load.to_json());
   return d.dump(1) + "\n";
 }
@@ -150,20 +150,20 @@ Measurements Measurements::from_json(const Json& d) {
   if (const Json* launch = d.find("launch"))
     m.launch = {launch->at("issue_seconds").as_real(0, 1), launch->at("round_trip_seconds").as_real(0, 1)};
   if (const Json* run = d.find("run")) m.load = HostLoad::from_json(*run);  // else nobody looked at it
-  if (d.find("wire") == nullptr) return m;                                  // measured before there was any
-  for (const Json& w : d.at("wire").items())
-    m.wire.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
-                      w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),
-                      w.at("cpu_seconds").as_real(0, 1e6)});
+  if (d.find("tcp") == nullptr) return m;                                   // measured before there was any
+  for (const Json& w : d.at("tcp").items())
+    m.tcp.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
+                     w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),
+                     w.at("cpu_seconds").as_real(0, 1e6)});
   return m;
 }
 
 Measurements fastest_of(const Measurements& one, const Measurements& other) {
   Measurements out = one;
   const auto both = [](auto& a, const auto& b, const auto& same, const auto& join) {
-    bool alike = a.size() == b.size();
-    for (std::size_t i = 0; alike && i < a.size(); ++i) alike = same(a[i], b[i]);
-    if (!alike) throw InputError("two measurements that are not of the same suite cannot be joined");
+    bool matches = a.size() == b.size();
+    for (std::size_t i = 0; matches && i < a.size(); ++i) matches = same(a[i], b[i]);
+    if (!matches) throw InputError("two measurements that are not of the same suite cannot be joined");
     for (std::size_t i = 0; i < a.size(); ++i) join(a[i], b[i]);
   };
   /// 0 stands for "not measured": every launch was disturbed.
@@ -200,10 +200,10 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
   const auto shorter_seconds = [&](auto& a, const auto& b) { shorter(a.seconds, b.seconds); };
   both(out.all_reduce, other.all_reduce, same_transfer, shorter_seconds);
   both(out.copy, other.copy, same_transfer, shorter_seconds);
-  const auto same_wire = [](const auto& a, const auto& b) {
+  const auto same_tcp = [](const auto& a, const auto& b) {
     return a.ranks == b.ranks && a.bytes == b.bytes && a.rate == b.rate;
   };
-  both(out.wire, other.wire, same_wire, [&](auto& a, const auto& b) {
+  both(out.tcp, other.tcp, same_tcp, [&](auto& a, const auto& b) {
     shorter(a.seconds, b.seconds);
     shorter(a.cpu_seconds, b.cpu_seconds);
   });

@@ -50,10 +50,10 @@ struct MeasuredLaunch {
   double round_trip = 0;  ///< until the host knows that one has ended
 };
 
-/// An all-reduce between nodes that one machine plays.
-struct MeasuredWire {
+/// An all-reduce between nodes that one machine emulates.
+struct MeasuredTcp {
   int64_t ranks = 2;
-  double rate = 0;  ///< bytes per second that each node's port is paced to; 0: as fast as loopback goes
+  double rate = 0;  ///< bytes per second that each node's port is limited to; 0: as fast as loopback goes
   double bytes = 0, seconds = 0;
   double cpu_seconds = 0;  ///< processor time of one rank
 };
@@ -65,17 +65,17 @@ struct Measurements {
   std::vector<MeasuredKernel> kernels;
   std::vector<MeasuredWorkers> workers;
   std::vector<MeasuredTransfer> all_reduce, copy;
-  std::vector<MeasuredWire> wire;
+  std::vector<MeasuredTcp> tcp;
   MeasuredLaunch launch;
   HostLoad load;                ///< of the machine meanwhile; processors 0: not known
   std::string to_json() const;  ///< "tandem-measurements-1"
   static Measurements from_json(const Json& document);
 };
 
-/// The suite measured twice: of each graph the faster turn with the kernels timed in it, of each transfer the
-/// shorter time; of `workers` both count. Whatever else a machine does only ever slows a run down, so the
-/// fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in noisy environments").
-/// Throws InputError when the two are not of the same suite.
+/// The suite measured twice: of each graph the faster repetition with the kernels timed in it, of each
+/// transfer the shorter time; of `workers` both count. Whatever else a machine does only ever slows a run
+/// down, so the fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in noisy
+/// environments"). Throws InputError when the two are not of the same suite.
 Measurements fastest_of(const Measurements& one, const Measurements& other);
 
 }  // namespace tandem::calibration

@@ -59,11 +59,11 @@ void add_machine(Writer& d, const ProfileEstimates& p) {
   }
   if (p.launch.issue > 0)
     d["launch"] = {{"issue_seconds", p.launch.issue}, {"round_trip_seconds", p.launch.round_trip}};
-  if (p.wire.empty()) return;
-  d["wire"] = Writer::array();
-  for (const WireSteps& w : p.wire)
-    d["wire"].push_back({{"bytes_per_second", w.rate}, {"steps", points(w.steps)}});
-  d["wire_cpu"] = points(p.wire_cpu);
+  if (p.tcp.empty()) return;
+  d["tcp"] = Writer::array();
+  for (const TcpSteps& w : p.tcp)
+    d["tcp"].push_back({{"bytes_per_second", w.rate}, {"steps", points(w.steps)}});
+  d["tcp_cpu"] = points(p.tcp_cpu);
 }
 
 Writer slowdowns(const std::vector<std::vector<double>>& by_active) {

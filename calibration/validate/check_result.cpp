@@ -21,7 +21,7 @@ constexpr double kLevel = 0.9;
 std::string group_of(const CheckRow& r) {
   if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices);
   if (r.devices == 1) return "throughput, one worker";
-  if (!r.pace.empty()) return "throughput, ring over links of " + r.pace;
+  if (!r.rate_limit.empty()) return "throughput, ring over links of " + r.rate_limit;
   if (r.scheme.find("parameter-server") == std::string::npos)
     return fmt::format("throughput, all-reduce, {} workers", r.devices);
   return fmt::format("throughput, parameter server, {} workers", r.devices);
@@ -64,7 +64,7 @@ std::vector<std::string> CheckRow::cells() const {
           std::to_string(batch),
           std::to_string(devices),
           scheme,
-          pace,
+          rate_limit,
           metric,
           d ? "" : fmt::format("{:.4g}", predicted),
           d ? "" : fmt::format("{:.4g}", executed),
@@ -96,8 +96,8 @@ std::vector<std::string> CheckResult::failures(double tolerance) const {
   for (const CheckRow& r : rows) {
     if (r.distance() || std::abs(r.error) <= tolerance) continue;
     out.push_back(fmt::format("{}, {} worker{}, {}{}: {} {:+.1f} %", r.model, r.devices,
-                              r.devices == 1 ? "" : "s", r.scheme, r.pace.empty() ? "" : " over " + r.pace,
-                              r.metric, 100 * r.error));
+                              r.devices == 1 ? "" : "s", r.scheme,
+                              r.rate_limit.empty() ? "" : " over " + r.rate_limit, r.metric, 100 * r.error));
   }
   return out;
 }
@@ -120,7 +120,7 @@ std::string CheckResult::to_json() const {
                           {"error", r.error},
                           {"repeatability", r.floor}});
     if (r.median > 0) d["cases"].back()["executed_median"] = r.median;
-    if (!r.pace.empty()) d["cases"].back()["pace"] = r.pace;
+    if (!r.rate_limit.empty()) d["cases"].back()["rate_limit"] = r.rate_limit;
     if (r.interval) d["cases"].back()["in_interval"] = r.covered;
     if (r.high > 0) d["cases"].back()["interval"] = {{"low", r.low}, {"high", r.high}, {"level", kLevel}};
   }
@@ -146,7 +146,7 @@ CheckResult CheckResult::from_json(const Json& d) {
     r.model = j.at("model").as_text();
     r.scheme = j.at("scheme").as_text();
     r.metric = j.at("metric").as_text();
-    r.pace = j.text("pace", "");
+    r.rate_limit = j.text("rate_limit", "");
     r.devices = j.at("devices").as_int(1, 1'000'000);
     r.batch = j.at("batch_per_device").as_int(1);
     r.predicted = j.at("predicted").as_real(0, 1e300);

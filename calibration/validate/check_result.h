@@ -18,7 +18,7 @@ inline bool is_distance(std::string_view metric) {
 /// One comparison. error = predicted / executed - 1; of a distribution the total variation distance, of the
 /// workers' mean staleness the largest difference of any, in versions.
 struct CheckRow {
-  std::string model, scheme, metric, pace;
+  std::string model, scheme, metric, rate_limit;
   int64_t devices = 1, batch = 1;
   double predicted = 0, executed = 0, error = 0;
   double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known

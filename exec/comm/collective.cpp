@@ -30,7 +30,7 @@ int64_t chunk_begin(int64_t elements, uint32_t chunks, uint32_t c) {
 GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local,
                                  Abort& abort, int spins, const GroupNodes& nodes)
     : abort_(abort), spins_(spins), nodes_(nodes) {
-  TANDEM_CHECK(nodes_.wire == nullptr || nodes_.of_ranks.size() == ranks);
+  TANDEM_CHECK(nodes_.transport == nullptr || nodes_.of_ranks.size() == ranks);
   bool between = false;
   for (uint32_t r = 0; r < ranks; ++r) {
     members_.push_back(std::make_unique<Member>());
@@ -43,7 +43,7 @@ GroupCollective::GroupCollective(CollKind kind, const std::string& algorithm, ui
 }
 
 GroupCollective::~GroupCollective() {
-  if (nodes_.wire != nullptr && abort_.failed()) nodes_.wire->stop();
+  if (nodes_.transport != nullptr && abort_.failed()) nodes_.transport->stop();
 }
 
 GroupCollective::Range GroupCollective::range(uint32_t offset, uint32_t count, int64_t elements) const {
@@ -52,14 +52,14 @@ GroupCollective::Range GroupCollective::range(uint32_t offset, uint32_t count, i
 }
 
 bool GroupCollective::apart(uint32_t a, uint32_t b) const {
-  return nodes_.wire != nullptr && nodes_.of_ranks[a] != nodes_.of_ranks[b];
+  return nodes_.transport != nullptr && nodes_.of_ranks[a] != nodes_.of_ranks[b];
 }
 
 void GroupCollective::plan(const Schedule& schedule) {
   chunks_ = schedule.chunks;
   // readers[r]: who takes from r's memory in the step before; r must not write over it until they are done.
   std::vector<std::vector<uint32_t>> readers(members_.size());
-  bool hands_out = nodes_.wire == nullptr && last_hands_out(schedule);
+  bool hands_out = nodes_.transport == nullptr && last_hands_out(schedule);
   for (std::size_t i = 0; i + (hands_out ? 1 : 0) < schedule.steps.size(); ++i) {
     for (uint32_t repeat = 0; repeat < schedule.steps[i].repeat; ++repeat) {
       if (plan_step(schedule.steps[i], readers) && i + 2 == schedule.steps.size()) hands_out = false;
@@ -99,7 +99,7 @@ bool GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
                                          [&](const Move* other) { return overlap(*other, move); });
     staged = staged || to.staged;
   }
-  for (auto& m : members_) plan_wire(*m, m->steps.back());
+  for (auto& m : members_) plan_transport(*m, m->steps.back());
   close(std::move(now));
   if (!staged) return false;
   for (auto& m : members_) m->steps.emplace_back();  // puts in place what was staged
@@ -108,11 +108,11 @@ bool GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
 }
 
 /// Sums of several are made in the schedule's order, so only a rank's only sum may be made as it arrives.
-void GroupCollective::plan_wire(Member& to, RankStep& step) {
+void GroupCollective::plan_transport(Member& to, RankStep& step) {
   for (Pull& p : step.pulls) {
     if (!apart(p.from, to.rank)) continue;
-    nodes_.wire->connect(nodes_.of_ranks[p.from], nodes_.of_ranks[to.rank]);
-    to.receives.push_back(nodes_.wire->make_receive());
+    nodes_.transport->connect(nodes_.of_ranks[p.from], nodes_.of_ranks[to.rank]);
+    to.receives.push_back(nodes_.transport->make_receive());
     p.remote = to.receives.back().get();
     p.direct = !p.reduce || (step.pulls.size() == 1 && !step.staged);
     if (p.direct) continue;
@@ -159,7 +159,7 @@ void GroupCollective::grow_stage(Member& me, int64_t elements) {
 int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device,
                              Lane lane) {
   Member& me = *members_[rank];
-  TANDEM_CHECK(device == nullptr || nodes_.wire == nullptr);
+  TANDEM_CHECK(device == nullptr || nodes_.transport == nullptr);
   me.device = device;
   me.lane = lane;
   const uint32_t steps = static_cast<uint32_t>(me.steps.size()), turn = me.runs % 2;
@@ -175,7 +175,7 @@ int64_t GroupCollective::run(uint32_t rank, float* buffer, int64_t elements, Dev
     post(me, step, elements);
     // What is sent between nodes is not looked for in memory, so nothing else holds it back until the last
     // member has arrived (semantics.md 2.3).
-    for (uint32_t r = 0; s == 0 && nodes_.wire != nullptr && r < members_.size(); ++r) {
+    for (uint32_t r = 0; s == 0 && nodes_.transport != nullptr && r < members_.size(); ++r) {
       if (here(r)) members_[r]->done.wait_awake(base + 1, abort_, spins_);
     }
     push(me, step, elements);
@@ -211,8 +211,8 @@ void GroupCollective::post(Member& me, RankStep& step, int64_t elements) {
     }
     p.remote->elements = r.count;
     p.remote->add = p.direct && p.reduce;
-    nodes_.wire->post(nodes_.of_ranks[p.from], nodes_.of_ranks[me.rank],
-                      {nodes_.channel, 0, p.from, me.rank, 0}, *p.remote);
+    nodes_.transport->post(nodes_.of_ranks[p.from], nodes_.of_ranks[me.rank],
+                           {nodes_.channel, 0, p.from, me.rank, 0}, *p.remote);
   }
 }
 
@@ -220,8 +220,8 @@ void GroupCollective::push(Member& me, const RankStep& step, int64_t elements) {
   for (const Push& p : step.pushes) {
     const Range r = range(p.offset, p.count, elements);
     if (r.count == 0) continue;
-    nodes_.wire->send(nodes_.of_ranks[me.rank], nodes_.of_ranks[p.to], {nodes_.channel, 0, me.rank, p.to, 0},
-                      me.buffer + r.begin, r.count, false);
+    nodes_.transport->send(nodes_.of_ranks[me.rank], nodes_.of_ranks[p.to],
+                           {nodes_.channel, 0, me.rank, p.to, 0}, me.buffer + r.begin, r.count, false);
   }
 }
 
@@ -234,7 +234,7 @@ void GroupCollective::pull(Member& me, const RankStep& step, int64_t elements) {
     while (end < step.pulls.size() && step.pulls[end].offset == first.offset &&
            step.pulls[end].count == first.count) {
       const Pull& p = step.pulls[end++];
-      if (p.remote != nullptr && r.count > 0) nodes_.wire->wait(*p.remote);
+      if (p.remote != nullptr && r.count > 0) nodes_.transport->wait(*p.remote);
     }
     const bool whole = (end - i == 1 && step.gives.empty()) || me.device != nullptr;
     const int64_t piece = whole ? r.count : kPiece;

@@ -15,8 +15,8 @@ namespace tandem::exec {
 
 /// Where a group's ranks sit, when that is more than one node.
 struct GroupNodes {
-  exec::Transport* wire = nullptr;
-  uint32_t channel = 0;            ///< of the wire; this group's alone
+  exec::Transport* transport = nullptr;
+  uint32_t channel = 0;            ///< of the transport; this group's alone
   std::vector<uint32_t> of_ranks;  ///< node of each rank
 };
 
@@ -35,13 +35,15 @@ class GroupCollective {
   /// exchange.
   GroupCollective(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t local, Abort& abort,
                   int spins, const GroupNodes& nodes = {});
-  ~GroupCollective();  ///< after a failed run also stops the wire, which may still write to posted receives
+  ~GroupCollective();  ///< after a failed run also stops the transport, which may still write to posted
+                       ///< receives
 
   /// In place on `elements` floats of this rank, the same number for all. Sums are made in the schedule's
   /// order, so the result depends on no timing. Returns when the last member had arrived (now_ns()). Throws
-  /// Stopped; then others may still use the buffer until all members have returned and the wire is stopped.
-  /// With an asynchronous `device` (of all members, without a wire) it is only enqueued on the lane: then
-  /// lanes wait for each other on the devices, and what is returned is the members' arrival at the call.
+  /// Stopped; then others may still use the buffer until all members have returned and the transport is
+  /// stopped. With an asynchronous `device` (of all members, without a transport) it is only enqueued on the
+  /// lane: then lanes wait for each other on the devices, and what is returned is the members' arrival at the
+  /// call.
   int64_t run(uint32_t rank, float* buffer, int64_t elements, DeviceSession* device = nullptr,
               Lane lane = Lane::comm);
   uint32_t ranks() const { return static_cast<uint32_t>(members_.size()); }
@@ -51,7 +53,7 @@ class GroupCollective {
     uint32_t from;
     uint32_t offset, count;  ///< in chunks
     bool reduce;
-    bool direct = false;  ///< over the wire into place, or added in place, as it arrives
+    bool direct = false;  ///< over the transport into place, or added in place, as it arrives
     exec::Transport::Receive* remote = nullptr;  ///< null: from shared memory
     std::size_t scratch = 0;                     ///< remote and not direct: index into Member::scratch
   };
@@ -93,11 +95,11 @@ class GroupCollective {
   static void grow_stage(Member& me, int64_t elements);
   bool apart(uint32_t a, uint32_t b) const;
   bool here(uint32_t rank) const {
-    return nodes_.wire == nullptr || nodes_.wire->here(nodes_.of_ranks[rank]);
+    return nodes_.transport == nullptr || nodes_.transport->here(nodes_.of_ranks[rank]);
   }
   void plan(const Schedule& schedule);
   bool plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
-  void plan_wire(Member& to, RankStep& step);
+  void plan_transport(Member& to, RankStep& step);
   void post(Member& me, RankStep& step, int64_t elements);
   void push(Member& me, const RankStep& step, int64_t elements);
   void pull(Member& me, const RankStep& step, int64_t elements);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Processes on several machines that execute one Program together, started by mpirun: each plays one node.
+// Processes on several machines that execute one Program together, started by mpirun: each is one node.
 //
 #include <cstdint>
 #include <memory>

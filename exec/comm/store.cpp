@@ -68,7 +68,7 @@ void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const S
                           const float* gradient, float* reply, std::function<void()> ready) {
   Entry& e = entry(shard, key, worker);
   e.lock.lock(abort_, spins_);
-  apply(e, worker, slice, gradient);
+  accept(e, worker, slice, gradient);
   e.asked.push_back({worker, slice, reply, std::move(ready)});
   unlock(e);
 }
@@ -112,15 +112,15 @@ void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) 
     std::memcpy(sum_at(slice), gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
 }
 
-void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
-  if (homes_.empty()) return settle(e, worker, slice, gradient);
+void ParameterStore::accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+  if (homes_.empty()) return apply(e, worker, slice, gradient);
   Home& h = *homes_[slice.shard];
   const std::lock_guard guard(h.mutex);
-  settle(e, worker, slice, gradient);
+  apply(e, worker, slice, gradient);
   h.device->synchronize(Lane::compute);  // then the gradient may be overwritten
 }
 
-void ParameterStore::settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
+void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
   const std::size_t at = place(worker);
   const int64_t read = e.read[at];
   if (setup_.rules.drop_late && read < e.version) {

@@ -74,7 +74,7 @@ class ParameterStore {
   std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
   float* sum_at(const Slice& slice);
   void take(const Slice& slice, const float* gradient, bool adds);
-  void settle(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
+  void accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   bool open(const Entry& e, uint32_t worker) const;

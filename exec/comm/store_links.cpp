@@ -9,19 +9,19 @@ constexpr int kSpins = 20;
 
 }  // namespace
 
-StoreLinks::StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store, Abort& abort)
-    : setup_(std::move(setup)), wire_(wire), store_(store), abort_(abort) {
+StoreLinks::StoreLinks(Setup setup, exec::Transport& transport, ParameterStore& store, Abort& abort)
+    : setup_(std::move(setup)), transport_(transport), store_(store), abort_(abort) {
   const auto workers = static_cast<uint32_t>(setup_.worker_node.size()),
              shards = static_cast<uint32_t>(setup_.shard_node.size());
   receives_.resize(std::size_t{workers} * shards * setup_.keys);
   for (uint32_t w = 0; w < workers; ++w) {
     for (uint32_t s = 0; s < shards; ++s) {
       if (!apart(w, s)) continue;
-      const bool waits = wire_.here(setup_.worker_node[w]);
+      const bool waits = transport_.here(setup_.worker_node[w]);
       for (uint32_t key = 0; waits && key < setup_.keys; ++key)
-        receives_[(std::size_t{w} * shards + s) * setup_.keys + key] = wire_.make_receive();
+        receives_[(std::size_t{w} * shards + s) * setup_.keys + key] = transport_.make_receive();
       const std::pair nodes{setup_.shard_node[s], setup_.worker_node[w]};
-      if (!wire_.here(nodes.first)) continue;
+      if (!transport_.here(nodes.first)) continue;
       auto& box = boxes_[nodes];
       if (box) continue;
       box = std::make_unique<Outbox>();
@@ -31,11 +31,12 @@ StoreLinks::StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store
     }
   }
   // Another process may send as soon as there is a handler.
-  wire_.handle(setup_.channel,
-               [this](const MessageHead& head, const float* gradient, int64_t) { take(head, gradient); });
+  transport_.handle(setup_.channel, [this](const MessageHead& head, const float* gradient, int64_t) {
+    take(head, gradient);
+  });
   for (uint32_t w = 0; w < workers; ++w) {
     for (uint32_t s = 0; s < shards; ++s) {
-      if (apart(w, s)) wire_.connect(setup_.shard_node[s], setup_.worker_node[w]);
+      if (apart(w, s)) transport_.connect(setup_.shard_node[s], setup_.worker_node[w]);
     }
   }
   for (auto& [nodes, box] : boxes_) box->sender = std::thread([this, &box = *box] { serve(box); });
@@ -45,7 +46,7 @@ StoreLinks::~StoreLinks() { stop(); }
 
 void StoreLinks::stop() {
   if (closing_.exchange(true)) return;
-  wire_.stop();
+  transport_.stop();
   for (auto& [nodes, box] : boxes_) {
     box->posted.add();
     box->sender.join();
@@ -63,17 +64,17 @@ void StoreLinks::push(uint32_t worker, uint32_t shard, uint32_t key, const float
   back.to = reply;
   back.elements = elements;
   // Replies under different keys overtake each other at a gate: each key has a stream of its own.
-  wire_.post(there, here, {setup_.channel + 1 + key, key, shard, worker, 0}, back);
-  wire_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient, elements, true);
+  transport_.post(there, here, {setup_.channel + 1 + key, key, shard, worker, 0}, back);
+  transport_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient, elements, true);
 }
 
 void StoreLinks::await(uint32_t worker, uint32_t shard, uint32_t key) {
-  wire_.wait(receive(worker, shard, key));
+  transport_.wait(receive(worker, shard, key));
 }
 
 void StoreLinks::leave(uint32_t worker, uint32_t shard) {
   const uint32_t here = setup_.worker_node[worker], there = setup_.shard_node[shard];
-  wire_.send(here, there, {setup_.channel, setup_.keys, worker, shard, 0}, nullptr, 0, false);
+  transport_.send(here, there, {setup_.channel, setup_.keys, worker, shard, 0}, nullptr, 0, false);
 }
 
 /// At the server's end.
@@ -115,9 +116,9 @@ void StoreLinks::serve(Outbox& box) {
         reply = std::move(box.replies.front());
         box.replies.pop_front();
       }
-      wire_.send(box.from, box.to,
-                 {setup_.channel + 1 + reply->key, reply->key, reply->shard, reply->worker, 0},
-                 reply->values.data(), static_cast<int64_t>(reply->values.size()), false);
+      transport_.send(box.from, box.to,
+                      {setup_.channel + 1 + reply->key, reply->key, reply->shard, reply->worker, 0},
+                      reply->values.data(), static_cast<int64_t>(reply->values.size()), false);
       const std::lock_guard guard(box.mutex);
       box.spare.push_back(std::move(reply));
     }

@@ -22,20 +22,20 @@ class StoreLinks {
   struct Setup {
     std::vector<uint32_t> worker_node, shard_node;
     uint32_t keys = 1;
-    uint32_t channel = 0;  ///< first of 1 + keys that are free on the wire
+    uint32_t channel = 0;  ///< first of 1 + keys that are free on the transport
     /// What a worker sends to a shard under a key.
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
   };
-  /// `wire` and `store` outlive it; before any message.
-  StoreLinks(Setup setup, exec::Transport& wire, ParameterStore& store, Abort& abort);
+  /// `transport` and `store` outlive it; before any message.
+  StoreLinks(Setup setup, exec::Transport& transport, ParameterStore& store, Abort& abort);
   ~StoreLinks();  ///< as stop()
-  /// Ends all taking in, on the wire as well: from here nothing is written to workers' memory.
+  /// Ends all taking in, on the transport as well: from here nothing is written to workers' memory.
   void stop();
 
   bool apart(uint32_t worker, uint32_t shard) const {
     return setup_.worker_node[worker] != setup_.shard_node[shard];
   }
-  bool here(uint32_t shard) const { return wire_.here(setup_.shard_node[shard]); }
+  bool here(uint32_t shard) const { return transport_.here(setup_.shard_node[shard]); }
   /// Returns when the gradient has left; the parameters come into `reply` whenever they come. One thread at a
   /// time per worker. Throws Stopped.
   void push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply);
@@ -62,7 +62,7 @@ class StoreLinks {
   void serve(Outbox& box);
 
   Setup setup_;
-  exec::Transport& wire_;
+  exec::Transport& transport_;
   ParameterStore& store_;
   Abort& abort_;
   std::atomic<bool> closing_{false};

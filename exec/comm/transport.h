@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What carries messages between nodes: TCP between nodes that one machine plays (wire.h), MPI between
-// machines (ranks.h).
+// What carries messages between nodes: TCP between nodes that one machine emulates (tcp_transport.h), MPI
+// between machines (ranks.h).
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,7 +31,7 @@ class Transport {
     bool add = false;  ///< to what is in `to`, as it arrives
   };
 
-  /// Is this node played by this process?
+  /// Is this node emulated by this process?
   virtual bool here(uint32_t node) const = 0;
   /// Before the first message between the two; not thread-safe. Throws DeviceError.
   virtual void connect(uint32_t a, uint32_t b) = 0;

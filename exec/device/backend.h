@@ -49,7 +49,7 @@ class DeviceSession {
   virtual void narrow(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
     throw DeviceError("this backend has no numbers of 2 bytes");
   }
-  virtual void widen(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
+  virtual void upcast(float* /*to*/, const float* /*from*/, int64_t /*elements*/, Lane) {
     throw DeviceError("this backend has no numbers of 2 bytes");
   }
   /// Takes the loss's scale, which fp16 has (DeviceOptions), out of gradients that a pass has left, and notes

@@ -13,7 +13,7 @@ namespace tandem::exec {
 /// lies as H, W, C), all others row by row. Elements are float, or int32 for tokens and labels.
 /// Flattening keeps the storage order. Weights of convolutions lie {out, kernel..., in / groups}, of linear
 /// layers {in, out}. In bf16, fp16 and fp8 activations and their gradients
-/// lie in 2 bytes (Call::halves), all else in 4.
+/// lie in 2 bytes (Call::half_operands), all else in 4.
 ///
 /// Operands and `shape` of each function; operands written come first. "+=" adds to what is there.
 enum class Function : uint8_t {
@@ -92,7 +92,7 @@ struct Strided {
 };
 std::string_view name(Function function);
 
-/// Index into Network::tensors().
+/// Index into ExecutionGraph::tensors().
 using TensorId = uint32_t;
 
 /// One piece of work of one layer's pass.
@@ -105,10 +105,12 @@ struct Call {
   std::vector<Kernel> kernels;  ///< of Graph::lower that it realises: what a cost model prices it as
   uint32_t layer = 0;
   /// Per operand: its elements where they lie in 2 bytes, 0 where they are of 4 bytes. Empty: all of 4 bytes.
-  std::vector<int64_t> halves;
+  std::vector<int64_t> half_operands;
   uint32_t gradients =
       0;  ///< bit k: operand k is an activation's gradient; only said where it lies in 2 bytes
-  bool half(std::size_t operand) const { return operand < halves.size() && halves[operand] > 0; }
+  bool half(std::size_t operand) const {
+    return operand < half_operands.size() && half_operands[operand] > 0;
+  }
 };
 
 /// States that an asynchronous device keeps at once (DeviceSession::set_state).

@@ -268,7 +268,7 @@ TensorId TensorTable::add(TensorKind kind, int64_t elements, uint32_t layer) {
 
 TensorId TensorTable::add_activation(TensorKind kind, int64_t elements, uint32_t layer) {
   const TensorId t = add(kind, elements, layer);
-  tensors_[t].half = halves_;
+  tensors_[t].half = half_;
   return t;
 }
 
@@ -278,9 +278,9 @@ TensorId TensorTable::root(TensorId t) const {
 }
 
 EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training,
-                        bool halves) {
+                        bool half) {
   const auto layers = static_cast<uint32_t>(graph.layers().size());
-  Emission e{graph, flow, batch, training, EmittedCalls(halves), std::vector<LayerTensors>(layers)};
+  Emission e{graph, flow, batch, training, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
   lay_out_parameters(e);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every layer's calls as exec/lower/passes writes them, before memory is settled: the second phase of making
-// a Graph executable (network.cpp). Internal to exec.
+// Every layer's calls as exec/lower/passes writes them, before memory is resolved: the second phase of making
+// a Graph executable (execution_graph.cpp). Internal to exec.
 #include <cstdint>
 #include <vector>
 
@@ -15,8 +15,8 @@ inline constexpr TensorId kNoTensor = UINT32_MAX;
 /// Tensors in the order made. One may turn out to be the memory of another.
 class TensorTable {
  public:
-  /// `halves`: activations, and their gradients, lie in 2 bytes.
-  explicit TensorTable(bool halves) : halves_(halves) {}
+  /// `half`: activations, and their gradients, lie in 2 bytes.
+  explicit TensorTable(bool half) : half_(half) {}
   TensorId add(TensorKind kind, int64_t elements, uint32_t layer);
   TensorId add_activation(TensorKind kind, int64_t elements, uint32_t layer);
   /// `t` is from now on `of`'s memory; with itself, its own again.
@@ -24,31 +24,31 @@ class TensorTable {
   bool own(TensorId t) const { return alias_[t] == t; }
   /// Whose memory it is in the end.
   TensorId root(TensorId t) const;
-  bool halves() const { return halves_; }
+  bool half() const { return half_; }
   TensorId size() const { return static_cast<TensorId>(tensors_.size()); }
   Tensor& operator[](TensorId t) { return tensors_[t]; }
   const Tensor& operator[](TensorId t) const { return tensors_[t]; }
   const std::vector<Tensor>& list() const { return tensors_; }
 
  private:
-  bool halves_;
+  bool half_;
   std::vector<Tensor> tensors_;
   std::vector<TensorId> alias_;
 };
 
 struct EmittedCalls {
-  explicit EmittedCalls(bool halves) : tensors(halves) {}
+  explicit EmittedCalls(bool half) : tensors(half) {}
   TensorTable tensors;  ///< without places, but parameters and their gradients, which have theirs
   std::vector<std::vector<Call>> forward, backward;  ///< [layer]; operands may be another's memory
-  std::vector<LearnedTensor> learned;                ///< as Network::learned
+  std::vector<LearnedTensor> learned;                ///< as ExecutionGraph::learned
   int64_t parameters = 0;                            ///< elements of the flat vector
   std::vector<TensorId> inputs, labels, losses;
-  TensorId logits = kNoTensor, output = kNoTensor;  ///< as Network's; of the last layer
+  TensorId logits = kNoTensor, output = kNoTensor;  ///< as ExecutionGraph's; of the last layer
 };
 
 /// Pure but for passes_registry(), which is constant; any thread may call it. Throws InputError naming the
 /// layer that cannot be executed. O(layers).
 EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training,
-                        bool halves);
+                        bool half);
 
 }  // namespace tandem::exec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which layers read each other's outputs, and how many gradients come back from them: the first phase of
-// making a Graph executable (network.cpp). Internal to exec.
+// making a Graph executable (execution_graph.cpp). Internal to exec.
 #include <cstdint>
 #include <vector>
 

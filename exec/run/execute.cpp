@@ -48,7 +48,7 @@ class Threads {
       meet_ranks();                          // others may still push to servers of this process
     if (run_.links()) run_.links()->stop();  // a reply that nobody waited for
     if (const auto why = run_.abort().why()) {
-      run_.stop_wire();  // it may still write to the workers' buffers
+      run_.stop_transport();  // it may still write to the workers' buffers
       for (const auto& w : workers) w->drain();
       std::rethrow_exception(why);
     }
@@ -98,7 +98,7 @@ int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
 
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const std::vector<float>& parameters, const std::vector<float>& buffers) {
-  const exec::Network n(graph, data.samples(), false);
+  const ExecutionGraph n(graph, data.samples(), false);
   const auto device = backend.open({0, Precision::fp32, 1, false});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
@@ -142,7 +142,7 @@ double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
 namespace {
 
 /// A data set must fit the model: one input of its size, one loss over at least its classes.
-void check_data(const exec::Network& n, const Dataset& data) {
+void check_data(const ExecutionGraph& n, const Dataset& data) {
   const int64_t size = elements(data.shape);
   const auto fail = [&](const std::string& why) {
     throw InputError(fmt::format("data set {} ({} values a sample, {} classes) does not fit {}: {}",
@@ -170,7 +170,7 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   if (execution.job.batch < 1)
     throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.job.batch));
   Run run(execution, keep);
-  if (execution.data != nullptr) check_data(run.network(), *execution.data);
+  if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < run.here(); ++i)
     workers.push_back(std::make_unique<Worker>(run, run.first_here() + i));

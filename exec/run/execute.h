@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/comm/pace.h"
+#include "exec/comm/rate_limit.h"
 #include "exec/device/backend.h"
 #include "exec/run/checkpoint.h"
 #include "exec/run/data.h"
@@ -19,14 +19,15 @@ namespace tandem::exec {
 struct Execution {
   Job job;  ///< its `input` is not read: there is some where there is data. Without recomputation.
   const Backend* backend = nullptr;
-  Cluster cluster;  ///< more than one node: messages between nodes go over TCP (paced when `pace` is set)
+  Cluster
+      cluster;  ///< more than one node: messages between nodes go over TCP (limited when `rate_limit` is set)
   /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
   /// (semantics.md 1.7). Among several processes each deals out its own workers'.
   int32_t iterations = 30;
   int32_t warmup = 3;
   uint64_t seed = 1;
   int threads = 1;  ///< per worker
-  std::optional<Pace> pace;
+  std::optional<RateLimit> rate_limit;
   PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
   const Dataset* data = nullptr;           ///< null: synthetic, made once and kept on the device
   struct Rate {

@@ -21,8 +21,8 @@ void Lanes::add_ops(const Run& run) {
     LaneOp& bound = lane.ops.emplace_back();
     bound.op = i;
     bound.every = op.every;
-    const bool over_links = run.wired() && op.kind == OpKind::collective && op.lane != Lane::compute &&
-                            !run.library_made(op.what);
+    const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
+                            op.lane != Lane::compute && !run.library_made(op.what);
     lane.pushes = lane.pushes || op.kind == OpKind::send;
     lane.exchanges = lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links;
   }

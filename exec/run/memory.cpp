@@ -75,14 +75,14 @@ int64_t narrowed_words(const Program& program, const Op& op) {
   return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
 }
 
-MemoryUse worker_memory(const Execution& e, const Program& program, const exec::Network& network) {
-  const int64_t parameters = network.parameters();
+MemoryUse worker_memory(const Execution& e, const Program& program, const ExecutionGraph& lowered) {
+  const int64_t parameters = lowered.parameters();
   MemoryUse m;
   m.parameters = words(parameters);
   m.gradients = words(parameters) * (program.micro_batches > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
-  m.activations = words(network.arena());
-  m.buffers = words(network.input_elements()) * (e.data != nullptr ? kInputBatches : 1);
+  m.activations = words(lowered.arena());
+  m.buffers = words(lowered.input_elements()) * (e.data != nullptr ? kInputBatches : 1);
   int64_t activations = 0, narrowed = 0;
   for (const Op& op : program.roles[0].ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::activations)
@@ -93,11 +93,11 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const exec::
   return m;
 }
 
-Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
+Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const ExecutionGraph& lowered,
                   int64_t workers) {
-  const Bytes whole = words(network.parameters()), state = whole * e.job.optimizer->state;
+  const Bytes whole = words(lowered.parameters()), state = whole * e.job.optimizer->state;
   Bytes each;
-  if (!e.backend->asynchronous) each += worker_memory(e, program, network).total();
+  if (!e.backend->asynchronous) each += worker_memory(e, program, lowered).total();
   if (e.backend->asynchronous && !program.stores.empty()) each += whole * 2;  // to and from the servers
   Bytes sum = each * workers + whole + state;                                 // start values
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
@@ -117,14 +117,14 @@ AvailableMemory available_memory(const std::string& root) {
   return out;
 }
 
-void check_memory(const Execution& e, const Keep& keep, const Program& program, const exec::Network& network,
+void check_memory(const Execution& e, const Keep& keep, const Program& program, const ExecutionGraph& lowered,
                   int64_t workers) {
   const AvailableMemory available = available_memory();
-  const Bytes needed = host_memory(e, keep, program, network, workers);
+  const Bytes needed = host_memory(e, keep, program, lowered, workers);
   if (needed <= available.bytes) return;
-  const MemoryUse m = worker_memory(e, program, network);
+  const MemoryUse m = worker_memory(e, program, lowered);
   int64_t fit = workers - 1;
-  while (fit > 0 && host_memory(e, keep, program, network, fit) > available.bytes) --fit;
+  while (fit > 0 && host_memory(e, keep, program, lowered, fit) > available.bytes) --fit;
   throw InputError(fmt::format(
       "{} worker{} of {} with batch {} need{} {}{}, of which this machine has {} ({}): each "
       "holds parameters, gradients and optimiser {}, activations {}, inputs and collectives {}; {}",
@@ -138,8 +138,8 @@ void check_memory(const Execution& e, const Keep& keep, const Program& program, 
 void check_memory(const Execution& e, const Keep& keep) {
   const Program program = make_program(e);
   const int64_t workers = program.roles[0].mesh.size();
-  const exec::Network network(*e.job.graph, e.job.batch, true, e.job.precision);
-  check_memory(e, keep, program, network, workers == 1 ? 1 : workers / ranks().size);
+  const ExecutionGraph lowered(*e.job.graph, e.job.batch, true, e.job.precision);
+  check_memory(e, keep, program, lowered, workers == 1 ? 1 : workers / ranks().size);
 }
 
 }  // namespace tandem::exec

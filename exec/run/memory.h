@@ -3,7 +3,7 @@
 // What an execution holds in memory, known before it begins, and whether this machine has as much.
 #include <string>
 
-#include "exec/lower/network.h"
+#include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
 
 namespace tandem::exec {
@@ -15,13 +15,13 @@ int64_t narrowed_words(const Program& program, const Op& op);
 /// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
 /// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,
 /// workspace what collectives move beside parameters and gradients. Capacity is not set.
-MemoryUse worker_memory(const Execution& execution, const Program& program, const exec::Network& network);
+MemoryUse worker_memory(const Execution& execution, const Program& program, const ExecutionGraph& lowered);
 
 /// What all `workers` of this process together take of the host's memory when they begin: their own on
 /// devices that compute there, start values, servers, and what is handed back (Keep). Not what libraries keep
 /// for their kernels, nor the record of every op, which grows as they run.
 Bytes host_memory(const Execution& execution, const Keep& keep, const Program& program,
-                  const exec::Network& network, int64_t workers);
+                  const ExecutionGraph& lowered, int64_t workers);
 
 /// The least of what the system says is available (MemAvailable of /proc/meminfo), what the control groups of
 /// this process still allow, and what its address space may grow by (ulimit -v).
@@ -34,8 +34,8 @@ AvailableMemory available_memory(const std::string& root = "");
 
 /// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that.
 void check_memory(const Execution& execution, const Keep& keep, const Program& program,
-                  const exec::Network& network, int64_t workers);
-/// The same before anything is made, for as many workers as this process will play.
+                  const ExecutionGraph& lowered, int64_t workers);
+/// The same before anything is made, for as many workers as this process will have.
 void check_memory(const Execution& execution, const Keep& keep);
 
 }  // namespace tandem::exec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/run.h"
 
-#include "exec/run/rate.h"
+#include "exec/run/learning_rate.h"
 
 #include <fmt/format.h>
 
@@ -31,10 +31,10 @@ int32_t all_iterations(const Execution& e, const Program& program) {
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
 /// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
-std::vector<float> start_values(const Network& network, const Execution& e) {
-  std::vector<float> out(static_cast<std::size_t>(network.parameters()));
-  for (const LearnedTensor& l : network.learned()) {
-    const Tensor& t = network.tensors()[l.parameter];
+std::vector<float> start_values(const ExecutionGraph& lowered, const Execution& e) {
+  std::vector<float> out(static_cast<std::size_t>(lowered.parameters()));
+  for (const LearnedTensor& l : lowered.learned()) {
+    const Tensor& t = lowered.tensors()[l.parameter];
     for (int64_t i = 0; i < t.elements; ++i) {
       const double u = 2 * to_unit(draw_bits(e.seed, l.layer, l.index, static_cast<uint64_t>(i))) - 1;
       out[static_cast<std::size_t>(t.offset + i)] = l.constant + l.bound * static_cast<float>(u);
@@ -56,7 +56,7 @@ Run::Run(const Execution& e, const Keep& k)
     : execution_(e),
       keep_(k),
       program_(make_program(e)),
-      network_(*e.job.graph, e.job.batch, true, e.job.precision),
+      execution_graph_(*e.job.graph, e.job.batch, true, e.job.precision),
       expected_(all_iterations(e, program_)),
       micro_batches_(program_.micro_batches),
       warmup_(e.warmup * program_.micro_batches) {
@@ -65,19 +65,19 @@ Run::Run(const Execution& e, const Keep& k)
   here_ = workers_ / static_cast<uint32_t>(ranks().size);
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
-  check_memory(e, k, program_, network_, here_);
+  check_memory(e, k, program_, execution_graph_, here_);
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
-  start_ = start_values(network_, e);
+  start_ = start_values(execution_graph_, e);
   start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
   if (e.start != nullptr) {
     start_ = e.start->parameters;
     start_state_ = e.start->state;
     first_iteration_ = e.start->iteration * micro_batches_;
     std::size_t buffers = 0;
-    for (const Tensor& t : network_.tensors())
+    for (const Tensor& t : execution_graph_.tensors())
       buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
     if (e.start->buffers.size() != buffers)
       throw InputError("the checkpoint holds other buffers than the model");
@@ -120,7 +120,7 @@ void Run::check_executable() const {
         "ssp or softsync");
   int64_t parameters = 0;
   for (const Bucket& b : program_.buckets) parameters += b.elements;
-  TANDEM_CHECK(parameters == network_.parameters());
+  TANDEM_CHECK(parameters == execution_graph_.parameters());
   for (const Op& op : program_.roles[0].ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients)
       refuse("gradients are not cast for the way (compression=none is executed)");
@@ -129,9 +129,9 @@ void Run::check_executable() const {
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
     const Collective& c = program_.collectives[op.what];
-    const bool halves = c.kind == CollKind::all_gather && member(c, 0).ranks == workers_ &&
-                        element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
-    if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !halves)
+    const bool half = c.kind == CollKind::all_gather && member(c, 0).ranks == workers_ &&
+                      element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
+    if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
       refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
   for (const Channel& c : program_.channels) {
@@ -139,7 +139,7 @@ void Run::check_executable() const {
       refuse("messages between peers are only simulated");
   }
   for (uint32_t layer = 0; layer < execution_.job.graph->layers().size(); ++layer) {
-    for (const auto* calls : {&network_.forward(layer), &network_.backward(layer)}) {
+    for (const auto* calls : {&execution_graph_.forward(layer), &execution_graph_.backward(layer)}) {
       for (const Call& c : *calls) {
         if (execution_.backend->supports(c, execution_.job.precision)) continue;
         throw InputError(fmt::format("backend {} has no {} in {} (layer \"{}\")", execution_.backend->name,
@@ -207,22 +207,22 @@ Run::Member Run::member(const Collective& collective, uint32_t instance) const {
   return m;
 }
 
-void Run::make_wire() {
-  if (execution_.pace) {
+void Run::make_transport() {
+  if (execution_.rate_limit) {
     // Servers may stand on nodes of their own, behind those of the workers.
     const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
     const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
-    wire_ = std::make_unique<Wire>(static_cast<uint32_t>(execution_.cluster.nodes + extra), execution_.pace,
-                                   abort_);
+    transport_ = std::make_unique<TcpTransport>(static_cast<uint32_t>(execution_.cluster.nodes + extra),
+                                                execution_.rate_limit, abort_);
   }
   if (ranks().several() && workers_ > 1) {
-    if (execution_.pace) throw InputError("links between processes are real: they are not paced");
+    if (execution_.rate_limit) throw InputError("links between processes are real: they are not limited");
     if (!program_.stores.empty() && program_.roles[program_.stores[0].role].site == Site::extra_nodes)
       throw InputError("servers on nodes of their own would be processes without workers: only simulated");
     if (execution_.cluster.nodes != ranks().size)
       throw InputError(
-          fmt::format("{} processes play {} nodes: each plays one", ranks().size, execution_.cluster.nodes));
-    wire_ = mpi_transport(abort_);
+          fmt::format("{} processes for {} nodes: each is one", ranks().size, execution_.cluster.nodes));
+    transport_ = mpi_transport(abort_);
   }
 }
 
@@ -250,8 +250,8 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
     const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
   const Backend& backend = *execution_.backend;
   const bool several = here_ < workers_, named = collective.algorithm != "auto";
-  // What goes over links that this machine plays leaves the devices.
-  if (backend.group == nullptr || (wire_ && !several)) return {};
+  // What goes over links that this machine emulates leaves the devices.
+  if (backend.group == nullptr || (transport_ && !several)) return {};
   if (named && !several && execution_.route != PeerRoute::automatic) return {};
   const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
   const Schedule schedule =
@@ -286,7 +286,7 @@ void Run::make_groups() {
   groups_.resize(program_.collectives.size());
   library_.resize(program_.collectives.size());
   const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
-  make_wire();
+  make_transport();
   for (std::size_t c = 0; c < program_.collectives.size(); ++c) {
     const Collective& collective = program_.collectives[c];
     const Member m = member(collective, 0);
@@ -300,8 +300,8 @@ void Run::make_groups() {
     library_[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) {
       GroupNodes nodes;
-      if (wire_) {
-        nodes = {wire_.get(), channels_++, std::vector<uint32_t>(m.ranks)};
+      if (transport_) {
+        nodes = {transport_.get(), channels_++, std::vector<uint32_t>(m.ranks)};
         for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
       }
       groups_[c].push_back(std::make_unique<GroupCollective>(collective.kind, collective.algorithm, m.ranks,
@@ -327,8 +327,8 @@ void Run::stop_library() noexcept {
   }
 }
 
-void Run::stop_wire() {
-  if (wire_) wire_->stop();
+void Run::stop_transport() {
+  if (transport_) transport_->stop();
 }
 
 IterationState Run::state(uint32_t instance, int32_t iteration) const {

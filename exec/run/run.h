@@ -11,8 +11,8 @@
 #include "exec/comm/store.h"
 #include "exec/comm/store_links.h"
 #include "exec/comm/sync.h"
-#include "exec/comm/wire.h"
-#include "exec/lower/network.h"
+#include "exec/comm/tcp_transport.h"
+#include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
 #include "exec/run/iterations.h"
 
@@ -30,7 +30,7 @@ class Run {
   const Execution& execution() const { return execution_; }
   const Keep& keep() const { return keep_; }
   const Program& program() const { return program_; }
-  const Network& network() const { return network_; }
+  const ExecutionGraph& execution_graph() const { return execution_graph_; }
 
   // ---- how much is run ----
 
@@ -86,9 +86,9 @@ class Run {
   /// After a failure, by any thread: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
   /// Are there nodes that only a Transport joins?
-  bool wired() const { return wire_ != nullptr; }
+  bool has_transport() const { return transport_ != nullptr; }
   /// After a failed run, when the workers' threads have ended: nothing writes to their buffers any more.
-  void stop_wire();
+  void stop_transport();
   /// The way of copies between devices that was taken; "" where there is no choice.
   std::string route() const;
 
@@ -96,7 +96,9 @@ class Run {
 
   ParameterStore* store() { return store_.get(); }  ///< null where the program has none
   const ParameterStore* store() const { return store_.get(); }
-  StoreLinks* links() { return links_.get(); }  ///< to shards on other nodes; null without a store or a wire
+  StoreLinks* links() {
+    return links_.get();
+  }  ///< to shards on other nodes; null without a store or a transport
   const StoreLinks* links() const { return links_.get(); }
   bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
   uint32_t shards() const { return shards_; }
@@ -110,7 +112,7 @@ class Run {
   void check_executable() const;
   void make_iterations();
   void check_route() const;
-  void make_wire();
+  void make_transport();
   void make_groups();
   std::vector<std::string> units() const;
   std::vector<std::unique_ptr<DeviceGroup>> library_groups(const Collective& collective,
@@ -125,7 +127,7 @@ class Run {
   const Keep& keep_;
   Abort abort_;  ///< first: everything else may watch or wait through it
   Program program_;
-  Network network_;
+  ExecutionGraph execution_graph_;
   int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
   int64_t first_iteration_ = 0;
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
@@ -135,11 +137,11 @@ class Run {
   int spins_ = 0;
   std::vector<float> start_, start_state_;
   bool sums_shares_ = false;
-  float gradient_scale_ = 1;         ///< of the sum that reaches an update on the workers
-  std::unique_ptr<Transport> wire_;  ///< between nodes
-  uint32_t channels_ = 0;            ///< of it in use
+  float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
+  std::unique_ptr<Transport> transport_;  ///< between nodes
+  uint32_t channels_ = 0;                 ///< of it in use
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;  ///< [collective][group]
-  /// [collective][group]: empty where the library does not make it, null where another process plays the
+  /// [collective][group]: empty where the library does not make it, null where another process has the
   /// group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library_;
   std::unique_ptr<ParameterStore> store_;

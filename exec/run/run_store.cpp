@@ -2,7 +2,7 @@
 // The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
 #include <algorithm>
 
-#include "exec/run/rate.h"
+#include "exec/run/learning_rate.h"
 #include "exec/run/run.h"
 
 namespace tandem::exec {
@@ -17,7 +17,7 @@ void Run::make_store() {
   local_ = static_cast<uint32_t>(rules.shares);
   // Else a server merges in host memory, from where links begin as well.
   const bool on_devices =
-      execution_.backend->asynchronous && role.site == Site::accelerators && wire_ == nullptr;
+      execution_.backend->asynchronous && role.site == Site::accelerators && transport_ == nullptr;
   make_servers(on_devices);
   // One prepared update a server and length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
@@ -43,7 +43,7 @@ void Run::make_store() {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
     for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
-      operands[2 + k] = server_states_[server] + k * network_.parameters() + slice.first;
+      operands[2 + k] = server_states_[server] + k * execution_graph_.parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration_ + version;
@@ -58,7 +58,7 @@ void Run::make_store() {
                               shards_,
                               static_cast<uint32_t>(program_.buckets.size()),
                               start_.data(),
-                              network_.parameters(),
+                              execution_graph_.parameters(),
                               gated,
                               merge,
                               {}};
@@ -66,7 +66,7 @@ void Run::make_store() {
     if (on_devices) setup.devices.push_back(server.get());
   }
   store_ = std::make_unique<ParameterStore>(std::move(setup), abort_, spins_);
-  if (wire_) make_links();
+  if (transport_) make_links();
 }
 
 void Run::make_servers(bool on_devices) {
@@ -99,7 +99,7 @@ void Run::fetch_store() {
   for_each_slice([&](const Slice& slice) {
     store_->fetch(slice);
     for (int64_t k = 0; k < execution_.job.optimizer->state; ++k) {
-      const int64_t at = k * network_.parameters() + slice.first;
+      const int64_t at = k * execution_graph_.parameters() + slice.first;
       servers_[slice.shard]->download(start_state_.data() + at, server_states_[slice.shard] + at,
                                       slice.elements);
     }
@@ -120,7 +120,7 @@ void Run::make_links() {
   setup.keys = static_cast<uint32_t>(program_.buckets.size());
   setup.channel = channels_;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
-  links_ = std::make_unique<StoreLinks>(std::move(setup), *wire_, *store_, abort_);
+  links_ = std::make_unique<StoreLinks>(std::move(setup), *transport_, *store_, abort_);
 }
 
 }  // namespace tandem::exec

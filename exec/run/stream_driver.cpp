@@ -37,7 +37,7 @@ StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
   const int32_t iterations = run_.expected();
   const bool all = run_.keep().calls || run_.keep().spans;
   stride_ = all ? 1 : std::max(1, (iterations - run_.warmup()) / kSamples);
-  losses_each_ = static_cast<int64_t>(run_.network().losses().size());
+  losses_each_ = static_cast<int64_t>(run_.execution_graph().losses().size());
   history_ = device_.allocate(losses_each_ * run_.iterations().most());
   losses_now_ = device_.allocate(losses_each_);
   replays_ = !all && replayable(run_);

@@ -33,7 +33,7 @@ class StreamDriver : public LaneDriver {
   void take_losses(const std::vector<float*>& at) override;
   float* staging(Staging kind, int32_t iteration, float* at, int64_t elements) override;
   float* collective_memory(Lane lane, float* at) override;
-  DeviceSession* peer_copies() override { return run_.wired() ? nullptr : &device_; }
+  DeviceSession* peer_copies() override { return run_.has_transport() ? nullptr : &device_; }
 
  protected:
   void wait(const LaneOp& op, int32_t iteration) override;

@@ -27,7 +27,7 @@ std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
 template <class T>
 void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::vector<float>& from,
                  std::vector<T>& to) {
-  const auto n = static_cast<std::ptrdiff_t>(run.network().parameters());
+  const auto n = static_cast<std::ptrdiff_t>(run.execution_graph().parameters());
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
     for (const Slice& s : slices)
       std::copy_n(from.begin() + base + s.first, s.elements, to.begin() + base + s.first);
@@ -179,7 +179,7 @@ class Summary {
       out.updates = run_.store()->merged();
     }
     if (!run_.keep().parameters) return;
-    const int64_t n = run_.network().parameters();
+    const int64_t n = run_.execution_graph().parameters();
     if (run_.store()) out.parameters.assign(run_.store()->parameters(), run_.store()->parameters() + n);
     if (!run_.store()) out.parameters = workers_[0]->parameters();
     out.state = run_.store() ? run_.start_state() : workers_[0]->state();
@@ -188,15 +188,16 @@ class Summary {
       copy_slices(run_, shares_of(run_, index), workers_[w]->parameters(), out.parameters);
       copy_slices(run_, shares_of(run_, index), workers_[w]->state(), out.state);
     }
-    for (const Tensor& t : run_.network().tensors()) {
+    for (const Tensor& t : run_.execution_graph().tensors()) {
       if (t.kind != TensorKind::buffer) continue;
-      const auto values = workers_[0]->values(static_cast<TensorId>(&t - run_.network().tensors().data()));
+      const auto values =
+          workers_[0]->values(static_cast<TensorId>(&t - run_.execution_graph().tensors().data()));
       out.buffers.insert(out.buffers.end(), values.begin(), values.end());
     }
   }
 
   void memory(Report& r) const {
-    r.memory = worker_memory(run_.execution(), run_.program(), run_.network());
+    r.memory = worker_memory(run_.execution(), run_.program(), run_.execution_graph());
     const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
   }

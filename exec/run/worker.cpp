@@ -48,19 +48,19 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
 }
 
 std::vector<float> Worker::state() const {
-  return read(state_memory(), run_.network().parameters() * run_.execution().job.optimizer->state);
+  return read(state_memory(), run_.execution_graph().parameters() * run_.execution().job.optimizer->state);
 }
 
 std::vector<float> Worker::values(TensorId t) const {
-  return read(tensor(t), run_.network().tensors()[t].elements);
+  return read(tensor(t), run_.execution_graph().tensors()[t].elements);
 }
 
 float* Worker::tensor(TensorId t, int64_t variant) const {
-  const Tensor& x = run_.network().tensors()[t];
+  const Tensor& x = run_.execution_graph().tensors()[t];
   switch (x.kind) {
     case TensorKind::input:
     case TensorKind::label:
-      return inputs_ + variant * run_.network().input_elements() + x.offset;
+      return inputs_ + variant * run_.execution_graph().input_elements() + x.offset;
     case TensorKind::parameter:
       return parameters_ + x.offset;
     case TensorKind::parameter_gradient:
@@ -78,8 +78,8 @@ void Worker::open() {
   driver_ = make_lane_driver({run_, instance_, lanes_, *device_});
   find_flat_ranges();
   for (uint32_t i = 0; i < flat_.size(); ++i) {
-    prepare(run_.network().forward(i), forward_);
-    prepare(run_.network().backward(i), backward_);
+    prepare(run_.execution_graph().forward(i), forward_);
+    prepare(run_.execution_graph().backward(i), backward_);
   }
   set_first_batches();
   meet_store();
@@ -89,7 +89,7 @@ void Worker::open() {
 }
 
 void Worker::allocate() {
-  const Network& n = run_.network();
+  const ExecutionGraph& n = run_.execution_graph();
   variants_ = run_.execution().data != nullptr ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(n.arena());
@@ -107,7 +107,7 @@ void Worker::allocate() {
 }
 
 void Worker::set_start_values() {
-  const Network& n = run_.network();
+  const ExecutionGraph& n = run_.execution_graph();
   device_->upload(parameters_, run_.start().data(), n.parameters());
   device_->upload(state_memory(), run_.start_state().data(), static_cast<int64_t>(run_.start_state().size()));
   const Checkpoint* saved = run_.execution().start;
@@ -121,7 +121,7 @@ void Worker::set_start_values() {
 }
 
 void Worker::set_first_batches() {
-  const int64_t elements = run_.network().input_elements();
+  const int64_t elements = run_.execution_graph().input_elements();
   std::vector<float> batch(static_cast<std::size_t>(elements));
   for (int64_t v = 0; v < variants_; ++v) {
     fill_batch(v, batch.data());
@@ -130,7 +130,7 @@ void Worker::set_first_batches() {
 }
 
 void Worker::find_flat_ranges() {
-  const Network& n = run_.network();
+  const ExecutionGraph& n = run_.execution_graph();
   flat_.assign(n.graph().layers().size(), {n.parameters(), 0});
   for (const LearnedTensor& l : n.learned()) {
     const Tensor& t = n.tensors()[l.parameter];
@@ -144,8 +144,8 @@ void Worker::meet_store() {
   sent_ = gradients_;
   replies_ = parameters_;
   if (!run_.store() || run_.store()->on_devices()) return;
-  sent_ = driver_->host_memory(gradients_, run_.network().parameters());
-  replies_ = driver_->host_memory(parameters_, run_.network().parameters());
+  sent_ = driver_->host_memory(gradients_, run_.execution_graph().parameters());
+  replies_ = driver_->host_memory(parameters_, run_.execution_graph().parameters());
 }
 
 void Worker::join_groups() {
@@ -166,7 +166,7 @@ Launch Worker::prepare(const Call& call) {
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
   const bool reads_input = std::any_of(call.operands.begin(), call.operands.end(), [&](TensorId t) {
-    const TensorKind k = run_.network().tensors()[t].kind;
+    const TensorKind k = run_.execution_graph().tensors()[t].kind;
     return k == TensorKind::input || k == TensorKind::label;
   });
   for (int64_t v = 0; v < (reads_input ? variants_ : 1); ++v) {

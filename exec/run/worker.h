@@ -35,7 +35,7 @@ class Worker {
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
   int64_t bytes(uint32_t op) const { return bytes_[op]; }
   /// From the device's memory.
-  std::vector<float> parameters() const { return read(parameters_, run_.network().parameters()); }
+  std::vector<float> parameters() const { return read(parameters_, run_.execution_graph().parameters()); }
   std::vector<float> state() const;
   std::vector<float> values(TensorId tensor) const;
 
@@ -44,7 +44,7 @@ class Worker {
 
   const Role& role() const { return run_.program().roles[0]; }
   float* tensor(TensorId t, int64_t variant = 0) const;
-  float* state_memory() const { return parameters_ + run_.network().parameters(); }
+  float* state_memory() const { return parameters_ + run_.execution_graph().parameters(); }
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void set_start_values();
@@ -63,7 +63,7 @@ class Worker {
   Buffer buffer(const Op& op) const;
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
-  void widen_shares(uint32_t key, const float* words, int64_t each, Lane lane);
+  void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
   Launch prepare(const Call& call);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
   void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);

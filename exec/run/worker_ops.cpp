@@ -78,7 +78,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
   l.time = driver_->timed(call);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    l.operands[0].push_back(state_memory() + k * run_.network().parameters() + part.first);
+    l.operands[0].push_back(state_memory() + k * run_.execution_graph().parameters() + part.first);
   return l;
 }
 
@@ -111,8 +111,8 @@ Worker::Act Worker::layers(uint32_t index) {
   const uint32_t first = task.layer, count = task.layers;
   const bool ends = forward && first + count == forward_.size();
   std::vector<float*> losses;
-  for (const TensorId t : run_.network().losses()) losses.push_back(tensor(t));
-  int64_t lowest = run_.network().parameters(), highest = 0;  // of the flat vector
+  for (const TensorId t : run_.execution_graph().losses()) losses.push_back(tensor(t));
+  int64_t lowest = run_.execution_graph().parameters(), highest = 0;  // of the flat vector
   for (uint32_t layer = first; layer < first + count; ++layer) {
     lowest = std::min(lowest, flat_[layer].first);
     highest = std::max(highest, flat_[layer].second);
@@ -153,8 +153,8 @@ void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration) 
   for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
     const auto [begin, end] = flat_[layer];
     if (begin >= end) continue;
-    float* to =
-        driver_->staging(LaneDriver::Staging::integers, iteration, gradients_, run_.network().parameters());
+    float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_,
+                                 run_.execution_graph().parameters());
     for (int64_t i = begin; i < end; ++i)
       to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
     driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
@@ -169,7 +169,7 @@ struct Worker::Buffer {
 
 Worker::Buffer Worker::buffer(const Op& op) const {
   if (op.payload == Payload::state)
-    return {parameters_, run_.network().parameters() * (1 + run_.execution().job.optimizer->state)};
+    return {parameters_, run_.execution_graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (op.payload != Payload::gradients && op.payload != Payload::parameters)
     return {outputs_, op.bytes.n / 4};
   const Bucket& bucket = run_.program().buckets[op.key];
@@ -194,7 +194,7 @@ Worker::Act Worker::collective(uint32_t index) {
   if (library != nullptr)
     asks_.emplace_back(
         [=, this, lane = op.lane] { estimates_[index] = library->estimate(m.rank, *device_, at, n, lane); });
-  const bool over_links = run_.wired() && library == nullptr;  // which begin and end in host memory
+  const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
   if (over_links) driver_->reserve_collective(op.lane, n);
   const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
   const Slice sum = scatters && run_.sums_shares() ? run_.share(op.key, instance_) : Slice{};
@@ -210,7 +210,7 @@ Worker::Act Worker::collective(uint32_t index) {
       driver_->to_device(at, host, n, lane);
     }
     if (averages) device_->scale(at, share, n, lane);
-    if (each > 0) widen_shares(key, at, each, lane);
+    if (each > 0) upcast_shards(key, at, each, lane);
     add_up(sum.first, sum.first + sum.elements, iteration, lane);
     if (over_links) device_->synchronize(lane);
     return began;
@@ -225,11 +225,11 @@ void Worker::narrow_share(uint32_t key, float* words, int64_t each, Lane lane) {
 }
 
 /// Those of the others; its own it keeps in 4 bytes, as the optimiser left it.
-void Worker::widen_shares(uint32_t key, const float* words, int64_t each, Lane lane) {
+void Worker::upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane) {
   for (uint32_t i = 0; i < run_.workers(); ++i) {
     const Slice other = run_.share(key, i);
     if (i != instance_ && other.elements > 0)
-      device_->widen(parameters_ + other.first, words + i * each, other.elements, lane);
+      device_->upcast(parameters_ + other.first, words + i * each, other.elements, lane);
   }
 }
 
@@ -237,7 +237,7 @@ Worker::Act Worker::input(const Op& op) {
   if (run_.program().copies[op.what].kind != CopyKind::input)
     return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
   return [this, lane = op.lane](int32_t iteration) {
-    const int64_t n = run_.network().input_elements();
+    const int64_t n = run_.execution_graph().input_elements();
     float* to = inputs_ + iteration % kInputBatches * n;
     float* host = driver_->staging(LaneDriver::Staging::input, iteration, to, n);
     fill_batch(run_.first_iteration() + iteration, host);
@@ -248,7 +248,7 @@ Worker::Act Worker::input(const Op& op) {
 
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
-  const Network& n = run_.network();
+  const ExecutionGraph& n = run_.execution_graph();
   const Dataset* data = run_.execution().data;
   if (data != nullptr) {
     const auto samples =

@@ -32,8 +32,8 @@ Lowered softmax(const LayerInput& in) {
 
 /// Log-softmax and negative log-likelihood: forward writes the log-probabilities, which are kept; backward
 /// turns them into the gradient of the logits. In memory everything is fp32, whatever the logits are: half
-/// ones are copied, and so is their gradient before it goes on in halves; nll_loss and log_softmax each make
-/// one (torch.nn.functional.cross_entropy).
+/// ones are copied, and so is their gradient before it goes on in half precision; nll_loss and log_softmax
+/// each make one (torch.nn.functional.cross_entropy).
 Lowered cross_entropy(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const int64_t length = classes(shape);

@@ -80,7 +80,7 @@ Lowered layer_norm(const LayerInput& in) {
 }
 
 /// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
-/// input, in fp32 where it is halves, and the normalised rows that the scale multiplies.
+/// input, in fp32 where it is of half precision, and the normalised rows that the scale multiplies.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});

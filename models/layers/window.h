@@ -64,7 +64,7 @@ inline Window read_window(const LayerInput& in, bool pooling, bool dilated) {
 /// Number of window positions in each dimension; `ceil` lets the last one hang over the end, if it begins
 /// inside the input or its front padding. Fails when the window is larger than the padded input.
 inline void slide(const LayerInput& in, Window& w, bool ceil) {
-  if (in.attributes.is_text("pad")) return;  // "same": settled by read_window
+  if (in.attributes.is_text("pad")) return;  // "same": resolved by read_window
   for (std::size_t d = 3 - w.dims; d < 3; ++d) {
     const int64_t reach = w.dilation[d] * (w.kernel[d] - 1) + 1;
     const int64_t room = w.in[d] + 2 * w.pad[d] - reach;

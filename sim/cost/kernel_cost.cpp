@@ -283,7 +283,7 @@ KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 double KernelCost::seconds(const Kernel& kernel) const {
   const Impl& d = *impl_;
   const double bytes = (count(kernel.read.n) + count(kernel.written.n)) *
-                       (widens(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel.kind);
+                       (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel.kind);
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);

@@ -218,12 +218,12 @@ void MachineProfile::read_transfers(const Json& d) {
       if (list != nullptr) copy_[static_cast<std::size_t>(way)] = table(*list);
     }
   }
-  if (d.find("wire") == nullptr) return;
-  for (const Json& row : d.at("wire").items()) {
+  if (d.find("tcp") == nullptr) return;
+  for (const Json& row : d.at("tcp").items()) {
     const double rate = row.at("bytes_per_second").as_real(0, 1e15);
-    wire_[rate > 0 ? rate : INFINITY] = table(row.at("steps"));
+    tcp_[rate > 0 ? rate : INFINITY] = table(row.at("steps"));
   }
-  wire_cpu_ = table(d.at("wire_cpu"));
+  tcp_cpu_ = table(d.at("tcp_cpu"));
 }
 
 void MachineProfile::read_disturbances(const Json& d) {
@@ -246,23 +246,23 @@ void MachineProfile::read_disturbances(const Json& d) {
   }
 }
 
-double MachineProfile::wire_message(double bytes, double rate) const {
-  if (wire_.empty()) return 0;
-  const auto above = wire_.lower_bound(rate > 0 ? rate : INFINITY);
-  if (above == wire_.end()) return interpolate(wire_.rbegin()->second, bytes);
+double MachineProfile::tcp_message(double bytes, double rate) const {
+  if (tcp_.empty()) return 0;
+  const auto above = tcp_.lower_bound(rate > 0 ? rate : INFINITY);
+  if (above == tcp_.end()) return interpolate(tcp_.rbegin()->second, bytes);
   const double fast = interpolate(above->second, bytes);
   if (above->first == rate || above->first == INFINITY) {
-    // Slower than loopback itself but faster than any pace that was measured.
+    // Slower than loopback itself but faster than any rate that was measured.
     return std::max(fast, rate > 0 ? bytes / rate : 0);
   }
-  if (above == wire_.begin()) return fast * above->first / rate;
+  if (above == tcp_.begin()) return fast * above->first / rate;
   const auto below = std::prev(above);
   const double slow = interpolate(below->second, bytes);
   const double part = std::log(rate / below->first) / std::log(above->first / below->first);
   return slow * std::pow(fast / slow, part);
 }
 
-double MachineProfile::wire_cpu(double bytes) const { return interpolate(wire_cpu_, bytes); }
+double MachineProfile::tcp_cpu(double bytes) const { return interpolate(tcp_cpu_, bytes); }
 
 double MachineProfile::seconds(const Kernel& k, int64_t active, Bytes step, double* distance) const {
   double t = kernels_->seconds(k, step, distance);

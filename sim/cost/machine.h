@@ -103,16 +103,16 @@ class MachineProfile {
   /// memory.
   double copy(double bytes, CopyWay way = CopyWay::memory) const;
   bool apart() const { return !copy_[static_cast<std::size_t>(CopyWay::to_device)].empty(); }  ///< as GPUs
-  /// One message over loopback between nodes that this machine plays, as a step of a ring all-reduce sends
-  /// and receives it, each node's port paced to `rate` bytes per second (0: not paced); 0 when nothing was
-  /// measured. Between measured rates by their logarithm, below the least in proportion.
-  double wire_message(double bytes, double rate) const;
-  double wire_cpu(double bytes) const;  ///< processor time that it takes, of one rank
-  bool wired() const { return !wire_.empty(); }
+  /// One message over loopback between nodes that this machine emulates, as a step of a ring all-reduce sends
+  /// and receives it, each node's port limited to `rate` bytes per second (0: not limited); 0 when nothing
+  /// was measured. Between measured rates by their logarithm, below the least in proportion.
+  double tcp_message(double bytes, double rate) const;
+  double tcp_cpu(double bytes) const;  ///< processor time that it takes, of one rank
+  bool has_tcp() const { return !tcp_.empty(); }
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
   /// that did not wait for each other, with a core each or, where `active` are more than cores, two on each.
-  /// `lock_step`: all wait for each other, so that the slowest sets the pace, and what one loses in turns on
+  /// `lock_step`: all wait for each other, so that the slowest sets the time, and what one loses in turns on
   /// a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
   /// Relative standard error of a step's compute whose kernels are so far from measured ones, in the mean by
@@ -136,7 +136,7 @@ class MachineProfile {
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]
   std::vector<std::vector<Point>> all_reduce_;  ///< [ranks - 2]
   std::array<std::vector<Point>, kCopyWays> copy_;
-  std::map<double, std::vector<Point>> wire_;  ///< [rate, infinite where not paced]: a step's bytes, seconds
+  std::map<double, std::vector<Point>> tcp_;  ///< [rate, infinite where not limited]: a step's bytes, seconds
   struct Recording {
     double step;                               ///< mean, seconds
     std::vector<std::vector<double>> factors;  ///< [worker][step]
@@ -145,7 +145,7 @@ class MachineProfile {
   std::vector<Recording> noise_;  ///< of all turns
   double lock_step_ = 1;          ///< factor on steps where all cores wait for each other
   double interrupted_ = 1;        ///< mean step over the usual one
-  std::vector<Point> wire_cpu_;   ///< of a step
+  std::vector<Point> tcp_cpu_;    ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
   double error_per_distance_ = 0, error_of_several_ = 0;
 };

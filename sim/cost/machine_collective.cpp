@@ -50,8 +50,8 @@ MachineCollective machine_collective(const MachineProfile& machine, const Collec
     uint32_t most = 0;
     for (const auto& [from, chunks] : leaves) most = std::max(most, chunks);
     const double message = buffer * most / s.chunks;
-    out.seconds += step.repeat * machine.wire_message(message, rate);
-    out.cpu += step.repeat * machine.wire_cpu(message);
+    out.seconds += step.repeat * machine.tcp_message(message, rate);
+    out.cpu += step.repeat * machine.tcp_cpu(message);
     out.messages += step.repeat;
   }
   return out;

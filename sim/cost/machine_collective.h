@@ -14,7 +14,7 @@ struct MachineCollective {
 };
 
 /// `bytes`: of the whole buffer. `nodes`: [rank], equal where ranks share memory; those of a node stand next
-/// to each other. `rate`: bytes/s of a node's port, 0 = not paced.
+/// to each other. `rate`: bytes/s of a node's port, 0 = not limited.
 ///
 /// In one memory: as long as the measured all-reduce of as many bytes as move as much, by memory_passes();
 /// among devices with memory of their own by the bytes that a rank sends, in rings where the library chooses.

@@ -27,7 +27,7 @@ void Flows::set_finish(uint32_t id, int64_t at) {
   }
 }
 
-void Flows::settle_blocks() {
+void Flows::resolve_blocks() {
   for (const uint32_t b : stale_) {
     is_stale_[b] = 0;
     const auto first = finish_.begin() + static_cast<std::ptrdiff_t>(b * kBlock);
@@ -68,7 +68,7 @@ void Flows::update(int64_t now) {
     flow.rate = share_.rate(id);
     set_finish(id, flow.rate > 0 ? std::min(kNever, now + picoseconds(flow.left / flow.rate)) : kNever);
   }
-  settle_blocks();
+  resolve_blocks();
 }
 
 }  // namespace tandem::sim

@@ -34,7 +34,7 @@ class Flows {
   };
   static constexpr std::size_t kBlock = 64;
   void set_finish(uint32_t id, int64_t at);
-  void settle_blocks();
+  void resolve_blocks();
 
   FairShare share_;
   std::vector<Flow> flows_;        ///< by FairShare::FlowId

@@ -183,7 +183,7 @@ void FairShare::gather(double threshold) {
   open_ = reached_.size();
 }
 
-/// Settles a flow's rate and books it on its links.
+/// Resolves a flow's rate and books it on its links.
 void FairShare::fix(FlowId id, double rate) {
   rate_[id] = rate;
   --open_;

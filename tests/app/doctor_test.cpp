@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tandem doctor on machines that are played: with and without a driver's tools, with and without a plugin.
+// tandem doctor on emulated machines: with and without a driver's tools, with and without a plugin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using ::testing::Not;
 /// What `nvidia-smi` prints on a machine with two GPUs, underline included.
 constexpr const char* kSmi = R"(#!/bin/sh
 if [ "$1" = -L ]; then
-  echo 'GPU 0: NVIDIA Played (UUID: GPU-1)'
+  echo 'GPU 0: NVIDIA Emulated (UUID: GPU-1)'
   exit 0
 fi
 printf '\t\033[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\033[0m\n'
@@ -39,7 +39,7 @@ TEST(Doctor, ShowsTheLinksThatTheDriverShows) {
   const ChildResult r = shell("TANDEM_CUDA_PLUGIN=/nowhere/libtandem_cuda.so PATH=" + scratch.file("") +
                               ":$PATH \"$0\" doctor --format json");
   ASSERT_EQ(r.status, 0) << r.err;
-  EXPECT_THAT(r.out, HasSubstr("GPU 0: NVIDIA Played"));
+  EXPECT_THAT(r.out, HasSubstr("GPU 0: NVIDIA Emulated"));
   EXPECT_THAT(r.out, HasSubstr("GPU1 NV18, NIC0 PIX, CPU Affinity 0-15, NUMA Affinity 0"));
   EXPECT_THAT(r.out, HasSubstr("GPU0 NV18, NIC0 SYS, CPU Affinity 16-31, NUMA Affinity 1"));
   EXPECT_THAT(r.out, Not(HasSubstr("\x1b")));

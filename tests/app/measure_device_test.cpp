@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and launches of a device that its host runs ahead of, played by queues before the CPU's kernels.
+// Copies and launches of a device that its host runs ahead of, emulated by queues before the CPU's kernels.
 #include "app/measure/measure_device.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace tandem::tests {
 namespace {
 
-Backend played(int64_t (*units)()) {
+Backend emulated(int64_t (*units)()) {
   Backend b = backends_registry().at("cpu");
   b.asynchronous = true;
   b.units = units;
@@ -33,13 +33,13 @@ std::map<CopyWay, int> ways(const Measurements& m) {
 
 TEST(MeasureDevice, TimesEveryWayThatThereIs) {
   Measurements two, one, cpu;
-  measure_device(played([] { return int64_t{2}; }), two);
+  measure_device(emulated([] { return int64_t{2}; }), two);
   const std::map<CopyWay, int> all = ways(two);
   EXPECT_EQ(all.size(), static_cast<std::size_t>(kCopyWays));
   for (const auto& [way, sizes] : all) EXPECT_EQ(sizes, 9) << name(way) << ": 1 KiB to 64 MiB";
   EXPECT_GT(two.launch.issue, 0);
   EXPECT_GT(two.launch.round_trip, 0);
-  measure_device(played([] { return int64_t{1}; }), one);
+  measure_device(emulated([] { return int64_t{1}; }), one);
   EXPECT_EQ(ways(one).count(CopyWay::peer), 0U) << "there is no other device";
   EXPECT_EQ(ways(one).size(), static_cast<std::size_t>(kCopyWays - 1));
   measure_device(backends_registry().at("cpu"), cpu);
@@ -51,7 +51,7 @@ TEST(MeasureDevice, TimesEveryWayThatThereIs) {
 TEST(MeasureDevice, TimesAllReducesBySizeAndCount) {
   Measurements m;
   measure_collectives(
-      played([] { return int64_t{2}; }), 3, 1 << 16, [](const std::string&, double) {}, nullptr, m);
+      emulated([] { return int64_t{2}; }), 3, 1 << 16, [](const std::string&, double) {}, nullptr, m);
   ASSERT_EQ(m.all_reduce.size(), 10U) << "2 and 3 workers, 5 sizes each";
   for (std::size_t i = 0; i < m.all_reduce.size(); ++i) {
     const MeasuredTransfer& t = m.all_reduce[i];

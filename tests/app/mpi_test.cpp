@@ -122,7 +122,7 @@ TEST(Mpi, RefusesWhatProcessesCannotDo) {
   EXPECT_THAT(store.err, ::testing::HasSubstr("only simulated"));
   const ChildResult nodes = mpirun(2, {"run", "--model", "lenet5", "--nodes", "4", "--devices", "4"});
   EXPECT_EQ(nodes.status, 2);
-  EXPECT_THAT(nodes.err, ::testing::HasSubstr("each plays a node"));
+  EXPECT_THAT(nodes.err, ::testing::HasSubstr("each is a node"));
 }
 
 }  // namespace

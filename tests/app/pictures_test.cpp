@@ -278,7 +278,7 @@ TEST(Show, EverySystemHasADrawing) {
   }
 }
 
-TEST(Show, AlikePartsOfARackAreDrawnOnce) {
+TEST(Show, EqualPartsOfARackAreDrawnOnce) {
   const Drawing d = drawing_of(System::load("gb200-nvl72"));
   const auto count = [&](std::string_view kind) {
     return std::count_if(d.vertices.begin(), d.vertices.end(), [&](const auto& v) { return v.kind == kind; });

@@ -89,8 +89,10 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
   } cases[] = {
       {{"--learnin-rate", "1"}, 2, "Did you mean --learning-rate"},
       {{"--lr-warmup", "5"}, 2, "--lr-scale"},
-      {{"--pace", "1Gbit/s"}, 2, "--nodes"},
-      {{"--pace-latency", "1us"}, 2, "--pace"},
+      {{"--rate-limit", "1Gbit/s"}, 2, "--nodes"},
+      {{"--added-latency", "1us"}, 2, "--rate-limit"},
+      {{"--pace=1Gbit/s"}, 2, "--rate-limit"},  // as it was called in 0.1.0
+      {{"--pace-latency", "1us"}, 2, "--added-latency"},
       {{"--resume"}, 2, "--checkpoint"},
       {{"--devices", "1,2", "--checkpoint", scratch.file("c")}, 2, "one number of --devices"},
       {{"--backend", "cdua"}, 2, "Did you mean cuda"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce between two workers next to what memory alone allows, and over a paced link next to its rate.
+// All-reduce between two workers next to what memory alone allows, and over a limited link next to its rate.
 #include <benchmark/benchmark.h>
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "exec/comm/collective.h"
-#include "exec/comm/wire.h"
+#include "exec/comm/tcp_transport.h"
 #include "exec/device/cpu/kernel.h"
 
 namespace tandem::tests {
@@ -107,14 +107,14 @@ BENCHMARK(all_reduce)->RangeMultiplier(4)->Range(1 << 10, 1 << 26)->UseManualTim
 
 /// Ring all-reduce of two nodes: each port passes one buffer. `rate`: buffer over the median time, as a share
 /// of the link's rate; the kernel passes the first 64-128 KB of an idle connection faster.
-void paced_ring(benchmark::State& state) {
+void rate_limited_ring(benchmark::State& state) {
   const int64_t n = state.range(0) / 4;
   const double rate = 1e9 / 8 * static_cast<double>(state.range(1));
   std::vector<float> mine[2] = {std::vector<float>(static_cast<std::size_t>(n)),
                                 std::vector<float>(static_cast<std::size_t>(n))};
   Abort abort;
-  Wire wire(2, Pace{{rate}, {}}, abort);
-  GroupCollective group(CollKind::all_reduce, "ring", 2, 1, abort, 20, {&wire, 0, {0, 1}});
+  TcpTransport transport(2, RateLimit{{rate}, {}}, abort);
+  GroupCollective group(CollKind::all_reduce, "ring", 2, 1, abort, 20, {&transport, 0, {0, 1}});
   Pair collective([&](uint32_t rank) { group.run(rank, mine[rank].data(), n); });
   std::vector<double> real;
   for (auto _ : state) {
@@ -124,7 +124,7 @@ void paced_ring(benchmark::State& state) {
   state.counters["median_us"] = median(real) * 1e6;
   state.counters["rate"] = static_cast<double>(state.range(0)) / median(real) / rate;
 }
-BENCHMARK(paced_ring)
+BENCHMARK(rate_limited_ring)
     ->ArgNames({"bytes", "gbit"})
     ->ArgsProduct({{1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24}, {1, 10}})
     ->UseManualTime();

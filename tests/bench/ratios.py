@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 REFERENCE = "kernels_of_a_step/resnet50_fp32"
-SKIPPED = ("W1_", "paced_ring", "hold/10000000")  # minutes each, or as long as they are asked to be
+SKIPPED = ("W1_", "rate_limited_ring", "hold/10000000")  # minutes each, or as long as they are asked to be
 HERE = pathlib.Path(__file__).resolve().parent
 
 

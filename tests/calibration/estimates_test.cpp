@@ -198,14 +198,14 @@ TEST(Estimates, TransfersAreMediansBySize) {
 /// Three nodes: 2 (3 - 1) steps of a third of the bytes each.
 TEST(Estimates, RingsAreStepsOfChunks) {
   Measurements m;
-  m.wire = {{3, 1e9, 300, 8, 2}, {3, 0, 300, 4, 0}};
-  const auto steps = wire_steps(m);
+  m.tcp = {{3, 1e9, 300, 8, 2}, {3, 0, 300, 4, 0}};
+  const auto steps = tcp_steps(m);
   ASSERT_EQ(steps.size(), 2U);
   EXPECT_EQ(steps[0].rate, 0);
   EXPECT_EQ(steps[1].rate, 1e9);
   EXPECT_EQ(steps[1].steps.at(0).bytes, 100);
   EXPECT_EQ(steps[1].steps.at(0).seconds, 2);
-  const auto cpu = wire_cpu_steps(m);
+  const auto cpu = tcp_cpu_steps(m);
   ASSERT_EQ(cpu.size(), 1U) << "the other's was not measured";
   EXPECT_EQ(cpu[0].seconds, 0.5);
 }

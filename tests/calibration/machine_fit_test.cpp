@@ -134,7 +134,7 @@ TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
 
 TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {
   Measurements m = made();
-  m.workers.push_back(unlike_workers());
+  m.workers.push_back(uneven_workers());
   const MachineProfile profile(Json::parse(fit_machine(m).profile, "profile"));
   const Disturbance d = profile.disturbance(2, 0.008, false);
   ASSERT_EQ(d.recorded.size(), 2U);
@@ -145,15 +145,15 @@ TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {
   EXPECT_NEAR(waiting.slow[0].second, 1.2 / 1.1 / std::exp(kSigma * normal_score(2, 2)), 1e-3);
 }
 
-TEST(MachineFit, PricesRingsOverPacedLinks) {
+TEST(MachineFit, PricesRingsOverRateLimitedLinks) {
   const MachineFit fit = fit_machine(made());
   const MachineProfile profile(Json::parse(fit.profile, "profile"));
   for (const double rate : {0.0, 125e6, 1.25e9}) {
-    EXPECT_NEAR(profile.wire_message(1.5e6, rate) / wire_step(1.5e6, rate), 1, 0.01) << rate;
+    EXPECT_NEAR(profile.tcp_message(1.5e6, rate) / tcp_step(1.5e6, rate), 1, 0.01) << rate;
   }
-  EXPECT_NEAR(profile.wire_message(1.5e7, 4e8) / wire_step(1.5e7, 4e8), 1, 0.02) << "between two paces";
-  EXPECT_NEAR(profile.wire_message(1.5e7, 1e7) / wire_step(1.5e7, 1e7), 1, 0.02) << "slower than any";
-  EXPECT_NEAR(profile.wire_cpu(1.5e6) / (1.5e6 * kWireCpu), 1, 0.01);
+  EXPECT_NEAR(profile.tcp_message(1.5e7, 4e8) / tcp_step(1.5e7, 4e8), 1, 0.02) << "between two rates";
+  EXPECT_NEAR(profile.tcp_message(1.5e7, 1e7) / tcp_step(1.5e7, 1e7), 1, 0.02) << "slower than any";
+  EXPECT_NEAR(profile.tcp_cpu(1.5e6) / (1.5e6 * kTcpCpu), 1, 0.01);
 }
 
 TEST(MachineFit, RefusesNothingAndNonsense) {

@@ -120,10 +120,10 @@ TEST(MachinePredictions, IntervalsWidenWithTheDistanceFromMeasuredKernels) {
 }
 
 /// The faster one is two iterations ahead before long, and waits from then on.
-TEST(MachinePredictions, WorkersOfUnlikeSpeedMeetTheGate) {
+TEST(MachinePredictions, WorkersOfDifferentSpeedMeetTheGate) {
   Measurements m = made();
   const std::string alike = profile_of(m, "alike");
-  m.workers.push_back(unlike_workers());
+  m.workers.push_back(uneven_workers());
   const std::string unlike = profile_of(m, "unlike");
   const auto staleness = [&](const char* scheme, const std::string& profile) {
     return predict({"mlp:hidden=128,layers=2", scheme, 2, 512, nullptr, 300, std::nullopt}, profile)
@@ -158,7 +158,7 @@ TEST(MachinePredictions, InterruptionsCostWhatTheyTake) {
 /// wait.
 TEST(MachinePredictions, TurnsSpreadStaleness) {
   Measurements measured = made();
-  const std::string turns = profile_of(measured, "turns");
+  const std::string turns = profile_of(measured, "repetitions");
   measured.workers.clear();
   const std::string even = profile_of(measured, "even");
   const auto report = [&](const char* scheme, const std::string& profile) {
@@ -179,11 +179,12 @@ TEST(MachinePredictions, TurnsSpreadStaleness) {
 }
 
 /// Seconds of the one collective of this kind in a step of two workers, without what waking costs; its bytes.
-std::pair<double, double> collective(CollKind kind, const char* scheme, const char* pace,
+std::pair<double, double> collective(CollKind kind, const char* scheme, const char* rate_limit,
                                      const std::string& profile) {
   const Graph graph = Graph::load("mlp");
-  const System system =
-      pace == nullptr ? System::load("local") : System::load("local-nodes", {{"network.bandwidth", pace}});
+  const System system = rate_limit == nullptr
+                            ? System::load("local")
+                            : System::load("local-nodes", {{"network.bandwidth", rate_limit}});
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Prediction p;
   p.job.graph = &graph;
@@ -210,13 +211,14 @@ std::pair<double, double> collective(CollKind kind, const char* scheme, const ch
 TEST(MachinePredictions, PricesCollectivesByWhatTheyMove) {
   const std::string profile = profile_of(made(), "kinds");
   const MachineProfile costs(Json::load(profile));
-  for (const char* pace : {static_cast<const char*>(nullptr), "1Gbit/s"}) {
-    const auto [all, bytes] = collective(CollKind::all_reduce, "allreduce:bucket=1TiB", pace, profile);
-    const auto [scatter, same] = collective(CollKind::reduce_scatter, "zero:bucket=1TiB", pace, profile);
-    const auto [gather, too] = collective(CollKind::all_gather, "zero:bucket=1TiB", pace, profile);
+  for (const char* rate_limit : {static_cast<const char*>(nullptr), "1Gbit/s"}) {
+    const auto [all, bytes] = collective(CollKind::all_reduce, "allreduce:bucket=1TiB", rate_limit, profile);
+    const auto [scatter, same] =
+        collective(CollKind::reduce_scatter, "zero:bucket=1TiB", rate_limit, profile);
+    const auto [gather, too] = collective(CollKind::all_gather, "zero:bucket=1TiB", rate_limit, profile);
     ASSERT_TRUE(bytes > 0 && same == bytes && too == bytes);
-    EXPECT_NEAR(scatter, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
-    EXPECT_NEAR(gather, pace == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
+    EXPECT_NEAR(scatter, rate_limit == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
+    EXPECT_NEAR(gather, rate_limit == nullptr ? costs.all_reduce(0.75 * bytes, 2) : all / 2, 1e-9);
   }
   const auto [sent, bytes] = collective(CollKind::broadcast, "data-parallel-master", nullptr, profile);
   EXPECT_NEAR(sent, costs.all_reduce(1.5 * bytes, 2), 1e-9) << "one copies it all: 3 of the buffer";
@@ -224,20 +226,21 @@ TEST(MachinePredictions, PricesCollectivesByWhatTheyMove) {
 
 /// A parameter server on another node: a step brings gradient and parameters over the link, one after the
 /// other.
-TEST(MachinePredictions, PricesMessagesToServersOverPacedLinks) {
+TEST(MachinePredictions, PricesMessagesToServersOverRateLimitedLinks) {
   const char* model = "mlp:hidden=512,layers=6";
   const std::string profile = profile_of(made(), "server");
-  const auto step = [&](const char* pace) {
-    return predict({model, "parameter-server:overlap=off,shards=1", 2, 32, pace}, profile).iteration_median;
+  const auto step = [&](const char* rate_limit) {
+    return predict({model, "parameter-server:overlap=off,shards=1", 2, 32, rate_limit}, profile)
+        .iteration_median;
   };
   const double bytes = 4 * static_cast<double>(Graph::load(model).parameter_elements());
   EXPECT_NEAR(step("1Gbit/s") - step("10Gbit/s"), 2 * bytes * (1 / 125e6 - 1 / 1.25e9), 0.02 * bytes / 125e6);
 }
 
 /// The communication thread takes its share of a core from the kernels that it overlaps with.
-TEST(MachinePredictions, OverlappedWireCostsCompute) {
+TEST(MachinePredictions, OverlappedTcpCostsCompute) {
   const char* model = "mlp:hidden=512,layers=6";
-  const std::string profile = profile_of(made(), "wire");
+  const std::string profile = profile_of(made(), "tcp");
   const auto rate = [&](const char* scheme, int64_t devices) {
     return predict({model, scheme, devices, 512, "10Gbit/s"}, profile).samples_per_second /
            static_cast<double>(devices);
@@ -247,7 +250,7 @@ TEST(MachinePredictions, OverlappedWireCostsCompute) {
   EXPECT_GT(overlapped, serial);
   const double bytes = 4.0 * static_cast<double>(Graph::load(model).parameter_elements());
   // At least the processor time of what is overlapped is lost, on two cores that both compute.
-  EXPECT_GT(512 / overlapped, 512 / alone + 0.5 * bytes * kWireCpu);
+  EXPECT_GT(512 / overlapped, 512 / alone + 0.5 * bytes * kTcpCpu);
 }
 
 }  // namespace

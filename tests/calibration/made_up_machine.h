@@ -28,8 +28,8 @@ inline double truth(const Kernel& k) {
 inline double slow(const Kernel& k) { return k.kind == KernelKind::gemm ? 1.1 : 1.0; }
 
 /// A step of a ring over loopback; CPU seconds per byte of an all-reduce of two.
-inline double wire_step(double bytes, double rate) { return 2e-5 + bytes * (rate > 0 ? 1 / rate : 3e-10); }
-inline constexpr double kWireCpu = 3e-10;
+inline double tcp_step(double bytes, double rate) { return 2e-5 + bytes * (rate > 0 ? 1 / rate : 3e-10); }
+inline constexpr double kTcpCpu = 3e-10;
 inline constexpr double kSigma = 0.01;  ///< of steps
 
 inline Measurements made() {
@@ -73,7 +73,7 @@ inline Measurements made() {
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
   for (const double rate : {0.0, 125e6, 1.25e9}) {
     for (double bytes = 4096; bytes < 1e8; bytes *= 2)
-      m.wire.push_back({2, rate, bytes, 2 * wire_step(bytes / 2, rate), bytes * kWireCpu});
+      m.tcp.push_back({2, rate, bytes, 2 * tcp_step(bytes / 2, rate), bytes * kTcpCpu});
   }
   return m;
 }
@@ -89,15 +89,16 @@ struct Case {
   const char* model;
   const char* scheme;
   int64_t devices = 1, batch = 32;
-  const char* pace = nullptr;  ///< of links between the devices, each a node of its own; none: one node
-  int32_t iterations = 0;      ///< 0: as many as simulate() takes
+  const char* rate_limit = nullptr;  ///< of links between the devices, each a node of its own; none: one node
+  int32_t iterations = 0;            ///< 0: as many as simulate() takes
   std::optional<Disturbance> disturbance = Disturbance{};  ///< none: as the profile has it
 };
 
 inline Report predict(const Case& c, const std::string& profile, Precision precision = Precision::fp32) {
   const Graph graph = Graph::load(c.model);
-  const System system = c.pace == nullptr ? System::load("local")
-                                          : System::load("local-nodes", {{"network.bandwidth", c.pace}});
+  const System system = c.rate_limit == nullptr
+                            ? System::load("local")
+                            : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Prediction p;
   p.job.graph = &graph;
@@ -152,7 +153,7 @@ inline Measurements made_apart(bool peers) {
 }
 
 /// Worker 0 is a fifth slower than worker 1.
-inline MeasuredWorkers unlike_workers() {
+inline MeasuredWorkers uneven_workers() {
   return {"mlp", {std::vector<double>(100, 0.012), std::vector<double>(100, 0.01)}};
 }
 

@@ -42,7 +42,7 @@ TEST(Measured, OfTwoMeasurementsTheFasterTurnOfEachGraphCounts) {
       EXPECT_EQ(joined.kernels[i].median, calm.kernels[i].median);
     EXPECT_EQ(joined.graphs[0].step_median, calm.graphs[0].step_median);
     EXPECT_EQ(joined.copy[0].seconds, busy.copy[0].seconds);
-    EXPECT_EQ(joined.wire.size(), calm.wire.size());
+    EXPECT_EQ(joined.tcp.size(), calm.tcp.size());
   }
   busy.graphs[calm.kernels[0].graph].step_median = calm.graphs[calm.kernels[0].graph].step_median / 2;
   EXPECT_EQ(fastest_of(calm, busy).kernels[0].median, busy.kernels[0].median);

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "exec/lower/network.h"
+#include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
 #include "sim/evaluate.h"
 #include "tests/exec/forward.h"
@@ -70,7 +70,7 @@ class Free : public Plan::Messages {
 
 /// The plan with the slept durations for computing, and everything else free.
 void take_durations(Plan& plan, uint32_t workers) {
-  const exec::Network network(model(), kBatch);
+  const ExecutionGraph lowered(model(), kBatch);
   const Program& p = *plan.program;
   for (std::size_t r = 0; r < plan.roles.size(); ++r) {
     const auto& ops = p.roles[r].ops;
@@ -91,7 +91,7 @@ void take_durations(Plan& plan, uint32_t workers) {
           sum = slept(update, w);
         }
         for (uint32_t l = task.layer; ops[i].payload == Payload::none && l < task.layer + task.layers; ++l) {
-          for (const Call& c : task.pass == Pass::forward ? network.forward(l) : network.backward(l))
+          for (const Call& c : task.pass == Pass::forward ? lowered.forward(l) : lowered.backward(l))
             sum += slept(c, w);
         }
         costs.duration[w][i] = Time{sum.count() * 1'000'000};

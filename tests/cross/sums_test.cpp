@@ -93,7 +93,7 @@ void expect_exact_sums(const Setting& s, const Backend& backend, bool linked) {
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
   constexpr int32_t kIterations = 12;
   Execution e = execution(s, scheme, "cpu", kIterations);
-  if (linked) e.pace = Pace{{1e9}, Time::from_seconds(20e-6)};
+  if (linked) e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
   if (linked && s.cluster.nodes == 1) e.cluster = {s.cluster.devices, s.cluster.devices, 1};
   e.backend = &backend;
   e.integer_gradients = true;

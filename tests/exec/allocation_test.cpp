@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "tests/exec/play.h"
+#include "tests/exec/test_run.h"
 
 namespace {
 std::atomic<int64_t> allocations{0};
@@ -30,13 +30,13 @@ TEST(Allocation, NothingIsAllocatedByALaunch) {
   for (const char* name : {"gpt2:layers=1,hidden=32,heads=4,vocabulary=60,sequence=12",
                            "lstm-ptb:hidden=24,vocabulary=40,sequence=9", "mlp"}) {
     const Graph graph = Graph::load(name);
-    Play play(graph, 2);
-    play.randomise(1);
-    play.forward();  // what a library makes when it is first used
-    play.backward();
+    TestRun run(graph, 2);
+    run.randomise(1);
+    run.forward();  // what a library makes when it is first used
+    run.backward();
     const int64_t before = allocations;
-    play.forward();
-    play.backward();
+    run.forward();
+    run.backward();
     EXPECT_EQ(allocations - before, 0) << name;
   }
 }

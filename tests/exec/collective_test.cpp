@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/comm/collective.h"
-#include "exec/comm/wire.h"
+#include "exec/comm/tcp_transport.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ float expected(CollKind kind, uint32_t ranks, int64_t elements, int64_t e, uint3
 }
 
 /// Every rank in a thread of its own runs `rounds` collectives and checks each; returns what was wrong.
-std::vector<std::string> play(GroupCollective& group, CollKind kind, int64_t elements, uint32_t rounds,
-                              Abort& abort) {
+std::vector<std::string> run(GroupCollective& group, CollKind kind, int64_t elements, uint32_t rounds,
+                             Abort& abort) {
   const uint32_t ranks = group.ranks();
   std::vector<std::string> wrong(ranks);
   std::vector<std::thread> threads;
@@ -80,15 +80,15 @@ void check(CollKind kind, const std::string& algorithm, uint32_t ranks, uint32_t
                                   << " n=" << elements);
   Abort abort;
   GroupNodes nodes;
-  std::unique_ptr<Wire> wire;
+  std::unique_ptr<TcpTransport> transport;
   if (wired) {
-    wire = std::make_unique<Wire>((ranks + local - 1) / local, std::nullopt, abort);
-    nodes.wire = wire.get();
+    transport = std::make_unique<TcpTransport>((ranks + local - 1) / local, std::nullopt, abort);
+    nodes.transport = transport.get();
     nodes.channel = 3;
     for (uint32_t r = 0; r < ranks; ++r) nodes.of_ranks.push_back(r / local);
   }
   GroupCollective group(kind, algorithm, ranks, local, abort, 20, nodes);
-  EXPECT_THAT(play(group, kind, elements, rounds, abort), testing::Each(""));
+  EXPECT_THAT(run(group, kind, elements, rounds, abort), testing::Each(""));
   EXPECT_EQ(abort.why(), nullptr);
 }
 
@@ -137,9 +137,9 @@ TEST(GroupCollective, AutoDoesEveryKind) {
 TEST(GroupCollective, RoundsTheSameWayEveryTime) {
   const auto sums = [](bool wired) {
     Abort abort;
-    Wire wire(3, std::nullopt, abort);
+    TcpTransport transport(3, std::nullopt, abort);
     GroupNodes nodes;
-    if (wired) nodes = {&wire, 0, {0, 1, 2}};
+    if (wired) nodes = {&transport, 0, {0, 1, 2}};
     GroupCollective group(CollKind::all_reduce, "direct", 3, 1, abort, 20, nodes);
     std::vector<std::vector<float>> buffers(3, std::vector<float>(997));
     for (uint32_t r = 0; r < 3; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layer type on every backend whose memory is not the host's, held against the CPU: outputs and all
-// gradients. Without a GPU the CUDA kernels run as C++ on a played device (cuda_kernels_test); with one, on
+// gradients. Without a GPU the CUDA kernels run as C++ on a emulated device (cuda_kernels_test); with one, on
 // it.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/exec/layer_cases.h"
-#include "tests/exec/play.h"
+#include "tests/exec/test_run.h"
 
 namespace tandem::tests {
 namespace {
@@ -60,27 +60,27 @@ void expect_close(const float* got, const float* want, int64_t n, const Target& 
 
 /// Both get the same inputs and parameters.
 void compare(const Graph& graph, int64_t batch, const Target& target, const std::string& what) {
-  Play cpu(graph, batch, false, backends_registry().at("cpu"));
-  Play device(graph, batch, false, *target.backend, target.precision);
+  TestRun cpu(graph, batch, false, backends_registry().at("cpu"));
+  TestRun device(graph, batch, false, *target.backend, target.precision);
   cpu.randomise(3);
   device.randomise(3);
   for (int times = 0; times < 2; ++times) {  // the second time over what the first left behind
     cpu.forward();
     device.forward();
   }
-  const Tensor& y = cpu.network().tensors()[cpu.network().output()];
+  const Tensor& y = cpu.execution_graph().tensors()[cpu.execution_graph().output()];
   expect_close(device.output(), cpu.output(), y.elements, target, 1e-3, what + ": output");
   cpu.backward();
   device.backward();
   double largest = 0;
   for (const float g : cpu.gradients()) largest = std::max(largest, std::abs(static_cast<double>(g)));
-  for (const LearnedTensor& l : cpu.network().learned()) {
-    const Tensor& g = cpu.network().tensors()[l.gradient];
+  for (const LearnedTensor& l : cpu.execution_graph().learned()) {
+    const Tensor& g = cpu.execution_graph().tensors()[l.gradient];
     expect_close(device.at(l.gradient), cpu.at(l.gradient), g.elements, target, 0.05 * largest,
                  what + ": gradient of " + graph.layers()[l.layer].name);
   }
-  for (TensorId t = 0; t < cpu.network().tensors().size(); ++t) {
-    const Tensor& x = cpu.network().tensors()[t];
+  for (TensorId t = 0; t < cpu.execution_graph().tensors().size(); ++t) {
+    const Tensor& x = cpu.execution_graph().tensors()[t];
     if (x.kind == TensorKind::buffer)
       expect_close(device.at(t), cpu.at(t), x.elements, target, 1e-3, what + ": running statistics");
   }

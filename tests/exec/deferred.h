@@ -46,8 +46,8 @@ class DeferredDevice : public DeviceSession {
   void narrow(float* to, const float* from, int64_t n, Lane lane) override {
     give(lane, [=, this] { inner_->narrow(near(to), near(from), n, lane); });
   }
-  void widen(float* to, const float* from, int64_t n, Lane lane) override {
-    give(lane, [=, this] { inner_->widen(near(to), near(from), n, lane); });
+  void upcast(float* to, const float* from, int64_t n, Lane lane) override {
+    give(lane, [=, this] { inner_->upcast(near(to), near(from), n, lane); });
   }
   void unscale(float* gradients, int64_t n, bool alone, Lane lane) override {
     give(lane, [=, this] { inner_->unscale(near(gradients), n, alone, lane); });

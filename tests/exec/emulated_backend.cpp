@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA plugin's own kernels on a played device: a backend for tests, in memory that the host must not
+// The CUDA plugin's own kernels on a emulated device: a backend for tests, in memory that the host must not
 // touch directly (as a GPU's).
 #include "tests/exec/emulated_backend.h"
 
@@ -38,10 +38,10 @@ class EmulatedDevice : public DeviceSession {
                             call.function == Function::conv_backward_data ||
                             call.function == Function::conv_backward_weights;
     if (fp8_ && cuda::multiplies_fp8(call))
-      made_.push_back(cuda::multiply_fp8(call, cuda::plain_fp8));
+      made_.push_back(cuda::multiply_fp8(call, cuda::fallback_fp8));
     else if (multiplies && cuda::is_half(precision_))
-      made_.push_back(cuda::multiply_half(call, precision_,
-                                          [this](const Call& c) { return cuda::plain_half(c, precision_); }));
+      made_.push_back(cuda::multiply_half(
+          call, precision_, [this](const Call& c) { return cuda::fallback_half(c, precision_); }));
     else
       made_.push_back(cuda::prepare_own(call, precision_));
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
@@ -64,8 +64,8 @@ class EmulatedDevice : public DeviceSession {
   void narrow(float* to, const float* from, int64_t n, Lane) override {
     cuda::narrow(to, from, precision_, n, nullptr);
   }
-  void widen(float* to, const float* from, int64_t n, Lane) override {
-    cuda::widen(to, from, precision_, n, nullptr);
+  void upcast(float* to, const float* from, int64_t n, Lane) override {
+    cuda::upcast(to, from, precision_, n, nullptr);
   }
   void upload(float* to, const float* host, int64_t n) override { std::copy_n(host, n, to); }
   void download(float* host, const float* from, int64_t n) override { std::copy_n(from, n, host); }
@@ -119,7 +119,7 @@ const Backend& emulated_backend() {
     b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
       return std::make_unique<EmulatedDevice>(options);
     };
-    b.describe = [] { return std::string("a played device"); };
+    b.describe = [] { return std::string("a emulated device"); };
     b.asynchronous = true;
     return b;
   }();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Plays a CUDA device for the .cu files compiled as C++: blocks one after the other, the threads of a block
-// as fibers that take turns in changing order, so that a missing __syncthreads shows. Given with -include.
+// Emulates a CUDA device for the .cu files compiled as C++: blocks one after the other, the threads of a
+// block as fibers that take turns in changing order, so that a missing __syncthreads shows. Given with
+// -include.
 //
 #include <ucontext.h>
 
@@ -114,7 +115,7 @@ class Block {
   }
 
   void run(dim3 grid, dim3 size, const std::function<void()>& body) {
-    const std::lock_guard guard(mutex_);  // lanes of several workers share the one played device
+    const std::lock_guard guard(mutex_);  // lanes of several workers share the one emulated device
     grid_size = grid;
     block_size = size;
     body_ = &body;

@@ -84,7 +84,7 @@ struct Gemm {
     call.function = Function::gemm;
     call.operands = {0, 1, 2};
     call.shape = {kM, kN, kK, transpose_a, transpose_b, 0};
-    call.halves = {0, kM * kK, 0};
+    call.half_operands = {0, kM * kK, 0};
     call.gradients = gradients;
     a = device->allocate(kM * kK / 2);
     b = device->allocate(kK * kN);
@@ -170,7 +170,7 @@ TEST(EmulatedFp8, IsTakenWhereItFits) {
   odd.shape[2] = 72;
   EXPECT_FALSE(cuda::multiplies_fp8(odd)) << "no multiple of 16";
   Call whole = c;
-  whole.halves = {0, 0, 0};
+  whole.half_operands = {0, 0, 0};
   EXPECT_FALSE(cuda::multiplies_fp8(whole)) << "a recurrent step's";
   Call both = c;
   both.gradients = 6;

@@ -13,7 +13,7 @@
 #include "exec/device/cuda/fused_attention.h"
 #include "exec/device/cuda/half.h"
 #include "exec/device/cuda/storage.h"
-#include "exec/lower/network.h"
+#include "exec/lower/execution_graph.h"
 #include "tests/exec/emulated_backend.h"
 #include "tests/exec/layer_cases.h"
 
@@ -132,7 +132,7 @@ TEST(EmulatedHalf, NarrowsAndWidens) {
     for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i) * 0.37F - 20;
     const auto n = static_cast<int64_t>(from.size());
     cuda::narrow(between.data(), from.data(), p, n, nullptr);
-    cuda::widen(to.data(), between.data(), p, n, nullptr);
+    cuda::upcast(to.data(), between.data(), p, n, nullptr);
     for (std::size_t i = 0; i < to.size(); ++i)
       ASSERT_EQ(to[i], rounded(static_cast<double>(from[i]), p == Precision::bf16 ? 8 : 11)) << i;
   }
@@ -154,7 +154,7 @@ TEST(EmulatedHalf, WhatIsNotFiniteShows) {
 
 TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
   const Graph graph = Graph::load("digits-cnn");
-  const exec::Network whole(graph, 8), half(graph, 8, true, Precision::bf16),
+  const ExecutionGraph whole(graph, 8), half(graph, 8, true, Precision::bf16),
       fp16(graph, 8, true, Precision::fp16);
   EXPECT_EQ(half.arena(), fp16.arena());
   for (TensorId t = 0; t < whole.tensors().size(); ++t) {
@@ -170,11 +170,11 @@ TEST(EmulatedHalf, OnlyWhatLayersHandOnIsShort) {
 }
 
 /// Memory of a call's tensors: positive numbers, as statistics need; 0 for labels and tokens.
-std::vector<std::vector<float>> operands_of(const exec::Network& network, const Call& call, Precision half) {
+std::vector<std::vector<float>> operands_of(const ExecutionGraph& lowered, const Call& call, Precision half) {
   SplitMix64 random(31);
   std::vector<std::vector<float>> out;
   for (const TensorId id : call.operands) {
-    const Tensor& t = network.tensors()[id];
+    const Tensor& t = lowered.tensors()[id];
     std::vector<float>& memory = out.emplace_back(static_cast<std::size_t>(t.words()));
     if (t.integer) continue;
     for (float& v : memory) v = static_cast<float>(0.1 + to_unit(random.next()));
@@ -187,9 +187,9 @@ std::vector<std::vector<float>> operands_of(const exec::Network& network, const 
 }
 
 /// Operands that are one tensor share the first one's memory.
-std::vector<std::vector<float>> run_call(const exec::Network& network, const Call& call, Precision half,
+std::vector<std::vector<float>> run_call(const ExecutionGraph& lowered, const Call& call, Precision half,
                                          const cuda::Prepared& made) {
-  auto memory = operands_of(network, call, half);
+  auto memory = operands_of(lowered, call, half);
   std::vector<float*> operands;
   for (std::size_t k = 0; k < call.operands.size(); ++k) {
     const auto same = std::find(call.operands.begin(), call.operands.end(), call.operands[k]);
@@ -210,18 +210,19 @@ bool multiplies(Function f) {
 /// that have a kernel on halves, and ran it, go to `seen`.
 void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>& seen) {
   const Graph graph = graph_of(c);
-  const exec::Network network(graph, 3, true, half);
+  const ExecutionGraph lowered(graph, 3, true, half);
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
-    for (const auto* calls : {&network.forward(layer), &network.backward(layer)}) {
+    for (const auto* calls : {&lowered.forward(layer), &lowered.backward(layer)}) {
       for (const Call& call : *calls) {
         const cuda::Maker& make = cuda::own_kernels()[static_cast<std::size_t>(call.function)];
-        if (cuda::halves_of(call) == 0 || multiplies(call.function)) continue;
-        const auto direct = run_call(network, call, half, cuda::prepare_own(call, half)),
-                   copied = run_call(network, call, half, cuda::widened(call, half, make.plain));
+        if (cuda::half_mask(call) == 0 || multiplies(call.function)) continue;
+        const auto direct = run_call(lowered, call, half, cuda::prepare_own(call, half)),
+                   copied = run_call(lowered, call, half, cuda::upcast(call, half, make.plain));
         for (std::size_t k = 0; k < direct.size(); ++k)
           ASSERT_EQ(std::memcmp(direct[k].data(), copied[k].data(), direct[k].size() * sizeof(float)), 0)
               << name(half) << " " << name(call.function) << " operand " << k << " in " << c.layers;
-        if (make.halves != nullptr && make.halves(call) == cuda::halves_of(call)) seen.insert(call.function);
+        if (make.half_operands != nullptr && make.half_operands(call) == cuda::half_mask(call))
+          seen.insert(call.function);
       }
     }
   }
@@ -234,7 +235,7 @@ TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
     for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
       const auto function = static_cast<Function>(f);
       const bool inference = function == Function::batch_norm_inference;  // no pass of a training
-      if (cuda::own_kernels()[f].halves == nullptr || inference) continue;
+      if (cuda::own_kernels()[f].half_operands == nullptr || inference) continue;
       EXPECT_EQ(seen.count(function), 1U) << name(function) << " never ran on halves";
     }
   }
@@ -246,11 +247,11 @@ std::pair<bool, bool> fused(int features, const std::string& attention, Precisio
   const Graph graph = graph_of({"attention", R"({"s": [32, 64]})",
                                 R"({"type":"linear","features":)" + std::to_string(features) +
                                     R"(},{"type":"attention",)" + attention + "}"});
-  const exec::Network network(graph, 2, true, p);
+  const ExecutionGraph lowered(graph, 2, true, p);
   std::pair<bool, bool> out;
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
-    for (const Call& c : network.forward(layer)) out.first = out.first || cuda::fuses(c, p);
-    for (const Call& c : network.backward(layer)) out.second = out.second || cuda::fuses(c, p);
+    for (const Call& c : lowered.forward(layer)) out.first = out.first || cuda::fuses(c, p);
+    for (const Call& c : lowered.backward(layer)) out.second = out.second || cuda::fuses(c, p);
   }
   return out;
 }

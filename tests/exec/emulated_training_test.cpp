@@ -97,7 +97,7 @@ TEST(EmulatedTraining, DropsWhatTheCpuDrops) {
 }
 
 /// The way that training takes is the CPU's but for rounding.
-void expect_alike(const char* model, int64_t workers, int32_t iterations) {
+void expect_same(const char* model, int64_t workers, int32_t iterations) {
   const ExecutionResult cpu = train(backends_registry().at("cpu"), model, "allreduce", workers, iterations);
   for (const Precision p : {Precision::fp16, Precision::bf16}) {
     const ExecutionResult gpu = train(device(), model, "allreduce", workers, iterations, p);
@@ -138,14 +138,14 @@ void expect_skips(float first, float second, std::size_t least) {
   for (const float p : r.parameters) ASSERT_TRUE(std::isfinite(p));
 }
 
-TEST(EmulatedTraining, AnOverflowSkipsTheUpdateInEveryWorkerAlike) {
+TEST(EmulatedTraining, AnOverflowSkipsTheUpdateInEveryWorker) {
   expect_skips(0x1p26F, 0x1p26F, 5);
   expect_skips(0x1p12F, 0x1p22F, 1);  // the second one's alone
 }
 
 TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {
-  expect_alike("digits-cnn", 2, 10);
-  expect_alike("digits-mlp", 1, 36);  // captured steps included
+  expect_same("digits-cnn", 2, 10);
+  expect_same("digits-mlp", 1, 36);  // captured steps included
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ class ForwardDevice : public DeviceSession {
   void narrow(float* to, const float* from, int64_t n, Lane lane) override {
     inner_->narrow(to, from, n, lane);
   }
-  void widen(float* to, const float* from, int64_t n, Lane lane) override {
-    inner_->widen(to, from, n, lane);
+  void upcast(float* to, const float* from, int64_t n, Lane lane) override {
+    inner_->upcast(to, from, n, lane);
   }
   void upload(float* to, const float* host, int64_t n) override { inner_->upload(to, host, n); }
   void download(float* host, const float* from, int64_t n) override { inner_->download(host, from, n); }

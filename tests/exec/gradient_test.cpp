@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "exec/device/backend.h"
 #include "tests/exec/layer_cases.h"
-#include "tests/exec/play.h"
+#include "tests/exec/test_run.h"
 
 namespace tandem::tests {
 namespace {
@@ -26,9 +26,9 @@ TEST(GradientCases, CoverEveryLayerType) {
 }
 
 /// Random numbers in [-1, 1) for the elements of one learned tensor, zero for the others.
-std::vector<float> direction_of(const Play& play, const LearnedTensor& learned, uint64_t seed) {
-  std::vector<float> out(static_cast<std::size_t>(play.network().parameters()));
-  const Tensor& t = play.network().tensors()[learned.parameter];
+std::vector<float> direction_of(const TestRun& run, const LearnedTensor& learned, uint64_t seed) {
+  std::vector<float> out(static_cast<std::size_t>(run.execution_graph().parameters()));
+  const Tensor& t = run.execution_graph().tensors()[learned.parameter];
   SplitMix64 random(seed);
   for (int64_t i = 0; i < t.elements; ++i)
     out[static_cast<std::size_t>(t.offset + i)] = static_cast<float>(2 * to_unit(random.next()) - 1);
@@ -36,14 +36,14 @@ std::vector<float> direction_of(const Play& play, const LearnedTensor& learned, 
 }
 
 /// (loss(start + t direction) - loss(start - t direction)) / 2 t.
-double difference(Play& play, const std::vector<float>& start, const std::vector<float>& direction,
+double difference(TestRun& run, const std::vector<float>& start, const std::vector<float>& direction,
                   double t) {
   const auto loss = [&](double s) {
     std::vector<float> moved = start;
     for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(s) * direction[i];
-    play.set_parameters(moved);
-    play.forward();
-    return play.loss();
+    run.set_parameters(moved);
+    run.forward();
+    return run.loss();
   };
   return (loss(t) - loss(-t)) / (2 * t);
 }
@@ -51,7 +51,7 @@ double difference(Play& play, const std::vector<float>& start, const std::vector
 /// Error of the directional derivative over its typical size |gradient| |direction| / sqrt(elements).
 /// Richardson's extrapolation cancels the second order in the step, so that steps may be large enough for
 /// single precision. Kinks (of relu, of a maximum) lie between two points now and then: the best step counts.
-double relative_error(Play& play, const std::vector<float>& start, const std::vector<float>& direction,
+double relative_error(TestRun& run, const std::vector<float>& start, const std::vector<float>& direction,
                       const std::vector<float>& gradient, double floor) {
   double expected = 0, squares = 0;
   for (std::size_t i = 0; i < start.size(); ++i) {
@@ -63,8 +63,8 @@ double relative_error(Play& play, const std::vector<float>& start, const std::ve
   const double size = std::sqrt(squares / 3) + floor;  // a direction's elements have the variance 1 / 3
   double best = 1e30;
   for (const double t : {0.04, 0.02, 0.01, 0.004, 0.001, 0.0003, 0.0001}) {
-    const double wide = difference(play, start, direction, t),
-                 narrow = difference(play, start, direction, t / 2);
+    const double wide = difference(run, start, direction, t),
+                 narrow = difference(run, start, direction, t / 2);
     best = std::min(best, std::abs((4 * narrow - wide) / 3 - expected) / size);
   }
   return best;
@@ -80,20 +80,20 @@ TEST_P(Gradient, EqualsDifferencesOfTheForwardPass) {
   // The variance of one row is zero: batch normalisation of rows needs several.
   const bool rows = c.type == "batch-norm" && c.inputs == kRowInput;
   for (const int64_t batch : {rows ? 5 : 1, rows ? 7 : 3}) {
-    Play play(graph, batch);
+    TestRun run(graph, batch);
     for (uint64_t trial = 1; trial <= 3; ++trial) {
-      play.randomise(trial);
-      play.forward();
-      play.backward();
-      const std::vector<float> gradient = play.gradients(), start = play.parameters();
+      run.randomise(trial);
+      run.forward();
+      run.backward();
+      const std::vector<float> gradient = run.gradients(), start = run.parameters();
       double largest = 0;
       for (const float g : gradient) {
         ASSERT_LT(std::abs(g), 1e20F) << "never written";
         largest = std::max(largest, std::abs(static_cast<double>(g)));
       }
-      for (const LearnedTensor& l : play.network().learned()) {
-        const auto direction = direction_of(play, l, trial + 77);
-        EXPECT_LT(relative_error(play, start, direction, gradient, 3e-3 * largest + 1e-4), 0.01)
+      for (const LearnedTensor& l : run.execution_graph().learned()) {
+        const auto direction = direction_of(run, l, trial + 77);
+        EXPECT_LT(relative_error(run, start, direction, gradient, 3e-3 * largest + 1e-4), 0.01)
             << c.layers << " batch " << batch << " trial " << trial << " "
             << graph.layers()[l.layer].parameters[l.index].name << " of " << graph.layers()[l.layer].name;
       }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/exec/play.h"
+#include "tests/exec/test_run.h"
 
 namespace tandem::tests {
 
@@ -17,14 +17,14 @@ using Values = std::vector<double>;
 /// Layers on inputs "a", "b", "c" of the given shapes, with random parameters and inputs.
 struct LayerRun {
   Graph graph;
-  Play play;
+  TestRun graph_run;
   int64_t batch;
 
   LayerRun(const std::vector<Shape>& shapes, const std::string& layers, int64_t n, uint64_t seed = 5)
       : graph(Graph::from_json(Json::parse(document(shapes, layers), "reference-case.json"))),
-        play(graph, n),
+        graph_run(graph, n),
         batch(n) {
-    play.randomise(seed);
+    graph_run.randomise(seed);
   }
 
   static std::string document(const std::vector<Shape>& shapes, const std::string& layers) {
@@ -52,34 +52,35 @@ struct LayerRun {
     return out;
   }
   Values input(std::size_t i = 0) const {
-    return read(play.at(play.network().inputs().at(i)), graph.layers().at(i).output);
+    return read(graph_run.at(graph_run.execution_graph().inputs().at(i)), graph.layers().at(i).output);
   }
   void change_input(const std::function<float(float)>& f) {
-    const TensorId t = play.network().inputs()[0];
-    for (int64_t i = 0; i < play.network().tensors()[t].elements; ++i) play.at(t)[i] = f(play.at(t)[i]);
+    const TensorId t = graph_run.execution_graph().inputs()[0];
+    for (int64_t i = 0; i < graph_run.execution_graph().tensors()[t].elements; ++i)
+      graph_run.at(t)[i] = f(graph_run.at(t)[i]);
   }
   /// Parameter `name` of the last layer.
   Values parameter(const std::string& name) const {
     const auto layer = static_cast<uint32_t>(graph.layers().size() - 1);
-    for (const LearnedTensor& l : play.network().learned()) {
+    for (const LearnedTensor& l : graph_run.execution_graph().learned()) {
       if (l.layer != layer || graph.layers()[layer].parameters[l.index].name != name) continue;
-      const float* p = play.at(l.parameter);
-      return {p, p + play.network().tensors()[l.parameter].elements};
+      const float* p = graph_run.at(l.parameter);
+      return {p, p + graph_run.execution_graph().tensors()[l.parameter].elements};
     }
     ADD_FAILURE() << "no parameter " << name;
     return {};
   }
   std::vector<Values> buffers() const {
     std::vector<Values> out;
-    for (TensorId t = 0; t < play.network().tensors().size(); ++t) {
-      const Tensor& x = play.network().tensors()[t];
-      if (x.kind == TensorKind::buffer) out.push_back({play.at(t), play.at(t) + x.elements});
+    for (TensorId t = 0; t < graph_run.execution_graph().tensors().size(); ++t) {
+      const Tensor& x = graph_run.execution_graph().tensors()[t];
+      if (x.kind == TensorKind::buffer) out.push_back({graph_run.at(t), graph_run.at(t) + x.elements});
     }
     return out;
   }
   Values run() {
-    play.forward();
-    return read(play.output(), graph.layers().back().output);
+    graph_run.forward();
+    return read(graph_run.output(), graph.layers().back().output);
   }
 };
 

@@ -57,8 +57,8 @@ TEST(Memory, IsWhatWorkersAllocate) {
         e.data = samples;
         allocated = 0;
         execute(e);
-        const exec::Network network(graph, e.job.batch, true, precision);
-        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, make_program(e), network).total().n)
+        const ExecutionGraph lowered(graph, e.job.batch, true, precision);
+        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, make_program(e), lowered).total().n)
             << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
       }
     }

@@ -82,7 +82,7 @@ TEST(Moves, LayersOfSeveralInputs) {
 TEST(Moves, TokensPositionsAndMeans) {
   const auto at = [](const Values& v, int64_t i) { return v[static_cast<std::size_t>(i)]; };
   LayerRun tokens({{5}}, R"({"type": "embedding", "vocabulary": 9, "width": 3})", 4);
-  const float* stored = tokens.play.at(tokens.play.network().inputs()[0]);
+  const float* stored = tokens.graph_run.at(tokens.graph_run.execution_graph().inputs()[0]);
   const Values table = tokens.parameter("weight");
   Values want;
   for (int64_t i = 0; i < 60; ++i)

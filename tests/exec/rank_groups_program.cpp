@@ -38,18 +38,19 @@ class Exchanging : public DeviceGroup {
     std::vector<std::unique_ptr<exec::Transport::Receive>> posted;
     for (const DeviceMessage& m : receives) {
       arrived.emplace_back(static_cast<std::size_t>(m.elements));
-      posted.push_back(wire_->make_receive());
+      posted.push_back(transport_->make_receive());
       posted.back()->to = arrived.back().data();
       posted.back()->elements = m.elements;
-      wire_->post(node(m.peer), node(rank), {kChannel, 0, m.peer, rank, 0}, *posted.back());
+      transport_->post(node(m.peer), node(rank), {kChannel, 0, m.peer, rank, 0}, *posted.back());
     }
     for (const DeviceMessage& m : sends) {
       std::vector<float> values(static_cast<std::size_t>(m.elements));
       session.download(values.data(), m.at, m.elements);
-      wire_->send(node(rank), node(m.peer), {kChannel, 0, rank, m.peer, 0}, values.data(), m.elements, false);
+      transport_->send(node(rank), node(m.peer), {kChannel, 0, rank, m.peer, 0}, values.data(), m.elements,
+                       false);
     }
     for (std::size_t i = 0; i < receives.size(); ++i) {
-      wire_->wait(*posted[i]);
+      transport_->wait(*posted[i]);
       session.upload(receives[i].at, arrived[i].data(), receives[i].elements);
     }
     ++runs;
@@ -61,7 +62,7 @@ class Exchanging : public DeviceGroup {
   GroupSetup setup_;
   std::size_t each_;  ///< members in a process
   Abort abort_;
-  std::unique_ptr<exec::Transport> wire_ = mpi_transport(abort_);
+  std::unique_ptr<exec::Transport> transport_ = mpi_transport(abort_);
 };
 
 /// One member in each process.

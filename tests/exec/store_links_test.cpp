@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "exec/comm/wire.h"
+#include "exec/comm/tcp_transport.h"
 
 namespace tandem::tests {
 namespace {
@@ -30,7 +30,8 @@ struct Bench {
       for (int64_t i = 0; i < s.elements; ++i) store->parameters()[s.first + i] -= gradient[i];
     };
     store = std::make_unique<ParameterStore>(setup, abort, 20);
-    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, slice}, wire, *store, abort);
+    links = std::make_unique<StoreLinks>(StoreLinks::Setup{{0, 1}, {1, 2}, 2, 7, slice}, transport, *store,
+                                         abort);
   }
   static Slice slice(uint32_t key, uint32_t, uint32_t shard) {
     return {kElements / 4 * (2 * key + shard), kElements / 4};
@@ -45,7 +46,7 @@ struct Bench {
   }
 
   Abort abort;
-  Wire wire{3, std::nullopt, abort};
+  TcpTransport transport{3, std::nullopt, abort};
   std::vector<float> start = std::vector<float>(kElements, 0);
   std::vector<float> reply[2] = {std::vector<float>(kElements, 9), std::vector<float>(kElements, 9)};
   std::unique_ptr<ParameterStore> store;
@@ -81,7 +82,7 @@ TEST(StoreLinks, RepliesWaitAtTheGateEachForItself) {
 TEST(StoreLinks, ALostLinkEndsTheWait) {
   Bench b(true);
   b.push(0, 1, 0, 1);
-  b.wire.cut(0, 2);
+  b.transport.cut(0, 2);
   EXPECT_THROW(b.links->await(0, 1, 0), Stopped);
   try {
     std::rethrow_exception(b.abort.why());

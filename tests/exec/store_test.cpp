@@ -129,7 +129,7 @@ TEST(ParameterStore, DropsLateGradients) {
   EXPECT_EQ(b.store->staleness().max(), 0);
 }
 
-/// Workers at their own paces: the gate keeps their clocks together and every reply is of one version.
+/// Workers at their own speeds: the gate keeps their clocks together and every reply is of one version.
 void race(int32_t slack, int64_t workers, int64_t rounds) {
   Bench b(rules(1, static_cast<int32_t>(workers), slack), workers, true);
   std::vector<std::atomic<int64_t>> clocks(static_cast<std::size_t>(workers));

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "tests/exec/play.h"
+#include "tests/exec/test_run.h"
 
 namespace tandem::tests {
 namespace {
@@ -26,7 +26,7 @@ TEST(Zoo, CallsCarryTheKernelsOfTheirPrecision) {
   for (const char* name : {"resnet18", "bert-base:layers=2", "lstm-ptb-small", "densenet121"}) {
     const Graph graph = Graph::load(name);
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-      const exec::Network network(graph, 2, true, precision);
+      const ExecutionGraph lowered(graph, 2, true, precision);
       int64_t wanted = 0, realised = 0;
       const auto add = [](const std::vector<Kernel>& kernels, int64_t& bytes) {
         for (const Kernel& k : kernels) bytes += (k.read.n + k.written.n) * k.repeat;
@@ -35,7 +35,7 @@ TEST(Zoo, CallsCarryTheKernelsOfTheirPrecision) {
         for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) add(*list, wanted);
       }
       for (uint32_t i = 0; i < graph.layers().size(); ++i) {
-        for (const auto* list : {&network.forward(i), &network.backward(i)}) {
+        for (const auto* list : {&lowered.forward(i), &lowered.backward(i)}) {
           for (const Call& c : *list) add(c.kernels, realised);
         }
       }
@@ -49,15 +49,15 @@ TEST(Zoo, CallsOfEveryModelAreKnownToTheCpuAndRealiseTheModelsKernels) {
   for (const ModelEntry& model : list_models()) {
     const std::string& name = model.name;
     const Graph graph = Graph::load(name);
-    const exec::Network network(graph, 2);
-    EXPECT_EQ(network.parameters(), graph.parameter_elements()) << name;
-    EXPECT_FALSE(network.losses().empty()) << name;
+    const ExecutionGraph lowered(graph, 2);
+    EXPECT_EQ(lowered.parameters(), graph.parameter_elements()) << name;
+    EXPECT_FALSE(lowered.losses().empty()) << name;
     Launches wanted, realised;
     for (const Lowered& l : graph.lower(2, Precision::fp32)) {
       for (const auto* list : {&l.forward, &l.backward_data, &l.backward_weights}) count(*list, wanted);
     }
     for (uint32_t i = 0; i < graph.layers().size(); ++i) {
-      for (const auto* list : {&network.forward(i), &network.backward(i)}) {
+      for (const auto* list : {&lowered.forward(i), &lowered.backward(i)}) {
         for (const Call& c : *list) {
           EXPECT_TRUE(cpu.supports(c, Precision::fp32)) << name << " " << graph.layers()[i].name;
           EXPECT_EQ(c.layer, i);
@@ -79,21 +79,21 @@ const std::vector<std::string> kTrained{
 };
 
 /// Start values as a network says them; inputs and labels stay as they are.
-void start(Play& play, uint64_t seed) {
+void start(TestRun& run, uint64_t seed) {
   SplitMix64 random(seed);
-  for (const LearnedTensor& l : play.network().learned()) {
-    for (int64_t i = 0; i < play.network().tensors()[l.parameter].elements; ++i)
-      play.at(l.parameter)[i] = l.constant + l.bound * static_cast<float>(2 * to_unit(random.next()) - 1);
+  for (const LearnedTensor& l : run.execution_graph().learned()) {
+    for (int64_t i = 0; i < run.execution_graph().tensors()[l.parameter].elements; ++i)
+      run.at(l.parameter)[i] = l.constant + l.bound * static_cast<float>(2 * to_unit(random.next()) - 1);
   }
 }
 
 TEST(Zoo, GradientsAreTheSameInTheArenaAndWithTensorsApart) {
   for (const std::string& name : kTrained) {
     const Graph graph = Graph::load(name);
-    Play together(graph, 3), apart(graph, 3, true);
-    for (Play* play : {&together, &apart}) {
-      play->randomise(4);
-      start(*play, 4);
+    TestRun together(graph, 3), apart(graph, 3, true);
+    for (TestRun* run : {&together, &apart}) {
+      run->randomise(4);
+      start(*run, 4);
     }
     for (int times = 0; times < 2; ++times) {  // the second time over what the first left behind
       together.forward();
@@ -110,22 +110,22 @@ TEST(Zoo, GradientsAreTheSameInTheArenaAndWithTensorsApart) {
 TEST(Zoo, TrainingLowersTheLoss) {
   for (const std::string& name : kTrained) {
     const Graph graph = Graph::load(name);
-    Play play(graph, 8);
-    play.randomise(9);
-    start(play, 9);
-    play.forward();
-    const double before = play.loss();
+    TestRun run(graph, 8);
+    run.randomise(9);
+    start(run, 9);
+    run.forward();
+    const double before = run.loss();
     for (int step = 0; step < 20; ++step) {
-      play.forward();
-      play.backward();
-      std::vector<float> p = play.parameters();
-      const std::vector<float> g = play.gradients();
+      run.forward();
+      run.backward();
+      std::vector<float> p = run.parameters();
+      const std::vector<float> g = run.gradients();
       for (std::size_t i = 0; i < p.size(); ++i) p[i] -= 0.1F * g[i];
-      play.set_parameters(p);
+      run.set_parameters(p);
     }
-    play.forward();
+    run.forward();
     EXPECT_GT(before, 0.5) << name;
-    EXPECT_LT(play.loss(), 0.8 * before) << name << " from " << before;
+    EXPECT_LT(run.loss(), 0.8 * before) << name << " from " << before;
   }
 }
 

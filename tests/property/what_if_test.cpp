@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for every machine: more bandwidth never slows a program whose order is settled, and how devices
+// What holds for every machine: more bandwidth never slows a program whose order is resolved, and how devices
 // are numbered changes nothing.
 #include <gtest/gtest.h>
 

@@ -106,7 +106,7 @@ class Generator {
   uint32_t push_ = 0, pull_ = 0, there_ = 0, back_ = 0;
 };
 
-/// Plays `iterations` of all repeating roles by rules 1.2-1.4 and 3.4, one instance each and in any legal
+/// Executes `iterations` of all repeating roles by rules 1.2-1.4 and 3.4, one instance each and in any legal
 /// order. True when every op ran.
 bool runs_to_its_end(const Program& p, uint32_t iterations) {
   struct Cursor {

@@ -62,16 +62,16 @@ TEST(Recipe, ABiasIsAKernelOfItsOwnWhereTheProductDoesNotAddIt) {
 TEST(Recipe, OperationsThatAreKeptInFp32MoveTwiceTheBytesOfHalfPrecision) {
   const Graph graph = Graph::load("bert-base");
   const Recipe tensorflow = load_recipe("tensorflow"), compiled = load_recipe("tensorflow-xla");
-  const auto widened = [&](const Recipe& recipe, Precision precision) {
+  const auto upcast = [&](const Recipe& recipe, Precision precision) {
     int64_t count = 0;
     for (const Lowered& layer : graph.lower(2, precision))
-      for (const Kernel& k : layer.forward) count += widens(recipe, k, precision);
+      for (const Kernel& k : layer.forward) count += upcasts(recipe, k, precision);
     return count;
   };
-  EXPECT_EQ(widened(tensorflow, Precision::fp16),
+  EXPECT_EQ(upcast(tensorflow, Precision::fp16),
             12 * 5 + 4);  // GELU, two dropouts, two norms; of the head too
-  EXPECT_EQ(widened(tensorflow, Precision::fp32), 0);
-  EXPECT_EQ(widened(compiled, Precision::fp16), 0);
+  EXPECT_EQ(upcast(tensorflow, Precision::fp32), 0);
+  EXPECT_EQ(upcast(compiled, Precision::fp16), 0);
 }
 
 TEST(Recipe, RefusesAnUnknownOptimiserWithItsPlace) {

@@ -18,20 +18,20 @@ Report predict(const char* system, const char* scheme, int64_t devices, bool inp
   return simulate(p);
 }
 
-TEST(Large, SettledTransfersContinueWhatOwnOnesGive) {
+TEST(Large, ResolvedTransfersContinueWhatOwnOnesGive) {
   // 16 GPUs of a node share PCIe switches, one network card, storage and the cores that decode.
   for (const bool input : {false, true}) {
     const Report own = predict("p2.16xlarge", "allreduce", 512, input);
-    const Report settled = predict("p2.16xlarge", "allreduce", 528, input);
+    const Report resolved = predict("p2.16xlarge", "allreduce", 528, input);
     EXPECT_EQ(own.evaluator == "events", input);
-    EXPECT_EQ(settled.evaluator, "sweep");
-    EXPECT_NEAR(settled.samples_per_second / 528, own.samples_per_second / 512,
+    EXPECT_EQ(resolved.evaluator, "sweep");
+    EXPECT_NEAR(resolved.samples_per_second / 528, own.samples_per_second / 512,
                 0.01 * own.samples_per_second / 512);
     EXPECT_EQ(own.evaluator_reason.find("taken not to slow each other"), std::string::npos);
-    EXPECT_NE(settled.evaluator_reason.find("taken not to slow each other"), std::string::npos);
-    ASSERT_FALSE(settled.links.empty());
-    EXPECT_EQ(settled.links.front().name, own.links.front().name);
-    EXPECT_NEAR(settled.links.front().busy, own.links.front().busy, 0.02);
+    EXPECT_NE(resolved.evaluator_reason.find("taken not to slow each other"), std::string::npos);
+    ASSERT_FALSE(resolved.links.empty());
+    EXPECT_EQ(resolved.links.front().name, own.links.front().name);
+    EXPECT_NEAR(resolved.links.front().busy, own.links.front().busy, 0.02);
   }
 }
 

@@ -33,7 +33,7 @@ double bus_bandwidth(const char* system) {
   return 1.75 * 0.268435456 / all_reduce(s, first(s, 8), 268435456);
 }
 
-TEST(PcieBoxes, OfOneGenerationAreAlikeUnderTheirNaturalNames) {
+TEST(PcieBoxes, OfOneGenerationAreEqualUnderTheirNaturalNames) {
   const double stock = bus_bandwidth("4090-pcie-8x");  // measured
   for (const char* system : {"3090-pcie", "l40s-pcie-8x"})
     EXPECT_NEAR(bus_bandwidth(system) / stock, 1, 0.1) << system;

@@ -64,26 +64,26 @@ TEST(Machine, SumsOfMoreRanksThanWereMeasuredTakeInProportion) {
   EXPECT_EQ(profile({{"\"all_reduce\": [", "\"all_reduce\": [], \"unused\": ["}}).all_reduce(1e6, 2), 0);
 }
 
-TEST(Machine, MessagesTakeWhatWasMeasuredAtTheirPace) {
+TEST(Machine, MessagesTakeWhatWasMeasuredAtTheirRate) {
   const MachineProfile p = profile();
-  EXPECT_TRUE(p.wired());
-  EXPECT_NEAR(p.wire_message(1000, 0), 4e-5, 1e-15) << "not paced";
-  EXPECT_NEAR(p.wire_message(1000, 1e8), 6e-5, 1e-15);
-  EXPECT_NEAR(p.wire_message(1000, 1e7), 2e-4, 1e-15);
-  EXPECT_NEAR(p.wire_message(1000, std::sqrt(1e15)), std::sqrt(2e-4 * 6e-5), 1e-12);
-  EXPECT_NEAR(p.wire_message(1000, 1e7 * std::pow(10, 0.25)), std::pow(2e-4, 0.75) * std::pow(6e-5, 0.25),
+  EXPECT_TRUE(p.has_tcp());
+  EXPECT_NEAR(p.tcp_message(1000, 0), 4e-5, 1e-15) << "not limited";
+  EXPECT_NEAR(p.tcp_message(1000, 1e8), 6e-5, 1e-15);
+  EXPECT_NEAR(p.tcp_message(1000, 1e7), 2e-4, 1e-15);
+  EXPECT_NEAR(p.tcp_message(1000, std::sqrt(1e15)), std::sqrt(2e-4 * 6e-5), 1e-12);
+  EXPECT_NEAR(p.tcp_message(1000, 1e7 * std::pow(10, 0.25)), std::pow(2e-4, 0.75) * std::pow(6e-5, 0.25),
               1e-12);
-  EXPECT_NEAR(p.wire_message(1000, 1e6), 2e-3, 1e-12) << "a tenth of the slowest";
-  EXPECT_NEAR(p.wire_message(1000, 2e8), 4e-5, 1e-15) << "faster than any pace";
-  EXPECT_NEAR(p.wire_message(1e6, 2e8), 5e-3, 1e-12) << "and no faster than its bytes";
-  EXPECT_NEAR(p.wire_cpu(1e6), 3e-4, 1e-15);
-  const MachineProfile paced = profile({{"\"bytes_per_second\": 0,", "\"bytes_per_second\": 1e9,"}});
-  EXPECT_NEAR(paced.wire_message(1000, 0), 4e-5, 1e-15) << "the fastest that was measured";
-  EXPECT_NEAR(paced.wire_message(1000, 1e10), 4e-5, 1e-15);
-  EXPECT_NEAR(paced.wire_message(1000, 1e9), 4e-5, 1e-15);
-  const MachineProfile without = profile({{"\"wire\": [", "\"unused\": ["}});
-  EXPECT_FALSE(without.wired());
-  EXPECT_EQ(without.wire_message(1000, 0), 0);
+  EXPECT_NEAR(p.tcp_message(1000, 1e6), 2e-3, 1e-12) << "a tenth of the slowest";
+  EXPECT_NEAR(p.tcp_message(1000, 2e8), 4e-5, 1e-15) << "faster than any rate";
+  EXPECT_NEAR(p.tcp_message(1e6, 2e8), 5e-3, 1e-12) << "and no faster than its bytes";
+  EXPECT_NEAR(p.tcp_cpu(1e6), 3e-4, 1e-15);
+  const MachineProfile limited = profile({{"\"bytes_per_second\": 0,", "\"bytes_per_second\": 1e9,"}});
+  EXPECT_NEAR(limited.tcp_message(1000, 0), 4e-5, 1e-15) << "the fastest that was measured";
+  EXPECT_NEAR(limited.tcp_message(1000, 1e10), 4e-5, 1e-15);
+  EXPECT_NEAR(limited.tcp_message(1000, 1e9), 4e-5, 1e-15);
+  const MachineProfile without = profile({{"\"tcp\": [", "\"unused\": ["}});
+  EXPECT_FALSE(without.has_tcp());
+  EXPECT_EQ(without.tcp_message(1000, 0), 0);
 }
 
 Kernel product(int64_t m, int64_t n, int64_t k) {

@@ -6,10 +6,10 @@
 namespace tandem::tests::workloads {
 
 struct RandomPlanOptions {
-  bool alike = false;  ///< one class of instances
-  bool noisy = false;  ///< with a disturbance
-  bool links = false;  ///< transfers use links, each its own, so that none can slow another
-  int64_t scale = 1;   ///< multiplies every duration
+  bool uniform = false;  ///< one class of instances
+  bool noisy = false;    ///< with a disturbance
+  bool links = false;    ///< transfers use links, each its own, so that none can slow another
+  int64_t scale = 1;     ///< multiplies every duration
 };
 
 class RandomPlan {
@@ -86,7 +86,7 @@ class RandomPlan {
     RoleCosts costs;
     const auto instances = static_cast<uint64_t>(role.mesh.size());
     // Links of a class are the links of its instances: private ones need a class each.
-    const uint64_t classes = options_.alike ? 1 : options_.links ? instances : 1 + pick(3);
+    const uint64_t classes = options_.uniform ? 1 : options_.links ? instances : 1 + pick(3);
     for (uint64_t c = 0; c < classes; ++c) {
       costs.duration.emplace_back();
       costs.transfer.emplace_back();
@@ -98,7 +98,7 @@ class RandomPlan {
       }
     }
     if (pick(2) == 0) add_issue(role, costs);
-    for (uint64_t i = 0; i < instances && !options_.alike; ++i) {
+    for (uint64_t i = 0; i < instances && !options_.uniform; ++i) {
       costs.class_of.push_back(static_cast<uint32_t>(options_.links ? i : pick(classes)));
     }
     plan_.roles.push_back(std::move(costs));

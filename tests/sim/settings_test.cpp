@@ -166,7 +166,7 @@ std::vector<Setting> settings() {
        "infiniband-cluster",
        {{"nodes", "96"}},
        700},
-      {"settled transfers",
+      {"resolved transfers",
        "zero:stage=3",
        "lenet5",
        "infiniband-cluster",
@@ -278,7 +278,7 @@ std::vector<Setting> settings() {
          measured(p);
          p.job.batch = 100;
        }},
-      {"measured costs, played nodes", "allreduce", "lenet5", "local-nodes", {{"nodes", "4"}}, 4, measured},
+      {"measured costs, emulated nodes", "allreduce", "lenet5", "local-nodes", {{"nodes", "4"}}, 4, measured},
       {"measured costs, servers",
        "parameter-server:mode=async",
        "lenet5",
@@ -338,7 +338,7 @@ std::vector<Setting> settings() {
          trained_with(p, Precision::fp16, "sgd");
          p.memory = {{"loss", "fused"}, {"logits", "dropped"}, {"gradients", "zeroed"}};
        }},
-      {"nothing but halves",
+      {"2-byte parameters only",
        "zero:stage=2,accumulate=2",
        "transformer-tiny",
        "dgx-a100",

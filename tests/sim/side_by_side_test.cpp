@@ -53,7 +53,7 @@ TEST(SideBySide, AShortJobRepeatsAsLongAsTheOtherRuns) {
   EXPECT_EQ(makespan(side_by_side(mover(100, 1e9, "link"), {mover(10, 1e9, "link")})).ps, 1'200'000'000'000);
 }
 
-TEST(SideBySide, LinksOfUnlikeNamesAreNotShared) {
+TEST(SideBySide, LinksOfDifferentNamesAreNotShared) {
   EXPECT_EQ(makespan(side_by_side(mover(100, 1e9, "a"), {mover(100, 1e9, "b")})).ps, 600'000'000'000);
 }
 

@@ -57,7 +57,7 @@ TEST(Staleness, MeanIsWorkersLessOneAtAnySpeeds) {
 }
 
 /// The rate of unlike workers is the sum of their own.
-TEST(Staleness, UnlikeWorkersRatesAddUp) {
+TEST(Staleness, DifferentWorkersRatesAddUp) {
   Plan plan = parameter_server({.workers = 4, .compute = Time{1'000'000}});
   plan.disturbance.slow = {{3, 4.0}};
   const Trace t = run_events(plan, {.iterations = 400});
@@ -67,7 +67,7 @@ TEST(Staleness, UnlikeWorkersRatesAddUp) {
 }
 
 /// Slack bounds how far a slow worker is left behind, and nobody who has ended holds others back.
-TEST(Staleness, SlackBoundsUnlikeWorkers) {
+TEST(Staleness, SlackBoundsDifferentWorkers) {
   ServerSetting s{.workers = 4, .gate = true};
   s.store = {.batch = 1, .quorum = 4, .slack = 2};
   Plan plan = parameter_server(s);
@@ -79,7 +79,7 @@ TEST(Staleness, SlackBoundsUnlikeWorkers) {
   EXPECT_NEAR(t.iteration_end.back().seconds(), 300 * 2e-6, 0.02 * 300 * 2e-6);
 }
 
-TEST(Staleness, TimelineShowsTheLastIterationsOfUnlikeWorkers) {
+TEST(Staleness, TimelineShowsTheLastIterationsOfDifferentWorkers) {
   Plan plan = parameter_server({.workers = 3});
   plan.disturbance.slow = {{2, 5.0}};
   const EvaluateOptions options{.iterations = 2000, .kept_iterations = 2};

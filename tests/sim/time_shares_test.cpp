@@ -22,7 +22,7 @@ constexpr int32_t kIterations = 8;
 Time exposed(const Trace& t, Wait wait) { return t.exposed_to(wait); }
 
 /// Three workers that compute for 10, 30 and 20 us, then sum for 5 us, in the way of the next step.
-Plan unlike_workers() {
+Plan uneven_workers() {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 3}}});
   OpHandle step = w.compute({}, "step");
@@ -37,8 +37,8 @@ Plan unlike_workers() {
 }
 
 TEST(TimeShares, AFastWorkerWaitsForTheSlowestBeforeItCommunicates) {
-  for (const Trace& t : {run_events(unlike_workers(), {.iterations = kIterations}),
-                         run_sweep(unlike_workers(), {.iterations = kIterations})}) {
+  for (const Trace& t : {run_events(uneven_workers(), {.iterations = kIterations}),
+                         run_sweep(uneven_workers(), {.iterations = kIterations})}) {
     SCOPED_TRACE(t.evaluator);
     EXPECT_EQ(t.busy[0], Time{10 * kUs * kIterations});
     EXPECT_EQ(exposed(t, Wait::waiting), Time{20 * kUs * kIterations});

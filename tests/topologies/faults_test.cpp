@@ -50,7 +50,7 @@ TEST(Faults, LeaveAFractionOfACableBothWaysAndNothingElse) {
     EXPECT_DOUBLE_EQ(hurt.link(l).usable(), hurt.usable(l)) << name;
   }
   EXPECT_EQ(hurt.faults(), std::vector<std::string>{"cpu0:cpu1 at 25 %"});
-  EXPECT_TRUE(hurt.alike());
+  EXPECT_TRUE(hurt.uniform());
 }
 
 TEST(Faults, RoutesKeepOffACableThatIsDown) {
@@ -69,9 +69,9 @@ TEST(Faults, StrikeOneNodeWhenItIsNamedAndElseAll) {
   const System single = System::load("dgx1-v100", one), every = System::load("dgx1-v100", all);
   EXPECT_EQ(between(single, 0, 1).links.size(), 1u);
   EXPECT_EQ(between(single, 8, 9).links.size(), 2u);
-  EXPECT_FALSE(single.alike());
+  EXPECT_FALSE(single.uniform());
   EXPECT_EQ(between(every, 0, 1).links.size(), 2u);
-  EXPECT_TRUE(every.alike());
+  EXPECT_TRUE(every.uniform());
 }
 
 TEST(Faults, ANicThatIsDownIsLeftToItsNeighbour) {

@@ -62,7 +62,7 @@ void check_route(const System& s, VertexId a, VertexId b) {
   EXPECT_EQ(at, s.vertex_name(b));
 }
 
-TEST_P(EverySystem, JoinsAllPairsBothWaysAlike) {
+TEST_P(EverySystem, JoinsAllPairsBothWaysEqually) {
   const System s = System::load(GetParam(), {{"nodes", "1"}});
   ASSERT_GE(s.accelerator_count(), 1);
   EXPECT_EQ(s.name(), GetParam());

@@ -103,7 +103,7 @@ Dimension Shape::inside_a_node() {
   const auto next = [n](int64_t i) { return i / n * n + (i % n + 1) % n; };
   if (is_switch()) return measured("Switch", n, 2, next);
   int64_t cables = 0, in_order = 0;
-  bool alike = true;
+  bool uniform = true;
   double least = 1e18;
   for (int64_t i = 0; i < n; ++i) {
     double own = 0;
@@ -112,13 +112,13 @@ Dimension Shape::inside_a_node() {
       if (rate <= 0) continue;
       ++cables;
       in_order += next(i) == j || next(j) == i ? 1 : 0;
-      alike = alike && rate == direct(0, 1);
+      uniform = uniform && rate == direct(0, 1);
       own += rate;
     }
     least = std::min(least, own);
   }
-  if (alike && cables == n * (n - 1)) return measured("FullyConnected", n, 1, next);
-  if (alike && cables == 2 * n && in_order == cables) return measured("Ring", n, 1, next);
+  if (uniform && cables == n * (n - 1)) return measured("FullyConnected", n, 1, next);
+  if (uniform && cables == 2 * n && in_order == cables) return measured("Ring", n, 1, next);
   if (mesh_connected()) {
     notes_.push_back(
         "the devices of a node are joined by a mesh that ASTRA-sim has no word for: written as a Switch at "
@@ -162,7 +162,7 @@ std::vector<Dimension> Shape::dimensions() {
     throw InputError(fmt::format("{}: {} devices are more than {}; take fewer nodes with --set nodes=N",
                                  system_.name(), all, kMostDevices));
   }
-  if (!system_.alike())
+  if (!system_.uniform())
     throw InputError(fmt::format("{}: ASTRA-sim's file has no place for faults of single nodes and links",
                                  system_.name()));
   std::vector<Dimension> out;

@@ -197,11 +197,11 @@ void Inference::cables() {
                  [&](int i) { return groups[i] == first; });
     if (group.size() < 2) continue;
     const int each = cell(group[0], group[1]).cables;
-    bool alike = true;
+    bool uniform = true;
     for (const int a : group) {
-      for (const int b : group) alike &= a == b || cell(a, b).cables == each;
+      for (const int b : group) uniform &= a == b || cell(a, b).cables == each;
     }
-    if (alike && each * (static_cast<int>(group.size()) - 1) > kMostCables) {
+    if (uniform && each * (static_cast<int>(group.size()) - 1) > kMostCables) {
       for (const int a : group)
         out_.cables.push_back({Machine::Cable::To::nvswitch, index(a), fabrics, each});
       ++fabrics;

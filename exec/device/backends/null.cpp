@@ -38,18 +38,18 @@ class NullDevice : public DeviceSession {
   }
   /// bf16 whatever the format: what this device holds is never computed with.
   void narrow(float* to, const float* from, int64_t elements, Lane) override {
-    auto* halves = reinterpret_cast<unsigned char*>(to);
+    auto* bytes = reinterpret_cast<unsigned char*>(to);
     for (int64_t i = 0; i < elements; ++i) {
       const auto bits = std::bit_cast<uint32_t>(from[i]);
       const auto half = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);  // to nearest even
-      std::memcpy(halves + 2 * i, &half, 2);
+      std::memcpy(bytes + 2 * i, &half, 2);
     }
   }
-  void widen(float* to, const float* from, int64_t elements, Lane) override {
-    const auto* halves = reinterpret_cast<const unsigned char*>(from);
+  void upcast(float* to, const float* from, int64_t elements, Lane) override {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(from);
     for (int64_t i = 0; i < elements; ++i) {
       uint16_t half = 0;
-      std::memcpy(&half, halves + 2 * i, 2);
+      std::memcpy(&half, bytes + 2 * i, 2);
       to[i] = std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
     }
   }

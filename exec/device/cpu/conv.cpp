@@ -93,7 +93,7 @@ Prepared conv(const Call& c, int threads) {
 
 }  // namespace
 
-Prepared plain_conv(const Call& c) { return plain(c); }
+Prepared fallback_conv(const Call& c) { return plain(c); }
 
 void add_conv(Table& t) {
   set(t, Function::conv, conv);

@@ -11,7 +11,7 @@ namespace tandem::exec::cpu {
 
 /// Runs one call; made once, run every iteration. Allocates nothing when run.
 using Prepared = std::function<void(std::span<float* const> operands, const IterationState& step)>;
-/// Sizes are settled and scratch is allocated here, in the thread that will run it.
+/// Sizes are resolved and scratch is allocated here, in the thread that will run it.
 using Prepare = Prepared (*)(const Call& call, int threads);
 
 using Table = std::array<Prepare, static_cast<std::size_t>(Function::end)>;
@@ -41,6 +41,6 @@ void sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, 
 void accumulate(float* to, const float* from, int64_t elements);
 
 /// Our own convolution, for tests: exact for every geometry, slow.
-Prepared plain_conv(const Call& call);
+Prepared fallback_conv(const Call& call);
 
 }  // namespace tandem::exec::cpu

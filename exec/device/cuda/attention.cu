@@ -435,11 +435,11 @@ Prepared rotary(const Call& c) {
 
 void add_attention(Table& t) {
   set(t, Function::attention, attention_any, attention<Bf16>, attention<Fp16>,
-      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3>(c) : 0; });
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? half_operands<0, 1, 2, 3>(c) : 0; });
   set(t, Function::attention_backward, attention_backward_any, attention_backward<Bf16>,
       attention_backward<Fp16>,
-      [](const Call& c) { return c.shape[5] <= kMostTiled ? halves<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
-  set(t, Function::rotary, rotary<float>, rotary<Bf16>, rotary<Fp16>, halves<0, 1>);
+      [](const Call& c) { return c.shape[5] <= kMostTiled ? half_operands<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
+  set(t, Function::rotary, rotary<float>, rotary<Bf16>, rotary<Fp16>, half_operands<0, 1>);
 }
 
 }  // namespace tandem::exec::cuda

@@ -54,7 +54,7 @@ Prepared copy_half(const Call& c) {
   constexpr Precision half = kStored<H>;
   if (c.half(0) && c.half(1)) return copy<H>(c);
   if (c.half(0)) return {[=](const Launch& l) { narrow(l.operands[0], l.operands[1], half, n, l.stream); }};
-  return {[=](const Launch& l) { widen(l.operands[0], l.operands[1], half, n, l.stream); }};
+  return {[=](const Launch& l) { upcast(l.operands[0], l.operands[1], half, n, l.stream); }};
 }
 
 template <typename T>
@@ -241,11 +241,11 @@ void unscale(float* gradients, const State* state, bool alone, int64_t elements,
 }
 
 void add_basic(Table& t) {
-  set(t, Function::fill, fill<float>, fill<Bf16>, fill<Fp16>, halves<0>);
-  set(t, Function::copy, copy<float>, copy_half<Bf16>, copy_half<Fp16>, halves_of);
-  set(t, Function::sum, sum<float>, sum<Bf16>, sum<Fp16>, halves<0, 1, 2>);
-  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, halves<1>);
-  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, halves<1>);
+  set(t, Function::fill, fill<float>, fill<Bf16>, fill<Fp16>, half_operands<0>);
+  set(t, Function::copy, copy<float>, copy_half<Bf16>, copy_half<Fp16>, half_mask);
+  set(t, Function::sum, sum<float>, sum<Bf16>, sum<Fp16>, half_operands<0, 1, 2>);
+  set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, half_operands<1>);
+  set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, half_operands<1>);
   set(t, Function::update, update);
 }
 
@@ -253,7 +253,7 @@ const Table& own_kernels() {
   static const Table table = [] {
     Table t{};
     for (const auto add : {add_basic, add_elementwise, add_strided, add_batch_norm, add_row_norm, add_pool,
-                           add_softmax, add_attention, add_recurrent, add_embedding, add_plain}) {
+                           add_softmax, add_attention, add_recurrent, add_embedding, add_fallback}) {
       add(t);
     }
     return t;

@@ -239,13 +239,13 @@ Prepared batch_norm_backward(const Call& c) {
 }  // namespace
 
 void add_batch_norm(Table& t) {
-  set(t, Function::batch_norm, batch_norm<float>, batch_norm<Bf16>, batch_norm<Fp16>, halves<0, 1>);
+  set(t, Function::batch_norm, batch_norm<float>, batch_norm<Bf16>, batch_norm<Fp16>, half_operands<0, 1>);
   set(t, Function::batch_norm_inference, batch_norm_inference<float>, batch_norm_inference<Bf16>,
-      batch_norm_inference<Fp16>, halves<0, 1>);
+      batch_norm_inference<Fp16>, half_operands<0, 1>);
   set(t, Function::batch_norm_sums, batch_norm_sums<float>, batch_norm_sums<Bf16>, batch_norm_sums<Fp16>,
-      halves<2, 3>);
+      half_operands<2, 3>);
   set(t, Function::batch_norm_backward, batch_norm_backward<float>, batch_norm_backward<Bf16>,
-      batch_norm_backward<Fp16>, halves<0, 1, 2>);
+      batch_norm_backward<Fp16>, half_operands<0, 1, 2>);
 }
 
 }  // namespace tandem::exec::cuda

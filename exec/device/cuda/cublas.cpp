@@ -33,7 +33,7 @@ struct Types {
   std::optional<cudaDataType_t> second = std::nullopt;  ///< input b, where it is of another format
 };
 
-/// A product settled for operands that begin at multiples of so many bytes.
+/// A product resolved for operands that begin at multiples of so many bytes.
 class Matmul {
  public:
   Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
@@ -155,7 +155,7 @@ Prepared gemm_fp8(const Call& call, Libraries& libraries) {
   // Results and parameters' gradients begin at multiples of 4 bytes: such that lie worse are our own
   // kernels'.
   const auto matmul = std::make_shared<Matmul>(p, types, bias, 16, libraries);
-  const Prepared plain = plain_fp8(call);
+  const Prepared plain = fallback_fp8(call);
   return {[matmul, plain](const Launch& l) {
     float* const* o = l.operands;
     if (!matmul->usable() || !matmul->fits(o[0]) || (o[3] != nullptr && !matmul->fits(o[3])))
@@ -174,13 +174,13 @@ Prepared library_gemm(const Call& call, Libraries& libraries) {
   if (!is_half(precision)) return gemm(call, {}, libraries, prepare_own(call, precision));
   const cudaDataType_t in = precision == Precision::bf16 ? CUDA_R_16BF : CUDA_R_16F;
   return multiply_half(call, precision, [&](const Call& c) {
-    return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, plain_half(c, precision));
+    return gemm(c, {in, c.half(0) ? in : CUDA_R_32F}, libraries, fallback_half(c, precision));
   });
 }
 
 RunProduct library_product(const Product& product, Libraries& libraries) {
   const auto choice = std::make_shared<Choice>(product, Types{}, false, libraries);
-  const RunProduct plain = plain_product(product);
+  const RunProduct plain = fallback_product(product);
   return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
     Matmul* matmul = choice->of({a, b, c});
     if (matmul == nullptr) return plain(c, a, b, l);

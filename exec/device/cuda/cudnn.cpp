@@ -119,7 +119,7 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
 
 bool aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// `narrows`: the plan's output is of 2 bytes, and is widened behind it.
+/// `narrows`: the plan's output is of 2 bytes, and is upcast behind it.
 Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool narrows,
                   const Libraries& libraries) {
   // Weights lie where the flat vector has them, on any multiple of 4 bytes: then they go through scratch.
@@ -146,7 +146,7 @@ Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool n
             if (placed != w && f != Function::conv_backward_weights) move(placed, w);
             check(execute(plan, libraries, x, y, placed), "convolve");
             if (placed != w && f == Function::conv_backward_weights) move(w, placed);
-            if (narrows) widen(o[0], to, half, written, l.stream);
+            if (narrows) upcast(o[0], to, half, written, l.stream);
             if (bias) add_bias(o[0], o[3], stored, s.batch, s.out_channels, positions, last, l.stream);
           },
           std::max(weights, narrows ? written / 2 + 1 : 0)};
@@ -171,8 +171,8 @@ std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, const Li
 Prepared library_conv(const Call& call, Libraries& libraries) {
   const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
   if (auto made = half_conv(call, s, libraries)) return std::move(*made);
-  if (halves_of(call) != 0)
-    return widened(call, libraries.precision, [&](const Call& c) { return library_conv(c, libraries); });
+  if (half_mask(call) != 0)
+    return upcast(call, libraries.precision, [&](const Call& c) { return library_conv(c, libraries); });
   const std::optional<Plan> plan = plan_for(call, s, {}, libraries);
   if (!plan) return prepare_own(call, libraries.precision);
   return convolve(call, s, *plan, false, libraries);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the .cu files share: launching, sums over a block and over columns, storage types. Compiles as plain
-// C++ too, where a header given beforehand (TANDEM_CUDA_EMULATED) plays threads and blocks.
+// C++ too, where a header given beforehand (TANDEM_CUDA_EMULATED) emulates threads and blocks.
 #ifndef TANDEM_CUDA_EMULATED
 #include <cuda_runtime.h>
 #endif

@@ -170,12 +170,12 @@ Prepared dropout_backward(const Call& c) {
 }  // namespace
 
 void add_elementwise(Table& t) {
-  set(t, Function::unary, unary<float>, unary<Bf16>, unary<Fp16>, halves<0, 1>);
+  set(t, Function::unary, unary<float>, unary<Bf16>, unary<Fp16>, half_operands<0, 1>);
   set(t, Function::unary_backward, unary_backward<float>, unary_backward<Bf16>, unary_backward<Fp16>,
-      halves<0, 1, 2>);
-  set(t, Function::dropout, dropout<float>, dropout<Bf16>, dropout<Fp16>, halves<0, 1>);
+      half_operands<0, 1, 2>);
+  set(t, Function::dropout, dropout<float>, dropout<Bf16>, dropout<Fp16>, half_operands<0, 1>);
   set(t, Function::dropout_backward, dropout_backward<float>, dropout_backward<Bf16>, dropout_backward<Fp16>,
-      halves<0, 1>);
+      half_operands<0, 1>);
 }
 
 }  // namespace tandem::exec::cuda

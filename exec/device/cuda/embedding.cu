@@ -78,9 +78,9 @@ Prepared embedding_backward(const Call& c) {
 }  // namespace
 
 void add_embedding(Table& t) {
-  set(t, Function::embedding, embedding<float>, embedding<Bf16>, embedding<Fp16>, halves<0>);
+  set(t, Function::embedding, embedding<float>, embedding<Bf16>, embedding<Fp16>, half_operands<0>);
   set(t, Function::embedding_backward, embedding_backward<float>, embedding_backward<Bf16>,
-      embedding_backward<Fp16>, halves<1>);
+      embedding_backward<Fp16>, half_operands<1>);
 }
 
 }  // namespace tandem::exec::cuda

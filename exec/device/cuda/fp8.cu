@@ -118,7 +118,9 @@ bool multiplies_fp8(const Call& c) {
          c.shape[1] % 16 == 0 && c.shape[2] % 16 == 0;
 }
 
-Prepared plain_fp8(const Call& call) { return call.half(0) ? plain_of<Bf16>(call) : plain_of<float>(call); }
+Prepared fallback_fp8(const Call& call) {
+  return call.half(0) ? plain_of<Bf16>(call) : plain_of<float>(call);
+}
 
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare) {
   const int64_t m = call.shape[0], n = call.shape[1], k = call.shape[2];

@@ -24,6 +24,6 @@ using PrepareFp8 = std::function<Prepared(const Call& call)>;
 Prepared multiply_fp8(const Call& call, const PrepareFp8& prepare);
 
 /// Our own kernels as PrepareFp8.
-Prepared plain_fp8(const Call& call);
+Prepared fallback_fp8(const Call& call);
 
 }  // namespace tandem::exec::cuda

@@ -15,7 +15,7 @@ __global__ void narrow_kernel(int64_t n, T* to, const float* from) {
   if (i < n) store(to + i, from[i]);
 }
 template <typename T>
-__global__ void widen_kernel(int64_t n, float* to, const T* from) {
+__global__ void upcast_kernel(int64_t n, float* to, const T* from) {
   const int64_t i = global_index();
   if (i < n) to[i] = load(from + i);
 }
@@ -68,13 +68,13 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
           rest + made.scratch};
 }
 
-void widen(float* to, const void* from, Precision half, int64_t elements, Stream stream) {
+void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream) {
   TANDEM_CHECK(is_half(half));
   if (half == Precision::bf16)
-    launch(widen_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, to,
+    launch(upcast_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, to,
            static_cast<const Bf16*>(from));
   else
-    launch(widen_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, to,
+    launch(upcast_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, to,
            static_cast<const Fp16*>(from));
 }
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream) {
@@ -87,26 +87,26 @@ void narrow(void* to, const float* from, Precision half, int64_t elements, Strea
            from);
 }
 
-uint32_t halves_of(const Call& call) {
+uint32_t half_mask(const Call& call) {
   uint32_t out = 0;
-  for (std::size_t k = 0; k < call.halves.size(); ++k) out |= call.half(k) ? 1U << k : 0;
+  for (std::size_t k = 0; k < call.half_operands.size(); ++k) out |= call.half(k) ? 1U << k : 0;
   return out;
 }
 
 Prepared prepare_own(const Call& call, Precision half) {
   const Maker& make = own_kernels()[static_cast<std::size_t>(call.function)];
-  const uint32_t halves = halves_of(call);
-  if (halves == 0) return make.plain(call);
-  if (make.halves != nullptr && make.halves(call) == halves)
+  const uint32_t mask = half_mask(call);
+  if (mask == 0) return make.plain(call);
+  if (make.half_operands != nullptr && make.half_operands(call) == mask)
     return half == Precision::bf16 ? make.bf16(call) : make.fp16(call);
-  return widened(call, half, make.plain);
+  return upcast(call, half, make.plain);
 }
 
-Prepared widened(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare) {
+Prepared upcast(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare) {
   const std::size_t count = call.operands.size();
   TANDEM_CHECK(count <= kMostOperands);
   Call plain = call;
-  plain.halves.clear();
+  plain.half_operands.clear();
   const Prepared made = prepare(plain);
   struct Copy {
     int64_t place = -1, elements = 0;  ///< in scratch; -1: none
@@ -118,7 +118,7 @@ Prepared widened(const Call& call, Precision half, const std::function<Prepared(
   for (std::size_t k = 0; k < count; ++k) {
     if (!call.half(k)) continue;
     Copy& c = copies[k];
-    c.elements = call.halves[k];
+    c.elements = call.half_operands[k];
     c.written = k < outputs;
     // A tensor may stand for several operands, of which each writes its part.
     for (std::size_t other = 0; other < k && c.first; ++other) {
@@ -135,7 +135,7 @@ Prepared widened(const Call& call, Precision half, const std::function<Prepared(
             for (std::size_t k = 0; k < count; ++k) {
               const Copy& c = copies[k];
               operands[k] = c.place < 0 ? l.operands[k] : l.scratch + c.place;
-              if (c.place >= 0 && c.first) widen(operands[k], l.operands[k], half, c.elements, l.stream);
+              if (c.place >= 0 && c.first) upcast(operands[k], l.operands[k], half, c.elements, l.stream);
             }
             made.run({operands, l.state, l.scratch + rest, l.stream});
             for (std::size_t k = 0; k < count; ++k) {

@@ -19,7 +19,7 @@ using PrepareHalf = std::function<Prepared(const Call& call)>;
 /// in 4; sums are of 4 bytes.
 Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prepare);
 
-/// plain.cu: our own kernels as PrepareHalf.
-Prepared plain_half(const Call& call, Precision precision);
+/// fallback.cu: our own kernels as PrepareHalf.
+Prepared fallback_half(const Call& call, Precision precision);
 
 }  // namespace tandem::exec::cuda

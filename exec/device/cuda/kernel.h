@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The table of CUDA kernels: every .cu file adds its functions to it. The same files, compiled as C++ for a
-// played device, are how the tests hold them to the CPU's results without a GPU.
+// emulated device, are how the tests hold them to the CPU's results without a GPU.
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -54,19 +54,19 @@ using Prepare = Prepared (*)(const Call& call);
 /// How a function is made: on operands of 4 bytes; and, where that is worth a kernel, with some in 2.
 struct Maker {
   Prepare plain = nullptr, bf16 = nullptr, fp16 = nullptr;
-  uint32_t (*halves)(const Call& call) = nullptr;  ///< bit k: operand k is what these take in 2 bytes
+  uint32_t (*half_operands)(const Call& call) = nullptr;  ///< bit k: operand k is what these take in 2 bytes
 };
 /// Bits of the operands that the call has in 2 bytes.
-uint32_t halves_of(const Call& call);
+uint32_t half_mask(const Call& call);
 template <int... operands>
-uint32_t halves(const Call&) {
+uint32_t half_operands(const Call&) {
   return ((1U << operands) | ...);
 }
 
 using Table = std::array<Maker, static_cast<std::size_t>(Function::end)>;
 inline void set(Table& table, Function function, Prepare plain, Prepare bf16 = nullptr,
-                Prepare fp16 = nullptr, uint32_t (*halves)(const Call&) = nullptr) {
-  table[static_cast<std::size_t>(function)] = {plain, bf16, fp16, halves};
+                Prepare fp16 = nullptr, uint32_t (*half_operands)(const Call&) = nullptr) {
+  table[static_cast<std::size_t>(function)] = {plain, bf16, fp16, half_operands};
 }
 
 void add_basic(Table& table);        // basic.cu: fill, copy, sum, column and row sums, update
@@ -79,7 +79,7 @@ void add_softmax(Table& table);      // softmax.cu: and losses
 void add_attention(Table& table);    // attention.cu: and rotary
 void add_recurrent(Table& table);    // recurrent.cu
 void add_embedding(Table& table);    // embedding.cu
-void add_plain(Table& table);        // plain.cu: products and convolutions without a library
+void add_fallback(Table& table);     // fallback.cu: products and convolutions without a library
 
 /// All of them, by our own kernels alone; every function has an entry.
 const Table& own_kernels();
@@ -87,7 +87,7 @@ const Table& own_kernels();
 /// the format of these, bf16 or fp16.
 Prepared prepare_own(const Call& call, Precision half);
 /// The call on copies in 4 bytes of its operands in 2, which lie in scratch; `prepare` is asked for it so.
-Prepared widened(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare);
+Prepared upcast(const Call& call, Precision half, const std::function<Prepared(const Call& call)>& prepare);
 
 /// c[m, n] = op(a) op(b) + beta c, row by row with these leading dimensions, on `stream`: what recurrent
 /// steps call. The product of the session that prepares in this thread, or our own.
@@ -96,12 +96,12 @@ struct Product {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   float beta = 0;
   Product() = default;
-  explicit Product(const Call& gemm);  ///< plain.cu
+  explicit Product(const Call& gemm);  ///< fallback.cu
 };
 using RunProduct = std::function<void(float* c, const float* a, const float* b, const Launch&)>;
 using MakeProduct = std::function<RunProduct(const Product&)>;
 MakeProduct& make_product();
-RunProduct plain_product(const Product& product);
+RunProduct fallback_product(const Product& product);
 
 /// On any lane, for DeviceSession.
 void accumulate(float* to, const float* from, int64_t elements, Stream stream);
@@ -115,7 +115,7 @@ void unscale(float* gradients, const State* state, bool alone, int64_t elements,
 void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_t channels, int64_t positions,
               bool last, Stream stream);
 /// to[i] = from[i]; `half`: bf16 or fp16.
-void widen(float* to, const void* from, Precision half, int64_t elements, Stream stream);
+void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream);
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream);
 
 /// Throws DeviceError when the last launch was refused.

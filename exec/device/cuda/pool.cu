@@ -217,10 +217,10 @@ bool small(const Call& c) {
 }  // namespace
 
 void add_pool(Table& t) {
-  set(t, Function::max_pool, TANDEM_BY_SIZE(max_pool), halves<0, 1>);
-  set(t, Function::max_pool_backward, TANDEM_BY_SIZE(max_pool_backward), halves<0, 1>);
-  set(t, Function::avg_pool, TANDEM_BY_SIZE(avg_pool), halves<0, 1>);
-  set(t, Function::avg_pool_backward, TANDEM_BY_SIZE(avg_pool_backward), halves<0, 1>);
+  set(t, Function::max_pool, TANDEM_BY_SIZE(max_pool), half_operands<0, 1>);
+  set(t, Function::max_pool_backward, TANDEM_BY_SIZE(max_pool_backward), half_operands<0, 1>);
+  set(t, Function::avg_pool, TANDEM_BY_SIZE(avg_pool), half_operands<0, 1>);
+  set(t, Function::avg_pool_backward, TANDEM_BY_SIZE(avg_pool_backward), half_operands<0, 1>);
 }
 
 }  // namespace tandem::exec::cuda

@@ -184,11 +184,11 @@ Prepared lrn_backward(const Call& c) {
 }  // namespace
 
 void add_row_norm(Table& t) {
-  set(t, Function::row_norm, row_norm<float>, row_norm<Bf16>, row_norm<Fp16>, halves<0, 1>);
+  set(t, Function::row_norm, row_norm<float>, row_norm<Bf16>, row_norm<Fp16>, half_operands<0, 1>);
   set(t, Function::row_norm_sums, row_norm_sums<float>, row_norm_sums<Bf16>, row_norm_sums<Fp16>,
-      [](const Call& c) { return c.operands.size() > 4 ? halves<2, 3>(c) : halves<1, 2>(c); });
+      [](const Call& c) { return c.operands.size() > 4 ? half_operands<2, 3>(c) : half_operands<1, 2>(c); });
   set(t, Function::row_norm_backward, row_norm_backward<float>, row_norm_backward<Bf16>,
-      row_norm_backward<Fp16>, halves<0, 1, 2>);
+      row_norm_backward<Fp16>, half_operands<0, 1, 2>);
   set(t, Function::lrn, lrn);
   set(t, Function::lrn_backward, lrn_backward);
 }

@@ -259,9 +259,9 @@ void Session::narrow(float* to, const float* from, int64_t elements, Lane lane) 
   cuda::narrow(to, from, libraries_.precision, elements, stream(lane));
 }
 
-void Session::widen(float* to, const float* from, int64_t elements, Lane lane) {
+void Session::upcast(float* to, const float* from, int64_t elements, Lane lane) {
   use();
-  cuda::widen(to, from, libraries_.precision, elements, stream(lane));
+  cuda::upcast(to, from, libraries_.precision, elements, stream(lane));
 }
 
 void Session::unscale(float* gradients, int64_t elements, bool alone, Lane lane) {

@@ -55,7 +55,7 @@ class Session : public DeviceSession {
   void accumulate(float* to, const float* from, int64_t elements, Lane lane) override;
   void scale(float* values, float factor, int64_t elements, Lane lane) override;
   void narrow(float* to, const float* from, int64_t elements, Lane lane) override;
-  void widen(float* to, const float* from, int64_t elements, Lane lane) override;
+  void upcast(float* to, const float* from, int64_t elements, Lane lane) override;
   void unscale(float* gradients, int64_t elements, bool alone, Lane lane) override;
   void upload(float* to, const float* host, int64_t elements) override;
   void download(float* host, const float* from, int64_t elements) override;

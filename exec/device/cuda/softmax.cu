@@ -162,12 +162,13 @@ Prepared mse_backward(const Call& c) {
 }  // namespace
 
 void add_softmax(Table& t) {
-  set(t, Function::softmax, softmax<float>, softmax<Bf16>, softmax<Fp16>, halves<0, 1>);
+  set(t, Function::softmax, softmax<float>, softmax<Bf16>, softmax<Fp16>, half_operands<0, 1>);
   set(t, Function::softmax_backward, softmax_backward<float>, softmax_backward<Bf16>, softmax_backward<Fp16>,
-      halves<0, 1, 2>);
-  set(t, Function::cross_entropy, cross_entropy<float>, cross_entropy<Bf16>, cross_entropy<Fp16>, halves<2>);
+      half_operands<0, 1, 2>);
+  set(t, Function::cross_entropy, cross_entropy<float>, cross_entropy<Bf16>, cross_entropy<Fp16>,
+      half_operands<2>);
   set(t, Function::cross_entropy_backward, cross_entropy_backward<float>, cross_entropy_backward<Bf16>,
-      cross_entropy_backward<Fp16>, halves<0>);
+      cross_entropy_backward<Fp16>, half_operands<0>);
   set(t, Function::mse, mse);
   set(t, Function::mse_backward, mse_backward);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Numbers of 2 bytes in memory, for the .cu files. Converted by integer arithmetic, rounding to nearest even:
-// the same code on every chip, and on the tests' played device.
+// the same code on every chip, and on the tests' emulated device.
 #include <cstring>
 
 #include "exec/device/cuda/device.h"

@@ -125,8 +125,8 @@ Prepared product(const Call& c) {
 }  // namespace
 
 void add_strided(Table& t) {
-  set(t, Function::move, move<float, float>, move_half<Bf16>, move_half<Fp16>, halves_of);
-  set(t, Function::product, product<float>, product<Bf16>, product<Fp16>, halves<0, 1, 2>);
+  set(t, Function::move, move<float, float>, move_half<Bf16>, move_half<Fp16>, half_mask);
+  set(t, Function::product, product<float>, product<Bf16>, product<Fp16>, half_operands<0, 1, 2>);
 }
 
 }  // namespace tandem::exec::cuda

@@ -2,7 +2,7 @@
 // Makes a Graph executable in four phases, each with a state of its own: who hands gradients to whom
 // (gradient_flow.h), each layer's calls (emitted_calls.h), then here whose memory each operand is, and where
 // all that is placed.
-#include "exec/lower/network.h"
+#include "exec/lower/execution_graph.h"
 
 #include <fmt/format.h>
 
@@ -18,22 +18,22 @@ namespace {
 
 // ---- whose memory each operand is ----
 
-void settle(Call& c, const TensorTable& tensors) {
+void resolve(Call& c, const TensorTable& tensors) {
   for (TensorId& t : c.operands) t = tensors.root(t);
-  for (std::size_t k = 0; tensors.halves() && k < c.operands.size(); ++k) {
+  for (std::size_t k = 0; tensors.half() && k < c.operands.size(); ++k) {
     const Tensor& t = tensors[c.operands[k]];
-    c.halves.push_back(t.half ? t.elements : 0);
+    c.half_operands.push_back(t.half ? t.elements : 0);
     if (t.half && t.kind == TensorKind::gradient) c.gradients |= 1U << k;
   }
 }
 
-/// Samples arrive in 4 bytes: where layers read halves, a copy stands for each input. Made last, so that ids,
-/// and what is drawn by them, are the same in every precision.
+/// Samples arrive in 4 bytes: where layers read 2 bytes, a copy stands for each input. Made last, so that
+/// ids, and what is drawn by them, are the same in every precision.
 std::vector<TensorId> stand_in_for_inputs(EmittedCalls& e) {
   std::vector<TensorId> out;
   for (const TensorId input : e.inputs) {
     const Tensor made = e.tensors[input];
-    if (!e.tensors.halves() || made.integer) continue;
+    if (!e.tensors.half() || made.integer) continue;
     out.push_back(input);
     e.tensors.join(input, e.tensors.add_activation(TensorKind::activation, made.elements, made.layer));
   }
@@ -47,15 +47,15 @@ Call copy_input(TensorTable& tensors, TensorId input) {
   copy.shape = {tensors[input].elements};
   copy.layer = tensors[input].layer;
   tensors.join(input, input);
-  settle(copy, tensors);
+  resolve(copy, tensors);
   return copy;
 }
 
-void settle_memory(EmittedCalls& e) {
+void resolve_memory(EmittedCalls& e) {
   const std::vector<TensorId> narrowed = stand_in_for_inputs(e);
   for (auto* lists : {&e.forward, &e.backward}) {
     for (auto& list : *lists) {
-      for (Call& c : list) settle(c, e.tensors);
+      for (Call& c : list) resolve(c, e.tensors);
     }
   }
   for (auto* list : {&e.labels, &e.losses}) {
@@ -126,21 +126,21 @@ Sizes place_tensors(EmittedCalls& e) {
   return out;
 }
 
-EmittedCalls settled_calls(const Graph& graph, int64_t batch, bool training, Precision precision) {
+EmittedCalls resolved_calls(const Graph& graph, int64_t batch, bool training, Precision precision) {
   const GradientFlow flow = gradient_flow(graph, batch, precision);
   EmittedCalls calls = emit_calls(graph, flow, batch, training, element_bytes(precision) == 2);
-  settle_memory(calls);
+  resolve_memory(calls);
   return calls;
 }
 
 }  // namespace
 
 /// Never changes once made.
-struct Network::Impl {
+struct ExecutionGraph::Impl {
   Impl(const Graph& g, int64_t samples, bool training, Precision precision)
       : graph(g),
         batch(samples),
-        calls(settled_calls(g, samples, training, precision)),
+        calls(resolved_calls(g, samples, training, precision)),
         sizes(place_tensors(calls)) {}
   const Graph& graph;
   int64_t batch;
@@ -148,26 +148,30 @@ struct Network::Impl {
   Sizes sizes;
 };
 
-Network::Network(const Graph& graph, int64_t batch, bool training, Precision precision) {
+ExecutionGraph::ExecutionGraph(const Graph& graph, int64_t batch, bool training, Precision precision) {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
   impl_ = std::make_unique<Impl>(graph, batch, training, precision);
 }
-Network::~Network() = default;
-Network::Network(Network&&) noexcept = default;
+ExecutionGraph::~ExecutionGraph() = default;
+ExecutionGraph::ExecutionGraph(ExecutionGraph&&) noexcept = default;
 
-const Graph& Network::graph() const { return impl_->graph; }
-int64_t Network::batch() const { return impl_->batch; }
-const std::vector<Tensor>& Network::tensors() const { return impl_->calls.tensors.list(); }
-const std::vector<Call>& Network::forward(uint32_t layer) const { return impl_->calls.forward.at(layer); }
-const std::vector<Call>& Network::backward(uint32_t layer) const { return impl_->calls.backward.at(layer); }
-const std::vector<LearnedTensor>& Network::learned() const { return impl_->calls.learned; }
-int64_t Network::parameters() const { return impl_->calls.parameters; }
-int64_t Network::input_elements() const { return impl_->sizes.input_elements; }
-int64_t Network::arena() const { return impl_->sizes.arena; }
-const std::vector<TensorId>& Network::inputs() const { return impl_->calls.inputs; }
-const std::vector<TensorId>& Network::labels() const { return impl_->calls.labels; }
-const std::vector<TensorId>& Network::losses() const { return impl_->calls.losses; }
-int64_t Network::values(TensorId input) const {
+const Graph& ExecutionGraph::graph() const { return impl_->graph; }
+int64_t ExecutionGraph::batch() const { return impl_->batch; }
+const std::vector<Tensor>& ExecutionGraph::tensors() const { return impl_->calls.tensors.list(); }
+const std::vector<Call>& ExecutionGraph::forward(uint32_t layer) const {
+  return impl_->calls.forward.at(layer);
+}
+const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
+  return impl_->calls.backward.at(layer);
+}
+const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
+int64_t ExecutionGraph::parameters() const { return impl_->calls.parameters; }
+int64_t ExecutionGraph::input_elements() const { return impl_->sizes.input_elements; }
+int64_t ExecutionGraph::arena() const { return impl_->sizes.arena; }
+const std::vector<TensorId>& ExecutionGraph::inputs() const { return impl_->calls.inputs; }
+const std::vector<TensorId>& ExecutionGraph::labels() const { return impl_->calls.labels; }
+const std::vector<TensorId>& ExecutionGraph::losses() const { return impl_->calls.losses; }
+int64_t ExecutionGraph::values(TensorId input) const {
   for (const auto& calls : impl_->calls.forward) {
     for (const Call& c : calls) {
       if (c.function == Function::embedding && c.operands[2] == input) return c.shape[2];
@@ -176,7 +180,7 @@ int64_t Network::values(TensorId input) const {
   }
   return 1;
 }
-TensorId Network::output() const { return impl_->calls.output; }
-TensorId Network::logits() const { return impl_->calls.logits; }
+TensorId ExecutionGraph::output() const { return impl_->calls.output; }
+TensorId ExecutionGraph::logits() const { return impl_->calls.logits; }
 
 }  // namespace tandem::exec

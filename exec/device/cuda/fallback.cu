@@ -264,7 +264,7 @@ Product::Product(const Call& c)
       ldc(n),
       beta(c.shape[5] != 0 ? 1.0F : 0.0F) {}
 
-Prepared plain_half(const Call& call, Precision precision) {
+Prepared fallback_half(const Call& call, Precision precision) {
   TANDEM_CHECK(is_half(precision));
   if (precision == Precision::fp16)
     return call.half(0) ? plain_of<Fp16, Fp16>(call) : plain_of<float, Fp16>(call);
@@ -284,18 +284,18 @@ void add_bias(void* y, const void* bias, Precision stored, int64_t batch, int64_
     add(static_cast<float*>(y), static_cast<const float*>(bias));
 }
 
-RunProduct plain_product(const Product& p) {
+RunProduct fallback_product(const Product& p) {
   return [p](float* c, const float* a, const float* b, const Launch& l) {
     run_product<float, float>(p, c, a, b, nullptr, l.stream);
   };
 }
 
 MakeProduct& make_product() {
-  thread_local MakeProduct make = plain_product;
+  thread_local MakeProduct make = fallback_product;
   return make;
 }
 
-void add_plain(Table& t) {
+void add_fallback(Table& t) {
   set(t, Function::gemm, gemm<float, float>);
   set(t, Function::conv, conv<float, float>);
   set(t, Function::conv_backward_data, conv_backward_data<float, float>);

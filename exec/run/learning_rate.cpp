@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/run/rate.h"
+#include "exec/run/learning_rate.h"
 
 #include <algorithm>
 

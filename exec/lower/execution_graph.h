@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A Graph made executable: tensors, and the calls of every layer's passes. DeviceSession-free.
-// A Network never changes once made: any thread may read it.
+// An ExecutionGraph never changes once made: any thread may read it.
 #include <memory>
 #include <vector>
 
@@ -11,14 +11,15 @@
 
 namespace tandem::exec {
 
-class Network {
+class ExecutionGraph {
  public:
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
   /// `training` false: for evaluation (running statistics, no dropout); its backward calls are not to be run.
   /// What layers hand on, and its gradient, lies in element_bytes(precision), all else in 4 bytes.
-  Network(const Graph& graph, int64_t batch, bool training = true, Precision precision = Precision::fp32);
-  ~Network();
-  Network(Network&&) noexcept;
+  ExecutionGraph(const Graph& graph, int64_t batch, bool training = true,
+                 Precision precision = Precision::fp32);
+  ~ExecutionGraph();
+  ExecutionGraph(ExecutionGraph&&) noexcept;
 
   const Graph& graph() const;
   int64_t batch() const;

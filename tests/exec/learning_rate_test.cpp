@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning rates against the figures of the rules' definitions.
-#include "exec/run/rate.h"
+#include "exec/run/learning_rate.h"
 
 #include <gtest/gtest.h>
 

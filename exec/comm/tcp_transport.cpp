@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/comm/wire.h"
+#include "exec/comm/tcp_transport.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -75,7 +75,7 @@ void set_up(int socket, double rate) {
   if (rate <= 0) return;
   const auto bytes = static_cast<uint64_t>(rate);
   if (setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof bytes) != 0)
-    throw DeviceError(fmt::format("links cannot be paced here: {}", std::strerror(errno)));
+    throw DeviceError(fmt::format("links cannot be limited here: {}", std::strerror(errno)));
 }
 
 /// Until the socket is ready or `ns` have passed.
@@ -88,14 +88,14 @@ void wait_for(int socket, short events, int64_t ns) {
 
 }  // namespace
 
-Wire::Wire(uint32_t nodes, std::optional<Pace> pace, Abort& abort)
+TcpTransport::TcpTransport(uint32_t nodes, std::optional<RateLimit> rate_limit, Abort& abort)
     : abort_(abort),
-      rate_(pace ? pace->bandwidth.bytes_per_second : 0),
-      latency_ns_(pace ? pace->latency.ps / 1000 : 0),
+      rate_(rate_limit ? rate_limit->bandwidth.bytes_per_second : 0),
+      latency_ns_(rate_limit ? rate_limit->latency.ps / 1000 : 0),
       out_free_(nodes),
       in_free_(nodes) {}
 
-void Wire::stop() {
+void TcpTransport::stop() {
   closing_.store(true);
   for (auto& [pair, end] : ends_) shutdown(end->socket, SHUT_RDWR);
   for (auto& [pair, end] : ends_) {
@@ -103,12 +103,12 @@ void Wire::stop() {
   }
 }
 
-Wire::~Wire() {
-  Wire::stop();
+TcpTransport::~TcpTransport() {
+  TcpTransport::stop();
   for (auto& [pair, end] : ends_) close(end->socket);
 }
 
-void Wire::connect(uint32_t a, uint32_t b) {
+void TcpTransport::connect(uint32_t a, uint32_t b) {
   TANDEM_CHECK(a != b && a < out_free_.size() && b < out_free_.size());
   if (ends_.count({a, b}) != 0) return;
   const auto [near, far] = connection(a, b);
@@ -128,27 +128,27 @@ void Wire::connect(uint32_t a, uint32_t b) {
   }
 }
 
-void Wire::handle(uint32_t channel, Handler handler) {
+void TcpTransport::handle(uint32_t channel, Handler handler) {
   TANDEM_CHECK(ends_.empty());  // readers look without a lock
   handlers_[channel] = std::move(handler);
 }
 
-Wire::End& Wire::end(uint32_t node, uint32_t peer) {
+TcpTransport::End& TcpTransport::end(uint32_t node, uint32_t peer) {
   const auto at = ends_.find({node, peer});
   TANDEM_CHECK(at != ends_.end());
   return *at->second;
 }
 
-void Wire::cut(uint32_t a, uint32_t b) { shutdown(end(a, b).socket, SHUT_RDWR); }
+void TcpTransport::cut(uint32_t a, uint32_t b) { shutdown(end(a, b).socket, SHUT_RDWR); }
 
-void Wire::lost(const End& end, const char* why) {
+void TcpTransport::lost(const End& end, const char* why) {
   if (closing_.load()) return;
   abort_.fail(std::make_exception_ptr(
       DeviceError(fmt::format("the link between node {} and node {} is lost: {}",
                               std::min(end.node, end.peer), std::max(end.node, end.peer), why))));
 }
 
-void Wire::sleep_until(int64_t ns) const {
+void TcpTransport::sleep_until(int64_t ns) const {
   for (int64_t now = now_ns(); now < ns; now = now_ns()) {
     abort_.check();
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns - now, kLook)));
@@ -157,8 +157,8 @@ void Wire::sleep_until(int64_t ns) const {
 
 // ---- sending: in the thread that has something to send ----
 
-/// With more than two nodes a port has several connections, each paced by itself: they take turns.
-void Wire::take_turn(uint32_t from, uint32_t to, int64_t bytes) {
+/// With more than two nodes a port has several connections, each limited by itself: they take turns.
+void TcpTransport::take_turn(uint32_t from, uint32_t to, int64_t bytes) {
   if (rate_ <= 0 || out_free_.size() <= 2) return;
   const auto length = static_cast<int64_t>(static_cast<double>(bytes) / rate_ * 1e9);
   int64_t start = 0;
@@ -170,7 +170,7 @@ void Wire::take_turn(uint32_t from, uint32_t to, int64_t bytes) {
   sleep_until(start - length);  // a frame ahead, so that the socket always has something to pace
 }
 
-void Wire::write(End& e, const Frame& frame, const float* payload) {
+void TcpTransport::write(End& e, const Frame& frame, const float* payload) {
   const auto bytes = static_cast<std::size_t>(frame.elements) * sizeof(float);
   for (std::size_t done = 0; done < sizeof frame + bytes;) {
     iovec parts[2] = {{const_cast<Frame*>(&frame), sizeof frame}, {const_cast<float*>(payload), bytes}};
@@ -197,8 +197,8 @@ void Wire::write(End& e, const Frame& frame, const float* payload) {
   }
 }
 
-void Wire::send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
-                int64_t elements, bool until_left) {
+void TcpTransport::send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
+                        int64_t elements, bool until_left) {
   End& e = end(from_node, to_node);
   int64_t sent = 0;
   do {
@@ -224,7 +224,7 @@ void Wire::send(uint32_t from_node, uint32_t to_node, const MessageHead& head, c
 // ---- receiving: in the connection's own thread ----
 
 /// False when the run is over or the link is lost.
-bool Wire::read(End& e, void* to, std::size_t bytes) {
+bool TcpTransport::read(End& e, void* to, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t n = recv(e.socket, static_cast<char*>(to) + done, bytes - done, MSG_DONTWAIT);
     if (n > 0) {
@@ -244,7 +244,7 @@ bool Wire::read(End& e, void* to, std::size_t bytes) {
   return true;
 }
 
-void Wire::serve(End& e) {
+void TcpTransport::serve(End& e) {
   prctl(PR_SET_TIMERSLACK, 1UL);  // else latencies come 50 us late
   try {
     for (Frame frame; read(e, &frame, sizeof frame);) {
@@ -258,7 +258,7 @@ void Wire::serve(End& e) {
   }
 }
 
-bool Wire::gather(End& e, const Frame& frame, const Handler& handler) {
+bool TcpTransport::gather(End& e, const Frame& frame, const Handler& handler) {
   const StreamId id{frame.head.channel, frame.head.from, frame.head.to};
   std::vector<float>* message = nullptr;
   {
@@ -278,7 +278,7 @@ bool Wire::gather(End& e, const Frame& frame, const Handler& handler) {
   return true;
 }
 
-void Wire::handle_due(End& e) {
+void TcpTransport::handle_due(End& e) {
   while (!e.due.empty() && e.due.front().due <= now_ns()) {
     Message m = std::move(e.due.front());
     e.due.pop_front();
@@ -289,7 +289,7 @@ void Wire::handle_due(End& e) {
 }
 
 /// A frame for a posted receive goes straight to its place; one that came early is kept.
-bool Wire::deliver(End& e, const Frame& frame) {
+bool TcpTransport::deliver(End& e, const Frame& frame) {
   const StreamId id{frame.head.channel, frame.head.from, frame.head.to};
   Stream* stream = nullptr;
   Receive* receive = nullptr;
@@ -323,7 +323,7 @@ bool Wire::deliver(End& e, const Frame& frame) {
   return true;
 }
 
-bool Wire::take(End& e, Receive& receive, int64_t elements) {
+bool TcpTransport::take(End& e, Receive& receive, int64_t elements) {
   while (elements > 0) {
     float* to = receive.to + receive.done;
     const int64_t n = receive.add ? std::min(elements, kPiece) : elements;
@@ -336,7 +336,7 @@ bool Wire::take(End& e, Receive& receive, int64_t elements) {
   return true;
 }
 
-bool Wire::put(Receive& receive, const Early& frame) {
+bool TcpTransport::put(Receive& receive, const Early& frame) {
   const auto n = static_cast<int64_t>(frame.payload.size());
   TANDEM_CHECK(receive.done + n <= receive.elements);
   float* to = receive.to + receive.done;
@@ -349,14 +349,14 @@ bool Wire::put(Receive& receive, const Early& frame) {
   return receive.done == receive.elements;
 }
 
-std::unique_ptr<exec::Transport::Receive> Wire::make_receive() {
+std::unique_ptr<exec::Transport::Receive> TcpTransport::make_receive() {
   auto out = std::make_unique<Receive>();
   watch(*out);
   return out;
 }
 
-void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head,
-                exec::Transport::Receive& given) {
+void TcpTransport::post(uint32_t from_node, uint32_t to_node, const MessageHead& head,
+                        exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   End& e = end(to_node, from_node);
   receive.done = 0;
@@ -374,7 +374,7 @@ void Wire::post(uint32_t from_node, uint32_t to_node, const MessageHead& head,
     stream.posted.push_back(&receive);
 }
 
-void Wire::wait(exec::Transport::Receive& given) {
+void TcpTransport::wait(exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   receive.finished.wait(receive.posted, abort_, 20);
   sleep_until(receive.due);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A Network on one device, driven by hand: what the tests of exec share. Where the device's memory is not the
-// host's, tests work on a mirror that is exchanged around each pass.
+// An ExecutionGraph on one device, driven by hand: what the tests of exec share. Where the device's memory is
+// not the host's, tests work on a mirror that is exchanged around each pass.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "exec/device/backend.h"
-#include "exec/lower/network.h"
+#include "exec/lower/execution_graph.h"
 #ifdef TANDEM_TEST_EMULATED
 #include "tests/exec/emulated_backend.h"
 #endif
@@ -27,43 +27,43 @@ inline const Backend& test_backend() {
 #endif
 }
 
-class Play {
+class TestRun {
  public:
   /// `apart`: every tensor has memory of its own, instead of places in the arena that others use too.
-  explicit Play(const Graph& graph, int64_t batch, bool apart = false,
-                const Backend& backend = test_backend(), Precision precision = Precision::fp32)
+  explicit TestRun(const Graph& graph, int64_t batch, bool apart = false,
+                   const Backend& backend = test_backend(), Precision precision = Precision::fp32)
 
-      : network_(graph, batch, true, precision),
+      : execution_graph_(graph, batch, true, precision),
         half_(precision),
         far_(backend.asynchronous),
         device_(open(backend, precision)) {
-    inputs_ = allocate(network_.input_elements());
-    arena_ = allocate(network_.arena());
-    parameters_ = allocate(network_.parameters());
-    gradients_ = allocate(network_.parameters());
-    for (TensorId t = 0; t < network_.tensors().size(); ++t) {
-      const Tensor& x = network_.tensors()[t];
+    inputs_ = allocate(execution_graph_.input_elements());
+    arena_ = allocate(execution_graph_.arena());
+    parameters_ = allocate(execution_graph_.parameters());
+    gradients_ = allocate(execution_graph_.parameters());
+    for (TensorId t = 0; t < execution_graph_.tensors().size(); ++t) {
+      const Tensor& x = execution_graph_.tensors()[t];
       if (apart) own_.push_back(allocate(x.elements));
       if (x.kind == TensorKind::buffer) std::fill_n(at(t), x.elements, x.initial);
     }
     const auto layers = static_cast<uint32_t>(graph.layers().size());
-    for (uint32_t i = 0; i < layers; ++i) add(network_.forward(i), forward_);
-    for (uint32_t i = layers; i-- > 0;) add(network_.backward(i), backward_);
+    for (uint32_t i = 0; i < layers; ++i) add(execution_graph_.forward(i), forward_);
+    for (uint32_t i = layers; i-- > 0;) add(execution_graph_.backward(i), backward_);
     // A model without a loss is judged by the sum of its outputs times fixed random weights.
-    if (network_.losses().empty()) {
+    if (execution_graph_.losses().empty()) {
       const auto& last = graph.layers().back();
       weights_.resize(static_cast<std::size_t>(batch * elements(last.output)));
     }
   }
 
-  const exec::Network& network() const { return network_; }
+  const ExecutionGraph& execution_graph() const { return execution_graph_; }
 
   void randomise(uint64_t seed) {
     SplitMix64 random(seed);
     const auto uniform = [&] { return static_cast<float>(2 * to_unit(random.next()) - 1); };
-    for (const auto& list : {network_.inputs(), network_.labels()}) {
+    for (const auto& list : {execution_graph_.inputs(), execution_graph_.labels()}) {
       for (const TensorId t : list) {
-        const Tensor& x = network_.tensors()[t];
+        const Tensor& x = execution_graph_.tensors()[t];
         for (int64_t i = 0; i < x.elements; ++i) {
           float* to = at(t) + i;
           if (x.integer)
@@ -73,7 +73,7 @@ class Play {
         }
       }
     }
-    for (int64_t i = 0; i < network_.parameters(); ++i) parameters_[i] = 0.7F * uniform();
+    for (int64_t i = 0; i < execution_graph_.parameters(); ++i) parameters_[i] = 0.7F * uniform();
     for (float& w : weights_) w = uniform();
   }
 
@@ -83,7 +83,7 @@ class Play {
     download();
   }
   void backward() {
-    std::fill_n(gradients_, network_.parameters(), 1e30F);  // whatever is not written shows
+    std::fill_n(gradients_, execution_graph_.parameters(), 1e30F);  // whatever is not written shows
     upload();
     for (std::size_t i = 0; i < backward_.size(); ++i) {
       run(backward_[i]);
@@ -94,12 +94,12 @@ class Play {
       if (seed_is_half_) seeds = narrow(seeds);
       device_->upload(backward_[0].operands[0], seeds.data(), static_cast<int64_t>(seeds.size()));
     }
-    device_->unscale(device_address(gradients_), network_.parameters(), false, Lane::compute);
+    device_->unscale(device_address(gradients_), execution_graph_.parameters(), false, Lane::compute);
     download();
   }
   double loss() const {
     double out = 0;
-    for (const TensorId t : network_.losses()) out += static_cast<double>(*at(t));
+    for (const TensorId t : execution_graph_.losses()) out += static_cast<double>(*at(t));
     if (weights_.empty()) return out;
     const float* y = output();
     for (std::size_t i = 0; i < weights_.size(); ++i)
@@ -108,17 +108,17 @@ class Play {
   }
   /// First operand of the last forward call: the output of the last layer.
   const float* output() const {
-    const Tensor& y = network_.tensors()[network_.output()];
-    if (!y.half) return at(network_.output());
-    widened_.resize(static_cast<std::size_t>(y.elements));
-    const auto* from = reinterpret_cast<const uint16_t*>(at(network_.output()));
-    for (std::size_t i = 0; i < widened_.size(); ++i)
-      widened_[i] = half_ == Precision::fp16 ? static_cast<float>(std::bit_cast<Fp16>(from[i]))
-                                             : std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
-    return widened_.data();
+    const Tensor& y = execution_graph_.tensors()[execution_graph_.output()];
+    if (!y.half) return at(execution_graph_.output());
+    upcast_.resize(static_cast<std::size_t>(y.elements));
+    const auto* from = reinterpret_cast<const uint16_t*>(at(execution_graph_.output()));
+    for (std::size_t i = 0; i < upcast_.size(); ++i)
+      upcast_[i] = half_ == Precision::fp16 ? static_cast<float>(std::bit_cast<Fp16>(from[i]))
+                                            : std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
+    return upcast_.data();
   }
   float* at(TensorId t) const {
-    const Tensor& x = network_.tensors()[t];
+    const Tensor& x = execution_graph_.tensors()[t];
     switch (x.kind) {
       case TensorKind::input:
       case TensorKind::label:
@@ -131,8 +131,8 @@ class Play {
         return own_.empty() ? arena_ + x.offset : own_[t];
     }
   }
-  std::vector<float> parameters() const { return {parameters_, parameters_ + network_.parameters()}; }
-  std::vector<float> gradients() const { return {gradients_, gradients_ + network_.parameters()}; }
+  std::vector<float> parameters() const { return {parameters_, parameters_ + execution_graph_.parameters()}; }
+  std::vector<float> gradients() const { return {gradients_, gradients_ + execution_graph_.parameters()}; }
   void set_parameters(const std::vector<float>& p) { std::copy(p.begin(), p.end(), parameters_); }
 
  private:
@@ -199,7 +199,7 @@ class Play {
   }
   void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
 
-  exec::Network network_;
+  ExecutionGraph execution_graph_;
   Precision half_;  ///< of what is stored in 2 bytes
   bool far_;
   std::unique_ptr<DeviceSession> device_;
@@ -209,7 +209,7 @@ class Play {
   std::vector<Launch> forward_, backward_;
   std::vector<float> weights_;
   bool seed_is_half_ = false;
-  mutable std::vector<float> widened_;
+  mutable std::vector<float> upcast_;
   IterationState step_;
 };
 

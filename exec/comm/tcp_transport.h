@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Links between the nodes that one machine plays: a TCP connection over loopback for each pair of nodes in
-// use, paced where wanted.
+// Links between the nodes that one machine emulates: a TCP connection over loopback for each pair of nodes in
+// use, limited where wanted.
 #include <deque>
 #include <functional>
 #include <map>
@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "exec/comm/pace.h"
+#include "exec/comm/rate_limit.h"
 #include "exec/comm/sync.h"
 #include "exec/comm/transport.h"
 
@@ -31,18 +31,18 @@ namespace tandem::exec {
 /// here a thread looks for a failed run every 100 ms while it waits, and a reader hands on messages whose
 /// latency has passed. With its asynchronous ones each frame would become a chain of callbacks. Frames,
 /// posted receives, turns and pacing would stay as they are.
-class Wire : public exec::Transport {
+class TcpTransport : public exec::Transport {
  public:
   struct Receive : exec::Transport::Receive {
    private:
-    friend class Wire;
+    friend class TcpTransport;
     int64_t done = 0, due = 0;
     uint32_t posted = 0;
     Counter finished;
   };
 
-  Wire(uint32_t nodes, std::optional<Pace> pace, Abort& abort);
-  ~Wire() override;
+  TcpTransport(uint32_t nodes, std::optional<RateLimit> rate_limit, Abort& abort);
+  ~TcpTransport() override;
   void stop() override;
   bool here(uint32_t) const override { return true; }
   void connect(uint32_t a, uint32_t b) override;
@@ -106,7 +106,7 @@ class Wire : public exec::Transport {
   int64_t due_now() const { return now_ns() + latency_ns_; }
 
   Abort& abort_;
-  double rate_ = 0;  ///< bytes per second; 0 = not paced
+  double rate_ = 0;  ///< bytes per second; 0 = not limited
   int64_t latency_ns_ = 0;
   std::atomic<bool> closing_{false};
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<End>> ends_;  ///< (node, peer)
