@@ -42,7 +42,8 @@ struct LinkGroup {
   Bytes bytes;
 };
 
-/// sim/memory.h says what is counted. An executor that has no allocator of its own leaves the last two at 0.
+/// sim/memory/memory.h says what is counted. An executor that has no allocator of its own leaves the last two
+/// at 0.
 struct MemoryUse {
   Bytes parameters, gradients, optimizer, activations, workspace, buffers, capacity;
   Bytes reserved;    ///< by the framework's allocator

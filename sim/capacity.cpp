@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "sim/memory.h"
-#include "sim/placement.h"
+#include "sim/memory/memory.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 

@@ -11,7 +11,7 @@
 #include "base/statistics.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 #include "sim/time_shares.h"
 
 namespace tandem::sim {

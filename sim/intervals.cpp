@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 

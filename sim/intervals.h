@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "schemes/report.h"
-#include "sim/costs.h"
+#include "sim/cost/costs.h"
 #include "sim/prediction.h"
 
 namespace tandem::sim {

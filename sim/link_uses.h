@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "schemes/report.h"
-#include "sim/evaluate.h"
-#include "sim/plan.h"
+#include "sim/evaluate/trace.h"
+#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

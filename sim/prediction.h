@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "schemes/job.h"
-#include "sim/plan.h"
-#include "sim/speeds.h"
+#include "sim/plan/plan.h"
+#include "sim/plan/speeds.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

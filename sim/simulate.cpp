@@ -11,15 +11,16 @@
 #include "sim/capacity.h"
 #include "sim/cost/machine.h"
 #include "sim/explain.h"
-#include "sim/memory.h"
-#include "sim/placement.h"
+#include "sim/memory/memory.h"
+#include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
 namespace tandem::sim {
 
 namespace {
 
-/// Groups above this size are priced by a few of their members, which a fault would make unlike the rest.
+/// Groups above this size are priced by a few of their members, which a fault would make different from the
+/// rest.
 constexpr int64_t kMostDifferent = 256;
 
 void check_arguments(const Prediction& p) {

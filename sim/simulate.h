@@ -2,7 +2,7 @@
 #pragma once
 // One entry: model, system, scheme and devices in, Report out.
 #include "schemes/report.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 #include "sim/prediction.h"
 
 namespace tandem::sim {

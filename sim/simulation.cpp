@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sim/gather.h"
-#include "sim/placement.h"
-#include "sim/side_by_side.h"
+#include "sim/bind/gather.h"
+#include "sim/bind/side_by_side.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::sim {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/bind.h"
-#include "sim/evaluate.h"
+#include "sim/bind/bind.h"
+#include "sim/evaluate/evaluate.h"
 #include "sim/prediction.h"
 
 namespace tandem::sim {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "schemes/report.h"
-#include "sim/bind.h"
-#include "sim/evaluate.h"
+#include "sim/bind/bind.h"
+#include "sim/evaluate/trace.h"
 
 namespace tandem::sim {
 

@@ -51,7 +51,7 @@ struct System::Impl {
   // Per template vertex.
   std::vector<uint32_t> host_of, stage_of, port_of;  ///< CPU, staging buffer, index into ports
 
-  /// A node that faults made unlike the others: the same vertices and link ids.
+  /// A node that faults made different from the others: the same vertices and link ids.
   struct OddNode {
     NodeTemplate node;
     std::vector<uint32_t> port_of;

@@ -55,12 +55,5 @@ Question read_question(const Arguments& arguments, const std::string& model, con
 /// "path=value" pairs of --set, or of another option like it.
 std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
                                                            std::string_view option = "set");
-/// simulate() with the bottleneck found by turning the machine's resources (app/analysis/elasticity.h), its
-/// wall time and the --set changes among the report's inputs.
-Report answer(const Question& question, int64_t devices);
-/// One report per device count, in order.
-std::vector<Report> answer(const Question& question);
-/// Throws InputError with what would help when none of the reports, which answer `question`, fits.
-void check_fits(const Question& question, const std::vector<Report>& reports);
 
 }  // namespace tandem::app

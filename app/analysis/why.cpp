@@ -11,7 +11,7 @@
 
 #include "app/analysis/elasticity.h"
 #include "sim/cost/link_cost.h"
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::app {
 

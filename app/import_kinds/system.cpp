@@ -4,7 +4,7 @@
 
 #include "app/console/output.h"
 #include "app/import_kind.h"
-#include "sim/cost/link_profile.h"
+#include "sim/cost/libraries.h"
 #include "topologies/import/importer.h"
 #include "topologies/system.h"
 

@@ -10,7 +10,7 @@
 #include "models/graph.h"
 #include "schemes/collectives.h"
 #include "schemes/scheme.h"
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::app {
 

@@ -15,7 +15,8 @@
 #include "calibration/fit/collective_profile.h"
 #include "calibration/fit/machine_fit.h"
 #include "sim/cost/layout.h"
-#include "sim/placement.h"
+#include "sim/cost/libraries.h"
+#include "sim/plan/placement.h"
 
 namespace tandem::app {
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/analysis/answer.h"
 #include "app/analysis/compare_ops.h"
 #include "app/analysis/question.h"
 #include "app/analysis/why.h"

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/analysis/answer.h"
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"

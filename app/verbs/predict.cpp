@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/analysis/answer.h"
 #include "app/analysis/elasticity.h"
 #include "app/analysis/question.h"
 #include "app/analysis/what_if.h"

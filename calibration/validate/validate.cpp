@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/data.h"
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {

@@ -9,7 +9,7 @@
 
 #include "base/data.h"
 #include "base/text.h"
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 
 namespace tandem::calibration {
 

@@ -92,10 +92,6 @@ class Threads {
 
 }  // namespace
 
-int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {
-  return static_cast<int>(draw_bits(0x9a4dULL, worker, iteration, static_cast<uint64_t>(element)) % 16) - 8;
-}
-
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const std::vector<float>& parameters, const std::vector<float>& buffers) {
   const ExecutionGraph n(graph, data.samples(), false);

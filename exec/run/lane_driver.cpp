@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "exec/run/stream_driver.h"
-
 namespace tandem::exec {
 
 namespace {
@@ -25,11 +23,6 @@ int64_t switches() {
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane) {
   if (lane == Lane::compute) return true;
   return backend.asynchronous ? lanes[lane].exchanges : !lanes[lane].ops.empty();
-}
-
-std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup) {
-  if (setup.run.execution().backend->asynchronous) return std::make_unique<StreamDriver>(setup);
-  return std::make_unique<ThreadDriver>(setup);
 }
 
 LaneDriver::LaneDriver(const Setup& setup)

@@ -126,7 +126,4 @@ class ThreadDriver : public LaneDriver {
 /// issues all others. Any thread may ask.
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane);
 
-/// The kind that the run's backend takes.
-std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup);
-
 }  // namespace tandem::exec

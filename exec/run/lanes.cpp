@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/lanes.h"
 
+#include "exec/run/memory.h"
+
 namespace tandem::exec {
 
 Lanes::Lanes(Run& run) {

@@ -18,9 +18,6 @@
 
 namespace tandem::exec {
 
-/// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
-/// (Training::forward), whose backward pass still reads its own.
-inline constexpr int64_t kInputBatches = 3;
 inline constexpr uint32_t kNoOp = UINT32_MAX;
 
 /// One op of one iteration, as it ran.

@@ -3,7 +3,7 @@
 // Learning-rate rules that the literature pairs with synchronisation schemes: pure functions.
 #include <cstdint>
 
-#include "exec/run/execute.h"
+#include "exec/run/execution.h"
 
 namespace tandem::exec {
 

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
-#include "exec/run/lanes.h"
 
 namespace tandem::exec {
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What an execution holds in memory, known before it begins, and whether this machine has as much.
+#include <cstdint>
 #include <string>
 
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execute.h"
+#include "exec/run/execution.h"
 
 namespace tandem::exec {
+
+/// Batches in memory at once: one is loaded when the forward pass of two iterations before has begun
+/// (Training::forward), whose backward pass still reads its own.
+inline constexpr int64_t kInputBatches = 3;
 
 /// Words of 4 bytes that one worker's share takes among all shares, where a collective gathers parameters in
 /// numbers of 2 bytes; 0 for every other op.

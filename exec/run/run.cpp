@@ -46,12 +46,6 @@ std::vector<float> start_values(const ExecutionGraph& lowered, const Execution& 
 
 }  // namespace
 
-Program make_program(const Execution& e) {
-  Job job = e.job;
-  job.input = e.data != nullptr;
-  return compile(job, e.cluster);
-}
-
 Run::Run(const Execution& e, const Keep& k)
     : execution_(e),
       keep_(k),

@@ -13,7 +13,7 @@
 #include "exec/comm/sync.h"
 #include "exec/comm/tcp_transport.h"
 #include "exec/lower/execution_graph.h"
-#include "exec/run/execute.h"
+#include "exec/run/execution.h"
 #include "exec/run/iterations.h"
 
 namespace tandem::exec {

@@ -344,4 +344,9 @@ void StreamDriver::collect(Slot& slot, int32_t iteration) {
   }
 }
 
+std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup) {
+  if (setup.run.execution().backend->asynchronous) return std::make_unique<StreamDriver>(setup);
+  return std::make_unique<ThreadDriver>(setup);
+}
+
 }  // namespace tandem::exec

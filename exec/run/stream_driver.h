@@ -109,4 +109,7 @@ class StreamDriver : public LaneDriver {
   bool replays_ = false, forks_ = false;
 };
 
+/// The kind that the run's backend takes.
+std::unique_ptr<LaneDriver> make_lane_driver(const LaneDriver::Setup& setup);
+
 }  // namespace tandem::exec

@@ -34,7 +34,8 @@ void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::ve
   }
 }
 
-/// What the lanes left behind, turned into a Report by the definitions of the simulator (sim/evaluate.h).
+/// What the lanes left behind, turned into a Report by the definitions of the simulator
+/// (sim/evaluate/evaluate.h).
 class Summary {
  public:
   Summary(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers)

@@ -8,8 +8,8 @@
 
 namespace tandem::exec {
 
-/// By the definitions of the simulator (sim/evaluate.h). Among several processes all of them call it, and
-/// each has the figures of all.
+/// By the definitions of the simulator (sim/evaluate/evaluate.h). Among several processes all of them call
+/// it, and each has the figures of all.
 ExecutionResult summarise(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers);
 
 }  // namespace tandem::exec

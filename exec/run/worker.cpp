@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "exec/run/memory.h"
+#include "exec/run/stream_driver.h"
 
 namespace tandem::exec {
 

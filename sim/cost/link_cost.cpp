@@ -10,8 +10,8 @@
 #include <set>
 
 #include "sim/cost/layout.h"
+#include "sim/cost/libraries.h"
 #include "sim/cost/link_pattern.h"
-#include "sim/cost/link_profile.h"
 #include "sim/cost/network_software.h"
 #include "sim/cost/pattern_price.h"
 #include "sim/cost/tuner.h"

@@ -13,7 +13,7 @@
 
 #include "schemes/program.h"
 #include "schemes/scheme.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

@@ -10,7 +10,7 @@
 
 #include "schemes/collectives.h"
 #include "sim/cost/link_profile.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {

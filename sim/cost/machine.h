@@ -15,7 +15,7 @@
 #include "base/precision.h"
 #include "base/units.h"
 #include "models/kernel.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/data.h"
-#include "sim/cost/link_profile.h"
+#include "sim/cost/libraries.h"
 
 namespace tandem::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include "schemes/scheme.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/link_profile.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 
 namespace tandem::sim {
 

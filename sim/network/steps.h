@@ -4,7 +4,7 @@
 // compared with simulators that do every message.
 #include <vector>
 
-#include "sim/queue.h"
+#include "sim/network/queue.h"
 
 namespace tandem::sim {
 

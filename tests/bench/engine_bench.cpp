@@ -5,7 +5,10 @@
 
 #include <cmath>
 
-#include "sim/fold.h"
+#include "sim/evaluate/evaluate.h"
+#include "sim/evaluate/events.h"
+#include "sim/evaluate/fold.h"
+#include "sim/evaluate/sweep.h"
 #include "sim/network/steps.h"
 #include "tests/sim/workloads.h"
 

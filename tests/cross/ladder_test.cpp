@@ -9,9 +9,10 @@
 #include <numeric>
 #include <tuple>
 
-#include "sim/evaluate.h"
-#include "sim/gather.h"
-#include "sim/placement.h"
+#include "exec/run/execute.h"
+#include "sim/bind/gather.h"
+#include "sim/evaluate/events.h"
+#include "sim/plan/placement.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

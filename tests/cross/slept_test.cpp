@@ -8,7 +8,7 @@
 
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
-#include "sim/evaluate.h"
+#include "sim/evaluate/events.h"
 #include "tests/exec/forward.h"
 #include "tests/sim/prediction.h"
 #include "topologies/system.h"

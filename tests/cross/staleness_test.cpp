@@ -8,6 +8,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "exec/run/execute.h"
 #include "tests/cross/settings.h"
 #include "tests/exec/forward.h"
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "exec/run/execute.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {

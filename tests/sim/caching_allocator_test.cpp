@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The allocator's rules, by hand.
-#include "sim/caching_allocator.h"
+#include "sim/memory/caching_allocator.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,9 @@
 
 #include <cmath>
 
+#include "sim/evaluate/evaluate.h"
+#include "sim/evaluate/events.h"
+#include "sim/evaluate/sweep.h"
 #include "tests/sim/workloads.h"
 
 namespace tandem::tests {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/gather.h"
+#include "sim/bind/gather.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_cost.h"
+#include "sim/cost/libraries.h"
 
 #include <gtest/gtest.h>
 

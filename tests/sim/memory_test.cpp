@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a device must hold, by hand.
-#include "sim/memory.h"
+#include "sim/memory/memory.h"
 
 #include <gtest/gtest.h>
 

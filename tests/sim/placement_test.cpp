@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/placement.h"
+#include "sim/plan/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <functional>
 
-#include "sim/groups.h"
+#include "sim/plan/groups.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/side_by_side.h"
+#include "sim/bind/side_by_side.h"
 
 #include <gtest/gtest.h>
 
 #include "models/graph.h"
 #include "models/optimizer.h"
 #include "schemes/scheme.h"
-#include "sim/evaluate.h"
+#include "sim/evaluate/evaluate.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/evaluate/events.h"
 #include "tests/sim/prediction.h"
 #include "tests/sim/workloads.h"
 #include "topologies/system.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/network/steps.h"
+#include "sim/evaluate/events.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/stores.h"
+#include "sim/evaluate/stores.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "sim/contention.h"
-#include "sim/fold.h"
+#include "sim/evaluate/contention.h"
+#include "sim/evaluate/evaluate.h"
+#include "sim/evaluate/events.h"
+#include "sim/evaluate/fold.h"
+#include "sim/evaluate/sweep.h"
 #include "tests/sim/random_plan.h"
 
 namespace tandem::tests {
@@ -42,8 +45,8 @@ TEST(Sweep, FoldedEqualsUnfolded) {
   int folded = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const Plan plan = RandomPlan(seed, {.uniform = true}).make();
-    ASSERT_EQ(difference(plan), "");
-    expect_same(sweep(plan, kOptions, true), run_events(plan, kOptions), seed);
+    ASSERT_EQ(what_differs(plan), "");
+    expect_same(run_folded(plan, kOptions), run_events(plan, kOptions), seed);
     const Trace chosen = evaluate(plan, kOptions);
     folded += chosen.evaluator == "folded" ? 1 : 0;
     if (HasFailure()) return;

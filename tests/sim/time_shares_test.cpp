@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where worker 0's time goes: plans small enough that every share is known.
 #include "sim/time_shares.h"
+#include "sim/evaluate/events.h"
+#include "sim/evaluate/sweep.h"
 
 #include <gtest/gtest.h>
 

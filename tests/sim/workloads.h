@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "schemes/builder.h"
-#include "sim/evaluate.h"
-#include "sim/plan.h"
+#include "sim/evaluate/evaluate.h"
+#include "sim/plan/plan.h"
 #include "tests/sim/flow_workloads.h"
 
 namespace tandem::tests::workloads {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What is to be executed, and what an execution leaves behind. Plain values: whoever makes them owns them,
+// and what an Execution points to outlives the run. `progress` is called by a worker's thread.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/comm/rate_limit.h"
+#include "exec/device/backend.h"
+#include "exec/run/checkpoint.h"
+#include "exec/run/data.h"
+#include "schemes/job.h"
+#include "schemes/program.h"
+#include "schemes/report.h"
+
+namespace tandem::exec {
+
+struct Execution {
+  Job job;  ///< its `input` is not read: there is some where there is data. Without recomputation.
+  const Backend* backend = nullptr;
+  Cluster
+      cluster;  ///< more than one node: messages between nodes go over TCP (limited when `rate_limit` is set)
+  /// Steps of each worker's optimiser; of a free-running program their mean, fast workers making more
+  /// (semantics.md 1.7). Among several processes each deals out its own workers'.
+  int32_t iterations = 30;
+  int32_t warmup = 3;
+  uint64_t seed = 1;
+  int threads = 1;  ///< per worker
+  std::optional<RateLimit> rate_limit;
+  PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
+  const Dataset* data = nullptr;           ///< null: synthetic, made once and kept on the device
+  struct Rate {
+    double base = 0.01;
+    int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
+    bool scale = false;         ///< base x workers (linear scaling)
+    bool by_staleness = false;  ///< divided by max(1, staleness) (Zhang 2015, staleness-aware async SGD)
+  } rate;
+  /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
+  /// whatever the order. For the tests of schemes.
+  bool integer_gradients = false;
+  const Checkpoint* start = nullptr;                ///< null: start values drawn from the seed
+  std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
+  const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
+};
+
+/// In-situ times of one call, all workers and iterations together.
+struct CallTime {
+  Call call;
+  std::vector<double> seconds;  ///< one a launch; those with an involuntary context switch left out
+  int64_t dropped = 0;          ///< so many were
+};
+/// In-situ times of one op of the program.
+struct OpTime {
+  uint32_t role = 0, op = 0;
+  int64_t collective_bytes = 0;  ///< that a worker hands to a collective, else 0
+  int64_t sent_bytes = 0;        ///< that it sends to servers, else 0
+  std::vector<double> seconds;   ///< busy time, waiting for dependencies excluded; collectives: from the last
+                                 ///< member's arrival
+  double estimate =
+      0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
+};
+
+struct ExecutionResult {
+  Report report;
+  std::vector<OpTime> ops;
+  std::vector<CallTime> calls;  ///< with Keep::calls
+  std::vector<Span> spans;      ///< all of them when kept
+  /// Of steady iterations, from the last worker's end to the next; of a free-running program from one to the
+  /// next time that as many iterations have ended as there are workers.
+  std::vector<double> iteration_seconds;
+  std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
+  std::vector<int32_t> worker_iterations;           ///< [worker]: of the program, that it made
+  std::vector<double> losses;  ///< per step as above, mean over workers and micro-batches
+  /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
+  /// (one flat vector after the other), and worker 0's buffers in tensor order.
+  std::vector<float> parameters, state, buffers;
+  int64_t versions = 0, dropped = 0, updates = 0;
+};
+
+struct Keep {
+  bool calls = false;  ///< a timer around every call
+  bool spans = false;
+  bool parameters = false;
+};
+
+/// What execute() runs: the simulator's Program of the same question (with input where there is data). Throws
+/// InputError.
+Program make_program(const Execution& execution);
+
+/// The gradient that takes part with integer_gradients: -8 .. 7.
+int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element);
+
+}  // namespace tandem::exec

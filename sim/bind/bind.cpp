@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/bind/bind.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "sim/bind/bound_messages.h"
+#include "sim/cost/make_costs.h"
+#include "sim/plan/placement.h"
+
+namespace tandem::sim {
+
+namespace {
+
+/// Devices above which the first node stands for all and every instance no longer gets transfers of its own:
+/// what symmetric instances share is then divided between them in advance, which is exact for transfers that
+/// they make in lock step. Ops of different lanes are taken not to slow each other.
+constexpr int64_t kOwnTransfers = 512;
+/// Of a resolved transfer so many of the busiest links are accounted for.
+constexpr std::size_t kResolvedLinks = 64;
+
+/// Finds which instances are alike, has one of each kind priced, and numbers what they use.
+class Binder {
+ public:
+  Binder(const CostInput& input, Priced priced)
+      : in_(input),
+        priced_(priced),
+        program_(*input.program),
+        costs_(make_costs(input)),
+        where_(place(program_, *input.system, input.cluster)) {}
+
+  Bound run() {
+    bound_.plan.program = in_.program;
+    for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
+    for (const Channel& c : program_.channels) costs_->connect(where_[c.from_role], where_[c.to_role]);
+    number_resources();
+    if (!program_.channels.empty()) bound_.plan.messages = bound_messages(in_.program, costs_, where_);
+    bound_.extrapolates = costs_->extrapolates();
+    return std::move(bound_);
+  }
+
+ private:
+  /// Numbers the resources that may carry bytes without gaps, in their order, so that a few devices of a
+  /// large system cost no more than those of a small one. With messages all of
+  /// them may, and keep their numbers.
+  void number_resources() {
+    const std::vector<double>& capacity = costs_->capacity();
+    std::vector<uint8_t> used(capacity.size(), program_.channels.empty() ? 0 : 1);
+    Plan& plan = bound_.plan;
+    for (const Transfer& t : plan.transfers) {
+      for (const Use& u : t.uses) used[u.link] = 1;
+      for (const Use& u : t.resolved) used[u.link] = 1;
+    }
+    std::vector<uint32_t> index(capacity.size());
+    std::vector<uint32_t> kept;
+    for (uint32_t l = 0; l < capacity.size(); ++l) {
+      if (used[l] == 0) continue;
+      index[l] = static_cast<uint32_t>(kept.size());
+      kept.push_back(l);
+      plan.capacity.push_back(capacity[l]);
+    }
+    for (Transfer& t : plan.transfers) {
+      for (Use& u : t.uses) u.link = index[u.link];
+      for (Use& u : t.resolved) u.link = index[u.link];
+    }
+    plan.name_link = [costs = costs_, kept = std::move(kept)](uint32_t l) {
+      return costs->resource_name(kept.at(l));
+    };
+  }
+
+  bool own_transfers(const Role& role) const { return role.mesh.size() <= kOwnTransfers; }
+
+  void bind_role(uint32_t r) {
+    const Role& role = program_.roles[r];
+    const auto count = static_cast<uint32_t>(role.mesh.size());
+    RoleCosts costs;
+    // Classes: one per instance while that is cheap, else one per device model.
+    const uint32_t classes = own_transfers(role) && priced_ == Priced::all ? count : 1;
+    for (uint32_t i = 0; i < count && classes > 1; ++i) costs.class_of.push_back(i);
+    for (uint32_t c = 0; c < classes; ++c) {
+      costs.duration.push_back(durations(r, c));
+      costs.transfer.push_back(transfers(r, c));
+      if (!costs_->interferes()) continue;
+      const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
+      if (r == 0 && c == 0) bound_.slowed_seconds = slowed;
+    }
+    const HostTimes host = costs_->host(r, where_[r][0]);
+    if (!host.issued.empty()) {
+      costs.issue.assign(classes, host.issued.back());
+      costs.issued.assign(classes, host.issued);
+    }
+    costs.runs_ahead = host.runs_ahead;
+    if (r == 0) account(role);
+    bound_.plan.roles.push_back(std::move(costs));
+  }
+
+  /// Collectives take memory bandwidth and multiprocessors from the kernels beside them: each costs a share
+  /// of the time in which forward or backward runs on while it does. `queued`: what the comm lane still has
+  /// to do. Returns the seconds that this adds.
+  double interfere(const Role& role, const std::vector<int32_t>& transfer,
+                   std::vector<Time>& duration) const {
+    const auto computes = [&](const Op& op) {
+      return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
+    };
+    double ahead = 0;  // compute that is still to come in the iteration
+    for (std::size_t i = 0; i < role.ops.size(); ++i)
+      ahead += computes(role.ops[i]) ? duration[i].seconds() : 0;
+    double queued = 0, owed = 0, added = 0;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Op& op = role.ops[i];
+      if (op.kind == OpKind::collective) {
+        const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
+        const double seconds = t.alone(costs_->capacity()).seconds();
+        // In the mean over the iterations, of which the collective may run in every so many.
+        owed += costs_->interference(op, seconds) * std::clamp(ahead - queued, 0.0, seconds) / op.every;
+        queued += seconds;
+      } else if (computes(op)) {
+        const double seconds = duration[i].seconds();
+        duration[i] += Time::from_seconds(owed);
+        added += owed;
+        owed = 0;
+        ahead -= seconds;
+        queued = std::max(0.0, queued - seconds);
+      }
+    }
+    return added;
+  }
+
+  std::vector<Time> durations(uint32_t r, uint32_t instance) {
+    const Role& role = program_.roles[r];
+    const VertexId v = where_[r][instance];
+    const auto key = std::make_pair(r, in_.system->info(v).device);
+    const auto known = durations_.find(key);
+    if (known != durations_.end()) return known->second;
+    std::vector<Time> out(role.ops.size());
+    bool first = r == 0 && in_.cluster.devices > 1;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Op& op = role.ops[i];
+      if (op.kind != OpKind::compute) continue;
+      const Task& task = program_.tasks[op.what];
+      out[i] = costs_->task(task, v, role.site);
+      if (!first || copies_module(task)) continue;
+      out[i] += costs_->start(where_[r][0], role.site);
+      first = false;
+    }
+    return durations_.emplace(key, std::move(out)).first->second;
+  }
+
+  std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {
+    const Role& role = program_.roles[r];
+    std::vector<int32_t> out(role.ops.size(), -1);
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      if (role.ops[i].kind == OpKind::collective) last = i;
+    }
+    for (std::size_t i = 0; i < role.ops.size(); ++i) {
+      const Op& op = role.ops[i];
+      if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
+      if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
+    }
+    return out;
+  }
+
+  int32_t add(Transfer t) {
+    bound_.plan.transfers.push_back(std::move(t));
+    return static_cast<int32_t>(bound_.plan.transfers.size()) - 1;
+  }
+
+  /// Instances of the first node; transfers of all nodes are taken to be like theirs.
+  uint32_t first_node(uint32_t r) const {
+    const auto& where = where_[r];
+    const int64_t node = in_.system->node_of(where[0]);
+    const auto other =
+        std::find_if(where.begin(), where.end(), [&](VertexId v) { return in_.system->node_of(v) != node; });
+    return static_cast<uint32_t>(other - where.begin());
+  }
+
+  /// One transfer for `all`, given those of the first node, which happen together: each resource goes in
+  /// equal shares to all that use it. Shared storage serves every node.
+  Transfer resolve(const std::vector<Transfer>& together, int64_t all) const {
+    std::map<uint32_t, double> load;
+    for (const Transfer& t : together) {
+      for (const Use& u : t.uses) load[u.link] += static_cast<double>(u.weight);
+    }
+    Transfer out = together.front();
+    out.uses.clear();
+    for (const Transfer& t : together) {
+      out.latency = std::max(out.latency, t.latency);
+      if (t.cap > 0) out.cap = out.cap == 0 ? t.cap : std::min(out.cap, t.cap);
+    }
+    std::vector<std::pair<double, Use>> busy;
+    for (auto& [link, weight] : load) {
+      const bool global = link >= in_.system->link_count() && costs_->resource_name(link) == "shared storage";
+      if (global) weight *= static_cast<double>(all) / static_cast<double>(together.size());
+      const double rate = costs_->capacity()[link] / weight;
+      out.cap = out.cap == 0 ? rate : std::min(out.cap, rate);
+      busy.push_back({rate, {link, static_cast<float>(weight / static_cast<double>(all))}});
+    }
+    std::stable_sort(busy.begin(), busy.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (busy.size() > kResolvedLinks) busy.resize(kResolvedLinks);
+    for (const auto& [rate, use] : busy) out.resolved.push_back(use);
+    return out;
+  }
+
+  int32_t copy_transfer(uint32_t r, uint32_t instance, const Op& op) {
+    const auto key = std::make_tuple(r, instance, op.what, op.bytes.n);
+    const auto known = copies_.find(key);
+    if (known != copies_.end()) return known->second;
+    const Role& role = program_.roles[r];
+    if (own_transfers(role)) return copies_[key] = add(costs_->copy(op, where_[r][instance]));
+    std::vector<Transfer> together;
+    for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(costs_->copy(op, where_[r][i]));
+    return copies_[key] = add(resolve(together, role.mesh.size()));
+  }
+
+  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
+    const Role& role = program_.roles[r];
+    const Collective& c = program_.collectives[op.what];
+    const auto members = group_of(role.mesh, c.axes, instance);
+    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n, last);
+    const auto known = collectives_.find(key);
+    if (known != collectives_.end()) return known->second;
+    const auto priced = [&](const std::vector<uint32_t>& group) { return collective_of(r, group, op, last); };
+    if (own_transfers(role)) return collectives_[key] = add(priced(members));
+    std::vector<std::vector<uint32_t>> groups{members};
+    for (uint32_t i = 0; i < first_node(r); ++i) {
+      const bool met = std::any_of(groups.begin(), groups.end(), [&](const std::vector<uint32_t>& g) {
+        return std::binary_search(g.begin(), g.end(), i);
+      });
+      if (!met) groups.push_back(group_of(role.mesh, c.axes, i));
+    }
+    std::vector<Transfer> together;
+    for (const auto& g : groups) together.push_back(priced(g));
+    const int64_t all = role.mesh.size() / static_cast<int64_t>(members.size());
+    return collectives_[key] = add(resolve(together, all));
+  }
+
+  Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op, bool last) {
+    std::vector<VertexId> at;
+    at.reserve(members.size());
+    for (const uint32_t m : members) at.push_back(where_[r][m]);
+    std::rotate(at.begin(), at.begin() + program_.collectives[op.what].root, at.end());
+    return costs_->collective(op, at, last);
+  }
+
+  void account(const Role& role) {
+    const VertexId v = where_[0][0];
+    double step = 0, far = 0;
+    for (const Op& op : role.ops) {
+      if (op.kind != OpKind::compute) continue;
+      for (const Kernel& k : program_.tasks[op.what].kernels) {
+        const KernelTime time = costs_->kernel(k, v);
+        const double seconds = time.seconds / op.every;
+        bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
+        step += seconds;
+        far += seconds * time.distance;
+      }
+    }
+    bound_.error = costs_->error(v, step > 0 ? far / step : 0);
+    bound_.measured = costs_->disturbance(step);
+  }
+
+  const CostInput& in_;
+  Priced priced_;
+  const Program& program_;
+  std::shared_ptr<Costs> costs_;
+  std::vector<std::vector<VertexId>> where_;
+  Bound bound_;
+  std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t, bool>, int32_t> collectives_;
+};
+
+}  // namespace
+
+Bound bind(const CostInput& input, Priced priced) { return Binder(input, priced).run(); }
+
+}  // namespace tandem::sim

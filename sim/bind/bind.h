@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Program x System x costs -> Plan.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/cost/costs.h"
+#include "sim/plan/plan.h"
+
+namespace tandem::sim {
+
+/// What the binding knows beyond the Plan, for the Report.
+struct Bound {
+  Plan plan;
+  std::optional<Disturbance> measured;  ///< what makes steps differ on a machine that was measured
+  CostError error;                      ///< of the compute costs used
+  std::vector<std::string> extrapolates;
+  /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
+  double by_kind[kKernelKinds][kPasses] = {};
+  double slowed_seconds = 0;  ///< what collectives beside them add to these
+};
+
+/// Which instances are priced.
+enum class Priced : uint8_t {
+  all,    ///< each that may differ from others
+  first,  ///< of each role the first, which stands for all: where only worker 0 counts
+};
+
+/// The plan's messages price on first use; see CostInput for what must outlive the plan.
+Bound bind(const CostInput& input, Priced priced = Priced::all);
+
+}  // namespace tandem::sim

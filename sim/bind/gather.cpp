@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/bind/gather.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::sim {
+namespace {
+
+struct Gradient {
+  double ready = 0;  ///< seconds after the iteration's start, by compute alone
+  double bytes = 0;
+  int64_t elements = 0;
+  const Transfer* reduction = nullptr;
+};
+
+/// Of worker 0, in the order in which they are reduced.
+std::vector<Gradient> gradients(const Plan& plan) {
+  const Role& role = plan.program->roles[0];
+  const RoleCosts& costs = plan.roles[0];
+  std::vector<Gradient> out;
+  std::vector<double> end(role.ops.size());
+  double now = 0;
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
+    if (op.lane == Lane::compute) now += costs.duration[0][i].seconds();
+    end[i] = now;
+    if (op.kind != OpKind::collective || op.payload != Payload::gradients) continue;
+    Gradient g;
+    for (const Dep& d : op.deps) g.ready = std::max(g.ready, d.lag == 0 ? end[d.op] : 0);
+    g.bytes = static_cast<double>(op.bytes.n);
+    g.elements = plan.program->buckets[op.key].elements;
+    g.reduction = &plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])];
+    out.push_back(g);
+  }
+  return out;
+}
+
+std::vector<Gradient> by_cycle(const std::vector<Gradient>& all, double cycle, double most) {
+  const double last_look = all.back().ready + cycle / 2;
+  const auto looks_after = [&](const Gradient& g) { return std::floor((last_look - g.ready) / cycle); };
+  std::vector<Gradient> out;
+  for (const Gradient& g : all) {
+    if (out.empty() || looks_after(out.back()) != looks_after(g) || out.back().bytes + g.bytes > most) {
+      out.push_back(g);
+      continue;
+    }
+    out.back().bytes += g.bytes;
+    out.back().elements += g.elements;
+    out.back().ready = g.ready;
+  }
+  return out;
+}
+
+std::vector<Gradient> merged(const std::vector<Gradient>& all, const std::vector<double>& capacity) {
+  const auto [least, most] = std::minmax_element(
+      all.begin(), all.end(), [](const Gradient& a, const Gradient& b) { return a.bytes < b.bytes; });
+  const double start_up = least->reduction->latency.seconds(), rate = most->reduction->rate_alone(capacity);
+  std::vector<Gradient> out;
+  double free = 0;  // when all before the last of `out` are reduced
+  for (const Gradient& g : all) {
+    if (!out.empty()) {
+      Gradient& open = out.back();
+      const double start = std::max(free, open.ready), done = start + start_up + open.bytes / rate;
+      if (g.ready < done && g.ready - start < start_up) {
+        open.bytes += g.bytes;
+        open.elements += g.elements;
+        open.ready = g.ready;
+        continue;
+      }
+      free = done;
+    }
+    out.push_back(g);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most) {
+  std::vector<Gradient> all = gradients(fine);
+  if (!all.empty() && overheads.merge) all = merged(all, fine.capacity);
+  if (!all.empty() && overheads.cycle.ps > 0)
+    all = by_cycle(all, overheads.cycle.seconds(), static_cast<double>(most.n));
+  std::vector<int64_t> out;
+  for (const Gradient& g : all) out.push_back(g.elements);
+  return out;
+}
+
+}  // namespace tandem::sim

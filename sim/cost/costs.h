@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The one door to what things cost. Two rooms are behind it: sim/cost/stock_costs.h prices by descriptions of
+// devices, links and frameworks, sim/cost/machine_costs.h by what was measured on one machine. The binder
+// knows only this file.
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "schemes/job.h"
+#include "schemes/program.h"
+#include "sim/cost/link_cost.h"
+#include "sim/plan/plan.h"
+#include "sim/plan/speeds.h"
+#include "topologies/system.h"
+
+namespace tandem::sim {
+
+/// What is priced. `system` and the job's graph and optimiser must outlive the Costs; of the scheme, they
+/// keep copies.
+struct CostInput {
+  std::shared_ptr<const Program> program;
+  const System* system = nullptr;
+  Cluster cluster;
+  Job job;
+  std::string profile = "stock";  ///< of the kernel costs
+  double compute_scale = 1;       ///< of every kernel on the accelerators (the anchor's)
+  Speeds speeds;
+};
+
+/// The host's part in an iteration of a role.
+struct HostTimes {
+  std::vector<Time> issued;  ///< [op], as RoleCosts::issued; empty: issuing takes no time
+  bool runs_ahead = true;    ///< as RoleCosts::runs_ahead
+};
+
+/// One kernel, all its launches, at the input's scale.
+struct KernelTime {
+  double seconds = 0;
+  double distance = 0;  ///< to the nearest measured one, at most KernelNeighbours::kFar; 0 where none is
+};
+
+struct CostError {
+  double compute = 0;             ///< relative standard error of the kernel costs used
+  std::optional<double> several;  ///< what several devices add to it, where that was measured
+};
+
+/// Prices the ops of one Program on one system. Durations and latencies are at the input's Speeds. Transfers
+/// use the resources of capacity(), which grow as ops are priced. Not thread safe.
+class Costs {
+ public:
+  explicit Costs(const CostInput& input);
+  virtual ~Costs() = default;
+  Costs(const Costs&) = delete;
+  Costs& operator=(const Costs&) = delete;
+
+  /// What the device at `at` takes for the task's kernels, once they are issued.
+  virtual Time task(const Task& task, VertexId at, Site site) = 0;
+  /// What the first task of an iteration takes besides, where several devices train.
+  Time start(VertexId at, Site site) const;
+  virtual HostTimes host(uint32_t role, VertexId at) = 0;
+
+  /// One copy op of the instance at `at`.
+  Transfer copy(const Op& op, VertexId at);
+  /// One collective op of a group, whose root is the first of `members`. `last`: of the iteration's.
+  Transfer collective(const Op& op, std::span<const VertexId> members, bool last);
+  /// Share of a collective's time that it takes from the kernels beside it; asked after collective().
+  virtual double interference(const Op& op, double seconds) const = 0;
+  virtual bool interferes() const = 0;  ///< false: interference() is always 0
+
+  /// Makes the resources that messages between these take, so that no message adds any.
+  void connect(std::span<const VertexId> from, std::span<const VertexId> to);
+  /// One message of the channel. The reference holds until the next call. O(1) after the first between two
+  /// vertices.
+  virtual const Transfer& message(const Channel& channel, VertexId from, VertexId to, Bytes bytes) = 0;
+  /// Merging one gradient of `bytes` into a store's shard at `at`.
+  virtual Time merge(const Store& store, VertexId at, Bytes bytes) = 0;
+
+  virtual KernelTime kernel(const Kernel& kernel, VertexId at) = 0;
+  /// `distance`: of a step's kernels on the device at `at`, in the mean by time.
+  virtual CostError error(VertexId at, double distance) = 0;
+  /// What makes steps with so many seconds of compute differ, on a machine that was measured.
+  virtual std::optional<Disturbance> disturbance(double compute_seconds) const = 0;
+  /// What was assumed so far for lack of measurements, in words.
+  virtual std::vector<std::string> extrapolates() const = 0;
+
+  /// Usable bytes/s (decoding cores and threads: seconds per second) of every resource so far.
+  const std::vector<double>& capacity() const { return links_.capacity(); }
+  std::string resource_name(uint32_t resource) const { return links_.resource_name(resource); }
+
+ protected:
+  /// A collective at full speed, without what ranks do to agree on it.
+  virtual Transfer collective_alone(const Op& op, std::span<const VertexId> members) = 0;
+  /// What ranks exchange to agree on a reduction: seconds.
+  virtual double agreement(bool last) const = 0;
+  /// The host issues the ops of such a role, on a clock of its own.
+  virtual bool host_issues(VertexId at, Site site) const = 0;
+
+  const CostInput& input() const { return in_; }
+  const Program& program() const { return *in_.program; }
+  const Overheads& overheads() const { return overheads_; }
+  double devices() const { return static_cast<double>(in_.cluster.devices); }
+  double compute_scale() const { return in_.compute_scale / in_.speeds.compute; }
+  Time start_up() const { return start_up_; }  ///< of every collective and message: hooks, launches
+  Time at_speed(Time latency) const { return scaled(latency, 1 / in_.speeds.latency); }
+  /// A collective on the system's links, with what the framework adds.
+  Transfer over_links(const Op& op, std::span<const VertexId> members);
+  LinkCost& links() { return links_; }
+  const LinkCost& links() const { return links_; }
+
+  struct Way {
+    Transfer transfer;  ///< of the bytes last asked
+    double rate = 0;    ///< alone, of the first message
+  };
+  /// The way between two vertices, kept, for `bytes` > 0.
+  Way& way(VertexId from, VertexId to, Bytes bytes);
+  Transfer nothing() const;  ///< a message without bytes
+
+ private:
+  CostInput in_;
+  Overheads overheads_;
+  Time start_up_;
+  LinkCost links_;
+  std::unordered_map<uint64_t, Way> ways_;  ///< by sender and receiver
+};
+
+/// The host copies the module to all devices, under a broadcast.
+bool copies_module(const Task& task);
+
+}  // namespace tandem::sim

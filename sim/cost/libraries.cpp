@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/cost/libraries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/data.h"
+#include "sim/cost/layout.h"
+
+namespace tandem::sim {
+namespace {
+
+constexpr std::array<std::string_view, kHopClasses> kHopNames{"fabric", "pcie", "host", "network"};
+
+/// "2.18.3" -> {2, 18, 3}; throws at `place`.
+std::vector<int> version_of(std::string_view text, const Place& place) {
+  std::vector<int> out;
+  while (!text.empty()) {
+    int part = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), part);
+    if (error != std::errc() || part < 0) {
+      throw InputError(place, fmt::format("\"{}\" is no version such as 2.18", printable(text)));
+    }
+    out.push_back(part);
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    if (!text.empty() && text.front() == '.') text.remove_prefix(1);
+  }
+  return out;
+}
+
+int short_version(std::vector<int> version) {
+  version.resize(2);
+  return std::min(version[0], 99) * 100 + std::min(version[1], 99);
+}
+
+template <typename Read>
+void read_per_hop(const Json& json, PerHop& out, Read&& read) {
+  json.only({"fabric", "pcie", "host", "network"});
+  for (int c = 0; c < kHopClasses; ++c) {
+    if (const Json* value = json.find(kHopNames[static_cast<std::size_t>(c)])) {
+      out[static_cast<std::size_t>(c)] = read(*value);
+    }
+  }
+}
+
+void read_protocol(const Json& json, Protocol& p) {
+  json.only({"name", "base", "step", "efficiency", "architectures"});
+  p.name = json.text("name", p.name);
+  if (const Json* base = json.find("base")) p.base = base->as_time().seconds();
+  if (const Json* step = json.find("step")) {
+    read_per_hop(*step, p.step, [](const Json& j) { return j.as_time().seconds(); });
+  }
+  if (const Json* efficiency = json.find("efficiency")) {
+    read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1); });
+  }
+  if (const Json* list = json.find("architectures")) {
+    for (const Json& a : list->items()) p.architectures.push_back(a.as_text());
+  }
+}
+
+/// {"fabric": [up to 1 MiB, above], ..., "unseen": the fabric's for generations other than those "of"}.
+void read_spread(const Json& json, const std::string& architecture, Library& lib) {
+  json.only({"fabric", "pcie", "host", "network", "unseen", "of"});
+  const auto& seen = json.at("of").items();
+  const bool known =
+      std::any_of(seen.begin(), seen.end(), [&](const Json& g) { return g.as_text() == architecture; });
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    const Json& pair = json.at(c == 0 && !known ? std::string_view("unseen") : kHopNames[c]);
+    if (pair.items().size() != 2) pair.fail("two factors expected: up to 1 MiB, above");
+    for (std::size_t i = 0; i < 2; ++i) lib.spread[c][i] = pair.items()[i].as_real(0, 100);
+  }
+}
+
+/// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
+/// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
+/// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
+/// beside that.
+void apply_architecture(const Json& json, const System& system, Library& lib) {
+  const auto& accelerators = system.accelerators();
+  const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
+  const Device accelerator = device < 0 ? Device{} : system.devices()[static_cast<std::size_t>(device)];
+  const std::string& architecture = accelerator.architecture;
+  std::erase_if(lib.protocols, [&](const Protocol& p) {
+    return !p.architectures.empty() &&
+           std::find(p.architectures.begin(), p.architectures.end(), architecture) == p.architectures.end();
+  });
+  const auto scale = [&](const char* key) {
+    const Json* scales = json.find(key);
+    return scales == nullptr ? 1 : scales->real(architecture, 1, 0.01, 100);
+  };
+  const double stated = json.real("boost_mhz", 0, 0, 1e5);
+  const double slower = stated > 0 && accelerator.boost_mhz > 0 ? stated / accelerator.boost_mhz : 1;
+  const double base = slower * scale("base_scale"), step = slower * scale("step_scale");
+  for (Protocol& p : lib.protocols) {
+    p.base *= base;
+    p.step[0] *= step;
+    p.step[1] *= step;
+  }
+  lib.switch_step *= base;
+  if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
+  if (const Json* reducing = json.find("switch_efficiency")) {
+    lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
+    lib.switch_channel_rate = json.at("switch_channel_rate").as_bandwidth().bytes_per_second;
+    lib.switch_channels = static_cast<int>(json.at("switch_channels").integer(architecture, 16, 1, 64));
+  }
+}
+
+std::vector<std::string> read_algorithms(const Json& json) {
+  std::vector<std::string> out;
+  for (const Json& name : json.items()) {
+    check_algorithm(name.as_text(), name.place());
+    out.push_back(name.as_text());
+  }
+  return out;
+}
+
+Library read_library(const Json& json, const std::string& family) {
+  json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
+             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
+             "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
+             "staged_base", "launch",          "turnaround",          "spread",      "held_out",
+             "tuned",       "switch_channels", "switch_channel_rate"});
+  Library lib;
+  lib.name = family + "-" + json.at("from").as_text();
+  lib.source = json.at("source").as_text();
+  lib.algorithms = read_algorithms(json.at("algorithms"));
+  for (const Json& p : json.at("protocols").items()) read_protocol(p, lib.protocols.emplace_back());
+  lib.packs_rings = json.boolean("pack_rings", false);
+  lib.tuned = json.boolean("tuned", false);
+  if (const Json* wire = json.find("wire")) {
+    read_per_hop(*wire, lib.wire, [](const Json& j) { return j.as_real(0, 1); });
+  }
+  lib.self_copy = json.real("self_copy", 0, 0, 10);
+  lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
+  for (const auto& [key, value] :
+       {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},
+        std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
+        std::pair{"turnaround", &lib.turnaround}}) {
+    if (const Json* j = json.find(key)) *value = j->as_time().seconds();
+  }
+  return lib;
+}
+
+/// A system's own measured figures: {"protocols": {"simple": {"step": {...}}}, "algorithms": [...], ...}.
+void apply_overrides(const Json& communication, Library& lib) {
+  if (const Json* protocols = communication.find("protocols"); protocols && protocols->is_object()) {
+    for (const auto& [name, json] : protocols->members()) {
+      bool found = false;
+      for (Protocol& p : lib.protocols) {
+        if (p.name != name) continue;
+        read_protocol(json, p);
+        found = true;
+      }
+      if (!found) json.fail(fmt::format("{} has no protocol \"{}\"", lib.name, printable(name)));
+    }
+  }
+  if (const Json* list = communication.find("algorithms"); list && list->is_array())
+    lib.algorithms = read_algorithms(*list);
+  lib.switch_efficiency = communication.real("switch_efficiency", lib.switch_efficiency, 0, 1);
+}
+
+const Json& profile() {
+  static const Json json = Json::load(data_root() + "/calibration/profiles/links.json");
+  return json;
+}
+
+std::string default_family(const System& system) {
+  if (system.accelerators().empty()) return "mpi";
+  switch (system.vertices()[system.accelerators().front()].kind) {
+    case VertexKind::tpu:
+      return "xla";
+    case VertexKind::gpu:
+      return "nccl";
+    default:
+      return "mpi";
+  }
+}
+
+}  // namespace
+
+int library_version(std::string_view text, const Place& place) {
+  return short_version(version_of(text, place));
+}
+
+Library library_of(const System& system) {
+  const Json& communication = system.communication();
+  const bool stated = communication.is_object() && communication.find("library") != nullptr;
+  const std::string name = stated ? communication.at("library").as_text() : default_family(system);
+  const Place place = stated ? communication.at("library").place() : Place{};
+  const std::size_t dash = name.find('-');
+  const std::string family = name.substr(0, dash);
+  const Json& families = profile().at("families");
+  const Json* entries = families.find(family);
+  if (entries == nullptr) {
+    throw InputError(place,
+                     fmt::format("no communication library \"{}\".{} Known: {}", printable(family),
+                                 did_you_mean(family, families.keys()), fmt::join(families.keys(), ", ")));
+  }
+  const Json* best = &entries->items().front();
+  std::vector<int> wanted{99, 0};
+  if (dash == std::string::npos) {
+    best = &entries->items().back();
+  } else {
+    wanted = version_of(std::string_view(name).substr(dash + 1), place);
+    for (const Json& e : entries->items()) {
+      if (version_of(e.at("from").as_text(), e.place()) <= wanted) best = &e;
+    }
+  }
+  Library lib = read_library(*best, family);
+  lib.version = short_version(std::move(wanted));
+  apply_architecture(*best, system, lib);
+  if (communication.is_object()) apply_overrides(communication, lib);
+  return lib;
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Communication libraries as calibration/profiles/links.json describes them, by family and version. Any
+// thread may call.
+#include <string_view>
+
+#include "base/error.h"
+#include "sim/cost/link_profile.h"
+#include "topologies/system.h"
+
+namespace tandem::sim {
+
+/// "2.18.3" -> 218: major * 100 + minor, each at most 99. Throws InputError at `place`.
+int library_version(std::string_view text, const Place& place);
+
+/// The entry for the system's communication "library" ("nccl-2.18": the newest entry of that family not newer
+/// than 2.18; without a version the newest) with the system's own overrides under "communication" applied.
+/// Systems that do not say: nccl for GPUs, "mpi" for CPUs, "xla" for TPUs. Throws InputError naming the
+/// families, or the nearest algorithm to one that nobody knows.
+Library library_of(const System& system);
+
+}  // namespace tandem::sim

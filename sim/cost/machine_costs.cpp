@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/cost/machine_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "models/optimizer.h"
+#include "sim/cost/machine_collective.h"
+
+namespace tandem::sim {
+
+namespace {
+
+class MachineCosts : public Costs {
+ public:
+  MachineCosts(const CostInput& in, std::shared_ptr<const MachineProfile> machine)
+      : Costs(in), machine_(std::move(machine)) {
+    for (const Op& op : program().roles[0].ops) {
+      if (op.kind != OpKind::compute) continue;
+      const int64_t times = std::max(1, program().micro_batches / op.every);  // in a step of the optimiser
+      for (const Kernel& k : program().tasks[op.what].kernels)
+        step_ += (k.read + k.written) * (k.repeat * times);
+    }
+  }
+
+  Time task(const Task& task, VertexId, Site) override {
+    double seconds = machine_->op_overhead() / input().speeds.launch;
+    for (const Kernel& k : task.kernels) {
+      const KernelTime time = kernel_time(k);
+      seconds += time.seconds;
+      if (time.distance >= KernelNeighbours::kFar) note_far(k);
+    }
+    return Time::from_seconds(seconds);
+  }
+
+  HostTimes host(uint32_t, VertexId) override { return {}; }
+
+  double interference(const Op& op, double seconds) const override {
+    if (!interferes() || seconds <= 0) return 0;
+    // Workers that have no second core for their messages give up theirs.
+    const double workers = devices();
+    const auto cores = static_cast<double>(machine_->cores());
+    const double shared = std::clamp((2 * workers - cores) / workers, 0.0, 1.0);
+    const auto cpu = tcp_cpu_.find({op.what, op.bytes.n});
+    return cpu == tcp_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
+  }
+  bool interferes() const override { return input().cluster.nodes > 1; }
+
+  const Transfer& message(const Channel& c, VertexId from, VertexId to, Bytes bytes) override {
+    const System& system = *input().system;
+    if (system.node_of(from) == system.node_of(to)) {
+      message_ = in_memory(c, bytes, from == to);
+    } else if (bytes.n <= 0) {
+      message_ = nothing();
+    } else {
+      message_ = over_tcp(c, way(from, to, bytes));
+    }
+    return message_;
+  }
+
+  /// Within the memory of the store.
+  Time merge(const Store& store, VertexId, Bytes bytes) override {
+    const Optimizer& optimizer = *input().job.optimizer;
+    const bool device = on_device(store.role);
+    const double copied =
+        machine_->copy(static_cast<double>(bytes.n), device ? CopyWay::device : CopyWay::memory);
+    double seconds = (store.batch == 1 ? 1 : 2.5) * copied;
+    if (optimizer.updates()) {
+      double update =
+          machine_->seconds(update_kernel(optimizer, bytes.n / 4), input().cluster.devices, step_);
+      // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
+      // and writes, of which a copy is two passes.
+      if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer.state)) / 2;
+      seconds = (store.batch == 1 ? update : copied * 1.5 + update / store.batch) + copied;
+    }
+    return scaled(Time::from_seconds(seconds), 1 / input().speeds.server);
+  }
+
+  KernelTime kernel(const Kernel& kernel, VertexId) override { return kernel_time(kernel); }
+  CostError error(VertexId, double distance) override {
+    return {machine_->error(distance), machine_->error_of_several()};
+  }
+  std::optional<Disturbance> disturbance(double compute_seconds) const override {
+    return machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
+  }
+  std::vector<std::string> extrapolates() const override {
+    std::vector<std::string> out = extrapolates_;
+    if (!machine_->busy().empty())
+      out.push_back("the profile was measured on a busy machine: " + machine_->busy());
+    return out;
+  }
+
+ protected:
+  /// Between nodes by the system's links, unless the machine emulates them.
+  Transfer collective_alone(const Op& op, std::span<const VertexId> members) override {
+    const bool shown = input().cluster.nodes == 1 || machine_->has_tcp();
+    return shown ? as_measured(op, members) : over_links(op, members);
+  }
+  double agreement(bool) const override { return 0; }  // measured collectives hold it
+  bool host_issues(VertexId, Site) const override { return false; }
+
+ private:
+  KernelTime kernel_time(const Kernel& kernel) const {
+    double distance = 0;
+    const double seconds = machine_->seconds(kernel, input().cluster.devices, step_, &distance);
+    return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
+  }
+
+  void note_far(const Kernel& k) {
+    std::string note = fmt::format("{} {} kernels unlike any measured: priced by the fitted curve",
+                                   name(k.kind), name(k.pass));
+    if (std::find(extrapolates_.begin(), extrapolates_.end(), note) == extrapolates_.end())
+      extrapolates_.push_back(std::move(note));
+  }
+
+  /// The machine may emulate several nodes itself.
+  Transfer as_measured(const Op& op, std::span<const VertexId> at) {
+    std::vector<int64_t> nodes;
+    for (const VertexId v : at) nodes.push_back(input().system->node_of(v));
+    const auto other = std::find_if(at.begin(), at.end(),
+                                    [&](VertexId v) { return input().system->node_of(v) != nodes.front(); });
+    Transfer link;
+    if (other != at.end()) link = links().message(at.front(), *other, op.bytes);
+    const MachineCollective cost =
+        machine_collective(*machine_, program().collectives[op.what], op.bytes, nodes,
+                           other == at.end() ? 0 : link.rate_alone(capacity()));
+    tcp_cpu_[{op.what, op.bytes.n}] = cost.cpu;
+    Transfer t;
+    t.latency = Time::from_seconds(cost.seconds + 2 * machine_->wake()) + link.latency * cost.messages;
+    return t;
+  }
+
+  /// Threads that share memory: a push is applied where it lies, a reply is copied by the one who applies
+  /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
+  Transfer in_memory(const Channel& c, Bytes bytes, bool same) const {
+    const bool from = on_device(c.from_role), to = on_device(c.to_role);
+    double seconds = wakes(c) * machine_->wake();
+    const auto size = static_cast<double>(bytes.n);
+    if (from != to)
+      seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
+    else if (from && !same)
+      seconds += machine_->copy(size, CopyWay::peer);
+    Transfer t;
+    t.latency = at_speed(Time::from_seconds(seconds));
+    return t;
+  }
+
+  /// Between nodes that one machine emulates: what a message over loopback takes beyond its bytes at the
+  /// link's pace comes as latency.
+  Transfer over_tcp(const Channel& c, const Way& way) const {
+    Transfer t = way.transfer;
+    const double beyond = machine_->tcp_message(t.bytes, way.rate) - t.bytes / way.rate;
+    t.latency += at_speed(Time::from_seconds(std::max(0.0, beyond) + wakes(c) * machine_->wake()));
+    return t;
+  }
+
+  /// A push wakes its lane; a reply wakes the lane that waits for it, and that one the forward pass.
+  static double wakes(const Channel& c) { return c.address == Address::reply ? 2 : 1; }
+
+  /// Not where its memory is the host's.
+  bool on_device(uint32_t role) const {
+    return machine_->apart() && program().roles[role].site == Site::accelerators;
+  }
+
+  std::shared_ptr<const MachineProfile> machine_;
+  Bytes step_;  ///< what a worker's kernels move in one
+  Transfer message_;
+  std::vector<std::string> extrapolates_;
+  /// Over emulated nodes: processor seconds of a rank, by collective and bytes.
+  std::map<std::pair<uint32_t, int64_t>, double> tcp_cpu_;
+};
+
+}  // namespace
+
+std::shared_ptr<Costs> machine_costs(const CostInput& input, std::shared_ptr<const MachineProfile> machine) {
+  return std::make_shared<MachineCosts>(input, std::move(machine));
+}
+
+}  // namespace tandem::sim

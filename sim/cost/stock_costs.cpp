@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/cost/stock_costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include "models/optimizer.h"
+#include "sim/cost/kernel_cost.h"
+#include "sim/cost/network_software.h"
+
+namespace tandem::sim {
+
+namespace {
+
+/// Host seconds of one eager operation in a tight loop on a core of speed 1 (flagos-ai/Torch-FL#27: 8 us).
+constexpr double kPlainOp = 8e-6;
+
+/// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
+/// of the memory bandwidth at it.
+double reduce_rate(const Device& device) {
+  const bool cpu = device.kind == Device::Kind::cpu;
+  return device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3;
+}
+
+class StockCosts : public Costs {
+ public:
+  explicit StockCosts(const CostInput& in)
+      : Costs(in), recipe_(with_updates_of(in.job.scheme->recipe, *in.job.optimizer)) {}
+
+  Time task(const Task& task, VertexId at, Site site) override {
+    return Time::from_seconds(task_seconds(task, at, site == Site::accelerators));
+  }
+
+  HostTimes host(uint32_t r, VertexId at) override {
+    const Role& role = program().roles[r];
+    if (!host_issues(at, role.site)) return {};
+    const CostInput& in = input();
+    double sum = in.cluster.devices > 1 && r == 0
+                     ? overheads().iteration.seconds() /
+                           (static_cast<double>(program().micro_batches) * in.speeds.launch)
+                     : 0;
+    const double unpacking = unpack_seconds();
+    HostTimes out;
+    for (const Op& op : role.ops) {
+      if (op.kind == OpKind::compute && !copies_module(program().tasks[op.what]) &&
+          !issued_late(program().tasks[op.what]))
+        sum += issue_seconds(program().tasks[op.what]) / op.every;
+      if (op.kind == OpKind::recv) sum += unpacking / op.every;
+      out.issued.push_back(Time::from_seconds(sum));
+    }
+    // The process that drives all devices gathers their outputs before it goes on.
+    out.runs_ahead = recipe_.host.runs_ahead && !overheads().single_process;
+    return out;
+  }
+
+  double interference(const Op&, double) const override { return overheads().interference; }
+  bool interferes() const override { return overheads().interference > 0; }
+
+  const Transfer& message(const Channel&, VertexId from, VertexId to, Bytes bytes) override {
+    if (from == to || bytes.n <= 0) return free_;
+    return way(from, to, bytes).transfer;
+  }
+
+  Time merge(const Store& store, VertexId at, Bytes size) override {
+    const Device& device = input().system->device(at);
+    const Optimizer& optimizer = *input().job.optimizer;
+    const double speed = input().speeds.server;
+    const auto bytes = static_cast<double>(size.n);
+    const double handled = links().software().handling;
+    if (handled > 0 && device.kind == Device::Kind::cpu) return Time::from_seconds(bytes / handled / speed);
+    const double rate = reduce_rate(device);
+    if (!optimizer.updates()) return Time::from_seconds(bytes / rate);
+    // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
+    const double passes = (3.0 + 2.0 * static_cast<double>(optimizer.state)) / 3.0 / store.batch;
+    return Time::from_seconds(bytes / rate * (1 + passes) / speed);
+  }
+
+  KernelTime kernel(const Kernel& kernel, VertexId at) override {
+    return {kernel_cost(at).seconds(kernel) * compute_scale(), 0};
+  }
+  CostError error(VertexId at, double) override { return {kernel_cost(at).relative_error(), {}}; }
+  std::optional<Disturbance> disturbance(double) const override { return {}; }
+  std::vector<std::string> extrapolates() const override { return extrapolates_; }
+
+ protected:
+  Transfer collective_alone(const Op& op, std::span<const VertexId> members) override {
+    return over_links(op, members);
+  }
+
+  /// Lists: rank 0 reads the size and then the list of every rank, one after the other. Bits: two reductions
+  /// along a tree of the nodes, for all gradients at once, so only the last ones wait for them.
+  double agreement(bool last) const override {
+    using Agreement = Overheads::Agreement;
+    const Cluster& cluster = input().cluster;
+    if (cluster.nodes == 1) return 0;
+    const auto tree = static_cast<double>(std::bit_width(static_cast<uint64_t>(cluster.nodes - 1)));
+    const double messages = overheads().agreement == Agreement::lists  ? 2 * devices()
+                            : overheads().agreement == Agreement::bits ? (last ? 4 * tree : 0)
+                                                                       : 0;
+    return messages * control_message(*input().system);
+  }
+
+  /// Hosts issue what GPUs compute. CPUs issue to themselves, TPUs run whole graphs.
+  bool host_issues(VertexId at, Site site) const override {
+    return site == Site::accelerators && input().system->device(at).kind == Device::Kind::gpu;
+  }
+
+ private:
+  const KernelCost& kernel_cost(VertexId v) {
+    const CostInput& in = input();
+    const int32_t model = in.system->info(v).device;
+    auto found = kernels_.find(model);
+    if (found == kernels_.end()) {
+      found = kernels_.emplace(model, KernelCost(in.system->device(v), in.job.precision, in.profile, recipe_))
+                  .first;
+      const auto& notes = found->second.extrapolates();
+      extrapolates_.insert(extrapolates_.end(), notes.begin(), notes.end());
+    }
+    return found->second;
+  }
+
+  double task_seconds(const Task& task, VertexId v, bool worker) {
+    const Overheads& o = overheads();
+    const CostInput& in = input();
+    if (copies_module(task)) {
+      return o.replicate.seconds() * static_cast<double>(in.job.graph->layers().size()) * devices() /
+             in.speeds.launch;
+    }
+    const KernelCost& cost = kernel_cost(v);
+    double seconds = 0;
+    const double stall = in.job.precision == Precision::fp16 ? 1 + o.norm_stall * std::log2(devices()) : 1;
+    for (const Kernel& k : task.kernels) {
+      seconds += cost.seconds(k) * (worker && k.kind == KernelKind::norm ? stall : 1);
+    }
+    if (!worker) return seconds / in.speeds.server;
+    if (issued_late(task) && in.system->device(v).kind == Device::Kind::gpu)
+      seconds = std::max(seconds, issue_seconds(task) / in.compute_scale);
+    return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
+  }
+
+  /// An update that the host issues when its gradients are summed: nothing hides that.
+  bool issued_late(const Task& task) const {
+    return task.pass == Pass::update && recipe_.host.awaits_sums && input().cluster.devices > 1;
+  }
+
+  /// What the host takes to issue a task of a GPU; an anchor scales what one device shows of it. Where one
+  /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
+  /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
+  /// one allocator of the process.
+  double issue_seconds(const Task& task) {
+    const CostInput& in = input();
+    double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds();
+    const double driven = overheads().single_process ? devices() : 1;
+    if (task.pass == Pass::forward) seconds *= driven;
+    if (issued_late(task) && overheads().one_launcher) seconds *= static_cast<double>(in.cluster.per_node);
+    if (task.pass == Pass::backward_weights)
+      seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
+    return seconds * in.compute_scale / (in.system->host().core_speed * in.speeds.launch);
+  }
+
+  /// What comes back from servers is copied into the layers' tensors, an operation each, as an update
+  /// without state. Of one reply.
+  double unpack_seconds() const {
+    const CostInput& in = input();
+    std::size_t tensors = 0;
+    for (const Layer& layer : in.job.graph->layers()) tensors += layer.parameters.size();
+    const double each = recipe_.host.update[0].seconds() * in.compute_scale /
+                        (in.system->host().core_speed * in.speeds.launch);
+    return each * static_cast<double>(tensors) /
+           static_cast<double>(std::max<std::size_t>(1, program().buckets.size()));
+  }
+
+  /// Gradients that the layers of `task` add to those of other readers: each input of a layer but the first
+  /// gets one. A concat of a concat is one concat of all pieces, as frameworks are given it.
+  int64_t summed(const Task& task) {
+    const auto& layers = input().job.graph->layers();
+    if (pieces_.empty()) {
+      for (const Layer& layer : layers) {
+        int64_t pieces = 0;
+        const bool joins = layer.type != nullptr && layer.type->name == "concat";
+        for (const uint32_t in : layer.inputs) {
+          const Layer& from = layers[in];
+          pieces += joins && from.type == layer.type ? pieces_[in] : 1;
+        }
+        pieces_.push_back(pieces);
+      }
+    }
+    int64_t sum = 0;
+    for (uint32_t l = task.layer; l < task.layer + task.layers; ++l)
+      sum += std::max<int64_t>(pieces_[l] - 1, 0);
+    return sum;
+  }
+
+  Recipe recipe_;
+  Transfer free_ = nothing();
+  std::map<int32_t, KernelCost> kernels_;  ///< by device model
+  std::vector<std::string> extrapolates_;
+  std::vector<int64_t> pieces_;  ///< per layer: how many gradients its backward makes
+};
+
+}  // namespace
+
+std::shared_ptr<Costs> stock_costs(const CostInput& input) { return std::make_shared<StockCosts>(input); }
+
+}  // namespace tandem::sim

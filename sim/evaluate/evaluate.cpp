@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/evaluate/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/evaluate/contention.h"
+#include "sim/evaluate/events.h"
+#include "sim/evaluate/fold.h"
+#include "sim/evaluate/sweep.h"
+#include "sim/network/queues.h"
+
+namespace tandem::sim {
+
+namespace {
+
+/// What the binder resolved beforehand, no evaluator can see contend.
+std::string resolved(const Plan& plan) {
+  const bool any = std::any_of(plan.transfers.begin(), plan.transfers.end(),
+                               [](const Transfer& t) { return !t.resolved.empty(); });
+  return any ? "; so many instances divide the links that they share in advance, and their copies and "
+               "collectives are taken not to slow each other"
+             : "";
+}
+
+Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
+  if (plan.measured_roles > 0) {
+    Trace trace = run_events(plan, options);
+    trace.reason = "several jobs share the machine";
+    return trace;
+  }
+  if (!is_static(*plan.program)) {
+    Trace trace = run_events(plan, options);
+    trace.reason = "the order in which messages arrive decides what happens";
+    if (serves_in_turn(*plan.program))
+      trace.reason += fmt::format(
+          "; with more than {} pairs of worker and shard, links serve transfers one after another, "
+          "which is optimistic where they are the bottleneck",
+          sharing_pairs(*plan.program));
+    return trace;
+  }
+  const std::string shared = contention(plan);
+  if (!shared.empty()) {
+    Trace trace = run_events(plan, options);
+    trace.reason = "transfers can slow each other: " + shared;
+    return trace;
+  }
+  const std::string differs = what_differs(plan);
+  Trace trace = differs.empty() ? run_folded(plan, options) : run_sweep(plan, options);
+  trace.reason = "no transfers can slow each other, so times follow by max and plus";
+  trace.reason += differs.empty() ? "; all instances of a role are alike and fold to one" : "; " + differs;
+  return trace;
+}
+
+}  // namespace
+
+Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
+  Trace trace = with_fastest(plan, options);
+  trace.reason += resolved(plan);
+  return trace;
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/evaluate/event_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace tandem::sim {
+
+EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
+    : plan_(plan),
+      program_(*plan.program),
+      options_(options),
+      recorder_(plan, options, trace_),
+      calm_(plan.disturbance.none()),
+      flows_(serves_in_turn(program_) ? std::vector<double>{} : plan.capacity) {
+  if (serves_in_turn(program_)) queues_.emplace(plan.capacity);
+  rate_alone_.reserve(plan.transfers.size());
+  for (const Transfer& t : plan.transfers) rate_alone_.push_back(t.rate_alone(plan.capacity));
+  uint64_t instances = 0;
+  for (const Role& role : program_.roles) instances += static_cast<uint64_t>(role.mesh.size());
+  if (instances >= UINT32_MAX / kLanes)
+    throw InputError("more than 2^30 instances cannot be simulated event by event");
+  roles_.resize(program_.roles.size());
+  rendezvous_.resize(roles_.size());
+  shared_.resize(roles_.size());
+  lanes_.resize(instances * kLanes);
+  for (uint32_t r = 0; r < roles_.size(); ++r) build_role(r);
+  completed_.assign(roles_[0].count, 0);
+  count_iterations();
+  if (!calm_) iteration_factor_.assign(instances, {kNone, 1.0});
+  waited_.assign(instances, 0);
+  build_messages();
+}
+
+void EventEngine::build_role(uint32_t r) {
+  RoleInfo& info = roles_[r];
+  info.role = &program_.roles[r];
+  info.costs = &plan_.roles.at(r);
+  info.base = r == 0 ? 0 : roles_[r - 1].base + roles_[r - 1].count;
+  info.count = static_cast<uint32_t>(info.role->mesh.size());
+  info.serves = info.role->on_channel >= 0;
+  for (uint32_t i = 0; i < info.count; ++i) weight_.push_back(Recorder::weight(r, i));
+  const auto& ops = info.role->ops;
+  for (uint32_t o = 0; o < ops.size(); ++o) {
+    info.lane_ops[static_cast<int>(ops[o].lane)].push_back(o);
+    info.lanes = static_cast<uint8_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
+  }
+  build_needs(info);
+  // Collectives on the same axes meet in the same groups.
+  shared_[r].assign(program_.collectives.size(), kNone);
+  for (const Op& op : ops) {
+    if (op.kind != OpKind::collective || shared_[r][op.what] != kNone) continue;
+    const uint32_t axes = program_.collectives[op.what].axes;
+    for (uint32_t c = 0; c < shared_[r].size(); ++c) {
+      if (shared_[r][c] != kNone && program_.collectives[c].axes == axes) shared_[r][op.what] = shared_[r][c];
+    }
+    if (shared_[r][op.what] != kNone) continue;
+    shared_[r][op.what] = static_cast<uint32_t>(rendezvous_[r].size());
+    Rendezvous& meeting = rendezvous_[r].emplace_back();
+    meeting.groups.emplace(info.role->mesh, axes);
+    meeting.arrived.assign(meeting.groups->count(), 0);
+    meeting.last.assign(meeting.groups->count(), 0);
+  }
+}
+
+void EventEngine::build_needs(RoleInfo& info) {
+  const auto& ops = info.role->ops;
+  std::vector<uint32_t> position(ops.size());
+  for (const auto& list : info.lane_ops) {
+    for (uint32_t p = 0; p < list.size(); ++p) position[list[p]] = p;
+  }
+  info.needs.resize(ops.size());
+  for (uint32_t o = 0; o < ops.size(); ++o) {
+    for (const Dep& dep : ops[o].deps) {
+      const Op& on = ops[dep.op];
+      if (on.lane == ops[o].lane) continue;  // in order anyway
+      info.needs[o].push_back({position[dep.op], on.every, dep.lag, static_cast<uint8_t>(on.lane)});
+    }
+  }
+}
+
+uint32_t EventEngine::role_of(uint32_t global) const {
+  uint32_t r = 0;
+  while (global - roles_[r].base >= roles_[r].count) ++r;
+  return r;
+}
+
+uint32_t EventEngine::class_of(const RoleInfo& info, uint32_t instance) const {
+  return info.costs->class_of.empty() ? 0 : info.costs->class_of[instance];
+}
+
+void EventEngine::schedule(int64_t after, uint64_t data) {
+  if (after >= kNever - now_)
+    throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
+  queue_.push(now_ + after, data);
+}
+
+Trace EventEngine::run() {
+  trace_.evaluator = "events";
+  begin();
+  if (flows_.pending()) {
+    flows_.update(now_);
+    wake_flows();
+  }
+  while (!queue_.empty() && (plan_.measured_roles == 0 || open_lanes_ > 0)) {
+    queue_.pop_batch(batch_);
+    now_ = batch_.front().time;
+    const auto earlier = [](const MonotoneQueue::Item& a, const MonotoneQueue::Item& b) {
+      return a.data >> 32 < b.data >> 32;
+    };
+    if (batch_.size() > 1 && !std::is_sorted(batch_.begin(), batch_.end(), earlier)) {
+      std::stable_sort(batch_.begin(), batch_.end(), earlier);
+    }
+    for (const MonotoneQueue::Item& item : batch_) dispatch(item.data);
+    if (flows_.pending() && !queue_.more_now()) {
+      flows_.update(now_);
+      wake_flows();
+    }
+  }
+  check_finished();
+  recorder_.finish();
+  for (std::size_t s = 0; s < stores_.size(); ++s) {
+    if (plan_.measured(program_.stores[s].role)) trace_.versions += stores_[s].versions();
+  }
+  return std::move(trace_);
+}
+
+void EventEngine::wake_flows() {
+  if (flows_.next() >= wake_at_) return;
+  wake_at_ = flows_.next();
+  queue_.push(wake_at_, kWake);
+}
+
+void EventEngine::count_iterations() {
+  const auto each = static_cast<uint32_t>(std::max(options_.iterations, 0));
+  const uint32_t workers = roles_[0].count;
+  iterations_.free_running = each > 0 && free_running(program_, plan_.measured_roles);
+  iterations_.limit.assign(workers, iterations_.free_running ? kNone : each);
+  if (!iterations_.free_running) return;
+  iterations_.groups.emplace(roles_[0].role->mesh, meeting_axes(program_));
+  iterations_.begun.assign(iterations_.groups->count(), 0);
+  iterations_.open = int64_t{each} * iterations_.groups->count();
+}
+
+/// The worker's compute lane gets to `iteration`. The last that is open resolves where everybody ends.
+void EventEngine::begin_iteration(uint32_t worker, uint32_t iteration) {
+  if (!iterations_.free_running || iterations_.open == 0) return;
+  uint32_t& begun = iterations_.begun[iterations_.groups->of(worker)];
+  if (iteration < begun) return;
+  const auto step = static_cast<uint32_t>(program_.micro_batches);
+  begun += step;
+  iterations_.open -= step;
+  if (iterations_.open > 0) return;
+  for (uint32_t i = 0; i < roles_[0].count; ++i)
+    iterations_.limit[i] = iterations_.begun[iterations_.groups->of(i)];
+  for (uint32_t i = 0; i < roles_[0].count; ++i) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const LaneState& state = lanes_[i * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
+      const bool stands = state.state == State::blocked || state.state == State::waiting;
+      if (stands && state.iteration >= iterations_.limit[i]) finish_lane(0, i, lane);
+    }
+  }
+}
+
+uint32_t EventEngine::limit(uint32_t r, uint32_t instance) const {
+  if (!plan_.measured(r)) return kNone;
+  return r == 0 ? iterations_.limit[instance] : static_cast<uint32_t>(options_.iterations);
+}
+
+void EventEngine::finish_lane(uint32_t r, uint32_t instance, int lane) {
+  LaneState* const lanes = &lanes_[(roles_[r].base + instance) * std::size_t{kLanes}];
+  lanes[lane].state = State::finished;
+  if (plan_.measured(r)) --open_lanes_;
+  if (r != 0 || unhandled_.empty() || unhandled_[instance] > 0) return;
+  leave_stores(instance);
+  Message last;
+  last.sender = instance;
+  last.way.sent = last.way.arrived = now_;
+  pass_gates(last);
+}
+
+void EventEngine::begin() {
+  for (uint32_t r = 0; r < roles_.size(); ++r) {
+    const RoleInfo& info = roles_[r];
+    if (info.serves) continue;
+    for (uint32_t i = 0; i < info.count; ++i) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        if ((info.lanes >> lane & 1U) == 0 || options_.iterations <= 0) {
+          lanes_[(info.base + i) * std::size_t{kLanes} + static_cast<std::size_t>(lane)].state =
+              State::finished;
+        } else if (plan_.measured(r)) {
+          ++open_lanes_;
+        }
+      }
+      if (info.lanes == 0) {
+        for (int32_t k = 0; r == 0 && k < options_.iterations; ++k)
+          recorder_.iteration(i, static_cast<uint32_t>(k), 0);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < roles_[0].count; ++i) begin_iteration(i, 0);
+  for (uint32_t r = 0; r < roles_.size(); ++r) {
+    for (uint32_t i = 0; i < roles_[r].count && !roles_[r].serves; ++i) {
+      for (int lane = 0; lane < kLanes; ++lane) try_lane(r, i, lane);
+    }
+  }
+}
+
+void EventEngine::dispatch(uint64_t data) {
+  if (data == kWake) {
+    if (now_ < wake_at_) return;  // an earlier finish was scheduled meanwhile and has come
+    wake_at_ = kNever;
+    flown_.clear();
+    if (flows_.next() <= now_) flows_.finish(now_, flown_);
+    for (const uint64_t tag : flown_) {
+      int64_t delay = 0;  // a message's latency comes after its payload has left
+      if ((tag & kNone) == 0) {
+        const auto lane_id = static_cast<uint32_t>(tag >> 32);
+        const uint32_t r = role_of(lane_id / kLanes), i = lane_id / kLanes - roles_[r].base;
+        const LaneState& lane = lanes_[lane_id];
+        const uint32_t op = roles_[r].lane_ops[lane_id % kLanes][lane.position];
+        const auto [index, factor] = transfer_of(r, i, lane.iteration, op);
+        delay = plan_.transfers[static_cast<std::size_t>(index)].delay(factor).ps;
+      }
+      schedule(delay, tag);
+    }
+    if (flown_.empty()) wake_flows();
+    return;
+  }
+  const auto lane_id = static_cast<uint32_t>(data >> 32);
+  const auto slot = static_cast<uint32_t>(data);
+  if (slot != 0) {
+    message_event(slot - 1, lane_id);
+  } else {
+    op_ended(lane_id);
+  }
+}
+
+void EventEngine::op_ended(uint32_t lane_id) {
+  const uint32_t global = lane_id / kLanes;
+  const int lane = static_cast<int>(lane_id % kLanes);
+  const uint32_t r = role_of(global);
+  RoleInfo& info = roles_[r];
+  if (info.serves) return service_ended(global);
+  const uint32_t instance = global - info.base;
+  const LaneState& state = lanes_[lane_id];
+  const uint32_t op = info.lane_ops[lane][state.position];
+  if (info.role->ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
+  Rendezvous& meeting = rendezvous_[r][shared_[r][info.role->ops[op].what]];
+  const int64_t start = state.start;
+  const uint32_t group = meeting.groups->of(instance), last = meeting.last[group];
+  meeting.arrived[group] = 0;
+  for (const uint32_t offset : meeting.groups->offsets()) complete(r, instance + offset, lane, start, last);
+}
+
+void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t start, uint32_t last) {
+  const RoleInfo& info = roles_[r];
+  const uint32_t global = info.base + instance;
+  LaneState* const lanes = &lanes_[std::size_t{global} * kLanes];
+  LaneState& state = lanes[lane];
+  recorder_.op(r, instance, state.iteration, info.lane_ops[lane][state.position],
+               {state.ready, start, now_, last}, weight_[global]);
+  recorder_.makespan(now_);
+  ++state.position;
+  state.state = State::blocked;
+  for (int other = 0; other < kLanes; ++other) {
+    if (lanes[other].state == State::blocked) try_lane(r, instance, other);
+  }
+}
+
+bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const {
+  for (const Needs& need : info.needs[op]) {
+    if (need.lag > iteration) continue;
+    const uint32_t at = iteration - need.lag;
+    if (need.every > 1 && (at + 1) % need.every != 0) continue;
+    const LaneState& other = lanes[need.lane];
+    if (other.iteration < at || (other.iteration == at && other.position <= need.position)) return false;
+  }
+  return true;
+}
+
+void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
+  const RoleInfo& info = roles_[r];
+  LaneState* const lanes = &lanes_[std::size_t{info.base + instance} * kLanes];
+  LaneState& state = lanes[lane];
+  if (state.state != State::blocked) return;
+  const std::vector<uint32_t>& list = info.lane_ops[lane];
+  const int leads = std::countr_zero(info.lanes);  // the compute lane, where there is one
+  for (;;) {
+    if (state.position == list.size()) {
+      state.position = 0;
+      if (lane == static_cast<int>(Lane::compute)) waited_[info.base + instance] = now_;
+      ++state.iteration;
+      if (r == 0) wrap(r, instance);
+      if (r == 0 && lane == leads) begin_iteration(instance, state.iteration);
+    }
+    if (state.iteration >= limit(r, instance)) return finish_lane(r, instance, lane);
+    const uint32_t op = list[state.position];
+    const uint32_t every = info.role->ops[op].every;
+    if (every == 1 || (state.iteration + 1) % every == 0) {
+      if (ready(info, lanes, state.iteration, op)) start_op(r, instance, lane, op);
+      return;
+    }
+    ++state.position;
+  }
+}
+
+void EventEngine::wrap(uint32_t r, uint32_t instance) {
+  const RoleInfo& info = roles_[r];
+  const LaneState* const lanes = &lanes_[std::size_t{info.base + instance} * kLanes];
+  uint32_t least = UINT32_MAX;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((info.lanes >> lane & 1U) != 0) least = std::min(least, lanes[lane].iteration);
+  }
+  while (completed_[instance] < least) recorder_.iteration(instance, completed_[instance]++, now_);
+}
+
+double EventEngine::compute_factor(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op) {
+  if (calm_) return 1;
+  auto& [known, factor] = iteration_factor_[roles_[r].base + instance];
+  if (known != iteration) {
+    known = iteration;
+    factor = plan_.iteration_factor(r, instance, iteration);
+  }
+  return factor * plan_.op_factor(r, instance, iteration, op);
+}
+
+std::pair<int32_t, double> EventEngine::transfer_of(uint32_t r, uint32_t instance, uint32_t iteration,
+                                                    uint32_t op) const {
+  const int32_t index = roles_[r].costs->transfer[class_of(roles_[r], instance)][op];
+  return {index, calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, op)};
+}
+
+/// From now to the end of a compute op, which waits for the host to have issued it.
+int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op) {
+  const RoleInfo& info = roles_[r];
+  const uint32_t c = class_of(info, instance);
+  const int64_t works = scaled(info.costs->duration[c][op], compute_factor(r, instance, iteration, op)).ps;
+  const int64_t late =
+      info.costs->issued_at(c, op, iteration, waited_[info.base + instance]) - (now_ + works);
+  if (late <= 0) return works;
+  if (r == 0 && instance == 0) recorder_.launch(late);
+  return works + late;
+}
+
+void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t index) {
+  const RoleInfo& info = roles_[r];
+  const uint32_t lane_id = (info.base + instance) * kLanes + static_cast<uint32_t>(lane);
+  LaneState& state = lanes_[lane_id];
+  state.start = state.ready = now_;
+  state.state = State::running;
+  if (r == 0 && instance == 0) recorder_.ready(state.iteration, index, now_);
+  switch (info.role->ops[index].kind) {
+    case OpKind::compute: {
+      schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);
+      break;
+    }
+    case OpKind::copy: {
+      const auto [t, factor] = transfer_of(r, instance, state.iteration, index);
+      const Transfer& transfer = plan_.transfers.at(static_cast<std::size_t>(t));
+      recorder_.transfer(t);
+      start_transfer(transfer, rate_alone_[static_cast<std::size_t>(t)], factor, transfer.delay(factor).ps,
+                     uint64_t{lane_id} << 32);
+      break;
+    }
+    case OpKind::collective:
+      start_collective(r, instance, index);
+      break;
+    case OpKind::send:
+      send(r, instance, lane, index);
+      break;
+    case OpKind::recv:
+      receive(r, instance, lane, index);
+      break;
+    case OpKind::apply:
+    case OpKind::gate:
+      throw ProgramError(fmt::format("role \"{}\", op {}: {} in a role that serves no messages",
+                                     info.role->name, index, name(info.role->ops[index].kind)));
+  }
+}
+
+void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index) {
+  const RoleInfo& info = roles_[r];
+  const Op& op = info.role->ops[index];
+  Rendezvous& meeting = rendezvous_[r][shared_[r][op.what]];
+  const uint32_t group = meeting.groups->of(instance);
+  const uint32_t first = meeting.groups->first(group);
+  const auto lane = static_cast<uint32_t>(op.lane);
+  LaneState& state = lanes_[(info.base + instance) * kLanes + lane];
+  state.state = State::waiting;
+  uint32_t& last = meeting.last[group];
+  const bool tied = meeting.arrived[group] > 0 && lanes_[(info.base + last) * kLanes + lane].ready == now_;
+  last = tied ? std::min(last, instance) : instance;
+  if (++meeting.arrived[group] < meeting.groups->size()) return;
+  for (const uint32_t offset : meeting.groups->offsets())
+    lanes_[(info.base + first + offset) * kLanes + lane].state = State::running;
+  LaneState& leader = lanes_[(info.base + first) * kLanes + lane];
+  leader.start = now_;
+  const auto [t, factor] = transfer_of(r, first, leader.iteration, index);
+  const Transfer& transfer = plan_.transfers.at(static_cast<std::size_t>(t));
+  recorder_.transfer(t);
+  start_transfer(transfer, rate_alone_[static_cast<std::size_t>(t)], factor, transfer.delay(factor).ps,
+                 uint64_t{(info.base + first) * kLanes + lane} << 32);
+}
+
+/// The event `data` comes when the payload has left, and for an op's end `delay` after that.
+void EventEngine::start_transfer(const Transfer& t, double rate, double factor, int64_t delay,
+                                 uint64_t data) {
+  if (t.uses.empty() || t.bytes == 0) {
+    schedule(t.payload(rate, factor).ps + delay, data);
+  } else if (queues_) {
+    schedule(queues_->pass(now_, t.uses, t.cap, t.bytes * factor) - now_ + delay, data);
+  } else {
+    flows_.start(now_, t.uses, t.cap, t.bytes * factor, data);
+  }
+}
+
+void EventEngine::check_finished() const {
+  if (flows_.active() > 0 && plan_.measured_roles == 0)
+    throw InputError("a transfer takes longer than 26 days of simulated time");
+  for (uint32_t r = 0; r < roles_.size(); ++r) {
+    const RoleInfo& info = roles_[r];
+    if (info.serves || !plan_.measured(r)) continue;
+    for (std::size_t l = info.base * std::size_t{kLanes}; l < (info.base + info.count) * std::size_t{kLanes};
+         ++l) {
+      const LaneState& state = lanes_[l];
+      if (state.state == State::finished) continue;
+      const uint32_t op = info.lane_ops[l % kLanes][state.position];
+      throw ProgramError(fmt::format(
+          "deadlock: role \"{}\", instance {} never gets past op {} ({}) of iteration {}", info.role->name,
+          l / kLanes - info.base, op, name(info.role->ops[op].kind), state.iteration));
+    }
+  }
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The reference evaluator's machinery; run_events() is its only user.
+//
+// Events happen in the order (time, round, lane, order of scheduling): a round is all that is pending for a
+// time; what its events schedule for the very same time makes the next round; a lane's number grows with
+// role, instance and lane. This is the canonical order in which ties of arrival are broken.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/evaluate/inbox.h"
+#include "sim/evaluate/recorder.h"
+#include "sim/evaluate/stores.h"
+#include "sim/evaluate/trace.h"
+#include "sim/network/flows.h"
+#include "sim/network/queue.h"
+#include "sim/network/queues.h"
+#include "sim/plan/groups.h"
+
+namespace tandem::sim {
+
+class EventEngine {
+ public:
+  EventEngine(const Plan& plan, const EvaluateOptions& options);
+  Trace run();
+
+ private:
+  enum class State : uint8_t { blocked, running, waiting, finished };
+  /// A lane of a repeating instance: everything before (iteration, position) is done.
+  struct LaneState {
+    int64_t start = 0;  ///< of the op that runs
+    int64_t ready = 0;  ///< the same, without waiting for other members of a collective
+    uint32_t iteration = 0;
+    uint32_t position = 0;  ///< in the role's ops of this lane
+    uint32_t sending = 0;   ///< messages of a send that have not left yet
+    State state = State::blocked;
+  };
+  /// The one lane of a serving instance that ops hold: its compute lane.
+  struct Server {
+    int64_t start = 0;
+    uint32_t current = 0;                  ///< message served
+    uint32_t head = UINT32_MAX, tail = 0;  ///< messages that are ready for it, in order
+    bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
+  };
+  struct Needs {
+    uint32_t position = 0, every = 1;
+    uint16_t lag = 0;
+    uint8_t lane = 0;
+  };
+  struct RoleInfo {
+    const Role* role = nullptr;
+    const RoleCosts* costs = nullptr;
+    uint32_t base = 0;  ///< global number of instance 0
+    uint32_t count = 0;
+    bool serves = false;
+    uint8_t lanes = 0;  ///< bit set of lanes in use
+    std::vector<uint32_t> lane_ops[kLanes];
+    std::vector<std::vector<Needs>> needs;  ///< [op]: dependencies on other lanes
+  };
+  /// How many iterations the workers make (semantics.md 1.7). Those of a group meet in collectives.
+  struct Iterations {
+    bool free_running = false;
+    std::optional<Groups> groups;
+    std::vector<uint32_t> begun;  ///< [group], of a free-running program
+    int64_t open = 0;             ///< iterations that no group has begun yet
+    std::vector<uint32_t> limit;  ///< [worker]; kNone: not known yet
+  };
+  struct Rendezvous {
+    std::optional<Groups> groups;
+    std::vector<uint32_t> arrived;  ///< [group]
+    std::vector<uint32_t> last;     ///< [group]: who came last, the lowest of several
+  };
+  struct Message {
+    uint32_t channel = 0, key = 0;
+    uint32_t sender = 0, receiver = 0;  ///< instances within their roles
+    uint32_t number = 0;                ///< of its (sender, channel, key), from 1; a reply has its request's
+    uint32_t version = 0, clock = 0, step = 0, next = 0;
+    uint32_t request = 0;  ///< of a reply: the message served
+    int64_t start = 0, delay = 0;
+    Way way;  ///< a reply has its request's
+    bool left = false;
+  };
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint64_t kWake = UINT64_MAX;
+
+  // Lanes of repeating instances (events.cpp).
+  void build_role(uint32_t r);
+  void build_needs(RoleInfo& info);
+  void begin();
+  void dispatch(uint64_t data);
+  void op_ended(uint32_t lane_id);
+  void complete(uint32_t r, uint32_t instance, int lane, int64_t start, uint32_t last = 0);
+  void try_lane(uint32_t r, uint32_t instance, int lane);
+  bool ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const;
+  void wrap(uint32_t r, uint32_t instance);
+  void count_iterations();
+  void begin_iteration(uint32_t worker, uint32_t iteration);
+  uint32_t limit(uint32_t r, uint32_t instance) const;
+  void finish_lane(uint32_t r, uint32_t instance, int lane);
+  void start_op(uint32_t r, uint32_t instance, int lane, uint32_t op);
+  void start_collective(uint32_t r, uint32_t instance, uint32_t op);
+  void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
+  void schedule(int64_t after, uint64_t data);
+  void wake_flows();
+  double compute_factor(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
+  int64_t compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
+  uint32_t class_of(const RoleInfo& info, uint32_t instance) const;
+  std::pair<int32_t, double> transfer_of(uint32_t r, uint32_t instance, uint32_t iteration,
+                                         uint32_t op) const;
+  uint32_t role_of(uint32_t global) const;
+  void check_finished() const;
+
+  // Messages and servers (event_messages.cpp).
+  void build_messages();
+  void send(uint32_t r, uint32_t instance, int lane, uint32_t op);
+  void post(uint32_t slot, uint32_t lane_id, double factor);
+  void post_in_turn(uint32_t lane_id, double factor);
+  void message_event(uint32_t slot, uint32_t lane_id);
+  void arrive(uint32_t slot);
+  void explain_recv(const Message& m, bool reply);
+  void open_gate(uint32_t parked, const Message& by, uint32_t r);
+  void receive(uint32_t r, uint32_t instance, int lane, uint32_t op);
+  void serve(uint32_t slot);
+  void record_service(const Message& m, uint32_t r, int64_t start);
+  void begin_service(uint32_t global, uint32_t slot);
+  void service_ended(uint32_t global);
+  void apply(uint32_t slot, const Op& op, bool dropped);
+  void leave_stores(uint32_t worker);
+  bool pushes(uint32_t channel) const;
+  void pass_gates(Message by);
+  void reply(uint32_t slot, uint32_t r, uint32_t op);
+  uint32_t new_message();
+
+  const Plan& plan_;
+  const Program& program_;
+  EvaluateOptions options_;
+  Trace trace_;
+  Recorder recorder_;
+  bool calm_;  ///< no disturbance
+  int64_t now_ = 0;
+  MonotoneQueue queue_;
+  std::vector<MonotoneQueue::Item> batch_;
+  std::optional<LinkQueues> queues_;  ///< instead of flows_, where serves_in_turn()
+  Flows flows_;
+  std::vector<uint64_t> flown_;
+  int64_t wake_at_ = kNever;
+  int64_t open_lanes_ = 0;          ///< of the measured job, not finished
+  std::vector<double> rate_alone_;  ///< [transfer]
+  std::vector<RoleInfo> roles_;
+  std::vector<LaneState> lanes_;     ///< [global instance * kLanes + lane]
+  std::vector<uint64_t> weight_;     ///< [global instance], Recorder's
+  std::vector<uint32_t> completed_;  ///< [worker]: iterations
+  Iterations iterations_;
+  std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
+  std::vector<int64_t> waited_;                      ///< [global instance]: as in RoleCosts::issued_at
+  std::vector<std::vector<Rendezvous>> rendezvous_;  ///< [role][collective]
+  std::vector<std::vector<uint32_t>> shared_;        ///< [role][collective]: index into rendezvous_
+
+  std::vector<VersionedStore> stores_;
+  std::vector<std::optional<Inbox>> inboxes_;  ///< [channel], where it leads to a repeating role
+  std::vector<int32_t> pull_of_;              ///< [channel]: whose inbox has the versions sent along, -1 none
+  std::vector<int32_t> store_of_;             ///< [channel]: store that stamps or receives it, -1 none
+  std::vector<std::vector<uint32_t>> sent_;   ///< [channel][sender * keys + key]
+  std::vector<std::vector<uint32_t>> heard_;  ///< [channel][receiver * keys + key], sampled_peer only
+  std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
+  std::vector<Message> messages_;
+  std::vector<uint32_t> free_messages_, released_, in_turn_;
+  std::vector<uint32_t> unhandled_;  ///< [worker]: its gradients that stores have yet to handle
+};
+
+}  // namespace tandem::sim

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Fills a Trace, in the same way for every evaluator.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/evaluate/trace.h"
+
+namespace tandem::sim {
+
+/// How a message that ended a recv spent its time: boundaries in order. A request is on its way until
+/// `arrived`; at the server it queues and is served, but from `parked` to `opened` a gate holds it: until
+/// `late` the worker `behind` had not sent what opens it, until `flown` that was on its way.
+struct Way {
+  int64_t sent = 0, arrived = 0, parked = 0, late = 0, flown = 0, opened = 0;
+  int64_t replied = 0;  ///< when the reply set out; of a message between peers unused
+  uint32_t behind = 0;
+};
+
+/// When one execution could start (its lane and its dependencies allowed it), did, and ended. Only
+/// collectives start later than `ready`: with their last member, `last` (the lowest of several).
+struct OpInterval {
+  int64_t ready = 0, start = 0, end = 0;
+  uint32_t last = 0;
+};
+
+/// All that a Trace tells about op executions. Ops of one lane are to be reported in order, and an op after
+/// its dependencies; everything else may come in any order.
+class Recorder {
+ public:
+  Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace);
+
+  /// The hash of one execution is a * weight(role, instance), a = mark(...), so that `n` instances with equal
+  /// times take one product with the sum of their weights.
+  static uint64_t stem(uint32_t role, uint32_t iteration, uint32_t op) {
+    return mix64(uint64_t{role} << 56 ^ uint64_t{op} << 32 ^ iteration);
+  }
+  static uint64_t mark(uint64_t stem, int64_t start, int64_t end) {
+    return mix64(stem ^ static_cast<uint64_t>(start) * 0xd6e8feb86659fd93ULL ^
+                 std::rotl(static_cast<uint64_t>(end) * 0xff51afd7ed558ccdULL, 31));
+  }
+  static uint64_t weight(uint32_t role, uint32_t instance) {
+    return mix64(uint64_t{role} << 32 ^ instance ^ 0x5851f42d4c957f2dULL) | 1;
+  }
+
+  /// One execution. `weight` as above, `count` how many instances it stands for (from `instance` on).
+  void op(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
+          uint64_t weight, uint32_t count = 1) {
+    hash(mark(stem(role, iteration, op), e.start, e.end) * weight, count);
+    if (instance < kept_) keep(role, instance, iteration, op, e, count);
+  }
+  /// Only the order-free part, for rows of instances; kept instances then go through keep().
+  void hash(uint64_t sum, int64_t executions) {
+    trace_.fingerprint += sum;
+    trace_.events += executions;
+  }
+  void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
+            uint32_t count = 1) {
+    keep(role, instance, iteration, op, e, count, role == 0 ? instance : 0);
+  }
+  /// Of a server, in the iteration of the worker that asked for it.
+  void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
+            uint32_t count, uint32_t worker);
+  uint32_t kept() const { return kept_; }
+  /// Worker 0 has all that an op needs but other members of a collective: what had it waited for? Before
+  /// keep() of that op, and after that of all ops ended by then that it depends on.
+  void ready(uint32_t iteration, uint32_t op, int64_t at);
+  /// The recv of worker 0 that is kept next was ended by this reply, or by this message of a peer.
+  void replied(const Way& way) { way_ = {way, true}; }
+  void heard(uint32_t peer, int64_t sent) { way_ = {{.sent = sent, .behind = peer}, false}; }
+  /// An op of worker 0's compute lane ended so much later because it was not issued earlier. Before its
+  /// keep().
+  void launch(int64_t late) {
+    trace_.exposed[static_cast<int>(Wait::launch)].ps += late;
+    trace_.busy[static_cast<int>(Lane::compute)].ps -= late;
+  }
+  /// Iteration `iteration` of `count` workers from `instance` on ended at `end`. Of a free-running program in
+  /// the order of time.
+  void iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count = 1);
+  /// Plan::transfers[index] ran once more, `count` times.
+  void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
+  void message(const Transfer& transfer);
+  void makespan(int64_t end) { trace_.makespan.ps = std::max(trace_.makespan.ps, end); }
+  /// Resolves sums and orders the spans. Call once.
+  void finish();
+
+ private:
+  /// Worker 0: what an execution spent its time on, up to `end` from where the one before ends.
+  struct Stretch {
+    int64_t end = 0;
+    Wait wait = Wait::idle;
+    int move = kMoveCopy;
+    uint32_t awaited = 0;
+  };
+  static constexpr std::size_t kStretches = 7;
+  /// One of its executions; numbered from 1 in the order of keep().
+  struct Done {
+    uint32_t iteration = 0;
+    int64_t ready = 0, end = 0;
+    uint64_t after = 0;  ///< the execution whose end let it go on; 0: compute, or none
+    std::array<Stretch, kStretches> stretches;
+    uint32_t count = 0;
+  };
+  Done done(uint32_t iteration, const Op& op, const OpInterval& e) const;
+  void add_way(Done& d, int64_t end) const;
+  const Done* number(uint64_t n) const { return n <= dropped_ ? nullptr : &recent_[n - dropped_ - 1]; }
+  bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
+  void charge(Stretch stretch, int64_t begin);
+  void charge_chain(uint64_t last, int64_t at);
+  void worker0(uint32_t iteration, uint32_t op, const OpInterval& e);
+  void forget_early();
+
+  const Plan& plan_;
+  EvaluateOptions options_;
+  Trace& trace_;
+  uint32_t kept_;
+  bool free_running_;
+  std::vector<int64_t> runs_;  ///< [transfer]
+  /// [worker]: iterations that it makes, so far where the program is free-running, and the end of the last.
+  std::vector<uint32_t> made_;
+  std::vector<int64_t> last_;
+  /// Spans of the last iterations and, where how many will come is not known, some before.
+  std::vector<std::pair<Span, uint32_t>> spans_;  ///< with the worker whose iteration it is
+  std::size_t most_spans_ = 4096;
+  // Worker 0: executions that ended after all time that is accounted for, with some more before.
+  std::deque<Done> recent_;
+  uint64_t dropped_ = 0;                                ///< before recent_
+  std::vector<std::vector<uint64_t>> numbers_;          ///< [op][iteration % ring_]
+  uint32_t ring_ = 8;                                   ///< more than any lag, so that lanes may run ahead
+  uint64_t on_lane_[kLanes] = {}, after_[kLanes] = {};  ///< last number; Done::after of the next
+  uint64_t final_ = 0;                                  ///< which ended last ...
+  std::pair<int64_t, uint32_t> final_end_;              ///< ... and when, which op
+  int64_t compute_end_ = 0;                             ///< all time up to here is accounted for
+  std::pair<Way, bool> way_;                            ///< whether a server replied
+};
+
+}  // namespace tandem::sim

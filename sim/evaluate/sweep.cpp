@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/evaluate/sweep.h"
+
+// Ops in issue order, each for all instances of its role at once. Issue order is topological and lanes are in
+// order, so when an op's turn comes, all that it waits for is known. Memory: rows only for ends that an op on
+// another lane still needs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "sim/evaluate/fold.h"
+#include "sim/evaluate/recorder.h"
+#include "sim/plan/groups.h"
+
+namespace tandem::sim {
+
+namespace {
+
+using Row = std::vector<int64_t>;
+
+/// Ends of one op: one per row, or a single one where all instances share it.
+struct Ends {
+  Row row;
+  bool scalar = false;
+  int64_t value = 0;
+  bool ran = false;
+};
+
+/// The groups of collectives on the same axes.
+struct Meeting {
+  Groups groups;
+  std::vector<uint64_t> weight;  ///< [group]: sum of its members' weights
+};
+
+struct OpPlan {
+  std::vector<Time> time;            ///< [class], where nothing is random
+  const Meeting* meeting = nullptr;  ///< collectives, unless folded
+  bool needed = false;               ///< by an op on another lane
+  uint32_t lag = 0;                  ///< largest of these
+  uint32_t last_use = 0;             ///< last op that needs it in the same iteration
+  int64_t runs = 0;
+};
+
+class RoleSweep {
+ public:
+  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, bool folded, Recorder& recorder)
+      : plan_(plan),
+        r_(r),
+        role_(plan.program->roles[r]),
+        costs_(plan.roles.at(r)),
+        iterations_(options.iterations),
+        recorder_(recorder),
+        calm_(plan.disturbance.none()),
+        count_(static_cast<uint32_t>(role_.mesh.size())),
+        rows_(folded ? 1 : count_) {
+    weight_.assign(rows_, 0);
+    for (uint32_t i = 0; i < count_; ++i) weight_[folded ? 0 : i] += Recorder::weight(r, i);
+    for (Row& lane : lanes_) lane.assign(rows_, 0);
+    waited_.assign(rows_, 0);
+    start_.assign(rows_, 0);
+    ready_.assign(std::min(rows_, recorder.kept()), 0);
+    last_.assign(rows_, 0);
+    ops_.resize(role_.ops.size());
+    for (uint32_t o = 0; o < ops_.size(); ++o) plan_op(o);
+    ends_.resize(ops_.size());
+    for (uint32_t o = 0; o < ops_.size(); ++o) ends_[o].resize(ops_[o].lag + 1);
+  }
+
+  void run() {
+    for (int32_t k = 0; k < iterations_; ++k) {
+      iteration_ = static_cast<uint32_t>(k);
+      if (!calm_) draw_iteration();
+      for (uint32_t o = 0; o < ops_.size(); ++o) {
+        if ((iteration_ + 1) % role_.ops[o].every == 0) {
+          run_op(o);
+        } else {
+          ends_[o][iteration_ % ends_[o].size()].ran = false;
+        }
+        release(o);
+      }
+      waited_ = lanes_[static_cast<int>(Lane::compute)];
+      if (r_ == 0) end_iteration();
+    }
+    count_transfers();
+  }
+
+ private:
+  uint32_t class_of(uint32_t i) const { return costs_.class_of.empty() ? 0 : costs_.class_of[i]; }
+
+  void plan_op(uint32_t o) {
+    const Op& op = role_.ops[o];
+    OpPlan& p = ops_[o];
+    for (std::size_t c = 0; c < costs_.duration.size(); ++c) p.time.push_back(alone(c, o, 1));
+    if (op.kind == OpKind::collective && rows_ == count_) {
+      p.meeting = &meeting(plan_.program->collectives[op.what].axes);
+    }
+    p.last_use = o;
+    for (uint32_t user = 0; user < ops_.size(); ++user) {
+      for (const Dep& dep : role_.ops[user].deps) {
+        if (dep.op != o || role_.ops[user].lane == op.lane) continue;
+        p.needed = true;
+        p.lag = std::max<uint32_t>(p.lag, dep.lag);
+        p.last_use = std::max(p.last_use, user);
+      }
+    }
+  }
+
+  const Meeting& meeting(uint32_t axes) {
+    const auto known = meetings_.find(axes);
+    if (known != meetings_.end()) return known->second;
+    Meeting m{Groups(role_.mesh, axes), {}};
+    m.weight.assign(m.groups.count(), 0);
+    for (uint32_t i = 0; i < count_; ++i) m.weight[m.groups.of(i)] += weight_[i];
+    return meetings_.emplace(axes, std::move(m)).first->second;
+  }
+
+  Time alone(std::size_t c, uint32_t o, double factor) const {
+    if (role_.ops[o].kind == OpKind::compute) return scaled(costs_.duration[c][o], factor);
+    const int32_t t = costs_.transfer[c][o];
+    return t < 0 ? Time{} : plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor);
+  }
+
+  void draw_iteration() {
+    factor_.resize(rows_);
+    for (uint32_t i = 0; i < rows_; ++i) factor_[i] = plan_.iteration_factor(r_, i, iteration_);
+  }
+
+  /// Fills `lane` with the ends of an op that every row runs by itself.
+  void run_durations(uint32_t o, Row& lane) const {
+    const bool per_row = !costs_.class_of.empty();
+    if (role_.ops[o].kind == OpKind::compute && !calm_ && plan_.disturbance.compute_sigma == 0 && !per_row) {
+      const int64_t d = ops_[o].time[0].ps;
+      const double seconds = ops_[o].time[0].seconds();
+      for (uint32_t i = 0; i < rows_; ++i) {
+        lane[i] = start_[i] + (factor_[i] == 1 ? d : picoseconds(seconds * factor_[i]));
+      }
+    } else if (!per_row &&
+               (calm_ || (role_.ops[o].kind != OpKind::compute && plan_.disturbance.network_sigma == 0))) {
+      const int64_t d = ops_[o].time[0].ps;
+      for (uint32_t i = 0; i < rows_; ++i) lane[i] = start_[i] + d;
+    } else {
+      for (uint32_t i = 0; i < rows_; ++i) lane[i] = start_[i] + duration(o, i);
+    }
+  }
+
+  /// A compute op ends when the host has issued it.
+  void wait_for_host(uint32_t o, Row& lane) {
+    if (costs_.issued.empty() || role_.ops[o].kind != OpKind::compute) return;
+    for (uint32_t i = 0; i < rows_; ++i) {
+      const int64_t late = costs_.issued_at(class_of(i), o, iteration_, waited_[i]) - lane[i];
+      if (late <= 0) continue;
+      lane[i] += late;
+      if (r_ == 0 && i == 0) recorder_.launch(late);
+    }
+  }
+
+  int64_t duration(uint32_t o, uint32_t i) const {
+    if (calm_) return ops_[o].time[class_of(i)].ps;
+    if (role_.ops[o].kind == OpKind::compute) {
+      return scaled(ops_[o].time[class_of(i)], factor_[i] * plan_.op_factor(r_, i, iteration_, o)).ps;
+    }
+    if (plan_.disturbance.network_sigma == 0) return ops_[o].time[class_of(i)].ps;
+    return alone(class_of(i), o, plan_.transfer_factor(r_, i, iteration_, o)).ps;
+  }
+
+  void run_op(uint32_t o) {
+    const Op& op = role_.ops[o];
+    ++ops_[o].runs;
+    Row& lane = lanes_[static_cast<int>(op.lane)];
+    find_starts(o, lane);
+    const uint32_t kept = std::min(rows_, recorder_.kept());
+    std::copy_n(start_.begin(), kept, ready_.begin());
+    const uint64_t stem = Recorder::stem(r_, iteration_, o);
+    const bool collective = op.kind == OpKind::collective && rows_ == count_;
+    const int64_t latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
+    if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
+    recorder_.makespan(latest);
+    const uint32_t weight = rows_ == count_ ? 1 : count_;
+    for (uint32_t i = 0; i < kept; ++i) {
+      if (r_ == 0 && i == 0) recorder_.ready(iteration_, o, ready_[0]);
+      const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
+      recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last}, weight);
+    }
+    if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
+  }
+
+  void find_starts(uint32_t o, const Row& lane) {
+    std::copy(lane.begin(), lane.end(), start_.begin());
+    int64_t floor = 0;
+    for (const Dep& dep : role_.ops[o].deps) {
+      if (role_.ops[dep.op].lane == role_.ops[o].lane || dep.lag > iteration_) continue;
+      const Ends& ends = ends_[dep.op][(iteration_ - dep.lag) % ends_[dep.op].size()];
+      if (!ends.ran) continue;
+      if (ends.scalar) {
+        floor = std::max(floor, ends.value);
+      } else {
+        for (uint32_t i = 0; i < rows_; ++i) start_[i] = std::max(start_[i], ends.row[i]);
+      }
+    }
+    if (floor > 0) {
+      for (int64_t& s : start_) s = std::max(s, floor);
+    }
+  }
+
+  int64_t run_rows(uint32_t o, Row& lane, uint64_t stem) {
+    uint64_t sum = 0;
+    int64_t latest = 0;
+    run_durations(o, lane);
+    wait_for_host(o, lane);
+    for (uint32_t i = 0; i < rows_; ++i) {
+      latest = std::max(latest, lane[i]);
+      sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
+    }
+    recorder_.hash(sum, count_);
+    return latest;
+  }
+
+  int64_t run_groups(uint32_t o, Row& lane, uint64_t stem) {
+    const Groups& groups = ops_[o].meeting->groups;
+    uint64_t sum = 0;
+    int64_t latest = 0;
+    for (uint32_t g = 0; g < groups.count(); ++g) {
+      const uint32_t first = groups.first(g);
+      int64_t begin = -1;
+      for (const uint32_t offset : groups.offsets()) {
+        if (start_[first + offset] <= begin) continue;
+        begin = start_[first + offset];
+        last_[g] = first + offset;
+      }
+      const int64_t end = begin + duration(o, first);
+      for (const uint32_t offset : groups.offsets()) {
+        start_[first + offset] = begin;
+        lane[first + offset] = end;
+      }
+      latest = std::max(latest, end);
+      sum += Recorder::mark(stem, begin, end) * ops_[o].meeting->weight[g];
+    }
+    recorder_.hash(sum, count_);
+    return latest;
+  }
+
+  void store_ends(uint32_t o, const Row& lane, bool scalar) {
+    Ends& ends = ends_[o][iteration_ % ends_[o].size()];
+    ends.ran = true;
+    ends.scalar = scalar;
+    ends.value = lane[0];
+    if (scalar) return;
+    if (ends.row.empty() && !spare_.empty()) {
+      ends.row = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    ends.row.assign(lane.begin(), lane.end());
+  }
+
+  /// Rows that nobody after `o` needs go back to the pool.
+  void release(uint32_t o) {
+    for (const Dep& dep : role_.ops[o].deps) {
+      const OpPlan& p = ops_[dep.op];
+      if (!p.needed || p.lag > 0 || p.last_use != o) continue;
+      Row& row = ends_[dep.op][0].row;
+      if (!row.empty()) spare_.push_back(std::move(row));
+      row = {};
+    }
+  }
+
+  void end_iteration() {
+    for (uint32_t i = 0; i < rows_; ++i) {
+      int64_t end = 0;
+      for (const Row& lane : lanes_) end = std::max(end, lane[i]);
+      recorder_.iteration(i, iteration_, end, rows_ == count_ ? 1 : count_);
+    }
+  }
+
+  /// Every run of an op is one transfer per instance, or per group of a collective.
+  void count_transfers() {
+    for (uint32_t o = 0; o < ops_.size(); ++o) {
+      for (const auto& [transfer, units] : transfers_of(plan_, r_, o)) {
+        if (transfer >= 0) recorder_.transfer(transfer, units * ops_[o].runs);
+      }
+    }
+  }
+
+  const Plan& plan_;
+  uint32_t r_;
+  const Role& role_;
+  const RoleCosts& costs_;
+  int32_t iterations_;
+  Recorder& recorder_;
+  bool calm_;
+  uint32_t count_, rows_;
+  uint32_t iteration_ = 0;
+  std::map<uint32_t, Meeting> meetings_;  ///< by axes
+  std::vector<OpPlan> ops_;
+  std::vector<std::vector<Ends>> ends_;  ///< [op][iteration % (lag + 1)]
+  std::vector<uint64_t> weight_;         ///< [row]
+  std::vector<double> factor_;           ///< [row]
+  std::vector<Row> spare_;
+  Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
+  std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
+  Row waited_;                         ///< [row]: end of the compute lane's previous iteration
+};
+
+Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded) {
+  if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
+  Trace trace;
+  trace.evaluator = folded ? "folded" : "sweep";
+  Recorder recorder(plan, options, trace);
+  for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
+    RoleSweep(plan, r, options, folded, recorder).run();
+  }
+  recorder.finish();
+  return trace;
+}
+
+}  // namespace
+
+Trace run_sweep(const Plan& plan, const EvaluateOptions& options) { return sweep(plan, options, false); }
+Trace run_folded(const Plan& plan, const EvaluateOptions& options) { return sweep(plan, options, true); }
+
+}  // namespace tandem::sim

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What an evaluation leaves behind: the same for every evaluator. Plain values; a Trace belongs to its
+// caller.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/histogram.h"
+#include "schemes/report.h"
+#include "sim/plan/plan.h"
+
+namespace tandem::sim {
+
+struct EvaluateOptions {
+  int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
+  int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last so many iterations ...
+  int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
+};
+
+/// What worker 0's compute lane can stand still for; the time shares of a Report.
+enum class Wait : uint8_t {
+  launch,         ///< the host: the op had not been issued yet
+  communication,  ///< bytes on their way, from when all that take part are there
+  waiting,        ///< other workers: the last member of a collective, a peer, whoever opens a gate
+  input,
+  server,  ///< a server's processor: from a gradient's arrival until its reply, gates apart
+  idle,    ///< none of these
+};
+inline constexpr int kWaits = 6;
+
+/// Kinds of communication: those of collectives, then messages to a store, from it, between peers, copies.
+inline constexpr int kMovePush = kCollKinds, kMovePull = kCollKinds + 1, kMovePeer = kCollKinds + 2,
+                     kMoveCopy = kCollKinds + 3, kMoves = kCollKinds + 4;
+std::string_view move_name(int move);
+
+/// What an evaluation leaves behind. Memory: O(instances + iterations + links), never their product.
+struct Trace {
+  std::string evaluator;  ///< "events", "sweep", "folded"
+  std::string reason;     ///< why this one
+  /// [iteration]: when the last worker ended its last op of it. Of a free-running program [k]: when all
+  /// together had ended k + 1 iterations for each worker, up to when the first of them has none left.
+  std::vector<Time> iteration_end;
+  int64_t worker_iterations = 0;  ///< completed by all workers together
+  Time makespan;                  ///< end of the last op
+  /// Of worker 0: busy time per lane. busy[compute] counts compute and apply ops only, so that
+  /// busy[compute] and the sum of `exposed` are the end of its last op.
+  Time busy[kLanes];
+  /// Of worker 0: time without compute, along the chain of ops that its next compute op waited for.
+  Time exposed[kWaits];
+  Time moved[kMoves];                ///< exposed[communication] by kind
+  std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker
+  Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }
+  /// One sample per gradient kept and shard: version at the end of its apply less the version of the
+  /// parameters it was computed from.
+  Histogram staleness;
+  std::vector<Histogram> staleness_by_worker;  ///< first 64 workers
+  std::vector<double> link_bytes;              ///< [link] payload x weight carried
+  int64_t versions = 0, dropped = 0;           ///< summed over shards and keys; gradients dropped as late
+  /// Of the gradients that reached a store, so many were merged.
+  double kept_share() const {
+    const auto kept = static_cast<double>(staleness.count());
+    return dropped == 0 ? 1 : kept / (kept + static_cast<double>(dropped));
+  }
+  int64_t events = 0;  ///< op completions evaluated
+  std::vector<Span> spans;
+  uint64_t fingerprint = 0;  ///< order-independent hash of all (role, instance, iteration, op, start, end)
+};
+
+}  // namespace tandem::sim

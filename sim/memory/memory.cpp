@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/memory/memory.h"
+
+#include <algorithm>
+
+#include "sim/memory/memory_walk.h"
+
+namespace tandem::sim {
+
+namespace {
+
+/// A CUDA context with the code of the kernels that a training loop uses. CUDA 11.7 and later load a kernel
+/// when it is first used: 426 MiB on an RTX 6000 Ada with PyTorch 2.10 and CUDA 13.0
+/// (github.com/unslothai/unsloth-zoo pull 1053), "around 400MB" (github.com/pytorch/pytorch issue 109888).
+/// Before, all of PyTorch's came at once: 1113 MiB on a V100 (BigScience, experiments/tr3m-1B3.md) and 1343
+/// MiB (Hugging Face, perf_train_gpu_one.mdx).
+Bytes context(MemoryHabits::Cuda cuda) {
+  constexpr int64_t kMiB = 1 << 20;
+  return {cuda == MemoryHabits::Cuda::lazy ? 426 * kMiB : (1113 + 1343) / 2 * kMiB};
+}
+
+/// Buffers of NCCL's channels: 544 MB between two A100 on NVLink, 688 MB among more (github.com/NVIDIA/nccl
+/// issue 964); they grow with the channels (issue 986), of which boards without NVLink have two of 24.
+Bytes nccl_buffers(const Device& device, int64_t devices) {
+  if (devices < 2) return {};
+  const bool nvlink = device.name.find("sxm") != std::string::npos || device.name.starts_with("gb") ||
+                      device.name.starts_with("b200") || device.name.starts_with("gh");
+  const int64_t full = devices == 2 ? 544'000'000 : 688'000'000;
+  return {nvlink ? full : full / 12};
+}
+
+/// cuBLAS takes one workspace for the thread that runs forward and one for the thread that runs backward
+/// (aten/src/ATen/cuda/CublasHandlePool.cpp: 4096 KiB x 2 + 16 KiB x 8, on Hopper 32 MiB).
+Bytes workspaces(const Device& device) {
+  const bool hopper = device.architecture == "hopper" || device.architecture == "blackwell";
+  return {2 * (hopper ? int64_t{32} << 20 : int64_t{8'519'680})};
+}
+
+/// Outputs gathered on a root say that one process drives all devices, and that worker 0 is its master.
+bool has_master(const Program& program) {
+  const auto& ops = program.roles[0].ops;
+  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::collective && op.payload == Payload::activations &&
+           program.collectives[op.what].kind == CollKind::reduce;
+  });
+}
+
+MemoryUse use(WalkInput in, const Device& device) {
+  const bool gpu = device.kind == Device::Kind::gpu;
+  const int64_t workers = in.program->roles[0].mesh.size();
+  const Bytes outside = gpu ? context(in.habits.cuda) + nccl_buffers(device, workers) : Bytes{};
+  if (gpu) in.workspace = workspaces(device);
+  WalkResult w = walk_memory(in);
+  if (gpu && outside + w.peak_reserved > device.usable) {
+    in.limit = {std::max<int64_t>(0, device.usable.n - outside.n)};
+    w = walk_memory(in);
+  }
+  MemoryUse m;
+  m.parameters = w.parameters;
+  m.gradients = w.gradients;
+  m.optimizer = w.optimizer;
+  m.buffers = w.buffers;
+  m.workspace = in.workspace;
+  m.activations = w.peak_allocated - m.total();
+  m.reserved = gpu ? w.peak_reserved : w.peak_allocated;
+  m.nvidia_smi = m.reserved + outside;
+  m.capacity = device.usable;
+  return m;
+}
+
+}  // namespace
+
+std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
+                                       const MemoryHabits& habits) {
+  WalkInput in{&work, &program, habits, {}, CachingAllocator::kEndless, 0};
+  const Role& workers = program.roles[0];
+  if (!has_master(program)) return {{workers.name, workers.mesh.size(), use(in, device)}};
+  in.gathers = workers.mesh.size();
+  RoleMemory master{"master", 1, use(in, device)};
+  in.gathers = -1;
+  return {master, {"replica", workers.mesh.size() - 1, use(in, device)}};
+}
+
+MemoryUse largest(const std::vector<RoleMemory>& roles) {
+  const auto less = [](const RoleMemory& a, const RoleMemory& b) {
+    return a.memory.needed() < b.memory.needed();
+  };
+  return std::max_element(roles.begin(), roles.end(), less)->memory;
+}
+
+MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,
+                        const MemoryHabits& habits) {
+  return largest(memory_by_role(work, device, program, habits));
+}
+
+}  // namespace tandem::sim

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What one device must hold.
+#include "schemes/memory_habits.h"
+#include "schemes/report.h"
+#include "schemes/scheme.h"
+#include "topologies/device.h"
+
+namespace tandem::sim {
+
+/// Memory of the devices of a role, for a step as sim/memory/memory_walk.h goes through it. `total` is what
+/// the framework's tensors take at the peak (PyTorch's max_memory_allocated), `reserved` what its allocator
+/// holds from the driver for them (max_memory_reserved), `nvidia_smi` that and what no allocator sees: the
+/// driver's context with the kernels' code, and NCCL's buffers. nvidia_smi against the memory that the driver
+/// offers decides whether it fits; an allocator gives cached segments back before it fails, and so does the
+/// model. `activations` is what lies beyond the other parts at the peak: where backward frees them while
+/// gradients are made, gradients take their room. Figures of contexts: sim/memory/memory.cpp. `program`: of
+/// all devices. O(layers log layers).
+std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
+                                       const MemoryHabits& habits = {});
+MemoryUse largest(const std::vector<RoleMemory>& roles);
+/// Of the role that holds most.
+MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,
+                        const MemoryHabits& habits = {});
+
+}  // namespace tandem::sim

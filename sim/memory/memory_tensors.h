@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the walk through a step counts with: tensors by reference, and the formats that layers compute in.
+//
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "models/graph.h"
+#include "sim/memory/caching_allocator.h"
+
+namespace tandem::sim {
+
+/// Tensors with reference counts, on the allocator; the last one to drop a tensor frees it.
+class Tensors {
+ public:
+  using Id = int32_t;
+  static constexpr Id kNone = -1;
+
+  explicit Tensors(Bytes limit) : allocator(limit) {}
+  Id make(int64_t bytes, int32_t references = 1) {
+    if (bytes <= 0 || references <= 0) return kNone;
+    all_.push_back({allocator.allocate({bytes}), references});
+    return static_cast<Id>(all_.size() - 1);
+  }
+  Id hold(Id id) {
+    if (id != kNone) ++all_[static_cast<std::size_t>(id)].references;
+    return id;
+  }
+  void drop(Id id) {
+    if (id == kNone) return;
+    Entry& e = all_[static_cast<std::size_t>(id)];
+    if (--e.references == 0) allocator.release(e.block);
+  }
+  void drop_all(std::vector<Id>& ids) {
+    for (const Id id : ids) drop(id);
+    ids.clear();
+  }
+  bool alone(Id id) const { return all_[static_cast<std::size_t>(id)].references == 1; }
+
+  CachingAllocator allocator;
+
+ private:
+  struct Entry {
+    CachingAllocator::Handle block;
+    int32_t references;
+  };
+  std::vector<Entry> all_;
+};
+
+/// In which format a layer computes under autocast (PyTorch docs, torch.amp, "CUDA Ops that can autocast"):
+/// products in half precision, sums over many elements in fp32, all else in the widest of its inputs.
+enum class AutocastFormat : uint8_t { half, wide, widest };
+AutocastFormat autocast_format(std::string_view type);
+
+/// The gradient of such a layer's output is that of its inputs: the same memory.
+bool passes_gradient_on(const Layer& layer, const Lowered& lowered);
+
+}  // namespace tandem::sim

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/plan/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+
+namespace tandem::sim {
+
+namespace {
+
+// Each kind of draw has its own stream.
+enum Stream : uint64_t {
+  kCompute = 0x636f6d70,
+  kIteration = 0x69746572,
+  kNetwork = 0x6e657477,
+  kRecorded = 0x7265636f,
+  kStraggle = 0x73747261
+};
+
+double lognormal(double sigma, uint64_t bits) {
+  return sigma == 0 ? 1.0 : std::exp(sigma * to_normal(bits) - sigma * sigma / 2);
+}
+
+}  // namespace
+
+Time scaled(Time t, double factor) {
+  if (factor == 1) return t;
+  return {picoseconds(t.seconds() * factor)};
+}
+
+double Transfer::rate_alone(const std::vector<double>& capacity) const {
+  double rate = cap > 0 ? cap : std::numeric_limits<double>::infinity();
+  for (const Use& use : uses) {
+    if (use.weight > 0) rate = std::min(rate, capacity.at(use.link) / static_cast<double>(use.weight));
+  }
+  return rate;
+}
+
+Time Transfer::payload(double rate, double factor) const {
+  return bytes == 0 ? Time{} : Time{picoseconds(bytes * factor / rate)};
+}
+
+Time Transfer::delay(double factor) const { return scaled(latency, factor); }
+
+Time Transfer::alone(const std::vector<double>& capacity, double factor) const {
+  return payload(rate_alone(capacity), factor) + delay(factor);
+}
+
+double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const {
+  const Disturbance& d = disturbance;
+  double factor = lognormal(d.iteration_sigma, draw_bits(seed ^ kIteration, role, instance, iteration));
+  if (d.straggle_probability > 0 &&
+      to_unit(draw_bits(seed ^ kStraggle, role, instance, iteration)) < d.straggle_probability) {
+    factor *= d.straggle_factor;
+  }
+  if (role == 0) {
+    for (const auto& [slow, by] : d.slow) {
+      if (slow == instance) factor *= by;
+    }
+    if (!d.recorded.empty()) {
+      const std::vector<double>& series = d.recorded[instance % d.recorded.size()];
+      factor *= series[(draw_bits(seed ^ kRecorded, role) + iteration) % series.size()];
+    }
+  }
+  return factor;
+}
+
+double Plan::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+  if (disturbance.compute_sigma == 0) return 1;
+  return lognormal(disturbance.compute_sigma, draw_bits(seed ^ kCompute, role, instance, iteration, op));
+}
+
+double Plan::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+  if (disturbance.network_sigma == 0) return 1;
+  return lognormal(disturbance.network_sigma, draw_bits(seed ^ kNetwork, role, instance, iteration, op));
+}
+
+}  // namespace tandem::sim

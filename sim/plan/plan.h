@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A Program with every duration, route and placement resolved: all that an evaluator sees.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "schemes/program.h"
+
+namespace tandem::sim {
+
+/// Load that a transfer puts on one resource: `weight` bytes on `link` per byte of payload.
+struct Use {
+  uint32_t link = 0;  ///< index into Plan::capacity
+  float weight = 1;
+};
+
+/// A transfer as a fluid flow: `bytes` at the max-min fair rate, at most `cap` bytes/s, then `latency`.
+/// A collective is one such flow for its whole group (weights = algorithm x routes).
+struct Transfer {
+  Time latency;
+  double bytes = 0;
+  double cap = 0;  ///< payload bytes/s, 0 = none
+  std::vector<Use> uses;
+  /// Bytes put on links per byte of payload that are accounted for but not shared: the binder has resolved
+  /// what they allow in `cap`.
+  std::vector<Use> resolved = {};
+  /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
+  double rate_alone(const std::vector<double>& capacity) const;
+  /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.
+  Time payload(double rate, double factor = 1) const;
+  Time delay(double factor = 1) const;
+  /// Duration when alone: payload at rate_alone, then the latency.
+  Time alone(const std::vector<double>& capacity, double factor = 1) const;
+};
+
+/// Seconds >= 0 to the nearest picosecond; beyond 2^61 ps (26 days), and for NaN, kNever.
+inline constexpr int64_t kNever = int64_t{1} << 61;
+inline int64_t picoseconds(double seconds) {
+  const double ps = seconds * 1e12 + 0.5;
+  return ps < 0x1p61 ? static_cast<int64_t>(ps) : kNever;
+}
+/// `t` times a factor >= 0, to the nearest picosecond; exactly `t` for factor 1.
+Time scaled(Time t, double factor);
+
+/// Randomness and faults of a run; never part of a Program.
+struct Disturbance {
+  double compute_sigma = 0;         ///< lognormal sigma of each compute op, per (instance, iteration, op)
+  double iteration_sigma = 0;       ///< lognormal sigma common to all compute ops of an (instance, iteration)
+  double network_sigma = 0;         ///< lognormal sigma of each transfer's latency and bytes
+  double straggle_probability = 0;  ///< of an (instance, iteration) to be slowed by straggle_factor
+  double straggle_factor = 1;
+  /// (instance of role 0, factor): permanently slow devices.
+  std::vector<std::pair<uint32_t, double>> slow;
+  /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
+  /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
+  /// first.
+  std::vector<std::vector<double>> recorded = {};
+  bool none() const {
+    return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
+           slow.empty() && recorded.empty();
+  }
+};
+
+/// Copies and collectives, whose transfers are in RoleCosts; those of messages are asked for.
+inline bool has_transfer(const Op& op) { return op.kind == OpKind::copy || op.kind == OpKind::collective; }
+
+/// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
+/// has one entry per instance (empty = all class 0).
+struct RoleCosts {
+  std::vector<uint32_t> class_of;
+  uint32_t class_at(uint32_t instance) const { return class_of.empty() ? 0 : class_of[instance]; }
+  /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
+  std::vector<std::vector<Time>> duration;
+  /// [class][op]: index into Plan::transfers for copy ops and collectives, else -1. A group's collective
+  /// is the transfer of its first member's class. Instances of one class load the very same links.
+  std::vector<std::vector<int32_t>> transfer;
+  /// [class][op]: when the host has issued the last kernel of a compute op, counted from where it began with
+  /// the iteration. A compute op ends no earlier. Empty: issuing takes no time.
+  std::vector<std::vector<Time>> issued = {};
+  std::vector<Time> issue = {};  ///< [class]: the host's time for a whole iteration
+  /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing
+  /// makes wait for the device); else it begins when the compute lane has ended the iteration before.
+  bool runs_ahead = true;
+  /// `waited`: end of the compute lane's previous iteration, 0 before the first.
+  int64_t issued_at(uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) const {
+    if (issued.empty()) return 0;
+    const int64_t begun = runs_ahead ? issue[of_class].ps * int64_t{iteration} : waited;
+    return begun + issued[of_class][op].ps;
+  }
+};
+
+struct Plan {
+  std::shared_ptr<const Program> program;
+  std::vector<RoleCosts> roles;
+  std::vector<Transfer> transfers;
+  std::vector<double> capacity;  ///< usable bytes/s per resource
+  /// Names a resource. Asked for those that carry bytes only; null in benchmarks.
+  std::function<std::string(uint32_t)> name_link;
+  std::string link_name(uint32_t link) const {
+    return name_link ? name_link(link) : "link " + std::to_string(link);
+  }
+  /// Transfers of sends and replies: asked per (channel, key, sender, receiver), memoised by the binder.
+  /// Null when the program has no channels.
+  class Messages {
+   public:
+    virtual ~Messages() = default;
+    /// With Address::shards, the part of the payload that goes to this receiver. The reference must hold
+    /// until the next call.
+    virtual const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) = 0;
+    /// Duration of applying one gradient of `key` on shard `shard` of `store`.
+    virtual Time apply(uint32_t store, uint32_t key, uint32_t shard) = 0;
+  };
+  std::shared_ptr<Messages> messages;
+  /// Several jobs side by side (sim/bind/side_by_side.h): the first so many roles are the job that is
+  /// measured; the others repeat until it has ended, and their stores count for nothing. 0 = all are one job.
+  uint32_t measured_roles = 0;
+  bool measured(uint32_t role) const { return measured_roles == 0 || role < measured_roles; }
+  Disturbance disturbance;
+  uint64_t seed = 1;
+  /// Random factors (>= 0, 1 without disturbance), pure functions of their arguments: every evaluator uses
+  /// these. Lognormal ones have mean 1: exp(sigma z - sigma^2 / 2). A collective draws for its first member.
+  double compute_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
+    return iteration_factor(role, instance, iteration) * op_factor(role, instance, iteration, op);
+  }
+  /// What all compute ops of an (instance, iteration) share: noise of the iteration, straggling, slow device.
+  double iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const;
+  /// Noise of one compute op.
+  double op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
+  double transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
+};
+
+}  // namespace tandem::sim
