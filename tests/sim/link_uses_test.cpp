@@ -43,6 +43,30 @@ TEST(LinkUses, CountsEveryLinkAndByte) {
   EXPECT_EQ(other.links, 300);
   EXPECT_NEAR(other.busy_mean, 0.1, 1e-9);
   EXPECT_EQ(other.bytes.n, 300 * 100);
+  // On one node no numbers of nodes are to be told apart: every link by itself.
+  Report alone;
+  add_links(alone, plan, trace, 1);
+  EXPECT_EQ(alone.link_groups.size(), 599u);
+  EXPECT_EQ(alone.link_groups[0].name, "node299/gpu1>cpu0");
+  Report whole;
+  trace.link_bytes.resize(400);
+  add_links(whole, plan, trace, 200);
+  EXPECT_TRUE(whole.link_groups.empty()) << "all links are listed";
+}
+
+TEST(LinkUses, AreBusyByTheirCapacityAndNeverMoreThanAlways) {
+  Plan plan;
+  plan.capacity = {1000, 10, 100};
+  Trace trace;
+  trace.makespan = Time{2'000'000'000'000};
+  trace.link_bytes = {500, 0, 201};
+  Report report;
+  add_links(report, plan, trace, 1);
+  ASSERT_EQ(report.links.size(), 2u);
+  EXPECT_EQ(report.links[0].name, "link 2");
+  EXPECT_EQ(report.links[0].busy, 1);
+  EXPECT_DOUBLE_EQ(report.links[1].busy, 0.25);
+  EXPECT_EQ(report.links[1].bytes.n, 500);
 }
 
 }  // namespace
