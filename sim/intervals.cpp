@@ -38,8 +38,9 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
                                                      device.architecture, name(p.job.precision), p.profile);
   out.push_back(
       {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : costs.compute)});
-  if (const double share = t.exposed_communication + t.server; share > 0)
-    out.push_back({fmt::format("communication on {}", p.system->name()), share * kLinkError});
+  const double communication = t.exposed_communication + t.server;
+  if (communication > 0)
+    out.push_back({fmt::format("communication on {}", p.system->name()), communication * kLinkError});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
   if (r.devices > 1)
     out.push_back({fmt::format("{} on several devices", p.job.scheme->name),
@@ -49,9 +50,9 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
     const auto& unverified = p.system->unverified();
     const bool recalled = std::any_of(unverified.begin(), unverified.end(),
                                       [](const std::string& path) { return path.starts_with("network"); });
-    if (recalled && t.exposed_communication + t.server > 0)
-      out.push_back({fmt::format("network of {}, recalled", p.system->name()),
-                     (t.exposed_communication + t.server) * kRecalledNetwork});
+    if (recalled && communication > 0)
+      out.push_back(
+          {fmt::format("network of {}, recalled", p.system->name()), communication * kRecalledNetwork});
     out.push_back({fmt::format("{} nodes", nodes), kPerDoubling * std::log2(static_cast<double>(nodes))});
   }
   return out;

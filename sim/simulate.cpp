@@ -33,8 +33,8 @@ void check_arguments(const Prediction& p) {
                     "without node2/ a fault strikes every node alike",
                     kMostDifferent, p.devices));
   const Device& device = p.system->device(p.system->accelerator(0));
-  if (p.job.precision != Precision::fp32 && device.peak_at(p.job.precision).flops_per_second == 0 &&
-      p.job.precision == Precision::fp8 && MachineProfile::find(p.profile, p.job.precision) == nullptr) {
+  if (p.job.precision == Precision::fp8 && device.peak_at(p.job.precision).flops_per_second == 0 &&
+      MachineProfile::find(p.profile, p.job.precision) == nullptr) {
     std::string valid;
     for (int i = 0; i < kPrecisions; ++i) {
       const auto q = static_cast<Precision>(i);

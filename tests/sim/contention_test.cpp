@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/contention.h"
+#include "sim/evaluate/contention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/evaluate.h"
+#include "sim/network/queues.h"
 #include "tests/sim/workloads.h"
 
 namespace tandem::tests {
@@ -60,18 +60,18 @@ TEST(Contention, ALaneMakesOneTransferAtATime) {
 }
 
 /// The same rate over other links, or the same links at another rate or weight, is another transfer.
-TEST(Contention, TransfersAreAlikeInRateAndUsesOnly) {
-  const auto unlike = [](const Transfer& a, const Transfer& b) {
+TEST(Contention, TransfersAreTheSameByRateAndUsesOnly) {
+  const auto joined = [](const Transfer& a, const Transfer& b) {
     return contention(copies(2, {{a}, {b}}, {10, 10, 10}));
   };
-  EXPECT_EQ(unlike(over({{0, 1}}, 6), over({{1, 1}}, 6)), "");
-  EXPECT_THAT(unlike(over({{0, 1}}, 6), over({{0, 1}}, 6)), HasSubstr("2 instances of worker"));
-  EXPECT_EQ(unlike(over({{0, 1}}, 6), over({{0, 1}}, 4)), "");
-  EXPECT_THAT(unlike(over({{0, 1}}, 4), over({{0, 1}}, 6.5)), HasSubstr("link 0"));
-  EXPECT_EQ(unlike(over({{0, 1}}, 6), over({{0, 0.5F}}, 6)), "");
-  EXPECT_THAT(unlike(over({{0, 0.5F}}, 6), over({{0, 1.5F}}, 6)), HasSubstr("link 0"));
-  EXPECT_EQ(unlike(over({{0, 1}, {1, 1}}, 6), over({{2, 1}}, 6)), "");
-  EXPECT_THAT(unlike(over({{0, 1}, {1, 1}}, 6), over({{1, 1}, {2, 1}}, 6)), HasSubstr("link 1"));
+  EXPECT_EQ(joined(over({{0, 1}}, 6), over({{1, 1}}, 6)), "");
+  EXPECT_THAT(joined(over({{0, 1}}, 6), over({{0, 1}}, 6)), HasSubstr("2 instances of worker"));
+  EXPECT_EQ(joined(over({{0, 1}}, 6), over({{0, 1}}, 4)), "");
+  EXPECT_THAT(joined(over({{0, 1}}, 4), over({{0, 1}}, 6.5)), HasSubstr("link 0"));
+  EXPECT_EQ(joined(over({{0, 1}}, 6), over({{0, 0.5F}}, 6)), "");
+  EXPECT_THAT(joined(over({{0, 0.5F}}, 6), over({{0, 1.5F}}, 6)), HasSubstr("link 0"));
+  EXPECT_EQ(joined(over({{0, 1}, {1, 1}}, 6), over({{2, 1}}, 6)), "");
+  EXPECT_THAT(joined(over({{0, 1}, {1, 1}}, 6), over({{1, 1}, {2, 1}}, 6)), HasSubstr("link 1"));
 }
 
 TEST(Contention, RolesAndLanesAddUp) {

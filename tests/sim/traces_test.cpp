@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/json.h"
+#include "sim/evaluate/events.h"
 #include "tests/sim/random_plan.h"
 
 namespace tandem::tests {
