@@ -126,7 +126,8 @@ void Training::split_into_segments() {
     segment.backward.insert(segment.backward.begin(), backward.begin(), backward.end());
   }
   if (segments_.size() > kMostSegments) {
-    segments_ = merged(std::move(segments_), (segments_.size() + kMostSegments - 1) / kMostSegments);
+    const std::size_t each = (segments_.size() + kMostSegments - 1) / kMostSegments;
+    segments_ = merged(std::move(segments_), each);
   }
 }
 

@@ -46,7 +46,8 @@ std::optional<double> rate_with(const Question& q, const std::string& model, int
 }  // namespace
 
 Swap swap_parts(const ReportPair& pair) {
-  const auto& [a, b, asked_a, asked_b] = pair;
+  const Report &a = pair.a, &b = pair.b;
+  const Question *asked_a = pair.asked_a, *asked_b = pair.asked_b;
   if (asked_a == nullptr || asked_b == nullptr) return {};
   for (const Question* q : {asked_a, asked_b})
     if (q->system.link_count() > kMostLinks) return {};

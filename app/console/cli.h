@@ -34,7 +34,7 @@ struct Verb {
   std::vector<Flag> flags;
   std::size_t least_words = 0, most_words = 0;  ///< positional arguments
   /// Returns the exit code; throws UsageError, InputError, DeviceError.
-  int (*run)(const Arguments&);
+  int (*run)(const Arguments&) = nullptr;
   /// Paragraphs and examples below the options of --help; may be empty.
   std::string_view details{};
   bool unchecked = false;  ///< takes any option and word (verbs that only say that they are not there yet)

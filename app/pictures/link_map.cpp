@@ -33,7 +33,7 @@ std::string vertex_of(const std::string& end, const Drawing& d) {
     const auto other = d.stands_for.find(name);
     return other == d.stands_for.end() ? name : other->second;
   };
-  const std::string name = drawn(slash == std::string::npos ? end : end.substr(slash + 1));
+  std::string name = drawn(slash == std::string::npos ? end : end.substr(slash + 1));
   for (const Drawing::Vertex& v : d.vertices) {
     if (v.name == name) return name;
   }

@@ -41,7 +41,7 @@ StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
   history_ = device_.allocate(losses_each_ * run_.iterations().most());
   losses_now_ = device_.allocate(losses_each_);
   replays_ = !all && replayable(run_);
-  needs_state(0);
+  StreamDriver::needs_state(0);
 }
 
 StreamDriver::~StreamDriver() = default;

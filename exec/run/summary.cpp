@@ -228,7 +228,8 @@ class Summary {
         for (const Executed& e : workers_[w]->executed(lane)) {
           if (e.op == kNoOp) continue;
           const Span span{
-              0, w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000}};
+              0,      w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000},
+              Time{}, 0};
           if (run_.keep().spans) out.spans.push_back(span);
           if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
             continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
 #include "schemes/collectives.h"
 
 namespace tandem::sim {
@@ -32,6 +33,7 @@ MachineCollective machine_collective(const MachineProfile& machine, const Collec
   const auto buffer = static_cast<double>(bytes.n);
   const auto ranks = static_cast<uint32_t>(nodes.size());
   const auto on_first = std::count(nodes.begin(), nodes.end(), nodes.front());
+  TANDEM_CHECK(on_first > 0);
   if (on_first == ranks) return {in_memory(machine, c, buffer, ranks), 0, 0};
   const auto local = ranks % on_first == 0 ? static_cast<uint32_t>(on_first) : 1;
   const Schedule s = schedule_of(c.kind, c.algorithm, {ranks, local, false}, true);

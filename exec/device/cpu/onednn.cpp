@@ -94,10 +94,11 @@ class Conv {
  public:
   template <typename Descriptor, typename Primitive>
   Conv(const Descriptor& d, const Primitive& primitive, const memory::desc& plain, bool makes_weights,
-       int weights_slot, std::vector<std::pair<int, memory::desc> > operands, const std::vector<int>& order)
+       int weights_slot, const std::vector<std::pair<int, memory::desc> >& operands,
+       const std::vector<int>& order)
       : stream_(engine()), primitive_(primitive), makes_weights_(makes_weights), order_(order) {
     const memory::desc inner = makes_weights ? d.diff_weights_desc() : d.weights_desc();
-    for (auto& [slot, desc] : operands) arguments_.emplace(slot, memory(desc, engine(), nullptr));
+    for (const auto& [slot, desc] : operands) arguments_.emplace(slot, memory(desc, engine(), nullptr));
     plain_ = memory(plain, engine(), nullptr);
     weights_slot_ = weights_slot;
     if (inner != plain) {
