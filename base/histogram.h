@@ -10,6 +10,7 @@ namespace tandem::base {
 
 /// Exact up to 4095; above that, 64 buckets per power of two (relative error below 1/64).
 /// Fixed memory (< 64 KiB); add is O(1).
+/// For one thread at a time.
 class Histogram {
  public:
   struct Bin {

@@ -22,6 +22,7 @@ struct JsonLimits {
 };
 
 /// One value of a document. Immutable to readers; owns its children. Copies are deep.
+/// Any thread may read it.
 class Json {
  public:
   enum class Kind : uint8_t { null, boolean, integer, real, text, array, object };

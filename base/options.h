@@ -31,6 +31,7 @@ struct Selection {
 Selection parse_selection(std::string_view text, const Place& place);
 
 /// Values of all declared options of one component; reading an undeclared name is a bug (TANDEM_CHECK).
+/// Immutable once made: any thread may read it.
 class Options {
  public:
   /// Checks every setting against `specs`: unknown name (nearest named), wrong type, out of range.

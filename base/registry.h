@@ -13,6 +13,7 @@
 namespace tandem::base {
 
 /// Requires of T: members `name` and `summary` convertible to std::string_view.
+/// Filled once, then immutable: any thread may read it.
 template <typename T>
 class Registry {
  public:

@@ -12,6 +12,7 @@
 namespace tandem::models {
 
 /// Named whole numbers; names not found here are looked for in `outer`.
+/// For one thread at a time.
 class Variables {
  public:
   explicit Variables(const Variables* outer = nullptr) : outer_(outer) {}

@@ -10,6 +10,7 @@
 
 namespace tandem::models {
 
+/// Immutable once made: any thread may read it.
 class Graph {
  public:
   /// `name_or_file`: a name in models/zoo, a path ending in .json, or either followed by

@@ -23,6 +23,7 @@ int64_t product(std::initializer_list<int64_t> factors);  ///< checked
 
 /// Reader of a layer's attributes that remembers what was asked for: finish() refuses the rest, naming
 /// the nearest attribute that the layer does understand. Keys must outlive the reader (literals).
+/// For one thread at a time.
 class Attributes {
  public:
   explicit Attributes(const Json& object) : json_(&object) {}

@@ -22,6 +22,7 @@ struct OpId {
 };
 
 /// Fluent handle on the op just added: `.after(x)` adds deps, `.every(k)` thins, `.on(lane)` moves.
+/// For one thread at a time.
 class OpHandle {
  public:
   OpHandle& after(OpId op);  ///< same iteration; ignored when invalid
@@ -42,6 +43,7 @@ class OpHandle {
   OpId id_;
 };
 
+/// For one thread at a time.
 class Builder {
  public:
   /// Handles on roles and ops hold indices: they may be copied, and live as long as the Builder.
@@ -68,6 +70,7 @@ class Builder {
 };
 
 /// Appends ops to one role, in issue order.
+/// For one thread at a time.
 class RoleBuilder {
  public:
   OpHandle compute(Task task, std::string_view label);                             // lane compute

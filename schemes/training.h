@@ -52,6 +52,7 @@ inline constexpr OptionSpec kAccumulateOption{
     "accumulate", OptionSpec::Type::count, "1", "micro-batches summed before one update", "", 1, 4096};
 
 /// O(layers) to build. At most kMostSegments segments.
+/// Immutable once made: any thread may read it.
 class Training {
  public:
   static constexpr std::size_t kMostSegments = 200;

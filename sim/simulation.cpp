@@ -132,8 +132,9 @@ int64_t Simulation::steps(const Program& program) const {
   if (p_.iterations > 0) return p_.iterations;
   const int64_t workers = program.roles[0].mesh.size();
   if (is_static(program)) {
-    // Micro-batches of one step already are alike: the first period fills the pipeline, the second counts.
+    // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.
     const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;
+    TANDEM_CHECK(whole > 0);
     return std::max<int64_t>(2, (enough + whole - 1) / whole) * whole;
   }
   // The more workers wait for each other, the less their steps differ in length.

@@ -24,7 +24,7 @@ struct Simulated {
 /// Of all workers in one step of the optimiser.
 double samples_of_all(const Program& program);
 
-/// Keeps a reference to the prediction. Const calls are independent of each other.
+/// Keeps a reference to the prediction. Any thread may call: const calls are independent of each other.
 class Simulation {
  public:
   explicit Simulation(const Prediction& prediction);

@@ -31,6 +31,7 @@ struct Port {
 };
 
 /// Link ids count from 0 within the network; System puts them behind the nodes' own links.
+/// Immutable once made: any thread may read it.
 class Network {
  public:
   virtual ~Network() = default;

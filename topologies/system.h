@@ -48,6 +48,7 @@ struct HostInfo {
   double jitter = 0.01;      ///< lognormal sigma of a device's step time on this host (1 % is common)
 };
 
+/// Immutable once made: any thread may read it.
 class System {
  public:
   /// "--set path=value" pairs: ("nodes", "16"), ("links.pcie.bandwidth", "32GB/s"), ("faults.gpu3", "0.8").

@@ -71,7 +71,8 @@ struct System::Impl {
   LinkInfo node_link(uint64_t id) const;
 };
 
-/// Reads and checks a document; throws InputError. Keys: CONTRIBUTING.md, "Add a system".
+/// Reads and checks a document; throws InputError. Keys: docs/formats/system.md.
+/// For one thread at a time.
 class SystemReader {
  public:
   static std::unique_ptr<System::Impl> read(const Json& document);

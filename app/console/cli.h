@@ -47,6 +47,7 @@ const Registry<Verb>& verbs_registry();
 /// refused; the readers below refuse values that are wrong whatever the data files hold: no number, out of
 /// range, without unit, none of a fixed list. All of that is a UsageError. A name that no file has is an
 /// InputError of whoever looks for the file.
+/// Immutable once made: any thread may read it.
 class Arguments {
  public:
   /// `words`: everything after the verb.

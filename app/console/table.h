@@ -15,6 +15,7 @@ struct Column {
 };
 
 /// Rows of text cells under named columns; every row has one cell per column.
+/// For one thread at a time.
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}

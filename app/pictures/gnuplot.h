@@ -19,6 +19,7 @@ double fitting_size(std::string_view text, double points, double pixels);
 
 /// Text reaches gnuplot only as single-quoted strings and as tab-separated data, so nothing in a name can
 /// be taken for a command.
+/// For one thread at a time.
 class Gnuplot {
  public:
   /// `name`: plots/<name>.gp under the data root.

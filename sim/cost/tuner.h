@@ -14,6 +14,7 @@ namespace tandem::sim {
 
 /// The estimate for one group inside one node. What the system file says of bandwidths does not enter, since
 /// NCCL counts cables: a faster link never changes the choice.
+/// Immutable once made: any thread may read it.
 class Tuner {
  public:
   /// None where NCCL's figures are not known here: several nodes, no switch, cables narrower than

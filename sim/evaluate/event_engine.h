@@ -21,6 +21,7 @@
 
 namespace tandem::sim {
 
+/// For one thread at a time.
 class EventEngine {
  public:
   EventEngine(const Plan& plan, const EvaluateOptions& options);

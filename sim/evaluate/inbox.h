@@ -11,6 +11,7 @@ namespace tandem::sim {
 
 /// All (instance, key) pairs of one channel that leads to a repeating role. The n-th recv takes the n-th
 /// message of every source. Memory O(instances x keys x sources x messages unread).
+/// For one thread at a time.
 class Inbox {
  public:
   Inbox(uint32_t instances, uint32_t keys, uint32_t sources)

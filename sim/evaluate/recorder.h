@@ -32,6 +32,7 @@ struct OpInterval {
 
 /// All that a Trace tells about op executions. Ops of one lane are to be reported in order, and an op after
 /// its dependencies; everything else may come in any order.
+/// For one thread at a time.
 class Recorder {
  public:
   Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trace);

@@ -11,6 +11,7 @@ namespace tandem::sim {
 /// All (shard, key, share) of one Store; a worker sees its own share alone. Clocks are kept as counts per
 /// value, so a gate costs O(1); memory is O(shards x keys x shares x spread of clocks), and with drop_late
 /// O(shards x keys x workers).
+/// For one thread at a time.
 class VersionedStore {
  public:
   VersionedStore(const Store& store, uint32_t shards, uint32_t keys, uint32_t workers);

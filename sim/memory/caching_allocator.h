@@ -15,6 +15,7 @@
 
 namespace tandem::sim {
 
+/// For one thread at a time.
 class CachingAllocator {
  public:
   using Handle = uint32_t;

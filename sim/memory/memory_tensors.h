@@ -12,6 +12,7 @@
 namespace tandem::sim {
 
 /// Tensors with reference counts, on the allocator; the last one to drop a tensor frees it.
+/// For one thread at a time.
 class Tensors {
  public:
   using Id = int32_t;

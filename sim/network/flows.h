@@ -11,6 +11,7 @@ namespace tandem::sim {
 
 /// Fluid flows over shared links in virtual time. Rates change only in update(), at which all flows started
 /// and finished at that time are known. Memory O(flows in flight + links).
+/// For one thread at a time.
 class Flows {
  public:
   explicit Flows(const std::vector<double>& capacity) : share_(capacity) {}

@@ -13,6 +13,7 @@ namespace tandem::sim {
 /// Radix heap on integer picoseconds: a monotone queue (nothing is pushed before the last time popped),
 /// amortised O(log range) moves an event, no comparisons between events. Items of equal time come out in
 /// the order pushed. Ahuja, Mehlhorn, Orlin, Tarjan 1990, "Faster algorithms for the shortest path problem".
+/// For one thread at a time.
 class MonotoneQueue {
  public:
   struct Item {

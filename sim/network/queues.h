@@ -15,6 +15,7 @@ namespace tandem::sim {
 /// Every link has a queue of its own with room for all that waits, so that a link with work never idles and
 /// its total rate is its capacity. A transfer queues at all its links at once, so none waits for another: all
 /// together end when they would under fair sharing, single ones earlier.
+/// For one thread at a time.
 class LinkQueues {
  public:
   explicit LinkQueues(const std::vector<double>& capacity) : free_(capacity.size(), 0) {

@@ -17,6 +17,7 @@ namespace tandem::sim {
 /// fixed below its own rate: so only the flows at or above that level count, and of those only the ones
 /// joined to the change by full resources. Resources with room to spare are checked afterwards; one that
 /// turns out too small joins, and the change is solved once more. Deterministic.
+/// For one thread at a time.
 class FairShare {
  public:
   using FlowId = uint32_t;

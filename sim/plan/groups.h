@@ -10,6 +10,7 @@ namespace tandem::sim {
 
 /// Group numbers and members for one choice of axes. Groups are numbered by their first member; members of a
 /// group are first(g) + each of offsets(), increasing. Memory O(instances).
+/// Immutable once made: any thread may read it.
 class Groups {
  public:
   Groups(const Mesh& mesh, uint32_t axes);

@@ -159,6 +159,20 @@ TEST(Headers, SayPragmaOnceAndWhatTheyAreFor) {
   }
 }
 
+TEST(Headers, OfClassesSayWhichThreadsMayCall) {
+  // Exceptions are values that are thrown.
+  const std::regex begins("^class \\w+[^;]*\\{.*"), exception("^class \\w+ : public std::.*error \\{.*");
+  for (const Source& source : sources()) {
+    if (!source.header() || source.folder == "tests") continue;
+    bool asked = false, said = false;
+    for (const std::string& line : source.lines) {
+      asked = asked || (std::regex_match(line, begins) && !std::regex_match(line, exception));
+      said = said || line.find("thread") != std::string::npos;
+    }
+    EXPECT_TRUE(said || !asked) << source.path << ": which threads may call its classes?";
+  }
+}
+
 TEST(Headers, UseNoNamespaceWhole) {
   const std::regex pattern("^\\s*using\\s+namespace\\b.*");
   for (const Source& source : sources()) {

@@ -56,7 +56,7 @@ const std::vector<std::string>& device_names() {
 std::string by_name(const std::string& marketing) {
   const std::string model = bare_model(marketing);
   if (model.empty()) return "";
-  if (const std::string alias = looked_up("names", model); !alias.empty()) return alias;
+  if (std::string alias = looked_up("names", model); !alias.empty()) return alias;
   std::string best, longer;
   std::size_t length = 0;
   int longer_count = 0;
@@ -89,8 +89,8 @@ bool lists(const Json& names, const std::string& name) {
 
 std::string gpu_model(const Machine::Gpu& gpu, Joined joined, bool& sure) {
   sure = true;
-  if (const std::string model = looked_up("pci", gpu.pci_id); !model.empty()) return model;
-  if (const std::string model = by_name(gpu.model); !model.empty()) return model;
+  if (std::string model = looked_up("pci", gpu.pci_id); !model.empty()) return model;
+  if (std::string model = by_name(gpu.model); !model.empty()) return model;
   sure = false;
   if (!gpu.gcn.empty()) return looked_up("gcn", gpu.gcn.starts_with("gfx") ? gpu.gcn.substr(3) : gpu.gcn);
   const Json* family = table().at("sm").find(std::to_string(gpu.sm));

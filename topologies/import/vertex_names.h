@@ -23,6 +23,7 @@ struct Edge {
 };
 
 /// Slots of the PCI tree are gpu0.., nic0.., plx0..: GPUs and NICs by their index, switches in tree order.
+/// For one thread at a time.
 class VertexNames {
  public:
   explicit VertexNames(const Machine& machine);

@@ -31,7 +31,7 @@ XmlText::XmlText(std::string_view text, const std::string& file, std::string_vie
     if (text[i] == '\n') lines_.push_back(static_cast<std::ptrdiff_t>(i) + 1);
   }
   // Opening tags bound the memory of the tree before it is built.
-  if (std::count(text.begin(), text.end(), '<') > 2 * kMostElements)
+  if (std::count(text.begin(), text.end(), '<') > std::ptrdiff_t{2} * kMostElements)
     throw InputError(Place{file_, 0, 0}, fmt::format("more than {} elements", kMostElements));
   const auto parsed =
       document_.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);

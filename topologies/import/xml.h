@@ -13,6 +13,7 @@
 
 namespace tandem::topologies {
 
+/// For one thread at a time.
 class XmlText {
  public:
   /// Throws InputError at the line where the text is damaged or ends too early, when it holds more than

@@ -17,6 +17,7 @@ inline void require(cudnnStatus_t status) {
 }
 
 /// A descriptor of cuDNN's backend, owned.
+/// For one thread at a time.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
