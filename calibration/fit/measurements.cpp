@@ -150,7 +150,9 @@ Measurements Measurements::from_json(const Json& d) {
   if (const Json* launch = d.find("launch"))
     m.launch = {launch->at("issue_seconds").as_real(0, 1), launch->at("round_trip_seconds").as_real(0, 1)};
   if (const Json* run = d.find("run")) m.load = HostLoad::from_json(*run);  // else nobody looked at it
-  if (d.find("tcp") == nullptr) return m;                                   // measured before there was any
+  if (const Json* old = d.find("wire"))
+    throw InputError(old->place(), "\"wire\" is of version 0.1: measure anew (tandem measure)");
+  if (d.find("tcp") == nullptr) return m;  // measured before there was any
   for (const Json& w : d.at("tcp").items())
     m.tcp.push_back({w.at("ranks").as_int(2, 65536), w.at("bytes_per_second").as_real(0, 1e15),
                      w.at("bytes").as_real(1, 1e15), w.at("seconds").as_real(1e-12, 1e6),

@@ -81,6 +81,7 @@ TEST(Machine, MessagesTakeWhatWasMeasuredAtTheirRate) {
   EXPECT_NEAR(limited.tcp_message(1000, 0), 4e-5, 1e-15) << "the fastest that was measured";
   EXPECT_NEAR(limited.tcp_message(1000, 1e10), 4e-5, 1e-15);
   EXPECT_NEAR(limited.tcp_message(1000, 1e9), 4e-5, 1e-15);
+  EXPECT_THROW(profile({{"\"tcp\": [", "\"wire\": ["}}), InputError) << "of version 0.1";
   const MachineProfile without = profile({{"\"tcp\": [", "\"unused\": ["}});
   EXPECT_FALSE(without.has_tcp());
   EXPECT_EQ(without.tcp_message(1000, 0), 0);
