@@ -5,8 +5,8 @@ include(GNUInstallDirs)
 set(data ${CMAKE_INSTALL_DATAROOTDIR}/tandem)
 
 install(TARGETS tandem RUNTIME)
-if(TARGET tandem_cuda)  # where it was built; the program looks for it beside itself
-  install(PROGRAMS $<TARGET_FILE:tandem_cuda> DESTINATION ${CMAKE_INSTALL_BINDIR} OPTIONAL)
+if(TARGET tandem_cuda)  # where it was built; the program looks for it there (exec/device/backends/cuda.cpp)
+  install(PROGRAMS $<TARGET_FILE:tandem_cuda> DESTINATION lib/tandem OPTIONAL)
 endif()
 foreach(folder models/zoo models/families topologies/systems topologies/devices topologies/import schemes/presets
     schemes/recipes calibration/profiles calibration/data calibration/suite exec/data plots)

@@ -111,12 +111,20 @@ bool has_driver() {
   return true;
 }
 
+/// Beside the program where it was built, in lib/tandem where it was installed.
+std::string plugin_path() {
+  const fs::path built = own_folder() / "libtandem_cuda.so",
+                 installed = own_folder().parent_path() / "lib/tandem/libtandem_cuda.so";
+  std::error_code none;
+  return (fs::exists(installed, none) && !fs::exists(built, none) ? installed : built).string();
+}
+
 }  // namespace
 
 CudaFindings find_cuda() {
   CudaFindings out;
   const std::string named = environment("TANDEM_CUDA_PLUGIN");
-  out.path = named.empty() ? (own_folder() / "libtandem_cuda.so").string() : named;
+  out.path = named.empty() ? plugin_path() : named;
   std::error_code none;
   if (!fs::exists(out.path, none)) {
     out.missing = fmt::format(
