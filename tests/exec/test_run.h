@@ -2,9 +2,9 @@
 #pragma once
 // An ExecutionGraph on one device, driven by hand: what the tests of exec share. Where the device's memory is
 // not the host's, tests work on a mirror that is exchanged around each pass.
+#include <Eigen/Core>
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -114,7 +114,7 @@ class TestRun {
     upcast_.resize(static_cast<std::size_t>(y.elements));
     const auto* from = reinterpret_cast<const uint16_t*>(at(execution_graph_.output()));
     for (std::size_t i = 0; i < upcast_.size(); ++i)
-      upcast_[i] = half_ == Precision::fp16 ? from_fp16(from[i])
+      upcast_[i] = half_ == Precision::fp16 ? static_cast<float>(std::bit_cast<Eigen::half>(from[i]))
                                             : std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16);
     return upcast_.data();
   }
@@ -137,14 +137,6 @@ class TestRun {
   void set_parameters(const std::vector<float>& p) { std::copy(p.begin(), p.end(), parameters_); }
 
  private:
-  /// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction. Not every compiler has a type for it.
-  static float from_fp16(uint16_t bits) {
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
-                       : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                       : std::ldexp(static_cast<float>(1024 + fraction), exponent - 25);
-    return (bits >> 15) != 0 ? -size : size;
-  }
   /// Small enough that nothing overflows, and not 1: gradients carry it until they are unscaled.
   static constexpr float kLossScale = 64;
   static std::unique_ptr<DeviceSession> open(const Backend& backend, Precision precision) {
@@ -189,7 +181,7 @@ class TestRun {
     auto* to = reinterpret_cast<uint16_t*>(out.data());
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (half_ == Precision::fp16) {
-        to[i] = std::bit_cast<uint16_t>(static_cast<Fp16>(values[i]));
+        to[i] = std::bit_cast<uint16_t>(Eigen::half(values[i]));
         continue;
       }
       const auto bits = std::bit_cast<uint32_t>(values[i]);
