@@ -27,7 +27,7 @@ struct Question {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool recompute = false;
-  std::vector<std::pair<std::string, std::string>> memory;  ///< --memory key=value, in order
+  std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;

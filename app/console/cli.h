@@ -28,9 +28,9 @@ struct Flag {
 /// A verb. A new one is one file in app/verbs and one word in app/CMakeLists.txt.
 struct Verb {
   std::string_view name;
-  std::string_view summary;
+  std::string_view summary{};
   /// What follows "tandem <name>" in the usage line, e.g. "KIND NAME [options]".
-  std::string_view usage;
+  std::string_view usage{};
   std::vector<Flag> flags;
   std::size_t least_words = 0, most_words = 0;  ///< positional arguments
   /// Returns the exit code; throws UsageError, InputError, DeviceError.

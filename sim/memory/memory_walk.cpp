@@ -40,8 +40,8 @@ class Walk {
     int64_t parameters = 0;
     Id gathered = kNone;
     bool remade = false;
-    std::vector<Id> inputs;  // from outside, kept for making it again
-    std::vector<Id> gradients;
+    std::vector<Id> inputs{};  // from outside, kept for making it again
+    std::vector<Id> gradients{};
   };
 
   void read_formats();
