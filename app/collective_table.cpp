@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/pictures/gnuplot.h"
 #include "calibration/validate/collective_data.h"
@@ -137,20 +137,17 @@ std::string collective_remarks(const CollectiveRun& run) {
 }
 
 std::string collective_json(const CollectiveRun& run) {
-  nlohmann::ordered_json out = {{"schema", "tandem-collective-1"},
-                                {"system", run.system},
-                                {"kind", run.kind},
-                                {"devices", run.devices},
-                                {"library", run.library},
-                                {"calibrated", !run.calibrated_by.empty()},
-                                {"rows", nlohmann::ordered_json::array()}};
+  JsonWriter out = {
+      {"schema", "tandem-collective-1"}, {"system", run.system},   {"kind", run.kind},
+      {"devices", run.devices},          {"library", run.library}, {"calibrated", !run.calibrated_by.empty()},
+      {"rows", JsonWriter::array()}};
   for (const CollectiveLine& l : run.lines) {
-    nlohmann::ordered_json row = {{"bytes", l.bytes},
-                                  {"seconds", l.seconds},
-                                  {"algbw_bytes_per_second", l.algbw},
-                                  {"busbw_bytes_per_second", l.busbw},
-                                  {"algorithm", l.choice.algorithm},
-                                  {"protocol", l.choice.protocol}};
+    JsonWriter row = {{"bytes", l.bytes},
+                      {"seconds", l.seconds},
+                      {"algbw_bytes_per_second", l.algbw},
+                      {"busbw_bytes_per_second", l.busbw},
+                      {"algorithm", l.choice.algorithm},
+                      {"protocol", l.choice.protocol}};
     if (l.high > 0) row["seconds_interval"] = {{"low", l.low}, {"high", l.high}, {"level", 0.9}};
     if (l.best > 0) row["best_seconds"] = l.best;
     if (l.estimate > 0) row["library_seconds"] = l.estimate;
@@ -160,7 +157,7 @@ std::string collective_json(const CollectiveRun& run) {
     }
     out["rows"].push_back(std::move(row));
   }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -97,11 +98,14 @@ std::string HostLoad::text() const {
   return out;
 }
 
-std::string HostLoad::to_json() const {
-  return fmt::format(
-      R"({{"processors": {}, "other_programs_share": {:.4f}, "stolen_share": {:.4f}, "preemptions_per_second": {:.1f}{}}})",
-      processors, others, stolen, preempted,
-      load_average < 0 ? "" : fmt::format(R"(, "load_average": {:.2f})", load_average));
+JsonWriter HostLoad::to_json() const {
+  const auto rounded = [](double value, double parts) { return std::round(value * parts) / parts; };
+  JsonWriter out = {{"processors", processors},
+                    {"other_programs_share", rounded(others, 1e4)},
+                    {"stolen_share", rounded(stolen, 1e4)},
+                    {"preemptions_per_second", rounded(preempted, 10)}};
+  if (load_average >= 0) out["load_average"] = rounded(load_average, 100);
+  return out;
 }
 
 HostLoad HostLoad::from_json(const Json& d) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_writer.h"
 
 namespace tandem::base {
 
@@ -43,7 +44,7 @@ struct HostLoad {
   std::string text() const;
   /// {"processors": 2, "other_programs_share": 0.43, "stolen_share": 0, "preemptions_per_second": 12}, and
   /// "load_average" where it is known.
-  std::string to_json() const;
+  JsonWriter to_json() const;
   static HostLoad from_json(const Json& document);  ///< throws InputError
 };
 HostLoad load_between(const HostUsage& before, const HostUsage& after);

@@ -6,13 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 namespace tandem::schemes {
 
 namespace {
-
-using Writer = nlohmann::ordered_json;
 
 /// The time shares in the order of the document.
 constexpr std::pair<const char*, double TimeShare::*> kShares[] = {
@@ -33,9 +31,6 @@ double finite(double value) {
   return value;
 }
 
-/// Null after training that diverged.
-Writer loss_json(double value) { return std::isfinite(value) ? Writer(value) : Writer(nullptr); }
-
 double read_loss(const Json& training, const char* key) {
   const Json* loss = training.find(key);
   if (loss == nullptr) return 0;
@@ -43,20 +38,18 @@ double read_loss(const Json& training, const char* key) {
 }
 
 /// Text may hold any bytes (file names); what is not UTF-8 is replaced rather than thrown at.
-std::string dump(const Writer& document) {
-  return document.dump(2, ' ', false, Writer::error_handler_t::replace) + "\n";
-}
+std::string dump(const JsonWriter& document) { return document.dump(2) + "\n"; }
 
-Writer inputs_json(const Report& r) {
-  Writer out = Writer::object();
+JsonWriter inputs_json(const Report& r) {
+  JsonWriter out = JsonWriter::object();
   for (const auto& [key, value] : r.inputs) out[key] = value;
   out["devices"] = r.devices;
   out["batch_per_device"] = r.batch_per_device;
   return out;
 }
 
-Writer bins_json(const Histogram& h) {
-  Writer bins = Writer::array();
+JsonWriter bins_json(const Histogram& h) {
+  JsonWriter bins = JsonWriter::array();
   for (const Histogram::Bin& b : h.bins()) bins.push_back({{"versions", b.value}, {"count", b.count}});
   return bins;
 }
@@ -67,16 +60,16 @@ void read_bins(const Json& parent, Histogram& h) {
   for (const Json& bin : bins->items()) h.add(bin.at("versions").as_int(0), bin.at("count").as_int(0));
 }
 
-Writer staleness_json(const Report& report) {
+JsonWriter staleness_json(const Report& report) {
   const Histogram& h = report.staleness;
-  Writer out = {
+  JsonWriter out = {
       {"mean", finite(h.mean())}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
   for (const Histogram& worker : report.staleness_by_worker)
     out["by_worker"].push_back({{"mean", finite(worker.mean())}, {"histogram", bins_json(worker)}});
   return out;
 }
 
-Writer memory_json(const MemoryUse& m) {
+JsonWriter memory_json(const MemoryUse& m) {
   return {{"parameters", m.parameters.n},
           {"gradients", m.gradients.n},
           {"optimizer", m.optimizer.n},
@@ -90,15 +83,18 @@ Writer memory_json(const MemoryUse& m) {
           {"fits", m.fits()}};
 }
 
-Writer links_json(const std::vector<LinkUse>& links) {
-  Writer out = Writer::array();
-  for (const LinkUse& l : links)
-    out.push_back({{"name", l.name}, {"busy", finite(l.busy)}, {"bytes", l.bytes.n}});
+JsonWriter link_json(const LinkUse& l) {
+  return {{"name", l.name}, {"busy", finite(l.busy)}, {"bytes", l.bytes.n}};
+}
+
+JsonWriter links_json(const std::vector<LinkUse>& links) {
+  JsonWriter out = JsonWriter::array();
+  for (const LinkUse& l : links) out.push_back(link_json(l));
   return out;
 }
 
-Writer link_groups_json(const std::vector<LinkGroup>& groups) {
-  Writer out = Writer::array();
+JsonWriter link_groups_json(const std::vector<LinkGroup>& groups) {
+  JsonWriter out = JsonWriter::array();
   for (const LinkGroup& g : groups) {
     out.push_back({{"name", g.name},
                    {"links", g.links},
@@ -109,14 +105,14 @@ Writer link_groups_json(const std::vector<LinkGroup>& groups) {
   return out;
 }
 
-Writer shares_json(const std::vector<NamedShare>& shares) {
-  Writer out = Writer::array();
+JsonWriter shares_json(const std::vector<NamedShare>& shares) {
+  JsonWriter out = JsonWriter::array();
   for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", finite(share)}});
   return out;
 }
 
-Writer kernels_json(const std::vector<KernelShare>& kernels) {
-  Writer out = Writer::array();
+JsonWriter kernels_json(const std::vector<KernelShare>& kernels) {
+  JsonWriter out = JsonWriter::array();
   for (const KernelShare& k : kernels) {
     out.push_back({{"name", k.kind},
                    {"share", finite(k.share)},
@@ -126,16 +122,16 @@ Writer kernels_json(const std::vector<KernelShare>& kernels) {
   return out;
 }
 
-Writer bottleneck_json(const Report::Bottleneck& b) {
-  Writer out = {{"resource", b.resource}, {"share", finite(b.share)}};
+JsonWriter bottleneck_json(const Report::Bottleneck& b) {
+  JsonWriter out = {{"resource", b.resource}, {"share", finite(b.share)}};
   if (b.elasticity) out["elasticity"] = finite(*b.elasticity);
   if (b.gain_if_unlimited) out["gain_if_unlimited"] = finite(*b.gain_if_unlimited);
   out["explanation"] = b.explanation;
   return out;
 }
 
-Writer timeline_json(const std::vector<TimelineEntry>& timeline) {
-  Writer out = Writer::array();
+JsonWriter timeline_json(const std::vector<TimelineEntry>& timeline) {
+  JsonWriter out = JsonWriter::array();
   for (const TimelineEntry& t : timeline) {
     out.push_back({{"role", t.role},
                    {"instance", t.instance},
@@ -149,8 +145,8 @@ Writer timeline_json(const std::vector<TimelineEntry>& timeline) {
 }
 
 /// Only that which a model that does not fit has.
-Writer head_json(const Report& r) {
-  Writer out;
+JsonWriter head_json(const Report& r) {
+  JsonWriter out;
   out["engine"] = r.engine;
   out["evaluator"] = r.evaluator;
   out["evaluator_reason"] = r.evaluator_reason;
@@ -163,7 +159,7 @@ Writer head_json(const Report& r) {
   out["fits"] = r.fits;
   if (!r.fits) out["needs_bytes"] = r.memory.needed().n;
   out["memory_bytes_per_device"] = memory_json(r.memory);
-  out["memory_by_role"] = Writer::array();
+  out["memory_by_role"] = JsonWriter::array();
   for (const RoleMemory& role : r.memory_by_role)
     out["memory_by_role"].push_back(
         {{"role", role.role}, {"devices", role.devices}, {"memory", memory_json(role.memory)}});
@@ -171,7 +167,7 @@ Writer head_json(const Report& r) {
 }
 
 /// What was simulated or measured.
-void add_results(Writer& out, const Report& r) {
+void add_results(JsonWriter& out, const Report& r) {
   out["samples_per_second"] = finite(r.samples_per_second);
   if (r.tokens_per_second > 0) out["tokens_per_second"] = finite(r.tokens_per_second);
   out["samples_per_second_interval"] = {{"low", finite(r.interval.low)},
@@ -192,7 +188,7 @@ void add_results(Writer& out, const Report& r) {
   out["compute_by_kernel"] = kernels_json(r.kernels);
   out["compute_slowed_by_collectives"] = finite(r.slowed);
   out["bottleneck"] = bottleneck_json(r.bottleneck);
-  if (!r.busiest_link.name.empty()) out["busiest_link"] = links_json({r.busiest_link})[0];
+  if (!r.busiest_link.name.empty()) out["busiest_link"] = link_json(r.busiest_link);
   out["links"] = links_json(r.links);
   if (!r.link_groups.empty()) out["link_groups"] = link_groups_json(r.link_groups);
 }
@@ -203,8 +199,8 @@ constexpr std::string_view kResults[] = {"samples_per_second", "samples_per_seco
                                          "staleness",          "time_share",
                                          "bottleneck",         "links"};
 
-Writer report_json(const Report& r, bool reproducible) {
-  Writer out = head_json(r);
+JsonWriter report_json(const Report& r, bool reproducible) {
+  JsonWriter out = head_json(r);
   if (r.fits) add_results(out, r);
   for (const std::string_view key : kResults) {
     if (!r.fits) out[std::string(key)] = nullptr;
@@ -213,8 +209,9 @@ Writer report_json(const Report& r, bool reproducible) {
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
   if (r.training.real) {
-    out["training"] = {{"first_loss", loss_json(r.training.first_loss)},
-                       {"last_loss", loss_json(r.training.last_loss)}};
+    // Null after training that diverged.
+    out["training"] = {{"first_loss", JsonWriter::finite_or_null(r.training.first_loss)},
+                       {"last_loss", JsonWriter::finite_or_null(r.training.last_loss)}};
     if (r.training.accuracy >= 0) out["training"]["accuracy"] = finite(r.training.accuracy);
   }
   out["simulated_events"] = r.simulated_events;
@@ -415,9 +412,9 @@ Report::Interval ratio_interval(const Report& a, const Report& b) {
 }
 
 std::string reports_to_json(const std::vector<Report>& reports, bool reproducible) {
-  Writer out;
+  JsonWriter out;
   out["schema"] = kSchema;
-  out["reports"] = Writer::array();
+  out["reports"] = JsonWriter::array();
   for (const Report& r : reports) out["reports"].push_back(report_json(r, reproducible));
   return dump(out);
 }

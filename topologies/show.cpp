@@ -2,7 +2,7 @@
 // How a system is shown: Graphviz, JSON, and the lists.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "base/data.h"
 #include "topologies/system_impl.h"
@@ -90,15 +90,14 @@ std::string System::dot() const {
 }
 
 std::string System::to_json_text() const {
-  using nlohmann::ordered_json;
   const NodeTemplate& node = impl_->node;
-  ordered_json out;
+  JsonWriter out;
   out["name"] = name();
   out["summary"] = summary();
   out["nodes"] = nodes();
   out["accelerators"] = accelerator_count();
-  out["devices"] = ordered_json::array();
-  out["vertices"] = ordered_json::array();
+  out["devices"] = JsonWriter::array();
+  out["vertices"] = JsonWriter::array();
   for (const Vertex& v : node.vertices) {
     if (v.device < 0) {
       out["vertices"].push_back({{"id", v.name}, {"kind", topologies::name(v.kind)}, {"numa", v.numa}});
@@ -112,7 +111,7 @@ std::string System::to_json_text() const {
                               {"memory_bytes", d.memory.n},
                               {"memory_bandwidth_bytes_per_second", d.memory_bandwidth.bytes_per_second}});
   }
-  out["links"] = ordered_json::array();
+  out["links"] = JsonWriter::array();
   for (std::size_t i = 0; i < node.links.size(); ++i) {
     const NodeLink& l = node.links[i];
     const LinkInfo info = impl_->node_link(i);
@@ -126,7 +125,7 @@ std::string System::to_json_text() const {
                             {"latency_seconds", info.latency.seconds()}});
   }
   if (impl_->network) {
-    ordered_json ports = ordered_json::array();
+    JsonWriter ports = JsonWriter::array();
     for (const uint32_t port : impl_->ports) ports.push_back(node.vertices[port].name);
     out["network"] = {
         {"block", impl_->block},
@@ -145,7 +144,7 @@ std::string System::to_json_text() const {
                  {"local_storage_bytes_per_second", host().local_storage.bytes_per_second},
                  {"shared_storage_bytes_per_second", host().shared_storage.bytes_per_second}};
   // What came from the command line may not be UTF-8.
-  return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return out.dump(2) + "\n";
 }
 
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <utility>
+#include "base/json_writer.h"
 
 #include "app/console/table.h"
 #include "sim/capacity.h"
@@ -240,22 +240,20 @@ void find_bottleneck(const Question& q, Report& report) {
 
 namespace {
 
-nlohmann::ordered_json json_value(const std::optional<double>& v) {
-  return v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
-}
+JsonWriter json_value(const std::optional<double>& v) { return v ? JsonWriter(*v) : JsonWriter(nullptr); }
 
 std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
-  nlohmann::ordered_json out = {{"schema", "tandem-elasticities-1"},
-                                {"model", q.graph.name()},
-                                {"system", q.system.name()},
-                                {"scheme", q.scheme.name},
-                                {"batch_per_device", q.batch},
-                                {"precision", name(q.precision)},
-                                {"step", (by_arrival(q) ? kStepByArrival : kStep) - 1},
-                                {"rows", nlohmann::ordered_json::array()}};
+  JsonWriter out = {{"schema", "tandem-elasticities-1"},
+                    {"model", q.graph.name()},
+                    {"system", q.system.name()},
+                    {"scheme", q.scheme.name},
+                    {"batch_per_device", q.batch},
+                    {"precision", name(q.precision)},
+                    {"step", (by_arrival(q) ? kStepByArrival : kStep) - 1},
+                    {"rows", JsonWriter::array()}};
   for (std::size_t i = 0; i < q.devices.size(); ++i) {
     for (const Elasticity& e : all) {
-      nlohmann::ordered_json row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};
+      JsonWriter row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};
       if (e.resource.speed == nullptr) row["value"] = e.resource.text();
       row["fits"] = e.at[i].has_value();
       row["elasticity"] = json_value(e.at[i]);
@@ -263,7 +261,7 @@ std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
       out["rows"].push_back(std::move(row));
     }
   }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 std::string value_text(const Resource& r) {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <numeric>
+#include "base/json_writer.h"
 
 #include "app/console/terminal.h"
 #include "base/error.h"
@@ -133,13 +133,13 @@ std::string Table::csv() const {
 }
 
 std::string Table::json() const {
-  auto out = nlohmann::ordered_json::array();
+  auto out = JsonWriter::array();
   for (const auto& row : rows_) {
-    nlohmann::ordered_json object;
+    JsonWriter object;
     for (std::size_t c = 0; c < row.size(); ++c) object[columns_[c].head] = row[c];
     out.push_back(std::move(object));
   }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 std::string Table::as(std::string_view format, int columns) const {

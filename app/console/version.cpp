@@ -5,7 +5,7 @@
 
 #include <Eigen/Core>
 #include <boost/version.hpp>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 namespace tandem::app {
 
@@ -17,9 +17,8 @@ std::string version_page(bool json) {
        fmt::format("{}.{}.{}", BOOST_VERSION / 100000, BOOST_VERSION / 100 % 1000, BOOST_VERSION % 100)},
       {"Eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
       {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
-      {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-                                    NLOHMANN_JSON_VERSION_PATCH)}};
-  nlohmann::ordered_json document = {
+      {"nlohmann-json", json_library_version()}};
+  JsonWriter document = {
       {"schema", "tandem-version-1"}, {"version", version()}, {"compiler", TANDEM_COMPILER}};
   std::string names;
   for (const auto& [name, number] : libraries) {

@@ -3,7 +3,7 @@
 // measured.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/console/output.h"
 #include "app/import_kind.h"
@@ -15,7 +15,7 @@ namespace tandem::app {
 namespace {
 
 /// A document as it was read, for writing; comments and places are gone.
-nlohmann::ordered_json plain(const Json& json) {
+JsonWriter plain(const Json& json) {
   switch (json.kind()) {
     case Json::Kind::null:
       return nullptr;
@@ -28,14 +28,14 @@ nlohmann::ordered_json plain(const Json& json) {
     case Json::Kind::text:
       return json.as_text();
     case Json::Kind::array: {
-      auto out = nlohmann::ordered_json::array();
+      auto out = JsonWriter::array();
       for (const Json& item : json.items()) out.push_back(plain(item));
       return out;
     }
     case Json::Kind::object:
       break;
   }
-  auto out = nlohmann::ordered_json::object();
+  auto out = JsonWriter::object();
   for (const auto& [key, value] : json.members()) out[key] = plain(value);
   return out;
 }
@@ -59,9 +59,9 @@ std::string calibrated(const Arguments& arguments, const LinkTests& tests, const
   for (const std::string& remark : notes) note(arguments, remark);
   auto out = plain(document);
   out["name"] = arguments.text("name", system.name() + "-measured");
-  if (!out.contains("sources")) out["sources"] = nlohmann::ordered_json::array();
+  if (document.find("sources") == nullptr) out["sources"] = JsonWriter::array();
   out["sources"].push_back("links measured: " + sources);
-  std::string text = out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = out.dump(2);
   System::from_json(Json::parse(text, "calibrated system"));  // what is handed out can be read back
   return text;
 }

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/console/output.h"
 #include "app/console/table.h"
@@ -53,11 +53,11 @@ std::string page(const Graph& graph, const std::vector<Lowered>& lowered, int co
 }
 
 std::string document(const Graph& graph, const std::vector<Lowered>& lowered) {
-  nlohmann::ordered_json out = {{"name", graph.name()},
-                                {"summary", graph.summary()},
-                                {"parameters", graph.parameter_elements()},
-                                {"forward_flops_per_sample", graph.forward_flops().n},
-                                {"layers", nlohmann::ordered_json::array()}};
+  JsonWriter out = {{"name", graph.name()},
+                    {"summary", graph.summary()},
+                    {"parameters", graph.parameter_elements()},
+                    {"forward_flops_per_sample", graph.forward_flops().n},
+                    {"layers", JsonWriter::array()}};
   if (const auto& published = graph.published()) {
     out["published"] = {{"parameters", published->parameters},
                         {"forward_flops_per_sample", published->forward.n},
@@ -72,7 +72,7 @@ std::string document(const Graph& graph, const std::vector<Lowered>& lowered) {
                              {"parameters", layer.parameter_elements()},
                              {"forward_flops", forward_flops(lowered[i]).n}});
   }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/analysis/question.h"
 #include "app/console/output.h"
@@ -109,20 +109,20 @@ std::string show_scheme(const ShowRequest& request) {
   if (request.format == "text") {
     return request.arguments.has("model") ? compiled(request, resolved) : page(resolved, request.columns);
   }
-  nlohmann::ordered_json out = {{"name", resolved.name},
-                                {"scheme", resolved.scheme->name},
-                                {"summary", resolved.scheme->summary},
-                                {"options", nlohmann::ordered_json::object()},
-                                {"source", resolved.source}};
+  JsonWriter out = {{"name", resolved.name},
+                    {"scheme", resolved.scheme->name},
+                    {"summary", resolved.scheme->summary},
+                    {"options", JsonWriter::object()},
+                    {"source", resolved.source}};
   for (const auto& [key, value] : resolved.options.all()) out["options"][key] = value;
   if (request.arguments.has("model")) out["program"] = compiled(request, resolved);
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 std::string show_layer(const ShowRequest& request) {
   const LayerType& type = layers_registry().at(request.name);
   if (request.format == "json") {
-    return nlohmann::ordered_json{{"name", type.name}, {"summary", type.summary}}.dump(1);
+    return JsonWriter{{"name", type.name}, {"summary", type.summary}}.dump(1);
   }
   if (request.format != "text") throw UsageError("a layer is shown as text or json");
   return fmt::format("{}: {}\n", type.name, type.summary);
@@ -134,10 +134,10 @@ std::string show_collective(const ShowRequest& request) {
   GroupShape group;
   group.ranks = static_cast<uint32_t>(request.arguments.integer("devices", 4, 2, 64));
   std::string out = fmt::format("{}: {}\n", algorithm.name, algorithm.summary);
-  nlohmann::ordered_json document = {{"name", algorithm.name},
-                                     {"summary", algorithm.summary},
-                                     {"ranks", group.ranks},
-                                     {"kinds", nlohmann::ordered_json::array()}};
+  JsonWriter document = {{"name", algorithm.name},
+                         {"summary", algorithm.summary},
+                         {"ranks", group.ranks},
+                         {"kinds", JsonWriter::array()}};
   for (int k = 0; k < kCollKinds; ++k) {
     const auto kind = static_cast<CollKind>(k);
     if (!algorithm.supports(kind, group)) continue;

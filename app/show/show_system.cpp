@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/analysis/question.h"
 #include "app/console/output.h"
@@ -95,8 +95,8 @@ std::string show_device(const ShowRequest& request) {
   constexpr const char* kKinds[] = {"gpu", "cpu", "tpu"};
   const char* kind = kKinds[static_cast<int>(d.kind)];
   if (request.format == "json") {
-    nlohmann::ordered_json out = {{"name", d.name},     {"summary", d.summary},           {"kind", kind},
-                                  {"vendor", d.vendor}, {"architecture", d.architecture}, {"year", d.year}};
+    JsonWriter out = {{"name", d.name},     {"summary", d.summary},           {"kind", kind},
+                      {"vendor", d.vendor}, {"architecture", d.architecture}, {"year", d.year}};
     for (int p = 0; p < kPrecisions; ++p) {
       const auto precision = static_cast<Precision>(p);
       if (d.peak_at(precision).flops_per_second > 0) {
@@ -108,7 +108,7 @@ std::string show_device(const ShowRequest& request) {
     out["units"] = d.units;
     out["launch_seconds"] = d.launch.seconds();
     out["watts"] = d.watts;
-    return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return out.dump(1);
   }
   if (request.format != "text") throw UsageError("a device is shown as text or json");
   Table table({{"figure"}, {"value"}});

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "app/analysis/answer.h"
 #include "app/analysis/compare_ops.h"
@@ -22,10 +22,10 @@ namespace {
 constexpr std::size_t kMostOps = 20;
 constexpr int64_t kMostDevices = 64;
 
-nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
-  auto out = nlohmann::ordered_json::array();
+JsonWriter pairs_json(const std::vector<OpPair>& pairs) {
+  auto out = JsonWriter::array();
   for (const OpPair& p : pairs) {
-    nlohmann::ordered_json row = {{"lane", p.lane}};
+    JsonWriter row = {{"lane", p.lane}};
     if (!p.label.empty()) row["op"] = p.label;
     row["a_seconds"] = p.a;
     row["b_seconds"] = p.b;
@@ -34,8 +34,8 @@ nlohmann::ordered_json pairs_json(const std::vector<OpPair>& pairs) {
   return out;
 }
 
-nlohmann::ordered_json side_json(const Report& r) {
-  nlohmann::ordered_json out = {{"title", report_title(r)}, {"engine", r.engine}, {"fits", r.fits}};
+JsonWriter side_json(const Report& r) {
+  JsonWriter out = {{"title", report_title(r)}, {"engine", r.engine}, {"fits", r.fits}};
   if (r.fits) {
     out["samples_per_second"] = r.samples_per_second;
     out["samples_per_second_interval"] = {
@@ -120,14 +120,14 @@ std::string reason_text(const ReportPair& pair) {
 }
 
 std::string compare_json(const std::vector<ReportPair>& pairs) {
-  nlohmann::ordered_json out = {{"schema", "tandem-compare-1"}, {"rows", nlohmann::ordered_json::array()}};
+  JsonWriter out = {{"schema", "tandem-compare-1"}, {"rows", JsonWriter::array()}};
   for (const ReportPair& pair : pairs) {
     const Report &x = pair.a, &y = pair.b;
     const OpComparison ops = compare_ops(x, y);
     const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
-    nlohmann::ordered_json row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
+    JsonWriter row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
     const auto set = [&](const char* key, double value) {
-      row[key] = x.fits && y.fits ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+      row[key] = x.fits && y.fits ? JsonWriter(value) : JsonWriter(nullptr);
     };
     set("samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second));
     set("iteration_ratio", ratio(y.iteration_median, x.iteration_median));
@@ -147,7 +147,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
   }
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 /// The timelines of the most devices that hold both, as text; empty when one side keeps none.

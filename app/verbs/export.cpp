@@ -7,9 +7,9 @@
 #include <iterator>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include "base/json_writer.h"
 
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
@@ -47,7 +47,7 @@ double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 /// Of one process of the trace, from time `zero`.
 class ProcessEvents {
  public:
-  ProcessEvents(nlohmann::ordered_json& events, int pid, double zero, bool gpu)
+  ProcessEvents(JsonWriter& events, int pid, double zero, bool gpu)
       : events_(events), pid_(pid), zero_(zero), gpu_(gpu) {}
 
   void name(const char* what, int tid, const std::string& text) {
@@ -59,7 +59,7 @@ class ProcessEvents {
     const bool on_stream = gpu_ && style.stream >= 0;
     const int tid = style.stream >= 0 ? style.stream : 1;
     if (named_.insert(tid).second) name("thread_name", tid, e.lane);
-    nlohmann::ordered_json args = {{"iteration", e.iteration}};
+    JsonWriter args = {{"iteration", e.iteration}};
     if (on_stream) args["stream"] = style.stream, args["device"] = pid_;
     complete(std::string(on_stream ? style.prefix : "") + e.label, on_stream ? style.category : "cpu_op",
              e.start_seconds, e.end_seconds, tid, std::move(args));
@@ -78,7 +78,7 @@ class ProcessEvents {
 
  private:
   void complete(const std::string& name, std::string_view category, double start, double end, int tid,
-                nlohmann::ordered_json args) {
+                JsonWriter args) {
     const double from = microseconds(start - zero_);
     events_.push_back({{"ph", "X"},
                        {"cat", category},
@@ -90,7 +90,7 @@ class ProcessEvents {
                        {"args", std::move(args)}});
   }
 
-  nlohmann::ordered_json& events_;
+  JsonWriter& events_;
   int pid_;
   double zero_;
   bool gpu_;
@@ -102,7 +102,7 @@ class ProcessEvents {
 /// worker, numbered by its rank, then one for each server, and a thread for each lane. `rank`: of that worker
 /// alone.
 std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
-  auto events = nlohmann::ordered_json::array();
+  auto events = JsonWriter::array();
   std::map<std::pair<bool, std::pair<std::string, uint32_t>>, std::vector<const TimelineEntry*>> processes;
   double zero = std::numeric_limits<double>::infinity();
   for (const TimelineEntry& e : report.timeline) {
@@ -121,12 +121,12 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
     for (const TimelineEntry* e : entries) process.add(*e);
     process.add_iterations();
   }
-  return nlohmann::ordered_json{
+  return JsonWriter{
       {"schemaVersion", 1},
       {"distributedInfo", {{"backend", "nccl"}, {"rank", rank.value_or(0)}, {"world_size", report.devices}}},
       {"displayTimeUnit", "ms"},
       {"traceEvents", std::move(events)}}
-      .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+      .dump(1);
 }
 
 void export_timeline(const Arguments& arguments, const std::string& file) {

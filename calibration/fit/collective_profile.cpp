@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 namespace tandem::calibration {
 namespace {
@@ -61,19 +61,19 @@ void join(CollectiveProfile& profile, const CollectiveProfile& more) {
 }
 
 std::string profile_json(const CollectiveProfile& profile) {
-  nlohmann::ordered_json out = {{"schema", kSchema},
-                                {"source", profile.source},
-                                {"kind", profile.kind},
-                                {"devices", profile.devices},
-                                {"library", profile.library},
-                                {"harness",
-                                 {{"threads", profile.harness.threads},
-                                  {"gpus_per_thread", profile.harness.gpus_per_thread},
-                                  {"iterations", profile.harness.iterations}}},
-                                {"points", nlohmann::ordered_json::array()}};
+  JsonWriter out = {{"schema", kSchema},
+                    {"source", profile.source},
+                    {"kind", profile.kind},
+                    {"devices", profile.devices},
+                    {"library", profile.library},
+                    {"harness",
+                     {{"threads", profile.harness.threads},
+                      {"gpus_per_thread", profile.harness.gpus_per_thread},
+                      {"iterations", profile.harness.iterations}}},
+                    {"points", JsonWriter::array()}};
   for (const NcclRow& p : profile.points)
     out["points"].push_back({{"bytes", p.bytes}, {"seconds", p.seconds}});
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 CollectiveProfile read_collective_profile(const Json& document) {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "schemes/scheme.h"
 
@@ -15,31 +15,29 @@ using namespace tandem::schemes;
 
 namespace {
 
-using nlohmann::json;
-
-json step(const std::string& model, const Workload& work, const Recipe& recipe) {
+JsonWriter step(const std::string& model, const Workload& work, const Recipe& recipe) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   const Program program = scheme.scheme->compile(work, Cluster{}, scheme.options);
-  json kernels = json::array();
-  json host = {{"forward", 0.0}, {"backward", 0.0}, {"update", 0.0}};
+  JsonWriter kernels = JsonWriter::array();
+  double forward = 0, backward = 0, update = 0;
   for (const Op& op : program.roles[0].ops) {
     if (op.kind != OpKind::compute) continue;
     const Task& task = program.tasks[op.what];
     for (const Kernel& k : task.kernels) {
       for (const Kernel& launched : {k, bias_after(recipe, k)}) {
         if (launched.shape.empty()) continue;
-        kernels.push_back(
+        kernels.push_back(JsonWriter::array(
             {name(launched.kind), name(launched.pass), launched.shape, launched.flops.n,
              (launched.read.n + launched.written.n) * (upcasts(recipe, launched, work.precision) ? 2 : 1),
-             launches(recipe, launched)});
+             launches(recipe, launched)}));
       }
     }
-    json& seconds = host[task.pass == Pass::forward  ? "forward"
-                         : task.pass == Pass::update ? "update"
-                                                     : "backward"];
-    seconds = seconds.get<double>() + issue_time(recipe, task, work.precision, *work.optimizer).seconds();
+    double& seconds = task.pass == Pass::forward ? forward : task.pass == Pass::update ? update : backward;
+    seconds += issue_time(recipe, task, work.precision, *work.optimizer).seconds();
   }
-  return {{"model", model}, {"kernels", kernels}, {"host", host}};
+  return {{"model", model},
+          {"kernels", kernels},
+          {"host", {{"forward", forward}, {"backward", backward}, {"update", update}}}};
 }
 
 }  // namespace
@@ -54,7 +52,7 @@ int main() {
           make_workload(graph, batch, parse_precision(precision), optimizer(optimizer_name), false);
       std::cout << step(model, work, with_updates_of(load_recipe(recipe), *work.optimizer)).dump() << '\n';
     } catch (const InputError& e) {
-      std::cout << json(fmt::format("{} {} {}: {}", model, batch, precision, e.what())).dump() << '\n';
+      std::cout << JsonWriter(fmt::format("{} {} {}: {}", model, batch, precision, e.what())).dump() << '\n';
     }
   }
 }

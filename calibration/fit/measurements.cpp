@@ -4,15 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 namespace tandem::calibration {
 
 namespace {
 
-using Writer = nlohmann::ordered_json;
-
-Writer kernel_json(const Kernel& k) {
+JsonWriter kernel_json(const Kernel& k) {
   return {{"kind", name(k.kind)}, {"pass", name(k.pass)}, {"shape", k.shape},
           {"flops", k.flops.n},   {"read", k.read.n},     {"written", k.written.n}};
 }
@@ -37,8 +35,8 @@ Kernel read_kernel(const Json& j) {
   return k;
 }
 
-Writer transfers_json(const std::vector<MeasuredTransfer>& list) {
-  Writer out = Writer::array();
+JsonWriter transfers_json(const std::vector<MeasuredTransfer>& list) {
+  JsonWriter out = JsonWriter::array();
   for (const MeasuredTransfer& t : list) {
     out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
     if (t.estimate > 0) out.back()["library_seconds"] = t.estimate;
@@ -61,13 +59,13 @@ std::vector<MeasuredTransfer> read_transfers(const Json& list) {
 }  // namespace
 
 std::string Measurements::to_json() const {
-  Writer d = {{"schema", "tandem-measurements-1"},
-              {"machine", machine},
-              {"date", date},
-              {"versions", versions},
-              {"cores", cores},
-              {"graphs", Writer::array()},
-              {"kernels", Writer::array()}};
+  JsonWriter d = {{"schema", "tandem-measurements-1"},
+                  {"machine", machine},
+                  {"date", date},
+                  {"versions", versions},
+                  {"cores", cores},
+                  {"graphs", JsonWriter::array()},
+                  {"kernels", JsonWriter::array()}};
   for (const MeasuredGraph& g : graphs) {
     d["graphs"].push_back({{"model", g.model},
                            {"batch", g.batch},
@@ -79,7 +77,7 @@ std::string Measurements::to_json() const {
     if (g.precision != Precision::fp32) d["graphs"].back()["precision"] = name(g.precision);
   }
   for (const MeasuredKernel& k : kernels) {
-    Writer row = kernel_json(k.kernel);
+    JsonWriter row = kernel_json(k.kernel);
     row["repeat"] = k.kernel.repeat;
     row["graph"] = k.graph;
     row["workers"] = k.workers;
@@ -89,21 +87,21 @@ std::string Measurements::to_json() const {
     row["dropped"] = k.dropped;
     d["kernels"].push_back(row);
   }
-  d["workers"] = Writer::array();
+  d["workers"] = JsonWriter::array();
   for (const MeasuredWorkers& w : workers)
     d["workers"].push_back({{"model", w.model}, {"step_seconds", w.steps}});
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
   if (launch.issue > 0)
     d["launch"] = {{"issue_seconds", launch.issue}, {"round_trip_seconds", launch.round_trip}};
-  d["tcp"] = Writer::array();
+  d["tcp"] = JsonWriter::array();
   for (const MeasuredTcp& w : tcp)
     d["tcp"].push_back({{"ranks", w.ranks},
                         {"bytes_per_second", w.rate},
                         {"bytes", w.bytes},
                         {"seconds", w.seconds},
                         {"cpu_seconds", w.cpu_seconds}});
-  if (load.processors > 0 || load.preempted > 0) d["run"] = Writer::parse(load.to_json());
+  if (load.processors > 0 || load.preempted > 0) d["run"] = load.to_json();
   return d.dump(1) + "\n";
 }
 

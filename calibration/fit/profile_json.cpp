@@ -4,28 +4,26 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 namespace tandem::calibration {
 
 namespace {
 
-using Writer = nlohmann::ordered_json;
-
 std::string text(std::string_view s) { return std::string(s); }
 
-Writer points(const std::vector<TransferPoint>& list) {
-  Writer out = Writer::array();
+JsonWriter points(const std::vector<TransferPoint>& list) {
+  JsonWriter out = JsonWriter::array();
   for (const TransferPoint& p : list) out.push_back({{"bytes", p.bytes}, {"seconds", p.seconds}});
   return out;
 }
 
-Writer noise(const std::vector<StepNoise>& runs) {
-  Writer out = Writer::array();
+JsonWriter noise(const std::vector<StepNoise>& runs) {
+  JsonWriter out = JsonWriter::array();
   for (const StepNoise& run : runs) {
-    Writer factors = Writer::array();
+    JsonWriter factors = JsonWriter::array();
     for (const auto& of_worker : run.factors) {
-      Writer row = Writer::array();
+      JsonWriter row = JsonWriter::array();
       for (const double f : of_worker) row.push_back(std::round(f * 1e4) / 1e4);
       factors.push_back(std::move(row));
     }
@@ -34,24 +32,24 @@ Writer noise(const std::vector<StepNoise>& runs) {
   return out;
 }
 
-Writer head(const ProfileEstimates& p) {
-  Writer d = {{"schema", "tandem-profile-1"},
-              {"summary", fmt::format("{}, {} cores, measured {}", p.machine, p.cores, p.date)},
-              {"machine", p.machine},
-              {"date", p.date},
-              {"versions", p.versions},
-              {"data", fmt::format("{:016x}", p.data)},
-              {"cores", p.cores}};
+JsonWriter head(const ProfileEstimates& p) {
+  JsonWriter d = {{"schema", "tandem-profile-1"},
+                  {"summary", fmt::format("{}, {} cores, measured {}", p.machine, p.cores, p.date)},
+                  {"machine", p.machine},
+                  {"date", p.date},
+                  {"versions", p.versions},
+                  {"data", fmt::format("{:016x}", p.data)},
+                  {"cores", p.cores}};
   if (!p.busy.empty()) d["busy"] = p.busy;
   return d;
 }
 
 /// What does not depend on the precision.
-void add_machine(Writer& d, const ProfileEstimates& p) {
+void add_machine(JsonWriter& d, const ProfileEstimates& p) {
   d["interrupted"] = p.interrupted;
   d["lock_step"] = p.lock_step;
   d["noise"] = noise(p.noise);
-  d["all_reduce"] = Writer::array();
+  d["all_reduce"] = JsonWriter::array();
   for (const auto& of_ranks : p.all_reduce) d["all_reduce"].push_back(points(of_ranks));
   d["copy"] = points(p.copies[0]);
   for (std::size_t way = 1; way < p.copies.size(); ++way) {
@@ -60,16 +58,16 @@ void add_machine(Writer& d, const ProfileEstimates& p) {
   if (p.launch.issue > 0)
     d["launch"] = {{"issue_seconds", p.launch.issue}, {"round_trip_seconds", p.launch.round_trip}};
   if (p.tcp.empty()) return;
-  d["tcp"] = Writer::array();
+  d["tcp"] = JsonWriter::array();
   for (const TcpSteps& w : p.tcp)
     d["tcp"].push_back({{"bytes_per_second", w.rate}, {"steps", points(w.steps)}});
   d["tcp_cpu"] = points(p.tcp_cpu);
 }
 
-Writer slowdowns(const std::vector<std::vector<double>>& by_active) {
-  Writer out = Writer::array();
+JsonWriter slowdowns(const std::vector<std::vector<double>>& by_active) {
+  JsonWriter out = JsonWriter::array();
   for (const std::vector<double>& factors : by_active) {
-    Writer row = Writer::object();
+    JsonWriter row = JsonWriter::object();
     for (std::size_t kind = 0; kind < factors.size(); ++kind)
       row[text(name(static_cast<KernelKind>(kind)))] = factors[kind];
     out.push_back(row);
@@ -77,7 +75,7 @@ Writer slowdowns(const std::vector<std::vector<double>>& by_active) {
   return out;
 }
 
-void add_kernels(Writer& d, const KernelEstimates& k) {
+void add_kernels(JsonWriter& d, const KernelEstimates& k) {
   d["error_per_distance"] = k.errors.per_distance;
   d["error_of_several"] = k.error_of_several;
   d["kernel_error"] = k.errors.kernels;
@@ -85,7 +83,7 @@ void add_kernels(Writer& d, const KernelEstimates& k) {
   d["wake_seconds"] = k.wake;
   d["step_sigma"] = k.step_sigma;
   d["slowdown"] = slowdowns(k.slowdowns);
-  d["curves"] = Writer::array();
+  d["curves"] = JsonWriter::array();
   for (std::size_t g = 0; g < k.curves.size(); ++g) {
     const KernelCurve& c = k.curves[g];
     if (c.samples == 0) continue;
@@ -97,7 +95,7 @@ void add_kernels(Writer& d, const KernelEstimates& k) {
                            {"spread", c.spread},
                            {"samples", c.samples}});
   }
-  d["kernels"] = Writer::array();
+  d["kernels"] = JsonWriter::array();
   for (const KernelSample& s : k.samples) {
     d["kernels"].push_back({{"kind", name(s.kernel.kind)},
                             {"pass", name(s.kernel.pass)},
@@ -113,12 +111,12 @@ void add_kernels(Writer& d, const KernelEstimates& k) {
 }  // namespace
 
 std::string profile_json(const ProfileEstimates& p) {
-  Writer d = head(p);
+  JsonWriter d = head(p);
   d["precision"] = name(p.kernels.at(0).precision);
   add_machine(d, p);
   add_kernels(d, p.kernels[0]);
   for (std::size_t k = 1; k < p.kernels.size(); ++k) {
-    Writer more = {{"precision", name(p.kernels[k].precision)}};
+    JsonWriter more = {{"precision", name(p.kernels[k].precision)}};
     add_kernels(more, p.kernels[k]);
     d["more_precisions"].push_back(std::move(more));
   }

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
+#include "base/json_writer.h"
 
 namespace tandem::calibration {
 namespace {
@@ -351,7 +351,7 @@ void merge(LinkTests& tests, const LinkTests& more) {
 }
 
 std::string link_tests_json(const LinkTests& tests) {
-  nlohmann::ordered_json out = {{"schema", "tandem-links-1"}, {"devices", tests.devices}};
+  JsonWriter out = {{"schema", "tandem-links-1"}, {"devices", tests.devices}};
   const auto put = [&](const char* name, const auto& figures) {
     if (!figures.empty()) out[name] = figures;
   };
@@ -362,7 +362,7 @@ std::string link_tests_json(const LinkTests& tests) {
   put("staged_latency_seconds", tests.staged_latency);
   put("host_to_device_bytes_per_second", tests.to_device);
   put("device_to_host_bytes_per_second", tests.from_device);
-  return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return out.dump(1);
 }
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "base/data.h"
 #include "base/statistics.h"
@@ -103,11 +103,11 @@ std::vector<std::string> CheckResult::failures(double tolerance) const {
 }
 
 std::string CheckResult::to_json() const {
-  nlohmann::ordered_json d = {{"schema", "tandem-check-1"},
-                              {"machine", machine},
-                              {"date", date},
-                              {"versions", versions},
-                              {"cases", nlohmann::ordered_json::array()}};
+  JsonWriter d = {{"schema", "tandem-check-1"},
+                  {"machine", machine},
+                  {"date", date},
+                  {"versions", versions},
+                  {"cases", JsonWriter::array()}};
   if (precision != "fp32") d["precision"] = precision;
   for (const CheckRow& r : rows) {
     d["cases"].push_back({{"model", r.model},
@@ -129,7 +129,7 @@ std::string CheckResult::to_json() const {
   d["max_abs_error"] = s.most;
   d["interval_level"] = kLevel;
   d["interval_coverage"] = s.covered;
-  if (load.processors > 0 || load.preempted > 0) d["run"] = nlohmann::ordered_json::parse(load.to_json());
+  if (load.processors > 0 || load.preempted > 0) d["run"] = load.to_json();
   return d.dump(2) + "\n";
 }
 

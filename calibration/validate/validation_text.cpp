@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "base/data.h"
 #include "calibration/validate/validate.h"
@@ -195,7 +195,7 @@ const std::vector<Column>& columns() {
   return all;
 }
 
-nlohmann::ordered_json errors_json(const Errors& e) {
+JsonWriter errors_json(const Errors& e) {
   return {{"rows", e.all.size()},
           {"bias", e.bias()},
           {"mean", e.mean()},
@@ -236,7 +236,7 @@ std::string validation_csv(const std::vector<ValidationRow>& rows, const std::st
 
 namespace {
 
-nlohmann::ordered_json row_json(const ValidationRow& r) {
+JsonWriter row_json(const ValidationRow& r) {
   return {{"file", r.file},
           {"system", r.system},
           {"generation", r.generation},
@@ -274,7 +274,7 @@ nlohmann::ordered_json row_json(const ValidationRow& r) {
 
 std::string validation_json(const std::vector<ValidationRow>& rows,
                             const std::vector<StalenessRow>& staleness) {
-  nlohmann::ordered_json doc = {{"schema", "tandem-validation-1"}};
+  JsonWriter doc = {{"schema", "tandem-validation-1"}};
   for (const Aim& a : aims(rows)) {
     doc["aims"].push_back({{"what", a.what},
                            {"rows", a.rows},

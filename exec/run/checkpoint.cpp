@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "base/json.h"
 #include "base/text.h"
@@ -25,13 +25,13 @@ void append(std::string& bytes, const std::vector<float>& values) {
 
 void save_checkpoint(const std::string& path, const Graph& graph, const Optimizer& optimizer,
                      const Checkpoint& c) {
-  const nlohmann::ordered_json head = {{"schema", kSchema},
-                                       {"model", graph.name()},
-                                       {"optimizer", std::string(optimizer.name)},
-                                       {"iteration", c.iteration},
-                                       {"parameters", c.parameters.size()},
-                                       {"state", c.state.size()},
-                                       {"buffers", c.buffers.size()}};
+  const JsonWriter head = {{"schema", kSchema},
+                           {"model", graph.name()},
+                           {"optimizer", std::string(optimizer.name)},
+                           {"iteration", c.iteration},
+                           {"parameters", c.parameters.size()},
+                           {"state", c.state.size()},
+                           {"buffers", c.buffers.size()}};
   std::string bytes = head.dump() + "\n";
   for (const auto* values : {&c.parameters, &c.state, &c.buffers}) append(bytes, *values);
   write_file(path, bytes);

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "base/error.h"
 #include "topologies/export/exporter.h"
@@ -194,8 +194,7 @@ std::string network_file(const System& system, std::vector<std::string>& notes) 
 
 /// Scheduling as in ASTRA-sim's own validated example of an HGX H100.
 std::string system_file(const System& system, std::vector<std::string>& notes) {
-  using nlohmann::ordered_json;
-  ordered_json reduce = ordered_json::array(), exchange = ordered_json::array();
+  JsonWriter reduce = JsonWriter::array(), exchange = JsonWriter::array();
   for (const Dimension& each : Shape(system, notes).dimensions()) {
     const bool direct = std::string_view(each.block) == "FullyConnected";
     reduce.push_back(direct ? "direct" : "ring");
@@ -204,19 +203,19 @@ std::string system_file(const System& system, std::vector<std::string>& notes) {
   const Device& device = system.device(system.accelerator(0));
   const double half = device.peak_at(Precision::fp16).flops_per_second;
   const double peak = half > 0 ? half : device.peak_at(Precision::fp32).flops_per_second;
-  const ordered_json out = {{"scheduling-policy", "LIFO"},
-                            {"endpoint-delay", 10},
-                            {"active-chunks-per-dimension", 2},
-                            {"preferred-dataset-splits", 4},
-                            {"all-reduce-implementation", reduce},
-                            {"all-gather-implementation", reduce},
-                            {"reduce-scatter-implementation", reduce},
-                            {"all-to-all-implementation", exchange},
-                            {"collective-optimization", "localBWAware"},
-                            {"local-mem-bw", device.memory_bandwidth.bytes_per_second / 1e9},
-                            {"boost-mode", 0},
-                            {"roofline-enabled", 1},
-                            {"peak-perf", peak / 1e12}};
+  const JsonWriter out = {{"scheduling-policy", "LIFO"},
+                          {"endpoint-delay", 10},
+                          {"active-chunks-per-dimension", 2},
+                          {"preferred-dataset-splits", 4},
+                          {"all-reduce-implementation", reduce},
+                          {"all-gather-implementation", reduce},
+                          {"reduce-scatter-implementation", reduce},
+                          {"all-to-all-implementation", exchange},
+                          {"collective-optimization", "localBWAware"},
+                          {"local-mem-bw", device.memory_bandwidth.bytes_per_second / 1e9},
+                          {"boost-mode", 0},
+                          {"roofline-enabled", 1},
+                          {"peak-perf", peak / 1e12}};
   return out.dump(2) + "\n";
 }
 

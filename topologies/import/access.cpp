@@ -13,8 +13,6 @@ namespace tandem::topologies {
 
 namespace {
 
-using nlohmann::ordered_json;
-
 /// "nccl-2.28" -> {2, 28}; {0, 0} for other libraries.
 std::pair<int, int> library_version(const std::string& library) {
   int major = 0, minor = 0;
@@ -44,12 +42,12 @@ std::string reach(const Machine& m, const std::vector<Device>& gpus, const std::
 
 bool made_by_amd(const std::vector<Device>& gpus) { return !gpus.empty() && gpus[0].vendor == "AMD"; }
 
-ordered_json peer_access(const Machine& m, const std::vector<Device>& gpus, const std::vector<Device>& cpus,
-                         const std::string& library, PcieLink usual) {
+JsonWriter peer_access(const Machine& m, const std::vector<Device>& gpus, const std::vector<Device>& cpus,
+                       const std::string& library, PcieLink usual) {
   const std::string allowed = reach(m, gpus, cpus, library);
   const PcieFigures& figures = pcie_figures(usual.gigatransfers);
   const double width = usual.lanes / 16.0;
-  ordered_json out = {{"reach", allowed}};
+  JsonWriter out = {{"reach", allowed}};
   if (allowed == "host_bridge" || allowed == "system")
     out["through_host_cap"] = rate_text(figures.through_host.bytes_per_second * width);
   out["staged_cap"] = rate_text(figures.staged.bytes_per_second * width);
@@ -65,8 +63,8 @@ ordered_json peer_access(const Machine& m, const std::vector<Device>& gpus, cons
   return out;
 }
 
-ordered_json network(const Machine& m, const std::vector<Device>& gpus, const ImportChoices& choices,
-                     std::vector<std::string>& notes) {
+JsonWriter network(const Machine& m, const std::vector<Device>& gpus, const ImportChoices& choices,
+                   std::vector<std::string>& notes) {
   double best = 0;
   for (const Machine::Nic& nic : m.nics)
     best = std::max(best, nic.megabits > 0 ? nic.megabits * 1e6 / 8 : choices.nic.bytes_per_second);
@@ -94,18 +92,18 @@ ordered_json network(const Machine& m, const std::vector<Device>& gpus, const Im
   const bool kernel = label.starts_with("e") || label.starts_with("veth") || label.starts_with("ib");
   bool direct = !gpus.empty() && offers_peer_access(gpus[0]) && !kernel;
   for (const Machine::Gpu& gpu : m.gpus) direct = direct && gpu.gpudirect != 0;
-  ordered_json transport =
-      kernel ? ordered_json{{"name", "tcp"},
-                            {"latency", "25us"},
-                            {"gpudirect", "none"},
-                            {"source", "kernel TCP, 20 to 50 us recalled"}}
-             : ordered_json{
-                   {"name", "rdma"},
-                   {"latency", "2us"},
-                   {"gpudirect", !direct             ? "none"
-                                 : made_by_amd(gpus) ? "host_bridge"
-                                                     : "switch"},
-                   {"source", "port 0.5 us (EDR), the rest is verbs and the PCIe round trip, recalled"}};
+  JsonWriter transport =
+      kernel
+          ? JsonWriter{{"name", "tcp"},
+                       {"latency", "25us"},
+                       {"gpudirect", "none"},
+                       {"source", "kernel TCP, 20 to 50 us recalled"}}
+          : JsonWriter{{"name", "rdma"},
+                       {"latency", "2us"},
+                       {"gpudirect", !direct             ? "none"
+                                     : made_by_amd(gpus) ? "host_bridge"
+                                                         : "switch"},
+                       {"source", "port 0.5 us (EDR), the rest is verbs and the PCIe round trip, recalled"}};
   return {
       {"block", "single"},
       {"bandwidth", fmt::format("{:.6g}Gbit/s", best * 8 / 1e9)},

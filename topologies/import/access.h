@@ -2,9 +2,9 @@
 #pragma once
 // How the devices of an imported machine reach each other beyond plain links, as sections of a system file:
 // peer access and the network.
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+#include "base/json_writer.h"
 
 #include "topologies/device.h"
 #include "topologies/import/importer.h"
@@ -15,13 +15,12 @@ bool made_by_amd(const std::vector<Device>& gpus);
 
 /// "peer_access": what `library` ("nccl-2.28") allows on these processors, and stock figures for what is
 /// staged or goes through the host, by the GPUs' usual connection. At least one CPU.
-nlohmann::ordered_json peer_access(const Machine& machine, const std::vector<Device>& gpus,
-                                   const std::vector<Device>& cpus, const std::string& library,
-                                   PcieLink usual);
+JsonWriter peer_access(const Machine& machine, const std::vector<Device>& gpus,
+                       const std::vector<Device>& cpus, const std::string& library, PcieLink usual);
 
 /// "network": one switch that the fastest NICs are plugged into; null without a NIC of known speed. What was
 /// left out is added to `notes`.
-nlohmann::ordered_json network(const Machine& machine, const std::vector<Device>& gpus,
-                               const ImportChoices& choices, std::vector<std::string>& notes);
+JsonWriter network(const Machine& machine, const std::vector<Device>& gpus, const ImportChoices& choices,
+                   std::vector<std::string>& notes);
 
 }  // namespace tandem::topologies

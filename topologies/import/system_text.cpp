@@ -4,20 +4,17 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
+#include "base/json_writer.h"
 
 #include "topologies/import/access.h"
 #include "topologies/import/choose.h"
 #include "topologies/import/hardware.h"
 #include "topologies/import/importer.h"
 #include "topologies/import/vertex_names.h"
-#include "topologies/import/wrapped_json.h"
 
 namespace tandem::topologies {
 
 namespace {
-
-using nlohmann::ordered_json;
 
 /// Without the folders of the machine that it was imported on; several files are joined by " + ".
 std::string base_names(std::string_view files) {
@@ -39,14 +36,14 @@ class Writer {
   std::string run();
 
  private:
-  ordered_json devices() const;
-  ordered_json vertices() const;
-  void pcie_links(ordered_json& links);
+  JsonWriter devices() const;
+  JsonWriter vertices() const;
+  void pcie_links(JsonWriter& links);
   PcieLink full(std::size_t slot) const;
-  ordered_json pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const;
-  void cable_links(ordered_json& links) const;
-  void host_links(ordered_json& links) const;
-  ordered_json between(const std::vector<Edge>& edges) const;
+  JsonWriter pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const;
+  void cable_links(JsonWriter& links) const;
+  void host_links(JsonWriter& links) const;
+  JsonWriter between(const std::vector<Edge>& edges) const;
   const Machine::Slot& slot(int i) const { return m_.tree[static_cast<std::size_t>(i)]; }
 
   const Machine& m_;
@@ -58,8 +55,8 @@ class Writer {
   PcieLink usual_;                   ///< of most GPUs: the class "pcie"
 };
 
-ordered_json Writer::devices() const {
-  ordered_json out = ordered_json::object();
+JsonWriter Writer::devices() const {
+  JsonWriter out = JsonWriter::object();
   const auto numa = [&](int i) { return m_.cpus[static_cast<std::size_t>(i)].numa; };
   const auto put = [&](const std::string& stem, const std::vector<Device>& models, const auto& numa_of) {
     std::vector<std::string> order;
@@ -80,8 +77,8 @@ ordered_json Writer::devices() const {
   return out;
 }
 
-ordered_json Writer::vertices() const {
-  ordered_json out = ordered_json::object();
+JsonWriter Writer::vertices() const {
+  JsonWriter out = JsonWriter::object();
   const auto numa = [&](int cpu) { return m_.cpus[static_cast<std::size_t>(cpu)].numa; };
   const auto put = [&](const std::string& stem, const char* kind, const std::vector<int>& cpus) {
     if (cpus.empty()) return;
@@ -112,10 +109,10 @@ ordered_json Writer::vertices() const {
   return out;
 }
 
-ordered_json Writer::between(const std::vector<Edge>& edges) const {
-  ordered_json out = ordered_json::array();
+JsonWriter Writer::between(const std::vector<Edge>& edges) const {
+  JsonWriter out = JsonWriter::array();
   for (const auto& [from, to, count] : group_edges(edges)) {
-    ordered_json pair = {from, to};
+    JsonWriter pair = JsonWriter::array({from, to});
     if (count != 1) pair.push_back(count);
     out.push_back(std::move(pair));
   }
@@ -136,7 +133,7 @@ PcieLink Writer::full(std::size_t slot) const {
   return link;
 }
 
-ordered_json Writer::pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const {
+JsonWriter Writer::pcie_class(const PcieLink& link, const std::vector<Edge>& edges) const {
   const PcieFigures& figures = pcie_figures(link.gigatransfers);
   return {{"bandwidth", rate_text(figures.lane.bandwidth.bytes_per_second * link.lanes)},
           {"achieved", figures.lane.achieved},
@@ -146,7 +143,7 @@ ordered_json Writer::pcie_class(const PcieLink& link, const std::vector<Edge>& e
                                  figures_source("pcie"))}};
 }
 
-void Writer::pcie_links(ordered_json& links) {
+void Writer::pcie_links(JsonWriter& links) {
   using Key = std::pair<double, int>;
   std::map<Key, std::vector<Edge>> edges;
   std::map<Key, int> used;
@@ -189,7 +186,7 @@ void Writer::pcie_links(ordered_json& links) {
   }
 }
 
-void Writer::cable_links(ordered_json& links) const {
+void Writer::cable_links(JsonWriter& links) const {
   std::map<std::string, std::vector<Edge>>
       edges;  // by figures: GPUs of different kinds have different cables
   std::map<std::string, LinkFigures> figures;
@@ -231,7 +228,7 @@ void Writer::cable_links(ordered_json& links) const {
 }
 
 /// Between NUMA nodes, and to their memory.
-void Writer::host_links(ordered_json& links) const {
+void Writer::host_links(JsonWriter& links) const {
   std::vector<Edge> sockets;
   for (std::size_t a = 0; a < cpus_.size(); ++a) {
     for (std::size_t b = a + 1; b < cpus_.size(); ++b)
@@ -276,7 +273,7 @@ std::string Writer::run() {
                               : made_by_amd(gpus_)      ? "rccl"
                               : gpus_.empty()           ? "mpi"
                                                         : "nccl-2.28";
-  ordered_json out;
+  JsonWriter out;
   out["name"] = choices_.name.empty() ? "imported" : choices_.name;
   std::string models;
   for (const Device& gpu : gpus_) {
@@ -286,12 +283,12 @@ std::string Writer::run() {
       gpus_.empty() ? fmt::format("{} NUMA nodes without GPUs, imported from {}", m_.cpus.size(), m_.source)
                     : fmt::format("{}x {} on {} NUMA node{}, imported from {}", gpus_.size(), models,
                                   m_.cpus.size(), m_.cpus.size() == 1 ? "" : "s", m_.source);
-  out["sources"] = {
-      fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_names(m_.file))};
+  out["sources"] = JsonWriter::array(
+      {fmt::format("{} ({}); link figures are stock figures by generation", m_.source, base_names(m_.file))});
   out["nodes"] = 1;
   out["devices"] = devices();
   out["vertices"] = vertices();
-  ordered_json links = ordered_json::object();
+  JsonWriter links = JsonWriter::object();
   cable_links(links);
   pcie_links(links);
   host_links(links);
@@ -303,15 +300,14 @@ std::string Writer::run() {
     cores += m_.cpus[i].cores > 0 ? m_.cpus[i].cores : cpus_[i].units;
   out["host"] = {{"cores", cores},
                  {"source", "CPU affinities where the dump has them, else the processors' own"}};
-  if (ordered_json net = network(m_, gpus_, choices_, notes_); !net.is_null())
-    out["network"] = std::move(net);
+  if (JsonWriter net = network(m_, gpus_, choices_, notes_); !net.is_null()) out["network"] = std::move(net);
   out["communication"] = {{"library", library}};
   if (!notes_.empty()) {
     std::string all;
     for (const std::string& each : notes_) all += (all.empty() ? "" : "; ") + each;
     out["note"] = all;
   }
-  return wrapped_json(out) + "\n";
+  return out.dump_wrapped() + "\n";
 }
 
 }  // namespace
