@@ -326,6 +326,8 @@ void read_shares(Report& r, const Json& d) {
   if (r.fits) read_links(r, d);
 }
 
+constexpr double kMostSeconds = 1e15;  // of a timeline: what is added to it in other units stays finite
+
 void read_timeline(Report& r, const Json& d) {
   const Json* timeline = d.find("timeline");
   if (timeline == nullptr) return;
@@ -336,8 +338,8 @@ void read_timeline(Report& r, const Json& d) {
     e.label = t.at("label").as_text();
     e.instance = static_cast<uint32_t>(t.integer("instance", 0, 0, UINT32_MAX));
     e.iteration = static_cast<uint32_t>(t.integer("iteration", 0, 0, UINT32_MAX));
-    e.start_seconds = t.at("start").as_real();
-    e.end_seconds = t.at("end").as_real();
+    e.start_seconds = t.at("start").as_real(-kMostSeconds, kMostSeconds);
+    e.end_seconds = t.at("end").as_real(-kMostSeconds, kMostSeconds);
     r.timeline.push_back(std::move(e));
   }
 }

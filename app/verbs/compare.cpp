@@ -127,7 +127,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
     const auto ratio = [](double to, double from) { return from > 0 ? to / from : 0.0; };
     JsonWriter row = {{"devices", x.devices}, {"a", side_json(x)}, {"b", side_json(y)}};
     const auto set = [&](const char* key, double value) {
-      row[key] = x.fits && y.fits ? JsonWriter(value) : JsonWriter(nullptr);
+      row[key] = x.fits && y.fits ? JsonWriter::finite_or_null(value) : nullptr;
     };
     set("samples_per_second_ratio", ratio(y.samples_per_second, x.samples_per_second));
     set("iteration_ratio", ratio(y.iteration_median, x.iteration_median));
@@ -136,11 +136,14 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
         ratio(static_cast<double>(y.memory.needed().n), static_cast<double>(x.memory.needed().n));
     if (x.fits && y.fits) {
       const Report::Interval interval = ratio_interval(x, y);
-      row["samples_per_second_ratio_interval"] = {
-          {"low", interval.low}, {"high", interval.high}, {"level", interval.level}};
+      row["samples_per_second_ratio_interval"] = {{"low", JsonWriter::finite_or_null(interval.low)},
+                                                  {"high", JsonWriter::finite_or_null(interval.high)},
+                                                  {"level", interval.level}};
       const Reason reason = why(pair);
-      if (reason.swap.devices) row["only_devices_changed_ratio"] = *reason.swap.devices;
-      if (reason.swap.rest) row["only_links_and_host_changed_ratio"] = *reason.swap.rest;
+      if (reason.swap.devices)
+        row["only_devices_changed_ratio"] = JsonWriter::finite_or_null(*reason.swap.devices);
+      if (reason.swap.rest)
+        row["only_links_and_host_changed_ratio"] = JsonWriter::finite_or_null(*reason.swap.rest);
     }
     if (const std::string text = reason_text(pair); !text.empty()) row["why"] = text;
     row["lanes"] = pairs_json(ops.lanes);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibration/logs/link_tests.h"
-#include "base/statistics.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <utility>
+
 #include "base/json_writer.h"
+#include "base/statistics.h"
 
 namespace tandem::calibration {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using Words = std::vector<std::string_view>;
 
 constexpr std::size_t kPrefix = 1 << 16;   // looked at to recognise a text
+constexpr double kMost = 1e9;              // of a figure, in the unit of its text
 constexpr std::size_t kMostDevices = 256;  // bounds what a hostile text can ask for
 
 Words words_of(std::string_view line) {
@@ -174,6 +176,7 @@ class TextReader {
     double bytes = 0, rate = 0;
     if (words.size() != 2 || !number(words[0], bytes) || !number(words[1], rate) || bytes <= 0 || rate <= 0)
       return;
+    if (rate > kMost) throw InputError(place(), fmt::format("\"{}\" is no figure", printable(words[1])));
     auto& figures = host_figures();
     figures.resize(std::max(figures.size(), current_ + 1));
     figures[current_] = std::max(figures[current_], rate * unit_);
@@ -201,7 +204,7 @@ class TextReader {
       double value = 0;
       if (words[k] == "N/A")
         value = 0;
-      else if (!number(words[k], value) || value < 0 || value > 1e9)
+      else if (!number(words[k], value) || value < 0 || value > kMost)
         throw InputError(place(), fmt::format("\"{}\" is no figure", printable(words[k])));
       row.push_back(value * unit_);
     }
@@ -276,10 +279,11 @@ LinkTests read_json(const Json& document) {
       for (const Json& cell : row.items()) {
         double value = 0;
         if (cell.is_text()) {
-          if (cell.as_text() != "N/A" && (!number(std::string_view(cell.as_text()), value) || value < 0))
+          if (cell.as_text() != "N/A" &&
+              (!number(std::string_view(cell.as_text()), value) || value < 0 || value > kMost))
             cell.fail("no figure");
         } else {
-          value = cell.as_real(0, 1e9);
+          value = cell.as_real(0, kMost);
         }
         figures.push_back(value * 1e9);
       }

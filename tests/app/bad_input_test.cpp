@@ -258,5 +258,36 @@ TEST(BadFiles, LogWithoutRowsIsRefused) {
   expect_refusal(tool({"collective", "--system", "dgx1-v100", "--against", path}), kInput, "no row");
 }
 
+/// Figures that a computation would take beyond what numbers hold.
+TEST(BadFile, OverflowingFiguresAreRefusedOrNull) {
+  const Scratch scratch;
+  const std::string good = scratch.file("good.json"), late = scratch.file("late.json"),
+                    fast = scratch.file("fast.json"), slow = scratch.file("slow.json");
+  ASSERT_EQ(tool({"predict", "--model", "lenet5", "--system", "dgx1-v100", "--devices", "2", "--format",
+                  "json", "--out", good})
+                .status,
+            0);
+  const auto changed = [&](const std::string& to, const std::string& key, const std::string& value) {
+    ASSERT_EQ(
+        shell("sed -E 's/\"" + key + "\": [0-9.e+-]+/\"" + key + "\": " + value + "/' " + good + " > " + to)
+            .status,
+        0);
+  };
+  changed(late, "end", "1e300");
+  expect_refusal(tool({"export", "chrome-trace", late}), kInput, "late.json:");
+  changed(fast, "samples_per_second", "1e300");
+  changed(slow, "samples_per_second", "1e-300");
+  const ChildResult compared = tool({"compare", fast, slow, "--format", "json"});
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_THAT(tool({"compare", slow, fast, "--format", "json"}).out,
+              HasSubstr("\"samples_per_second_ratio\": null"));
+  const std::string table = scratch.file("bandwidth.txt");
+  ASSERT_EQ(
+      shell("sed 's/7755.5/1e308/' " TANDEM_ROOT "/tests/fuzz/corpus/link_tests/bandwidth.txt > " + table)
+          .status,
+      0);
+  expect_refusal(tool({"import", table}), kInput, "bandwidth.txt:");
+}
+
 }  // namespace
 }  // namespace tandem::tests
