@@ -25,12 +25,6 @@ constexpr std::pair<const char*, double TimeShare::*> kShares[] = {
 
 constexpr std::string_view kSchema = "tandem-reports-2";
 
-/// JSON has no infinities: one that reaches a report is a bug of whoever computed it.
-double finite(double value) {
-  TANDEM_CHECK(std::isfinite(value));
-  return value;
-}
-
 double read_loss(const Json& training, const char* key) {
   const Json* loss = training.find(key);
   if (loss == nullptr) return 0;
@@ -63,9 +57,9 @@ void read_bins(const Json& parent, Histogram& h) {
 JsonWriter staleness_json(const Report& report) {
   const Histogram& h = report.staleness;
   JsonWriter out = {
-      {"mean", finite(h.mean())}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
+      {"mean", h.mean()}, {"p95", h.quantile(0.95)}, {"max", h.max()}, {"histogram", bins_json(h)}};
   for (const Histogram& worker : report.staleness_by_worker)
-    out["by_worker"].push_back({{"mean", finite(worker.mean())}, {"histogram", bins_json(worker)}});
+    out["by_worker"].push_back({{"mean", worker.mean()}, {"histogram", bins_json(worker)}});
   return out;
 }
 
@@ -83,9 +77,7 @@ JsonWriter memory_json(const MemoryUse& m) {
           {"fits", m.fits()}};
 }
 
-JsonWriter link_json(const LinkUse& l) {
-  return {{"name", l.name}, {"busy", finite(l.busy)}, {"bytes", l.bytes.n}};
-}
+JsonWriter link_json(const LinkUse& l) { return {{"name", l.name}, {"busy", l.busy}, {"bytes", l.bytes.n}}; }
 
 JsonWriter links_json(const std::vector<LinkUse>& links) {
   JsonWriter out = JsonWriter::array();
@@ -98,8 +90,8 @@ JsonWriter link_groups_json(const std::vector<LinkGroup>& groups) {
   for (const LinkGroup& g : groups) {
     out.push_back({{"name", g.name},
                    {"links", g.links},
-                   {"busy_mean", finite(g.busy_mean)},
-                   {"busy_max", finite(g.busy_max)},
+                   {"busy_mean", g.busy_mean},
+                   {"busy_max", g.busy_max},
                    {"bytes", g.bytes.n}});
   }
   return out;
@@ -107,7 +99,7 @@ JsonWriter link_groups_json(const std::vector<LinkGroup>& groups) {
 
 JsonWriter shares_json(const std::vector<NamedShare>& shares) {
   JsonWriter out = JsonWriter::array();
-  for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", finite(share)}});
+  for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", share}});
   return out;
 }
 
@@ -115,17 +107,17 @@ JsonWriter kernels_json(const std::vector<KernelShare>& kernels) {
   JsonWriter out = JsonWriter::array();
   for (const KernelShare& k : kernels) {
     out.push_back({{"name", k.kind},
-                   {"share", finite(k.share)},
+                   {"share", k.share},
                    {"heaviest_pass", k.heaviest_pass},
-                   {"heaviest_pass_share", finite(k.heaviest)}});
+                   {"heaviest_pass_share", k.heaviest}});
   }
   return out;
 }
 
 JsonWriter bottleneck_json(const Report::Bottleneck& b) {
-  JsonWriter out = {{"resource", b.resource}, {"share", finite(b.share)}};
-  if (b.elasticity) out["elasticity"] = finite(*b.elasticity);
-  if (b.gain_if_unlimited) out["gain_if_unlimited"] = finite(*b.gain_if_unlimited);
+  JsonWriter out = {{"resource", b.resource}, {"share", b.share}};
+  if (b.elasticity) out["elasticity"] = *b.elasticity;
+  if (b.gain_if_unlimited) out["gain_if_unlimited"] = *b.gain_if_unlimited;
   out["explanation"] = b.explanation;
   return out;
 }
@@ -138,8 +130,8 @@ JsonWriter timeline_json(const std::vector<TimelineEntry>& timeline) {
                    {"lane", t.lane},
                    {"label", t.label},
                    {"iteration", t.iteration},
-                   {"start", finite(t.start_seconds)},
-                   {"end", finite(t.end_seconds)}});
+                   {"start", t.start_seconds},
+                   {"end", t.end_seconds}});
   }
   return out;
 }
@@ -168,25 +160,23 @@ JsonWriter head_json(const Report& r) {
 
 /// What was simulated or measured.
 void add_results(JsonWriter& out, const Report& r) {
-  out["samples_per_second"] = finite(r.samples_per_second);
-  if (r.tokens_per_second > 0) out["tokens_per_second"] = finite(r.tokens_per_second);
-  out["samples_per_second_interval"] = {{"low", finite(r.interval.low)},
-                                        {"high", finite(r.interval.high)},
-                                        {"level", finite(r.interval.level)}};
+  out["samples_per_second"] = r.samples_per_second;
+  if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
+  out["samples_per_second_interval"] = {
+      {"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}};
   for (const ErrorSource& e : r.errors)
-    out["error_sources"].push_back({{"source", e.source}, {"relative_standard_error", finite(e.sigma)}});
-  out["iteration_seconds"] = {{"median", finite(r.iteration_median)},
-                              {"p05", finite(r.iteration_p05)},
-                              {"p95", finite(r.iteration_p95)}};
-  out["speedup"] = finite(r.speedup);
-  out["scaling_efficiency"] = finite(r.scaling_efficiency);
+    out["error_sources"].push_back({{"source", e.source}, {"relative_standard_error", e.sigma}});
+  out["iteration_seconds"] = {
+      {"median", r.iteration_median}, {"p05", r.iteration_p05}, {"p95", r.iteration_p95}};
+  out["speedup"] = r.speedup;
+  out["scaling_efficiency"] = r.scaling_efficiency;
   out["speedup_base_devices"] = r.speedup_base_devices;
   out["staleness"] = staleness_json(r);
-  for (const auto& [key, share] : kShares) out["time_share"][key] = finite(r.time_share.*share);
+  for (const auto& [key, share] : kShares) out["time_share"][key] = r.time_share.*share;
   out["exposed_communication_by_kind"] = shares_json(r.communication_kinds);
   out["waiting_for"] = shares_json(r.waiting_for);
   out["compute_by_kernel"] = kernels_json(r.kernels);
-  out["compute_slowed_by_collectives"] = finite(r.slowed);
+  out["compute_slowed_by_collectives"] = r.slowed;
   out["bottleneck"] = bottleneck_json(r.bottleneck);
   if (!r.busiest_link.name.empty()) out["busiest_link"] = link_json(r.busiest_link);
   out["links"] = links_json(r.links);
@@ -212,11 +202,11 @@ JsonWriter report_json(const Report& r, bool reproducible) {
     // Null after training that diverged.
     out["training"] = {{"first_loss", JsonWriter::finite_or_null(r.training.first_loss)},
                        {"last_loss", JsonWriter::finite_or_null(r.training.last_loss)}};
-    if (r.training.accuracy >= 0) out["training"]["accuracy"] = finite(r.training.accuracy);
+    if (r.training.accuracy >= 0) out["training"]["accuracy"] = r.training.accuracy;
   }
   out["simulated_events"] = r.simulated_events;
   out["timeline"] = timeline_json(r.timeline);
-  if (!reproducible) out["run"] = {{"wall_seconds", finite(r.wall_seconds)}};
+  if (!reproducible) out["run"] = {{"wall_seconds", r.wall_seconds}};
   return out;
 }
 

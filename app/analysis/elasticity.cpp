@@ -46,7 +46,7 @@ bool by_arrival(const Question& q) {
   return !is_static(*plan.program) && !in_lock_step(*plan.program);
 }
 
-/// Predicts the rate of a question with one resource turned.
+/// Predicts the rate of a question with one resource perturbed.
 class Perturbed {
  public:
   explicit Perturbed(const Question& q) : q_(q), by_arrival_(by_arrival(q)) {
@@ -240,8 +240,6 @@ void find_bottleneck(const Question& q, Report& report) {
 
 namespace {
 
-JsonWriter json_value(const std::optional<double>& v) { return v ? JsonWriter(*v) : JsonWriter(nullptr); }
-
 std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
   JsonWriter out = {{"schema", "tandem-elasticities-1"},
                     {"model", q.graph.name()},
@@ -256,8 +254,8 @@ std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
       JsonWriter row = {{"devices", q.devices[i]}, {"resource", e.resource.path}};
       if (e.resource.speed == nullptr) row["value"] = e.resource.text();
       row["fits"] = e.at[i].has_value();
-      row["elasticity"] = json_value(e.at[i]);
-      row["gain_if_unlimited"] = json_value(e.unlimited[i]);
+      row["elasticity"] = e.at[i];
+      row["gain_if_unlimited"] = e.unlimited[i];
       out["rows"].push_back(std::move(row));
     }
   }

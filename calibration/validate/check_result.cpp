@@ -146,6 +146,8 @@ CheckResult CheckResult::from_json(const Json& d) {
     r.model = j.at("model").as_text();
     r.scheme = j.at("scheme").as_text();
     r.metric = j.at("metric").as_text();
+    if (const Json* old = j.find("pace"))
+      throw InputError(old->place(), "\"pace\" is of version 0.1: check anew (tandem check)");
     r.rate_limit = j.text("rate_limit", "");
     r.devices = j.at("devices").as_int(1, 1'000'000);
     r.batch = j.at("batch_per_device").as_int(1);

@@ -99,7 +99,7 @@ bool GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
                                          [&](const Move* other) { return overlap(*other, move); });
     staged = staged || to.staged;
   }
-  for (auto& m : members_) plan_transport(*m, m->steps.back());
+  for (auto& m : members_) plan_messages(*m, m->steps.back());
   close(std::move(now));
   if (!staged) return false;
   for (auto& m : members_) m->steps.emplace_back();  // puts in place what was staged
@@ -108,7 +108,7 @@ bool GroupCollective::plan_step(const Step& step, std::vector<std::vector<uint32
 }
 
 /// Sums of several are made in the schedule's order, so only a rank's only sum may be made as it arrives.
-void GroupCollective::plan_transport(Member& to, RankStep& step) {
+void GroupCollective::plan_messages(Member& to, RankStep& step) {
   for (Pull& p : step.pulls) {
     if (!apart(p.from, to.rank)) continue;
     nodes_.transport->connect(nodes_.of_ranks[p.from], nodes_.of_ranks[to.rank]);

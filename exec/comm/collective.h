@@ -99,7 +99,7 @@ class GroupCollective {
   }
   void plan(const Schedule& schedule);
   bool plan_step(const Step& step, std::vector<std::vector<uint32_t>>& readers);
-  void plan_transport(Member& to, RankStep& step);
+  void plan_messages(Member& to, RankStep& step);
   void post(Member& me, RankStep& step, int64_t elements);
   void push(Member& me, const RankStep& step, int64_t elements);
   void pull(Member& me, const RankStep& step, int64_t elements);

@@ -5,7 +5,7 @@
 
 namespace tandem::exec {
 
-/// A limited link between "nodes" of one machine, so that multi-node runs can be checked anywhere.
+/// A rate-limited link between "nodes" of one machine, so that multi-node runs can be checked anywhere.
 struct RateLimit {
   Bandwidth bandwidth;  ///< payload per direction of each node's port
   Time latency;         ///< added at the receiver

@@ -75,7 +75,7 @@ void set_up(int socket, double rate) {
   if (rate <= 0) return;
   const auto bytes = static_cast<uint64_t>(rate);
   if (setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes, sizeof bytes) != 0)
-    throw DeviceError(fmt::format("links cannot be limited here: {}", std::strerror(errno)));
+    throw DeviceError(fmt::format("the rate of links cannot be limited here: {}", std::strerror(errno)));
 }
 
 /// Until the socket is ready or `ns` have passed.

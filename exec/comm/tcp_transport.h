@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Links between the nodes that one machine emulates: a TCP connection over loopback for each pair of nodes in
-// use, limited where wanted.
+// use, rate-limited where wanted.
 #include <deque>
 #include <functional>
 #include <map>

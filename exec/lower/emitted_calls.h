@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Every layer's calls as exec/lower/passes writes them, before memory is resolved: the second phase of making
+// Every layer's calls as exec/lower/passes writes them, before memory is assigned: the second phase of making
 // a Graph executable (execution_graph.cpp). Internal to exec.
 #include <cstdint>
 #include <vector>

@@ -210,7 +210,9 @@ void Run::make_transport() {
                                                 execution_.rate_limit, abort_);
   }
   if (ranks().several() && workers_ > 1) {
-    if (execution_.rate_limit) throw InputError("links between processes are real: they are not limited");
+    if (execution_.rate_limit)
+      throw InputError(
+          "links between processes are real: --rate-limit is for nodes that one machine emulates");
     if (!program_.stores.empty() && program_.roles[program_.stores[0].role].site == Site::extra_nodes)
       throw InputError("servers on nodes of their own would be processes without workers: only simulated");
     if (execution_.cluster.nodes != ranks().size)

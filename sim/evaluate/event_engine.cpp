@@ -144,7 +144,7 @@ void EventEngine::count_iterations() {
   iterations_.open = int64_t{each} * iterations_.groups->count();
 }
 
-/// The worker's compute lane gets to `iteration`. The last that is open resolves where everybody ends.
+/// The worker's compute lane gets to `iteration`. The last that is open decides where everybody ends.
 void EventEngine::begin_iteration(uint32_t worker, uint32_t iteration) {
   if (!iterations_.free_running || iterations_.open == 0) return;
   uint32_t& begun = iterations_.begun[iterations_.groups->of(worker)];

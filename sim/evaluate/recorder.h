@@ -88,7 +88,7 @@ class Recorder {
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
   void message(const Transfer& transfer);
   void makespan(int64_t end) { trace_.makespan.ps = std::max(trace_.makespan.ps, end); }
-  /// Resolves sums and orders the spans. Call once.
+  /// Finishes the sums and orders the spans. Call once.
   void finish();
 
  private:

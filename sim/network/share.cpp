@@ -183,7 +183,7 @@ void FairShare::gather(double threshold) {
   open_ = reached_.size();
 }
 
-/// Resolves a flow's rate and books it on its links.
+/// Fixes a flow's rate and books it on its links.
 void FairShare::fix(FlowId id, double rate) {
   rate_[id] = rate;
   --open_;

@@ -259,7 +259,7 @@ TEST(BadFiles, LogWithoutRowsIsRefused) {
 }
 
 /// Figures that a computation would take beyond what numbers hold.
-TEST(BadFile, OverflowingFiguresAreRefusedOrNull) {
+TEST(BadFiles, OverflowingFiguresAreRefusedOrNull) {
   const Scratch scratch;
   const std::string good = scratch.file("good.json"), late = scratch.file("late.json"),
                     fast = scratch.file("fast.json"), slow = scratch.file("slow.json");
@@ -277,10 +277,9 @@ TEST(BadFile, OverflowingFiguresAreRefusedOrNull) {
   expect_refusal(tool({"export", "chrome-trace", late}), kInput, "late.json:");
   changed(fast, "samples_per_second", "1e300");
   changed(slow, "samples_per_second", "1e-300");
-  const ChildResult compared = tool({"compare", fast, slow, "--format", "json"});
+  const ChildResult compared = tool({"compare", slow, fast, "--format", "json"});
   EXPECT_EQ(compared.status, 0) << compared.err;
-  EXPECT_THAT(tool({"compare", slow, fast, "--format", "json"}).out,
-              HasSubstr("\"samples_per_second_ratio\": null"));
+  EXPECT_THAT(compared.out, HasSubstr("\"samples_per_second_ratio\": null"));
   const std::string table = scratch.file("bandwidth.txt");
   ASSERT_EQ(
       shell("sed 's/7755.5/1e308/' " TANDEM_ROOT "/tests/fuzz/corpus/link_tests/bandwidth.txt > " + table)

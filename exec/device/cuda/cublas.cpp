@@ -33,7 +33,7 @@ struct Types {
   std::optional<cudaDataType_t> second = std::nullopt;  ///< input b, where it is of another format
 };
 
-/// A product resolved for operands that begin at multiples of so many bytes.
+/// A product planned for operands that begin at multiples of so many bytes.
 class Matmul {
  public:
   Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
