@@ -9,7 +9,7 @@ namespace tandem::schemes {
 
 namespace {
 
-constexpr std::string_view kFolder = "schemes/recipes";
+constexpr std::string_view kRecipes = "schemes/recipes";
 
 Recipe::Kernels read_kernels(const Json& json) {
   json.only({"convolution", "stream", "attention"});
@@ -36,7 +36,7 @@ Recipe::Host read_host(const Json& json) {
 }  // namespace
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
-  const Json json = Json::load(find_data(kFolder, "recipe", name_or_file, place));
+  const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
   json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates",
              "host", "fp32", "matrix", "source"});
   Recipe out;
@@ -62,7 +62,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
 
 std::vector<Recipe> list_recipes() {
   std::vector<Recipe> out;
-  for (const std::string& name : list_data(kFolder)) out.push_back(load_recipe(name));
+  for (const std::string& name : list_data(kRecipes)) out.push_back(load_recipe(name));
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace tandem::schemes {
 
 namespace {
 
-constexpr std::string_view kFolder = "schemes/presets";
+constexpr std::string_view kPresets = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
   json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher",
@@ -98,7 +98,7 @@ Workload make_workload(const Graph& graph, int64_t batch, Precision precision, c
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   Selection selection = parse_selection(text, place);
   std::vector<std::string> names = sync_registry().names();
-  const std::vector<std::string> presets = list_data(kFolder);
+  const std::vector<std::string> presets = list_data(kPresets);
   names.insert(names.end(), presets.begin(), presets.end());
   selection.name = spelled_as(selection.name, names);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
@@ -115,14 +115,14 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
     throw InputError(place, fmt::format("no scheme \"{}\".{} All: tandem list schemes",
                                         printable(selection.name), did_you_mean(selection.name, names)));
   }
-  return from_preset(find_data(kFolder, "scheme", selection.name, place), selection, place);
+  return from_preset(find_data(kPresets, "scheme", selection.name, place), selection, place);
 }
 
 std::vector<SchemeEntry> list_schemes() {
   std::vector<SchemeEntry> out;
   for (const Scheme& s : sync_registry().all()) out.push_back({std::string(s.name), std::string(s.summary)});
-  for (const std::string& name : list_data(kFolder)) {
-    out.push_back({name, Json::load(find_data(kFolder, "scheme", name)).at("summary").as_text()});
+  for (const std::string& name : list_data(kPresets)) {
+    out.push_back({name, Json::load(find_data(kPresets, "scheme", name)).at("summary").as_text()});
   }
   return out;
 }

@@ -27,9 +27,7 @@ constexpr int32_t kRoundsByArrival = 60;
 constexpr double kUnlimited = 1e3;
 constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
-// Beyond these an answer that takes some ten more predictions would no longer come at once.
-constexpr std::size_t kMostLinks = 20'000;
-constexpr int64_t kMostEvents = 3'000'000;
+constexpr int64_t kMostEventsVaried = 3'000'000;
 
 void add_if_there(const Json& document, const std::string& block, const std::string& key, bool bandwidth,
                   std::vector<Resource>& out) {
@@ -209,8 +207,12 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   return out;
 }
 
+bool quick_to_vary(const Question& q, const Report& report) {
+  return report.simulated_events <= kMostEventsVaried && q.system.link_count() <= kMostLinksVaried;
+}
+
 void find_bottleneck(const Question& q, Report& report) {
-  if (report.simulated_events > kMostEvents || q.system.link_count() > kMostLinks) {
+  if (!quick_to_vary(q, report)) {
     report.notes.push_back(
         "bound by: the largest share of the time; so long a simulation is not repeated "
         "to try out changes (--elasticities does)");

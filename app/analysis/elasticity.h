@@ -52,6 +52,12 @@ struct Elasticity {
 /// device count.
 std::vector<Elasticity> elasticities(const Question& question, bool check_memory = true);
 
+/// On a machine of more links not even a few changes are tried out.
+constexpr std::size_t kMostLinksVaried = 20'000;
+
+/// Whether some ten more predictions beside this one would still come at once.
+bool quick_to_vary(const Question& question, const Report& report);
+
 /// Replaces the bottleneck of the question's report by the resource with the largest elasticity. Resources
 /// that the report shows to be unused are not tried, and none after one with more than half of all, since
 /// elasticities add up to 1: some three to ten predictions of a rate. Leaves reports of very long simulations

@@ -10,9 +10,6 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::size_t kMostLinks = 20'000;
-constexpr int64_t kMostEvents = 2'000'000;
-
 /// The entries of the system file that describe accelerators, with their models.
 std::vector<std::pair<std::string, std::string>> accelerators(const Question& q) {
   std::vector<std::pair<std::string, std::string>> out;
@@ -50,8 +47,7 @@ Swap swap_parts(const ReportPair& pair) {
   const Question *asked_a = pair.asked_a, *asked_b = pair.asked_b;
   if (asked_a == nullptr || asked_b == nullptr) return {};
   for (const Question* q : {asked_a, asked_b})
-    if (q->system.link_count() > kMostLinks) return {};
-  if (std::max(a.simulated_events, b.simulated_events) > kMostEvents) return {};
+    if (!quick_to_vary(*q, a) || !quick_to_vary(*q, b)) return {};
   const std::string from = only_model(*asked_a), to = only_model(*asked_b);
   if (from.empty() || to.empty() || from == to) return {};
   const auto over_a = [&](const std::optional<double>& rate) {

@@ -15,9 +15,6 @@ namespace tandem::app {
 
 namespace {
 
-// The line must stay instant: beyond these a change is not tried out.
-constexpr int64_t kMostEvents = 2'000'000;
-
 std::optional<Report> try_simulate(const Prediction& p) {
   try {
     Report r = simulate(p);
@@ -102,7 +99,7 @@ std::string without_input(const Question& q, const Report& last) {
 }  // namespace
 
 void note_idle_settings(const Question& q, Report& report) {
-  if (report.simulated_events > kMostEvents) return;
+  if (!quick_to_vary(q, report)) return;
   for (const auto& setting : q.sets) {
     auto others = q.sets;
     std::erase(others, setting);
@@ -128,7 +125,7 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
   if (fits == reports.rend()) return "";
   const Report& last = *fits;
   std::string out;
-  if (last.simulated_events > kMostEvents) {
+  if (!quick_to_vary(q, last)) {
     // Too slow to repeat; only say what the figures rest on.
   } else if (last.bottleneck.resource == "compute") {
     out += smaller_format(q, last);

@@ -19,7 +19,6 @@ namespace {
 
 constexpr double kSame = 0.005;  // relative difference below which nothing changes
 constexpr double kEndless = 1e3;
-constexpr std::size_t kMostLinks = 20'000;  // beyond these links no change is tried out
 
 /// A part of a step, and how it is told of a step that has more or less of it.
 struct Cause {
@@ -42,7 +41,8 @@ double step_seconds(const Report& r) {
   return static_cast<double>(r.samples_per_iteration) / r.samples_per_second;
 }
 
-std::string milliseconds(double seconds) {
+/// Milliseconds.
+std::string two_digits(double seconds) {
   const double ms = 1e3 * seconds;
   return ms >= 99.5 ? fmt::format("{:.0f}", ms) : ms >= 0.095 ? fmt::format("{:.2g}", ms) : "0";
 }
@@ -170,7 +170,7 @@ std::string listed(const std::vector<std::string>& words) {
 /// What the slower side's communication waits for: "; on v100-pcie-8x the ring crosses ...".
 std::string in_the_way(const Report& slow, const Report& fast, const Question* q) {
   const std::string where = place_of(slow, fast);
-  if (q == nullptr || q->system.link_count() > kMostLinks) {
+  if (q == nullptr || q->system.link_count() > kMostLinksVaried) {
     if (slow.links.empty()) return "";
     return fmt::format("; {} {} is {:.0f} % busy", where, slow.links[0].name, 100 * slow.links[0].busy);
   }
@@ -257,7 +257,7 @@ Reason why(const ReportPair& pair) {
   }
   const auto share_of = kCauses[cause].share;
   out.text += fmt::format(", because a step {} {} instead of {} ms", kCauses[cause].words,
-                          milliseconds(after * share_of(b)), milliseconds(before * share_of(a)));
+                          two_digits(after * share_of(b)), two_digits(before * share_of(a)));
   const Report &slow = ratio > 1 ? a : b, &fast = ratio > 1 ? b : a;
   if (cause == kWaits && !slow.waiting_for.empty())
     out.text += fmt::format(", most for {}", slow.waiting_for[0].first);

@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iterator>
 
 #include "app/console/cli.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
 #include "app/measure/cross_check.h"
@@ -18,8 +17,6 @@
 namespace tandem::app {
 
 namespace {
-
-std::atomic<bool> interrupted{false};
 
 /// Why the exit code is 1; "" where it is not.
 std::string failed_text(const CheckResult& result, double tolerance) {
@@ -123,7 +120,7 @@ int check(const Arguments& a) {
   if (a.has("profile")) MachineProfile::find(a.text("profile", ""), precision);  // refused before it runs
   const double tolerance = a.real("tolerance", 0.25, 0, 100);
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
-  std::signal(SIGINT, [](int) { interrupted = true; });
+  catch_interrupts();
   Runs runs;
   const HostUsage before = host_usage();
   CheckResult result = measure_and_run(a, backend, precision, runs);
@@ -132,7 +129,7 @@ int check(const Arguments& a) {
     put_page(a, format == "json" ? result.to_json() : text(result, format, tolerance, result_columns(a)));
   if (runs.failed) std::rethrow_exception(runs.failed);
   if (interrupted && result.rows.empty()) note(a, "interrupted: nothing to compare yet");
-  if (interrupted) return 130;
+  if (interrupted) return interrupt_code();
   const std::string failed = failed_text(result, tolerance);
   if (format == "json" || format == "csv" || a.has("out")) {  // else it stands in the result
     if (const std::string busy = busy_while(result.load); !busy.empty()) note(a, busy);

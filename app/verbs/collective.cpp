@@ -93,7 +93,7 @@ Harness read_harness(const Arguments& arguments, const Harness& fallback) {
 }
 
 /// Everything that the options say.
-struct Request {
+struct CollectiveRequest {
   System system;
   std::string kind, algorithm;
   int64_t devices = 0;
@@ -135,7 +135,7 @@ std::optional<NcclLog> read_log(const Arguments& arguments) {
   return log;
 }
 
-Request read_request(const Arguments& arguments) {
+CollectiveRequest read_collective_request(const Arguments& arguments) {
   auto log = read_log(arguments);
   std::optional<CollectiveProfile> profile;
   if (arguments.has("profile")) profile = read_collective_profile(Json::load(arguments.text("profile", "")));
@@ -148,13 +148,13 @@ Request read_request(const Arguments& arguments) {
     sets.emplace_back("communication.library", version);
     note(arguments, fmt::format("library {} as the measurement says", printable(version)));
   }
-  Request out{.system = System::load(arguments.required("system", "dgx1-v100"), sets),
-              .kind = "",
-              .algorithm = "",
-              .devices = 0,
-              .log = {},
-              .profile = {},
-              .harness = {}};
+  CollectiveRequest out{.system = System::load(arguments.required("system", "dgx1-v100"), sets),
+                        .kind = "",
+                        .algorithm = "",
+                        .devices = 0,
+                        .log = {},
+                        .profile = {},
+                        .harness = {}};
   std::string kind = kind_names()[0];
   if (profile) kind = profile->kind;
   if (log && !log->kind.empty()) kind = log->kind;
@@ -180,7 +180,7 @@ Request read_request(const Arguments& arguments) {
 /// Prices one kind on one group.
 class Pricer {
  public:
-  explicit Pricer(const Request& request) : request_(request), cost_(request.system, Overheads{}) {
+  explicit Pricer(const CollectiveRequest& request) : request_(request), cost_(request.system, Overheads{}) {
     const Cluster cluster = make_cluster(request.system, request.devices);
     for (int64_t i = 0; i < request.devices; ++i)
       members_.push_back(used_accelerator(request.system, cluster, i));
@@ -207,13 +207,13 @@ class Pricer {
   }
 
  private:
-  const Request& request_;
+  const CollectiveRequest& request_;
   LinkCost cost_;
   std::vector<VertexId> members_;
   int index_ = 0;
 };
 
-CollectiveRun run_of(const Arguments& arguments, const Request& request) {
+CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& request) {
   const Library library = library_of(request.system);
   CollectiveRun run{.system = request.system.name(),
                     .kind = request.kind,
@@ -265,7 +265,7 @@ int collective(const Arguments& arguments) {
     throw UsageError("--calibrate takes its sizes from a log: add --log FILE");
   if (arguments.has("calibrate") && arguments.has("profile"))
     throw UsageError("--calibrate and --profile both correct the prediction; give one of them");
-  const Request request = read_request(arguments);
+  const CollectiveRequest request = read_collective_request(arguments);
   const CollectiveRun run = run_of(arguments, request);
   if (arguments.has("plot")) {
     for (const std::string& file : draw_collective(run, arguments.text("plot", ""))) note(arguments, file);

@@ -162,7 +162,7 @@ int export_file(const Arguments& arguments) {
                                did_you_mean(kind, valid), fmt::join(valid, ", ")));
 }
 
-const std::string& details() {
+const std::string& export_details() {
   static const std::string text = [] {
     std::string out = fmt::format("Kinds\n  {:<17} {}\n", kTimeline,
                                   "a report's timeline for Perfetto, chrome://tracing or Holistic Trace "
@@ -195,7 +195,7 @@ void register_export(Registry<Verb>& registry) {
        .least_words = 2,
        .most_words = 2,
        .run = export_file,
-       .details = details()});
+       .details = export_details()});
 }
 
 }  // namespace tandem::app

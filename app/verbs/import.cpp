@@ -104,7 +104,7 @@ std::vector<Flag> all_flags() {
   return flags;
 }
 
-const std::string& details() {
+const std::string& import_details() {
   static const std::string text = [] {
     std::string out =
         "Several sources of one machine are joined, and contradictions named.\n\nKinds (left out, a file's "
@@ -131,7 +131,7 @@ void register_import(Registry<Verb>& registry) {
                 .least_words = 1,
                 .most_words = 64,
                 .run = import_files,
-                .details = details()});
+                .details = import_details()});
 }
 
 }  // namespace tandem::app

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <atomic>
-#include <csignal>
-
 #include "app/console/cli.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/measure/cross_check.h"
 
@@ -12,15 +10,13 @@ namespace tandem::app {
 
 namespace {
 
-std::atomic<bool> interrupted{false};
-
 int measure(const Arguments& a) {
   check_out(a);
   const Backend& backend = read_backend(a);
   const bool quick = a.has("quick");
   const auto precisions = read_precisions(a, backend.asynchronous ? "fp32,tf32,bf16" : "fp32", backend);
   const int64_t repetitions = a.integer("repetitions", usual_repetitions(backend, quick), 1, 1000);
-  std::signal(SIGINT, [](int) { interrupted = true; });
+  catch_interrupts();
   if (const std::string busy = busy_before(load_now()); !busy.empty()) note(a, busy);
   Measurements m;
   {
@@ -35,7 +31,7 @@ int measure(const Arguments& a) {
   put_result(a, m.to_json());
   if (const std::string busy = busy_while(m.load); !busy.empty()) note(a, busy);
   if (interrupted) note(a, "interrupted: the graphs measured so far are written");
-  return interrupted ? 130 : 0;
+  return interrupt_code();
 }
 
 }  // namespace

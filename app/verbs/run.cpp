@@ -2,13 +2,12 @@
 // Executes a Program for real on this machine.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include "app/console/cli.h"
+#include "app/console/interrupt.h"
 #include "app/console/output.h"
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
@@ -19,15 +18,6 @@
 namespace tandem::app {
 
 namespace {
-
-std::atomic<bool> interrupted{false};
-std::atomic<int> by_signal{0};
-
-/// The first Ctrl-C lets the running iteration end; the second ends the program.
-void on_signal(int signal) {
-  if (interrupted.exchange(true)) _exit(128 + signal);
-  by_signal = signal;
-}
 
 /// What the options say, owned.
 struct Request {
@@ -217,10 +207,7 @@ int run(const Arguments& a) {
     if (request->execution.backend->missing().empty())
       check_memory(execution_of(*request, n), kept(a, *request));
   }
-  if (!ranks().several()) {
-    std::signal(SIGINT, on_signal);
-    std::signal(SIGTERM, on_signal);
-  }
+  if (!ranks().several()) catch_interrupts();
   std::vector<Report> reports;
   {
     Progress progress(a);
@@ -260,7 +247,7 @@ int run(const Arguments& a) {
   }
   if (interrupted && reports.empty())
     note(a, "stopped before the run: one worker was being timed, for the speed-up");
-  return interrupted ? 128 + by_signal : 0;
+  return interrupt_code();
 }
 
 }  // namespace

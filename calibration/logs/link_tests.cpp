@@ -4,42 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "base/json_writer.h"
 #include "base/statistics.h"
+#include "calibration/logs/log_text.h"
 
 namespace tandem::calibration {
 namespace {
 
-using Words = std::vector<std::string_view>;
-
-constexpr std::size_t kPrefix = 1 << 16;   // looked at to recognise a text
 constexpr double kMost = 1e9;              // of a figure, in the unit of its text
 constexpr std::size_t kMostDevices = 256;  // bounds what a hostile text can ask for
-
-Words words_of(std::string_view line) {
-  Words out;
-  for (std::size_t at = line.find_first_not_of(" \t\r"); at != std::string_view::npos;) {
-    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-    out.push_back(line.substr(at, end - at));
-    at = line.find_first_not_of(" \t\r", end);
-  }
-  return out;
-}
-
-template <typename T>
-bool number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(value)) return false;
-  }
-  return error == std::errc{} && end == text.data() + text.size();
-}
 
 bool has(std::string_view line, std::string_view word) { return line.find(word) != std::string_view::npos; }
 
@@ -108,7 +85,7 @@ class TextReader {
     std::size_t index = 0;
     const bool old = words[0] == "Device:";
     const std::string_view digits = words[1].substr(0, words[1].size() - 1);
-    if (!number(digits, index) || index >= kMostDevices) return;
+    if (!read_number(digits, index) || index >= kMostDevices) return;
     const std::size_t name = static_cast<std::size_t>(words[2].data() - line.data());
     const std::size_t comma = old ? line.find(',', name) : std::string_view::npos;
     std::string model(line.substr(name, comma == std::string_view::npos ? comma : comma - name));
@@ -121,8 +98,8 @@ class TextReader {
   /// "Device=0 CAN Access Peer Device=1", "Device=0 CANNOT ...".
   void access(const Words& words) {
     std::size_t a = 0, b = 0;
-    if (words.size() < 5 || !number(words[0].substr(7), a) || !words[4].starts_with("Device=") ||
-        !number(words[4].substr(7), b) || std::max(a, b) >= kMostDevices) {
+    if (words.size() < 5 || !read_number(words[0].substr(7), a) || !words[4].starts_with("Device=") ||
+        !read_number(words[4].substr(7), b) || std::max(a, b) >= kMostDevices) {
       return;
     }
     grow(out_.access, std::max(a, b) + 1);
@@ -174,7 +151,8 @@ class TextReader {
   /// "33554432   12106.9": the best over the sizes is what large copies reach.
   void host_row(const Words& words) {
     double bytes = 0, rate = 0;
-    if (words.size() != 2 || !number(words[0], bytes) || !number(words[1], rate) || bytes <= 0 || rate <= 0)
+    if (words.size() != 2 || !read_number(words[0], bytes) || !read_number(words[1], rate) || bytes <= 0 ||
+        rate <= 0)
       return;
     if (rate > kMost) throw InputError(place(), fmt::format("\"{}\" is no figure", printable(words[1])));
     auto& figures = host_figures();
@@ -186,12 +164,12 @@ class TextReader {
     std::size_t index = 0;
     if (words[0] == "CPU") in_cpu_block_ = true;  // latency by the host's clock follows the device's
     if (words[0] == "D\\D" || words[0] == "GPU") in_cpu_block_ = false;
-    if (in_cpu_block_ || !number(words[0], index)) return;
+    if (in_cpu_block_ || !read_number(words[0], index)) return;
     // nvbandwidth numbers its columns in a line of their own.
     bool numbered = header_ == 0 && rows_.empty();
     for (std::size_t k = 0; numbered && k < words.size(); ++k) {
       std::size_t i = 0;
-      numbered = number(words[k], i) && i == k;
+      numbered = read_number(words[k], i) && i == k;
     }
     if (numbered) {
       header_ = words.size();
@@ -204,7 +182,7 @@ class TextReader {
       double value = 0;
       if (words[k] == "N/A")
         value = 0;
-      else if (!number(words[k], value) || value < 0 || value > kMost)
+      else if (!read_number(words[k], value) || value < 0 || value > kMost)
         throw InputError(place(), fmt::format("\"{}\" is no figure", printable(words[k])));
       row.push_back(value * unit_);
     }
@@ -260,13 +238,8 @@ class TextReader {
   std::vector<std::vector<double>> rows_;
 };
 
-bool is_json(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{';
-}
-
 /// nvbandwidth --json.
-LinkTests read_json(const Json& document) {
+LinkTests read_nvbandwidth(const Json& document) {
   LinkTests out;
   for (const Json& test : document.at("nvbandwidth").at("testcases").items()) {
     const std::string name = test.text("name", "");
@@ -280,7 +253,7 @@ LinkTests read_json(const Json& document) {
         double value = 0;
         if (cell.is_text()) {
           if (cell.as_text() != "N/A" &&
-              (!number(std::string_view(cell.as_text()), value) || value < 0 || value > kMost))
+              (!read_number(std::string_view(cell.as_text()), value) || value < 0 || value > kMost))
             cell.fail("no figure");
         } else {
           value = cell.as_real(0, kMost);
@@ -320,7 +293,7 @@ std::size_t LinkTests::count() const {
 }
 
 LinkTests read_link_tests(std::string_view text, const std::string& file) {
-  LinkTests out = is_json(text) ? read_json(Json::parse(text, file)) : TextReader(text, file).read();
+  LinkTests out = begins_as_json(text) ? read_nvbandwidth(Json::parse(text, file)) : TextReader(text, file).read();
   if (empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty()) {
     throw InputError(fmt::format(
         "{}: no figures of p2pBandwidthLatencyTest, bandwidthTest or nvbandwidth in it", printable(file)));
@@ -329,7 +302,7 @@ LinkTests read_link_tests(std::string_view text, const std::string& file) {
 }
 
 bool looks_like_link_tests(std::string_view text) {
-  text = text.substr(0, kPrefix);
+  text = text.substr(0, kRecognised);
   return has(text, "P2P=Disabled") || has(text, "CUDA Bandwidth Test") || has(text, "\"nvbandwidth\"") ||
          has(text, "(column) bandwidth (GB/s)") || has(text, "Host to Device Bandwidth, ");
 }

@@ -5,36 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include "base/json.h"
+#include "calibration/logs/log_text.h"
 
 namespace tandem::calibration {
 namespace {
-
-using Words = std::vector<std::string_view>;
-
-constexpr std::size_t kPrefix = 1 << 16;  // looked at to recognise a log
-
-Words words_of(std::string_view line) {
-  Words out;
-  std::size_t at = 0;
-  while (true) {
-    at = line.find_first_not_of(" \t\r", at);
-    if (at == std::string_view::npos) return out;
-    const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-    out.push_back(line.substr(at, end - at));
-    at = end;
-  }
-}
-
-template <typename T>
-bool number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
-}
 
 /// "[1,0]<stdout>:" of mpirun and "3:" of srun.
 std::string_view without_prefix(std::string_view line) {
@@ -62,7 +39,8 @@ enum class RowShape : uint8_t { other, good, damaged };
 /// size count type [redop] [root] time algbw busbw errors [time algbw busbw errors]
 RowShape read_row(const Words& words, NcclRow& row) {
   int64_t count = 0;
-  if (words.size() < 4 || !number(words[0], row.bytes) || !number(words[1], count) || !is_type(words[2]))
+  if (words.size() < 4 || !read_number(words[0], row.bytes) || !read_number(words[1], count) ||
+      !is_type(words[2]))
     return RowShape::other;
   std::size_t at = 3;
   const auto alphabetic = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
@@ -70,8 +48,8 @@ RowShape read_row(const Words& words, NcclRow& row) {
   const std::size_t left = words.size() - at;
   if (left % 4 == 1) ++at;  // a root
   double microseconds = 0, algbw = 0, busbw = 0;
-  if (at + 3 >= words.size() || !number(words[at], microseconds) || !number(words[at + 1], algbw) ||
-      !number(words[at + 2], busbw)) {
+  if (at + 3 >= words.size() || !read_number(words[at], microseconds) || !read_number(words[at + 1], algbw) ||
+      !read_number(words[at + 2], busbw)) {
     return RowShape::damaged;
   }
   const bool sane = row.bytes >= 0 && microseconds > 0 && microseconds < 1e12 && algbw >= 0 && algbw < 1e7 &&
@@ -99,7 +77,7 @@ struct Ranks {
     const auto device_word = std::find(on, words.end(), "device");
     if (rank == words.end() || device_word == words.end() || device_word - on != 2) return;
     int64_t index = 0;
-    if (words.end() - device_word < 3 || !number(*(rank + 1), index)) return;
+    if (words.end() - device_word < 3 || !read_number(*(rank + 1), index)) return;
     if (index < 0 || index >= 1'000'000) return;
     ranks.insert(index);
     hosts.emplace(*(on + 1));
@@ -115,7 +93,8 @@ void read_header(const Words& words, Harness& harness) {
   const auto after = [&](std::string_view name, int& value) {
     const auto at = std::find(words.begin(), words.end(), name);
     int read = 0;
-    if (at != words.end() && at + 1 != words.end() && number(*(at + 1), read) && read > 0 && read <= 1 << 20)
+    if (at != words.end() && at + 1 != words.end() && read_number(*(at + 1), read) && read > 0 &&
+        read <= 1 << 20)
       value = read;
   };
   after("nThread", harness.threads);
@@ -125,7 +104,8 @@ void read_header(const Words& words, Harness& harness) {
                         ? words.end()
                         : std::find(warm + 2 < words.end() ? warm + 2 : words.end(), words.end(), "iters:");
   int iterations = 0;
-  if (loop != words.end() && loop + 1 != words.end() && number(*(loop + 1), iterations) && iterations > 0)
+  if (loop != words.end() && loop + 1 != words.end() && read_number(*(loop + 1), iterations) &&
+      iterations > 0)
     harness.iterations = iterations;
 }
 
@@ -171,7 +151,7 @@ void add_row(NcclLog& log, const NcclRow& row) {
   if (row.bytes > 0 && std::none_of(log.rows.begin(), log.rows.end(), same)) log.rows.push_back(row);
 }
 
-NcclLog read_text(std::string_view text) {
+NcclLog read_text_log(std::string_view text) {
   constexpr std::size_t kMostRows = 10000;
   NcclLog log;
   Ranks ranks;
@@ -217,14 +197,15 @@ double in(const Json& object, std::initializer_list<std::string_view> keys) {
     const Json* value = object.find(key);
     // Numbers come as such and, from some versions, as text.
     double number_of_text = 0;
-    if (value != nullptr && value->is_text() && number(std::string_view(value->as_text()), number_of_text))
+    if (value != nullptr && value->is_text() &&
+        read_number(std::string_view(value->as_text()), number_of_text))
       return number_of_text;
     if (value != nullptr && !value->is_text()) return value->as_real(0, 1e300);
   }
   return 0;
 }
 
-NcclLog read_json(const Json& document) {
+NcclLog read_json_log(const Json& document) {
   NcclLog log;
   std::set<std::string> hosts;
   if (const Json* devices = document.find("devices")) {
@@ -268,15 +249,10 @@ NcclLog read_json(const Json& document) {
   return log;
 }
 
-bool is_json(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{';
-}
-
 }  // namespace
 
 NcclLog read_nccl_tests(std::string_view text, const std::string& file) {
-  NcclLog log = is_json(text) ? read_json(Json::parse(text, file)) : read_text(text);
+  NcclLog log = begins_as_json(text) ? read_json_log(Json::parse(text, file)) : read_text_log(text);
   if (log.rows.empty()) {
     throw InputError(fmt::format(
         "{}: no row of an nccl-tests log in it{}", printable(file),
@@ -287,8 +263,8 @@ NcclLog read_nccl_tests(std::string_view text, const std::string& file) {
 }
 
 bool looks_like_nccl_tests(std::string_view text) {
-  text = text.substr(0, kPrefix);
-  if (is_json(text)) {
+  text = text.substr(0, kRecognised);
+  if (begins_as_json(text)) {
     return text.find("\"results\"") != std::string_view::npos &&
            (text.find("\"out_of_place\"") != std::string_view::npos ||
             text.find("\"average_bus_bandwidth\"") != std::string_view::npos);

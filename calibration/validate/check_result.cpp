@@ -14,7 +14,7 @@ namespace tandem::calibration {
 
 namespace {
 
-constexpr std::string_view kFolder = "calibration/data/executed";
+constexpr std::string_view kExecuted = "calibration/data/executed";
 constexpr double kLevel = 0.9;
 
 /// What a row is one of, for means over rows of a kind.
@@ -176,8 +176,8 @@ std::string executed_markdown() {
       "variations of histograms\nof staleness, or of workers' means in versions. The last column is the "
       "machine's "
       "own repeatability: the fastest of every other\nrun against the fastest of the rest.\n";
-  for (const std::string& name : list_data(kFolder)) {
-    const CheckResult r = CheckResult::from_json(Json::load(find_data(kFolder, "check", name)));
+  for (const std::string& name : list_data(kExecuted)) {
+    const CheckResult r = CheckResult::from_json(Json::load(find_data(kExecuted, "check", name)));
     const CheckResult::Summary s = r.summary();
     out += fmt::format(
         "\n### {}\n\n{}; {}; {}{}.{} Mean error {:.1f} %, largest {:.1f} %; {:.0f} % of {} executions lie in "

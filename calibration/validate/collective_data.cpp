@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -14,6 +13,7 @@
 
 #include "base/data.h"
 #include "base/text.h"
+#include "calibration/logs/log_text.h"
 #include "sim/cost/link_cost.h"
 
 namespace tandem::calibration {
@@ -24,10 +24,8 @@ constexpr std::string_view kHeader = "system,sets,kind,devices,bytes,us";
 template <typename T>
 T number(const std::string& text, const Place& place) {
   T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value > 0)) {
+  if (!read_number(text, value) || !(value > 0))
     throw InputError(place, fmt::format("\"{}\" is no positive number", printable(text)));
-  }
   return value;
 }
 

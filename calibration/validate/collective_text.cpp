@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above this size
 
 /// Logarithms of predicted over measured, up to 1 MiB and above.
-struct Errors {
+struct GeometricErrors {
   std::vector<double> small, large;
   void add(int64_t bytes, double log_ratio) { (bytes <= kSmall ? small : large).push_back(log_ratio); }
   std::string cells() const { return fmt::format("{} | {}", cell(small), cell(large)); }
@@ -42,7 +42,7 @@ const std::string& group_of(const CollectiveRow& row) {
 }
 
 /// Errors of the sizes that did not calibrate, each log calibrated by every second power of two of its own.
-Errors calibrated(const std::vector<const CollectiveRow*>& log) {
+GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
   std::vector<NcclRow> measured;
   std::map<int64_t, double> predicted;
   for (const CollectiveRow* r : log) {
@@ -52,7 +52,7 @@ Errors calibrated(const std::vector<const CollectiveRow*>& log) {
     measured.push_back(row);
     predicted.emplace(r->bytes, r->predicted);
   }
-  Errors out;
+  GeometricErrors out;
   const auto points = every_second_size(measured);
   if (points.size() < 4) return out;
   const CollectiveCorrection correction(points, [&](int64_t bytes) { return predicted.at(bytes); });
@@ -65,7 +65,7 @@ Errors calibrated(const std::vector<const CollectiveRow*>& log) {
 }
 
 std::string summary(const std::vector<CollectiveRow>& rows) {
-  std::map<std::string, Errors> stock, tuned;
+  std::map<std::string, GeometricErrors> stock, tuned;
   std::map<std::string, std::vector<const CollectiveRow*>> logs;
   for (const CollectiveRow& r : rows) {
     if (r.kind != CollKind::all_reduce) continue;
@@ -75,8 +75,8 @@ std::string summary(const std::vector<CollectiveRow>& rows) {
         .push_back(&r);
   }
   for (const auto& [name, log] : logs) {
-    const Errors e = calibrated(log);
-    Errors& sum = tuned[group_of(*log.front())];
+    const GeometricErrors e = calibrated(log);
+    GeometricErrors& sum = tuned[group_of(*log.front())];
     sum.small.insert(sum.small.end(), e.small.begin(), e.small.end());
     sum.large.insert(sum.large.end(), e.large.begin(), e.large.end());
   }
@@ -113,7 +113,7 @@ std::string held_out() {
 /// Beside what ASTRA-sim states for itself (geometric means over sizes, nccl-tests all-reduce).
 std::string beside_astra_sim(const std::vector<CollectiveRow>& rows) {
   const auto row = [&](const std::string& system, int64_t devices, const std::string& theirs) {
-    Errors e;
+    GeometricErrors e;
     for (const CollectiveRow& r : rows) {
       if (r.table == "nvswitch" && r.system == system && r.devices == devices &&
           r.kind == CollKind::all_reduce)

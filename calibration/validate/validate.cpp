@@ -20,7 +20,7 @@ namespace tandem::calibration {
 
 namespace {
 
-constexpr std::string_view kFolder = "calibration/data/published";
+constexpr std::string_view kPublished = "calibration/data/published";
 
 /// One line of a published table: the same run on several device counts.
 struct Series {
@@ -313,9 +313,9 @@ std::vector<ValidationRow> run_series(const Series& series) {
 std::vector<ValidationRow> validate(const std::vector<std::string>& files, int threads,
                                     const std::function<void(int, int)>& progress) {
   std::vector<Json> documents;
-  const auto names = files.empty() ? list_data(kFolder) : files;
+  const auto names = files.empty() ? list_data(kPublished) : files;
   for (const std::string& name : names)
-    documents.push_back(Json::load(find_data(kFolder, "published table", name)));
+    documents.push_back(Json::load(find_data(kPublished, "published table", name)));
   std::vector<Series> all;
   for (const Json& d : documents) {
     auto series = read_series(d);

@@ -9,20 +9,14 @@
 
 #include "base/data.h"
 #include "base/text.h"
+#include "calibration/validate/validation_statistics.h"
 #include "sim/memory/memory.h"
 
 namespace tandem::calibration {
 
 namespace {
 
-constexpr std::string_view kFolder = "calibration/data/memory";
-
-std::string family_of(const Graph& graph) {
-  bool attention = false;
-  for (const Layer& l : graph.layers())
-    attention = attention || (l.type != nullptr && l.type->name == "attention");
-  return attention ? "transformer" : "cnn";
-}
+constexpr std::string_view kTables = "calibration/data/memory";
 
 /// A row's own value, else the file's default.
 const Json* value_of(const Json& row, const Json* defaults, std::string_view key) {
@@ -32,7 +26,6 @@ const Json* value_of(const Json& row, const Json* defaults, std::string_view key
 
 void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme) {
   const Graph graph = Graph::load(row.model);
-  row.family = family_of(graph);
   const Workload work = make_workload(graph, row.batch, parse_precision(row.precision),
                                       optimizer(row.optimizer), true, row.recompute);
   auto settings = scheme.memory;
@@ -93,28 +86,6 @@ MemoryRow read_row(const Json& document, const Json& json, const Json* defaults)
   return row;
 }
 
-struct Errors {
-  std::vector<double> all;
-  double mean() const {
-    double sum = 0;
-    for (const double e : all) sum += std::abs(e);
-    return all.empty() ? 0 : sum / static_cast<double>(all.size());
-  }
-  double bias() const {
-    double sum = 0;
-    for (const double e : all) sum += e;
-    return all.empty() ? 0 : sum / static_cast<double>(all.size());
-  }
-  double worst() const {
-    double most = 0;
-    for (const double e : all) most = std::max(most, std::abs(e));
-    return most;
-  }
-  int64_t within(double limit) const {
-    return std::count_if(all.begin(), all.end(), [&](double e) { return std::abs(e) <= limit; });
-  }
-};
-
 bool judged(const MemoryRow& r) { return r.failure.empty() && r.doubtful.empty(); }
 
 std::string table(const std::vector<MemoryRow>& rows, bool held_out) {
@@ -128,7 +99,7 @@ std::string table(const std::vector<MemoryRow>& rows, bool held_out) {
       "\n| file | figure | rows | bias | mean | largest | within 5 % |\n|---|---|---:|---:|---:|---:|---:|\n";
   for (const auto& [key, e] : errors) {
     out += fmt::format("| {} | {} | {:+.1f} % | {:.1f} % | {:.1f} % | {} |\n", key, e.all.size(),
-                       100 * e.bias(), 100 * e.mean(), 100 * e.worst(), e.within(0.05));
+                       100 * e.bias(), 100 * e.mean(), 100 * e.quantile(1), e.within(0.05));
   }
   return out;
 }
@@ -157,8 +128,8 @@ std::string fits_text(const std::vector<MemoryRow>& rows) {
 
 std::vector<MemoryRow> validate_memory() {
   std::vector<MemoryRow> out;
-  for (const std::string& name : list_data(kFolder)) {
-    const Json document = Json::load(find_data(kFolder, "table of memory", name));
+  for (const std::string& name : list_data(kTables)) {
+    const Json document = Json::load(find_data(kTables, "table of memory", name));
     document.only({"title", "source", "note", "held_out", "defaults", "rows"});
     for (const Json& row : document.at("rows").items())
       out.push_back(read_row(document, row, document.find("defaults")));

@@ -11,7 +11,6 @@ namespace tandem::calibration {
 /// One published figure beside its prediction.
 struct MemoryRow {
   std::string file, source, gpu, model, scheme, precision, optimizer, habits, note, doubtful;
-  std::string family;  ///< "cnn", "transformer", ...
   int64_t devices = 1, batch = 1;
   bool recompute = false;
   bool held_out = false;  ///< no constant of the model was set with its file in view

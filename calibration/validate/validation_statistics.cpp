@@ -34,6 +34,9 @@ double Errors::quantile(double q) const {
   std::sort(s.begin(), s.end());
   return s[static_cast<std::size_t>(q * static_cast<double>(s.size() - 1))];
 }
+int64_t Errors::within(double limit) const {
+  return std::count_if(all.begin(), all.end(), [&](double e) { return std::abs(e) <= limit; });
+}
 double Errors::coverage() const {
   return intervals > 0 ? static_cast<double>(held) / static_cast<double>(intervals) : 0;
 }

@@ -22,12 +22,13 @@ bool half_precision(const ValidationRow& row);
 
 /// Errors are predicted / published - 1.
 struct Errors {
-  std::vector<double> all;          ///< signed
-  int64_t intervals = 0, held = 0;  ///< rows with an interval, and those whose published figure lies in it
-  double bias() const;              ///< mean of the signed errors
-  double mean() const;              ///< ... of the absolute errors
-  double quantile(double q) const;  ///< ... of the absolute errors, 0 without rows
-  double coverage() const;          ///< 0 without intervals
+  std::vector<double> all;             ///< signed
+  int64_t intervals = 0, held = 0;     ///< rows with an interval, and those whose published figure lies in it
+  double bias() const;                 ///< mean of the signed errors
+  double mean() const;                 ///< ... of the absolute errors
+  double quantile(double q) const;     ///< ... of the absolute errors, 0 without rows
+  int64_t within(double limit) const;  ///< how many absolute errors are no larger
+  double coverage() const;             ///< 0 without intervals
 };
 using RowFilter = std::function<bool(const ValidationRow&)>;
 Errors speedup_errors(const std::vector<ValidationRow>& rows, const RowFilter& filter);

@@ -25,7 +25,7 @@ namespace tandem::exec {
 namespace {
 
 constexpr int64_t kFrame = 32'768;       // elements: large writes, and turns within a millisecond
-constexpr int64_t kPiece = 16'384;       // elements: stays in the cache between reading and adding
+constexpr int64_t kRead = 16'384;        // elements: stays in the cache between reading and adding
 constexpr int64_t kLook = 100'000'000;   // ns: how often a thread that waits looks for a failed run
 constexpr int kSendBuffer = 256 * 1024;  // what may lie in a socket that says it was sent
 
@@ -118,7 +118,7 @@ void TcpTransport::connect(uint32_t a, uint32_t b) {
     end->node = node;
     end->peer = peer;
     end->socket = socket;
-    end->piece.resize(static_cast<std::size_t>(kPiece));
+    end->piece.resize(static_cast<std::size_t>(kRead));
     abort_.watch(&end->out.counter());
   }
   for (const auto& pair : {std::pair{a, b}, std::pair{b, a}}) {
@@ -326,7 +326,7 @@ bool TcpTransport::deliver(End& e, const Frame& frame) {
 bool TcpTransport::take(End& e, Receive& receive, int64_t elements) {
   while (elements > 0) {
     float* to = receive.to + receive.done;
-    const int64_t n = receive.add ? std::min(elements, kPiece) : elements;
+    const int64_t n = receive.add ? std::min(elements, kRead) : elements;
     if (!read(e, receive.add ? e.piece.data() : to, static_cast<std::size_t>(n) * sizeof(float)))
       return false;
     if (receive.add) cpu::accumulate(to, e.piece.data(), n);

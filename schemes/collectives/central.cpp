@@ -7,11 +7,11 @@ namespace tandem::schemes {
 
 namespace {
 
-bool supports(CollKind kind, const GroupShape&) {
+bool supported_by_central(CollKind kind, const GroupShape&) {
   return kind == CollKind::all_reduce || kind == CollKind::broadcast || kind == CollKind::reduce;
 }
 
-Schedule schedule(CollKind kind, const GroupShape& group) {
+Schedule schedule_central(CollKind kind, const GroupShape& group) {
   Schedule s;
   s.ranks = group.ranks;
   Step in, out;
@@ -29,7 +29,7 @@ Schedule schedule(CollKind kind, const GroupShape& group) {
 
 void register_central(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"central", "everyone to one rank and back: simple, and that rank's links are the limit",
-                supports, schedule});
+                supported_by_central, schedule_central});
 }
 
 }  // namespace tandem::schemes

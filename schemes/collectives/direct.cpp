@@ -19,11 +19,11 @@ Step all_pairs(uint32_t p, bool to_owner, bool reduce) {
   return step;
 }
 
-bool supports(CollKind kind, const GroupShape&) {
+bool supported_by_direct(CollKind kind, const GroupShape&) {
   return kind != CollKind::broadcast && kind != CollKind::reduce;
 }
 
-Schedule schedule(CollKind kind, const GroupShape& group) {
+Schedule schedule_direct(CollKind kind, const GroupShape& group) {
   Schedule s;
   const uint32_t p = s.chunks = s.ranks = group.ranks;
   if (p == 1) return s;
@@ -41,7 +41,7 @@ Schedule schedule(CollKind kind, const GroupShape& group) {
 void register_direct(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"direct",
                 "all pairs at once, one block each: two steps where every pair has a path of its own",
-                supports, schedule});
+                supported_by_direct, schedule_direct});
 }
 
 }  // namespace tandem::schemes

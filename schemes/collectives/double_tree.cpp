@@ -26,9 +26,9 @@ uint32_t depth(uint32_t rank, uint32_t p) {
 /// Names of the second tree: mirrored when p is even, shifted by one when odd, so that leaves become inner.
 uint32_t renamed(uint32_t rank, uint32_t p) { return p % 2 == 0 ? p - 1 - rank : (rank + 1) % p; }
 
-bool supports(CollKind kind, const GroupShape&) { return kind == CollKind::all_reduce; }
+bool supported_by_double_tree(CollKind kind, const GroupShape&) { return kind == CollKind::all_reduce; }
 
-Schedule schedule(CollKind, const GroupShape& group) {
+Schedule schedule_double_tree(CollKind, const GroupShape& group) {
   constexpr uint32_t kPieces = 64;
   Schedule s;
   const uint32_t p = s.ranks = group.ranks;
@@ -54,7 +54,7 @@ Schedule schedule(CollKind, const GroupShape& group) {
 void register_double_tree(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"double-tree",
                 "two complementary binary trees, pipelined: near-optimal bytes, logarithmic latency",
-                supports, schedule});
+                supported_by_double_tree, schedule_double_tree});
 }
 
 }  // namespace tandem::schemes

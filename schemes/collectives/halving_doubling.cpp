@@ -24,13 +24,13 @@ Step exchange(uint32_t q, uint32_t d, bool halving, Rename rank) {
   return step;
 }
 
-bool supports(CollKind kind, const GroupShape& group) {
+bool supported_by_halving_doubling(CollKind kind, const GroupShape& group) {
   if (kind == CollKind::all_reduce) return true;
   return (kind == CollKind::reduce_scatter || kind == CollKind::all_gather) &&
          std::has_single_bit(group.ranks);
 }
 
-Schedule schedule(CollKind kind, const GroupShape& group) {
+Schedule schedule_halving_doubling(CollKind kind, const GroupShape& group) {
   Schedule s;
   const uint32_t p = s.ranks = group.ranks;
   const uint32_t q = std::bit_floor(p), surplus = p - q;
@@ -58,7 +58,7 @@ Schedule schedule(CollKind kind, const GroupShape& group) {
 void register_halving_doubling(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"halving-doubling",
                 "recursive halving and doubling: least bytes and logarithmic latency at powers of two",
-                supports, schedule});
+                supported_by_halving_doubling, schedule_halving_doubling});
 }
 
 }  // namespace tandem::schemes

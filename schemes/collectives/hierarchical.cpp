@@ -35,11 +35,11 @@ void rounds(Schedule& s, const Ring& ring, uint32_t local, uint32_t start, bool 
   }
 }
 
-bool supports(CollKind kind, const GroupShape& group) {
+bool supported_by_hierarchical(CollKind kind, const GroupShape& group) {
   return kind == CollKind::all_reduce && group.local >= 1 && group.ranks % group.local == 0;
 }
 
-Schedule schedule(CollKind, const GroupShape& group) {
+Schedule schedule_hierarchical(CollKind, const GroupShape& group) {
   Schedule s;
   s.ranks = group.ranks;
   const uint32_t local = group.local, nodes = group.ranks / local;
@@ -57,7 +57,7 @@ Schedule schedule(CollKind, const GroupShape& group) {
 void register_hierarchical(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"hierarchical",
                 "rings within nodes and rings between them: the network carries each byte once per node",
-                supports, schedule});
+                supported_by_hierarchical, schedule_hierarchical});
 }
 
 }  // namespace tandem::schemes

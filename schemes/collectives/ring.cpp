@@ -15,7 +15,7 @@ Step pass(uint32_t p, uint32_t shift, bool reduce) {
 }
 
 /// p - 1 steps in which rank r first passes block (r + start) mod p and then what it just received.
-void rounds(Schedule& s, uint32_t start, bool reduce, bool compact) {
+void ring_rounds(Schedule& s, uint32_t start, bool reduce, bool compact) {
   const uint32_t p = s.ranks;
   if (compact) {
     s.steps.push_back(pass(p, start % p, reduce));
@@ -35,9 +35,9 @@ void chain(Schedule& s, bool reduce) {
   }
 }
 
-bool supports(CollKind kind, const GroupShape&) { return kind != CollKind::all_to_all; }
+bool supported_by_ring(CollKind kind, const GroupShape&) { return kind != CollKind::all_to_all; }
 
-Schedule schedule(CollKind kind, const GroupShape& group) {
+Schedule schedule_ring(CollKind kind, const GroupShape& group) {
   Schedule s;
   const uint32_t p = s.ranks = group.ranks;
   if (p == 1) return s;
@@ -47,16 +47,16 @@ Schedule schedule(CollKind kind, const GroupShape& group) {
   }
   s.chunks = p;
   // Starting with the block before its own, a rank ends the first phase with the sum of its own block.
-  if (kind != CollKind::all_gather) rounds(s, p - 1, true, group.compact);
-  if (kind != CollKind::reduce_scatter) rounds(s, 0, false, group.compact);
+  if (kind != CollKind::all_gather) ring_rounds(s, p - 1, true, group.compact);
+  if (kind != CollKind::reduce_scatter) ring_rounds(s, 0, false, group.compact);
   return s;
 }
 
 }  // namespace
 
 void register_ring(Registry<CollectiveAlgorithm>& registry) {
-  registry.add(
-      {"ring", "neighbours in a circle: least bytes per rank, latency linear in ranks", supports, schedule});
+  registry.add({"ring", "neighbours in a circle: least bytes per rank, latency linear in ranks",
+                supported_by_ring, schedule_ring});
 }
 
 }  // namespace tandem::schemes

@@ -16,11 +16,11 @@ Step level(uint32_t p, uint32_t bit, bool up) {
   return step;
 }
 
-bool supports(CollKind kind, const GroupShape&) {
+bool supported_by_tree(CollKind kind, const GroupShape&) {
   return kind == CollKind::all_reduce || kind == CollKind::broadcast || kind == CollKind::reduce;
 }
 
-Schedule schedule(CollKind kind, const GroupShape& group) {
+Schedule schedule_tree(CollKind kind, const GroupShape& group) {
   Schedule s;
   const uint32_t p = s.ranks = group.ranks;
   uint32_t top = 1;
@@ -38,7 +38,7 @@ Schedule schedule(CollKind kind, const GroupShape& group) {
 
 void register_tree(Registry<CollectiveAlgorithm>& registry) {
   registry.add({"tree", "binomial tree of whole buffers: few steps, root's links carry log2(ranks) copies",
-                supports, schedule});
+                supported_by_tree, schedule_tree});
 }
 
 }  // namespace tandem::schemes

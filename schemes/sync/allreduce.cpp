@@ -34,7 +34,7 @@ void refuse_unsupported(const std::string& algorithm, const Cluster& cluster) {
                   algorithm, cluster.devices, cluster.nodes));
 }
 
-Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+Program compile_allreduce(const Workload& work, const Cluster& cluster, const Options& o) {
   const std::string& algorithm = o.text("algorithm");
   const bool parallel = cluster.devices > 1, packed = parallel && o.text("compression") == "fp16";
   if (parallel) refuse_unsupported(algorithm, cluster);
@@ -100,7 +100,7 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
         kAccumulateOption,
         kGradientsOption},
-       compile});
+       compile_allreduce});
 }
 
 }  // namespace tandem::schemes

@@ -57,7 +57,7 @@ Program alone(const Workload& work, const Mesh& mesh, const Options& o) {
   return b.finish();
 }
 
-Program compile(const Workload& all, const Cluster& cluster, const Options& o) {
+Program compile_data_parallel_master(const Workload& all, const Cluster& cluster, const Options& o) {
   if (cluster.nodes > 1) {
     throw InputError(fmt::format("data-parallel-master is one process on one node; {} devices need {} nodes",
                                  cluster.devices, cluster.nodes));
@@ -108,7 +108,7 @@ void register_data_parallel_master(Registry<Scheme>& registry) {
                 "one process, device 0 as master: broadcast parameters, gather outputs, reduce gradients "
                 "each iteration",
                 {kGradientsOption},
-                compile});
+                compile_data_parallel_master});
 }
 
 }  // namespace tandem::schemes

@@ -24,7 +24,7 @@ Bytes input_bytes(const Workload& work, uint32_t layer) {
   return Bytes{element_bytes(work.precision)} * count;
 }
 
-Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+Program compile_one_weird_trick(const Workload& work, const Cluster& cluster, const Options& o) {
   const Mesh mesh = worker_mesh(cluster);
   const bool parallel = cluster.devices > 1;
   const std::string& algorithm = o.text("algorithm");
@@ -93,7 +93,7 @@ void register_one_weird_trick(Registry<Scheme>& registry) {
        "convolutions data parallel, linear layers split over the devices (Krizhevsky 2014)",
        {{"algorithm", OptionSpec::Type::choice, "auto", "how each exchange is made", "auto|ring|direct"},
         kGradientsOption},
-       compile,
+       compile_one_weird_trick,
        "linear layers split over the devices are only simulated"});
 }
 

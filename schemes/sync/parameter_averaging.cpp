@@ -7,7 +7,7 @@ namespace tandem::schemes {
 
 namespace {
 
-Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+Program compile_parameter_averaging(const Workload& work, const Cluster& cluster, const Options& o) {
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   Training t(w, work, {BucketRule::kEndless, BucketRule::kEndless});
@@ -41,9 +41,9 @@ std::vector<OptionSpec> options(std::string_view every, std::string_view through
 
 void register_parameter_averaging(Registry<Scheme>& registry) {
   registry.add({"parameter-averaging", "workers train alone and average their parameters every k iterations",
-                options("1", "central"), compile});
+                options("1", "central"), compile_parameter_averaging});
   registry.add({"local-sgd", "workers train alone and all-reduce their parameters every k iterations",
-                options("8", "allreduce"), compile});
+                options("8", "allreduce"), compile_parameter_averaging});
 }
 
 }  // namespace tandem::schemes

@@ -144,7 +144,7 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
   return b.finish();
 }
 
-Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+Program compile_parameter_server(const Workload& work, const Cluster& cluster, const Options& o) {
   const bool by_node = o.text("push") == "node", overlap = o.flag("overlap");
   if (by_node && worker_mesh(cluster).axes.size() != 2) {
     throw InputError(fmt::format(
@@ -226,7 +226,7 @@ void register_parameter_server(Registry<Scheme>& registry) {
         {"push", Type::choice, "device", "who pushes: every device, or a node's devices as one",
          "device|node"},
         kGradientsOption},
-       compile,
+       compile_parameter_server,
        {},
        without_gpus});
 }

@@ -125,7 +125,7 @@ class Zero {
   std::vector<OpId> reduced_, updated_;
 };
 
-Program compile(const Workload& work, const Cluster& cluster, const Options& o) {
+Program compile_zero(const Workload& work, const Cluster& cluster, const Options& o) {
   const int64_t stage = o.count("stage"), n = cluster.devices, micro_batches = o.count("accumulate");
   const Bytes limit = o.bytes("bucket");
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
@@ -157,7 +157,7 @@ void register_zero(Registry<Scheme>& registry) {
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
         kAccumulateOption,
         kGradientsOption},
-       compile});
+       compile_zero});
 }
 
 }  // namespace tandem::schemes

@@ -35,9 +35,9 @@ std::vector<int> bits(std::string_view mask) {
   return out;
 }
 
-class Reader {
+class HwlocReader {
  public:
-  Reader(std::string_view text, const std::string& file) : xml_(text, file, "topology") {
+  HwlocReader(std::string_view text, const std::string& file) : xml_(text, file, "topology") {
     out_.source = "hwloc-xml";
     out_.file = printable(file);
   }
@@ -77,14 +77,14 @@ class Reader {
   std::map<std::string, int> gpu_by_gp_, package_by_gp_, switch_by_gp_;
 };
 
-std::string Reader::info(const pugi::xml_node& node, std::string_view name) const {
+std::string HwlocReader::info(const pugi::xml_node& node, std::string_view name) const {
   for (const pugi::xml_node& each : node.children("info")) {
     if (each.attribute("name").value() == name) return printable(each.attribute("value").value());
   }
   return "";
 }
 
-void Reader::package(const pugi::xml_node& node, Around& around) {
+void HwlocReader::package(const pugi::xml_node& node, Around& around) {
   if (packages_.size() >= kMaxImported) xml_.fail(node, fmt::format("more than {} packages", kMaxImported));
   const auto number = [&](const char* key) {
     const std::string text = info(node, key);
@@ -99,7 +99,7 @@ void Reader::package(const pugi::xml_node& node, Around& around) {
 }
 
 /// A core or a processing unit: counted to the first NUMA node that it is near.
-void Reader::processors(const std::string& type, const Around& around) {
+void HwlocReader::processors(const std::string& type, const Around& around) {
   const int node = around.nodeset.empty() ? 0 : around.nodeset[0];
   if (cpus_.size() >= kMaxNumaNodes && cpus_.count(node) == 0) return;  // read() refuses it
   Machine::Cpu& cpu = cpus_[node];
@@ -114,7 +114,8 @@ void Reader::processors(const std::string& type, const Around& around) {
   cpu.model = package.model;
 }
 
-Machine::Slot Reader::slot(const pugi::xml_node& node, Machine::Slot::Kind kind, const Around& around) const {
+Machine::Slot HwlocReader::slot(const pugi::xml_node& node, Machine::Slot::Kind kind,
+                                const Around& around) const {
   Machine::Slot out;
   out.kind = kind;
   out.parent = around.bridge;
@@ -126,14 +127,14 @@ Machine::Slot Reader::slot(const pugi::xml_node& node, Machine::Slot::Kind kind,
   return out;
 }
 
-void Reader::bridge(const pugi::xml_node& node, Around& around) {
+void HwlocReader::bridge(const pugi::xml_node& node, Around& around) {
   has_pci_ = true;
   if (xml_.text(node, "bridge_type").starts_with("0")) return;  // the host bridge
   out_.tree.push_back(slot(node, Machine::Slot::Kind::bridge, around));
   around.bridge = static_cast<int>(out_.tree.size()) - 1;
 }
 
-void Reader::device(const pugi::xml_node& node, const Around& around) {
+void HwlocReader::device(const pugi::xml_node& node, const Around& around) {
   has_pci_ = true;
   // "0302 [10de:15f9] [10de:116b] a1 00"
   const std::string type = xml_.text(node, "pci_type");
@@ -151,7 +152,7 @@ void Reader::device(const pugi::xml_node& node, const Around& around) {
   is_gpu ? gpu(node, index, id) : nic(node, index);
 }
 
-void Reader::gpu(const pugi::xml_node& node, int slot, const std::string& id) {
+void HwlocReader::gpu(const pugi::xml_node& node, int slot, const std::string& id) {
   if (out_.gpus.size() >= kMaxImported) xml_.fail(node, fmt::format("more than {} GPUs", kMaxImported));
   Machine::Gpu gpu;
   gpu.slot = slot;
@@ -168,7 +169,7 @@ void Reader::gpu(const pugi::xml_node& node, int slot, const std::string& id) {
   out_.gpus.push_back(gpu);
 }
 
-void Reader::nic(const pugi::xml_node& node, int slot) {
+void HwlocReader::nic(const pugi::xml_node& node, int slot) {
   if (out_.nics.size() >= kMaxImported) xml_.fail(node, fmt::format("more than {} NICs", kMaxImported));
   Machine::Nic nic;
   nic.slot = slot;
@@ -182,7 +183,7 @@ void Reader::nic(const pugi::xml_node& node, int slot) {
   out_.nics.push_back(nic);
 }
 
-void Reader::object(const pugi::xml_node& node, Around around) {
+void HwlocReader::object(const pugi::xml_node& node, Around around) {
   const std::string type = xml_.text(node, "type");
   if (node.attribute("nodeset")) {
     const auto own = bits(node.attribute("nodeset").value());
@@ -196,7 +197,7 @@ void Reader::object(const pugi::xml_node& node, Around around) {
 }
 
 /// NUMA numbers become indices; nodes without processors (memory of a GPU) count to the first that has some.
-void Reader::place_on_cpus() {
+void HwlocReader::place_on_cpus() {
   std::map<int, int> index;
   for (const auto& [numa, cpu] : cpus_) {
     index[numa] = static_cast<int>(out_.cpus.size());
@@ -214,7 +215,8 @@ void Reader::place_on_cpus() {
 }
 
 /// The words of all elements `tag`: long lists are cut into several.
-std::vector<std::string> Reader::words(const pugi::xml_node& node, const char* tag, std::size_t most) const {
+std::vector<std::string> HwlocReader::words(const pugi::xml_node& node, const char* tag,
+                                            std::size_t most) const {
   std::vector<std::string> out;
   for (const pugi::xml_node& each : node.children(tag)) {
     for (const std::string& word : split(each.child_value(), ' ')) {
@@ -226,7 +228,7 @@ std::vector<std::string> Reader::words(const pugi::xml_node& node, const char* t
   return out;
 }
 
-void Reader::cable_matrix(const pugi::xml_node& node) {
+void HwlocReader::cable_matrix(const pugi::xml_node& node) {
   const auto names = words(node, "indexes", 4 * kMaxImported);
   const auto values = words(node, "u64values", names.size() * names.size());
   if (names.empty() || values.size() != names.size() * names.size())
@@ -264,7 +266,7 @@ void Reader::cable_matrix(const pugi::xml_node& node) {
   out_.knows_cables = true;
 }
 
-void Reader::cables() {
+void HwlocReader::cables() {
   for (const char* tag : {"distances2", "distances2hetero"}) {
     for (const pugi::xml_node& node : xml_.root().children(tag)) {
       if (!out_.knows_cables && xml_.text(node, "name") == "NVLinkBandwidth") cable_matrix(node);
@@ -272,7 +274,7 @@ void Reader::cables() {
   }
 }
 
-Machine Reader::read() {
+Machine HwlocReader::read() {
   for (const pugi::xml_node& node : xml_.root().children("object")) object(node, {});
   place_on_cpus();
   cables();
@@ -289,15 +291,16 @@ Machine Reader::read() {
   return std::move(out_);
 }
 
-bool recognises(std::string_view text) {
+bool looks_like_hwloc_xml(std::string_view text) {
   return text.substr(0, 1 << 16).find("<topology") != std::string_view::npos;
 }
 
 }  // namespace
 
 void register_hwloc_xml(Registry<SystemImporter>& registry) {
-  registry.add({"hwloc-xml", "hwloc's description of a machine (lstopo --whole-io machine.xml)", recognises,
-                [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
+  registry.add(
+      {"hwloc-xml", "hwloc's description of a machine (lstopo --whole-io machine.xml)", looks_like_hwloc_xml,
+       [](std::string_view text, const std::string& file) { return HwlocReader(text, file).read(); }});
 }
 
 }  // namespace tandem::topologies

@@ -42,9 +42,9 @@ std::vector<int> mask_ranges(std::string_view mask) {
   return out;
 }
 
-class Reader {
+class NcclReader {
  public:
-  Reader(std::string_view text, const std::string& file) : xml_(text, file, "system") {
+  NcclReader(std::string_view text, const std::string& file) : xml_(text, file, "system") {
     out_.source = "nccl-xml";
     out_.file = printable(file);
   }
@@ -78,7 +78,7 @@ bool maker_of_gpus(const std::string& vendor) {
          vendor == "0x0000";
 }
 
-bool Reader::is_gpu(const pugi::xml_node& pci) const {
+bool NcclReader::is_gpu(const pugi::xml_node& pci) const {
   if (pci.child("gpu")) return true;
   if (gpu_elements_ > 0) return false;
   const std::string type = xml_.text(pci, "class");
@@ -87,12 +87,12 @@ bool Reader::is_gpu(const pugi::xml_node& pci) const {
   return display && maker_of_gpus(xml_.text(pci, "vendor"));
 }
 
-bool Reader::is_nic(const pugi::xml_node& pci) const {
+bool NcclReader::is_nic(const pugi::xml_node& pci) const {
   if (pci.child("nic")) return true;
   return net_elements_ == 0 && xml_.text(pci, "class").starts_with("0x02");
 }
 
-void Reader::census(const pugi::xml_node& node) {
+void NcclReader::census(const pugi::xml_node& node) {
   for (const pugi::xml_node& child : node.children()) {
     const std::string_view tag = child.name();
     if (tag == "gpu") ++gpu_elements_;
@@ -106,7 +106,7 @@ void Reader::census(const pugi::xml_node& node) {
   }
 }
 
-void Reader::cpu(const pugi::xml_node& node) {
+void NcclReader::cpu(const pugi::xml_node& node) {
   const std::string host = xml_.text(node, "host_hash");
   if (out_.cpus.empty()) host_ = host;
   if (host != host_) return;  // another machine: counted in remarks()
@@ -132,7 +132,7 @@ void Reader::cpu(const pugi::xml_node& node) {
   }
 }
 
-void Reader::pci(const pugi::xml_node& node, int parent) {
+void NcclReader::pci(const pugi::xml_node& node, int parent) {
   const bool gpu_here = is_gpu(node), nic_here = !gpu_here && is_nic(node);
   const bool bridge = !gpu_here && !nic_here;
   if (bridge && !node.child("pci")) return;  // a disk, or a port with nothing of use below
@@ -159,7 +159,7 @@ void Reader::pci(const pugi::xml_node& node, int parent) {
   }
 }
 
-void Reader::gpu(const pugi::xml_node& pci, int slot) {
+void NcclReader::gpu(const pugi::xml_node& pci, int slot) {
   if (out_.gpus.size() >= kMaxImported) xml_.fail(pci, fmt::format("more than {} GPUs", kMaxImported));
   const pugi::xml_node node = pci.child("gpu");
   Machine::Gpu gpu;
@@ -183,7 +183,7 @@ void Reader::gpu(const pugi::xml_node& pci, int slot) {
 }
 
 /// The ports below one card (or below the CPU) are one NIC: they share its connection.
-void Reader::nic(const pugi::xml_node& holder, int slot) {
+void NcclReader::nic(const pugi::xml_node& holder, int slot) {
   if (out_.nics.size() >= kMaxImported) xml_.fail(holder, fmt::format("more than {} NICs", kMaxImported));
   Machine::Nic nic;
   nic.slot = slot;
@@ -209,7 +209,7 @@ void Reader::nic(const pugi::xml_node& holder, int slot) {
 }
 
 /// GPU to GPU, to its CPU, or to switches, whose chips count as one fabric.
-void Reader::cables() {
+void NcclReader::cables() {
   std::map<std::pair<int, int>, int> counted;
   for (std::size_t g = 0; g < gpu_nodes_.size(); ++g) {
     int to_switch = 0, to_cpu = 0;
@@ -253,7 +253,7 @@ void Reader::cables() {
   }
 }
 
-void Reader::remarks() {
+void NcclReader::remarks() {
   const auto note = [&](std::string text) { out_.notes.push_back(std::move(text)); };
   int others = 0;
   for (const pugi::xml_node& node : xml_.root().children("cpu"))
@@ -288,7 +288,7 @@ void Reader::remarks() {
 }
 
 /// Of switches that stay after collapse().
-void Reader::narrow_uplinks() {
+void NcclReader::narrow_uplinks() {
   std::vector<std::string> narrow;
   for (const Machine::Slot& slot : out_.tree) {
     if (slot.parent < 0 || slot.link.gigatransfers <= 0) continue;
@@ -305,7 +305,7 @@ void Reader::narrow_uplinks() {
   }
 }
 
-Machine Reader::read() {
+Machine NcclReader::read() {
   census(xml_.root());
   for (const pugi::xml_node& node : xml_.root().children("cpu")) cpu(node);
   if (out_.cpus.empty()) xml_.fail(xml_.root(), "no <cpu> in it");
@@ -329,7 +329,7 @@ Machine Reader::read() {
   return std::move(out_);
 }
 
-bool recognises(std::string_view text) {
+bool looks_like_nccl_xml(std::string_view text) {
   return text.substr(0, 1 << 16).find("<system") != std::string_view::npos;
 }
 
@@ -337,8 +337,9 @@ bool recognises(std::string_view text) {
 
 void register_nccl_xml(Registry<SystemImporter>& registry) {
   registry.add({"nccl-xml", "a topology file of NCCL or RCCL (NCCL_TOPO_DUMP_FILE, NCCL_TOPO_FILE)",
-                recognises,
-                [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
+                looks_like_nccl_xml, [](std::string_view text, const std::string& file) {
+                  return NcclReader(text, file).read();
+                }});
 }
 
 }  // namespace tandem::topologies

@@ -95,9 +95,9 @@ std::vector<std::string> header_names(const std::string& line) {
   return out;
 }
 
-class Reader {
+class TopoReader {
  public:
-  Reader(std::string_view text, const std::string& file)
+  TopoReader(std::string_view text, const std::string& file)
       : file_(std::make_shared<const std::string>(printable(file))) {
     for (const std::string& line : split(text, '\n')) lines_.push_back(plain(line));
   }
@@ -124,7 +124,7 @@ class Reader {
 };
 
 /// The last line above the first row that names devices and no relation.
-void Reader::find_header() {
+void TopoReader::find_header() {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto names = header_names(lines_[i]);
     const auto words = tokens(lines_[i]);
@@ -145,7 +145,7 @@ void Reader::find_header() {
   throw InputError(place(header_), "cut short: no rows below the header");
 }
 
-PairMatrix::Cell Reader::cell(const Token& token, std::size_t line, const std::string& row) const {
+PairMatrix::Cell TopoReader::cell(const Token& token, std::size_t line, const std::string& row) const {
   static const std::map<std::string, Nearness, std::less<>> words = {
       {"PIX", Nearness::pix}, {"PXB", Nearness::pxb}, {"PHB", Nearness::phb}, {"NODE", Nearness::node},
       {"SYS", Nearness::sys}, {"SOC", Nearness::sys}, {"X", Nearness::pix}};
@@ -166,7 +166,7 @@ PairMatrix::Cell Reader::cell(const Token& token, std::size_t line, const std::s
 }
 
 /// "0-23,48-71": how many processors, and how many cores if two equal ranges are the two threads of each.
-void Reader::cpu_list(PairMatrix::Row& row, const Token& token, std::size_t line) const {
+void TopoReader::cpu_list(PairMatrix::Row& row, const Token& token, std::size_t line) const {
   std::vector<int> sizes;
   for (const std::string& range : split(token.text, ',')) {
     int first = 0, last = 0;
@@ -190,7 +190,7 @@ void Reader::cpu_list(PairMatrix::Row& row, const Token& token, std::size_t line
 }
 
 /// What stands behind the relations: CPU affinity, NUMA affinity, GPU NUMA ID; any of them may be missing.
-void Reader::affinity(PairMatrix::Row& row, std::size_t line, std::size_t from) const {
+void TopoReader::affinity(PairMatrix::Row& row, std::size_t line, std::size_t from) const {
   const std::string& text = lines_[line];
   const auto tab = text.find_first_not_of(' ', from);  // the X has blanks around it
   const bool empty_cell = tab != std::string::npos && text.compare(tab, 2, "\t\t") == 0;
@@ -209,7 +209,7 @@ void Reader::affinity(PairMatrix::Row& row, std::size_t line, std::size_t from) 
   }
 }
 
-void Reader::read_row(std::size_t line) {
+void TopoReader::read_row(std::size_t line) {
   const auto words = tokens(lines_[line]);
   PairMatrix::Row row{.name = words[0].text, .place = place(line)};
   row.number = gpu_number(row.name);
@@ -244,7 +244,7 @@ void Reader::read_row(std::size_t line) {
   matrix_.rows.push_back(std::move(row));
 }
 
-void Reader::check_complete() const {
+void TopoReader::check_complete() const {
   if (matrix_.rows.size() == names_.size()) return;
   std::string missing;
   for (std::size_t i = matrix_.rows.size(); i < names_.size(); ++i)
@@ -255,7 +255,7 @@ void Reader::check_complete() const {
 }
 
 /// "GPU 0: NVIDIA A100-SXM4-80GB (UUID: ...)", where the paste holds nvidia-smi -L too.
-void Reader::models(Machine& machine) const {
+void TopoReader::models(Machine& machine) const {
   for (const std::string& line : lines_) {
     const auto words = tokens(line);
     if (words.size() < 3 || words[0].text != "GPU" || !words[1].text.ends_with(':')) continue;
@@ -269,7 +269,7 @@ void Reader::models(Machine& machine) const {
 }
 
 /// "NIC0: mlx5_0" of the NIC legend.
-void Reader::labels(Machine& machine) const {
+void TopoReader::labels(Machine& machine) const {
   for (const std::string& line : lines_) {
     const auto words = tokens(line);
     if (words.size() != 2 || !words[0].text.ends_with(':')) continue;
@@ -281,7 +281,7 @@ void Reader::labels(Machine& machine) const {
   }
 }
 
-Machine Reader::read() {
+Machine TopoReader::read() {
   find_header();
   if (names_.size() > kMaxImported)
     throw InputError(place(header_), fmt::format("more than {} devices", kMaxImported));
@@ -305,7 +305,7 @@ Machine Reader::read() {
   return machine;
 }
 
-bool recognises(std::string_view text) {
+bool looks_like_topo_m(std::string_view text) {
   text = text.substr(0, 1 << 16);
   const auto gpu = text.find("GPU0");
   if (gpu == std::string_view::npos || text.find('<') < gpu) return false;
@@ -318,8 +318,9 @@ bool recognises(std::string_view text) {
 }  // namespace
 
 void register_topo_m(Registry<SystemImporter>& registry) {
-  registry.add({"topo-m", "the matrix that nvidia-smi topo -m prints", recognises,
-                [](std::string_view text, const std::string& file) { return Reader(text, file).read(); }});
+  registry.add(
+      {"topo-m", "the matrix that nvidia-smi topo -m prints", looks_like_topo_m,
+       [](std::string_view text, const std::string& file) { return TopoReader(text, file).read(); }});
 }
 
 }  // namespace tandem::topologies

@@ -60,7 +60,7 @@ void put_pairs(Sending& sending, const Group& group) {
   }
 }
 
-Pattern lay(const LayoutInput& input) {
+Pattern lay_direct(const LayoutInput& input) {
   Sending sending(input.system);
   put_pairs(sending, input.group);
   sending.uncap();
@@ -85,7 +85,7 @@ void register_direct(Registry<Layout>& registry) {
   registry.add({.name = "direct",
                 .summary = "every member straight to every other, all at once",
                 .can = [](const LayoutInput& input) { return input.kind == CollKind::all_to_all; },
-                .lay = lay,
+                .lay = lay_direct,
                 .last_resort = true});
 }
 

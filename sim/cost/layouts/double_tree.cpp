@@ -9,7 +9,7 @@ namespace tandem::sim {
 namespace {
 
 /// Trees join nodes; inside one they would be chains.
-bool can(const LayoutInput& input) {
+bool can_double_tree(const LayoutInput& input) {
   return input.kind == CollKind::all_reduce && input.group.nodes() > 1 && input.library.packs_rings;
 }
 
@@ -53,7 +53,7 @@ double busiest(const Pattern& p, const System& system) {
   return most;
 }
 
-Pattern lay(const LayoutInput& input) {
+Pattern lay_double_tree(const LayoutInput& input) {
   Pattern p = trees(input);
   p.efficiency = input.library.tree_efficiency;
   // The library gives a tree no more of the network than a ring, though over two nodes it would need less.
@@ -71,8 +71,8 @@ void register_double_tree(Registry<Layout>& registry) {
   registry.add(
       {.name = "double-tree",
        .summary = "two binary trees over the nodes, each for half of the data, and chains inside them",
-       .can = can,
-       .lay = lay,
+       .can = can_double_tree,
+       .lay = lay_double_tree,
        .replaces_schedule = [](const Library& library) { return library.packs_rings; }});
 }
 

@@ -10,12 +10,12 @@
 namespace tandem::sim {
 namespace {
 
-bool can(const LayoutInput& input) {
+bool can_nvls(const LayoutInput& input) {
   return input.kind == CollKind::all_reduce && input.library.switch_efficiency > 0 &&
          input.group.ranks() >= 4 && has_switch(input.system, input.group);
 }
 
-Pattern lay(const LayoutInput& input) {
+Pattern lay_nvls(const LayoutInput& input) {
   const System& system = input.system;
   const Group& group = input.group;
   Pattern p;
@@ -66,8 +66,8 @@ double expected(const Tuner& tuner, CollKind kind, std::string_view protocol, do
 void register_nvls(Registry<Layout>& registry) {
   registry.add({.name = "nvls",
                 .summary = "reduced and multicast by the NVLink switch, double trees between nodes",
-                .can = can,
-                .lay = lay,
+                .can = can_nvls,
+                .lay = lay_nvls,
                 .protocols = protocols,
                 .expected = expected});
 }

@@ -20,13 +20,13 @@ bool is_torus(const System& system, const Group& group) {
   return first.size() > 1;
 }
 
-bool can(const LayoutInput& input) {
+bool can_torus(const LayoutInput& input) {
   const bool reduces = input.kind == CollKind::all_reduce || input.kind == CollKind::reduce_scatter;
   return (reduces || input.kind == CollKind::all_gather) && input.offers("torus") &&
          is_torus(input.system, input.group);
 }
 
-Pattern lay(const LayoutInput& input) {
+Pattern lay_torus(const LayoutInput& input) {
   const System& system = input.system;
   const Group& group = input.group;
   constexpr std::size_t kSamples = 4096;  // destinations looked at to find the axes and the diameter
@@ -59,8 +59,8 @@ Pattern lay(const LayoutInput& input) {
 void register_torus(Registry<Layout>& registry) {
   registry.add({.name = "torus",
                 .summary = "rings along every axis of a direct network at once",
-                .can = can,
-                .lay = lay});
+                .can = can_torus,
+                .lay = lay_torus});
 }
 
 }  // namespace tandem::sim

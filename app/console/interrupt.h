@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Ctrl-C during work whose first part is worth keeping.
+#include <atomic>
+
+namespace tandem::app {
+
+/// From now on the first SIGINT or SIGTERM sets `interrupted`; the second ends the program at once. Call
+/// once, from the main thread.
+void catch_interrupts();
+
+/// Set once a signal came. Any thread may read it.
+extern std::atomic<bool> interrupted;
+
+/// 130 after SIGINT, 143 after SIGTERM, 0 without a signal. Any thread.
+int interrupt_code();
+
+}  // namespace tandem::app
