@@ -226,6 +226,18 @@ std::string change(double ratio) {
                                      std::abs(ratio - 1) < 0.02 ? 1 : 0, word);
 }
 
+/// The entry of kCauses with the most of the difference. Waiting for communication and
+/// losing to collectives beside the kernels are one cause, told by the larger.
+std::size_t main_cause(const Report& a, const Report& b) {
+  const double sign = a.samples_per_second < b.samples_per_second ? 1 : -1;
+  std::vector<double> saved;  // seconds per sample
+  for (const Cause& c : kCauses)
+    saved.push_back(sign * (c.share(a) / a.samples_per_second - c.share(b) / b.samples_per_second));
+  double &slowed = saved[kSlowed], &waited = saved[kCommunication];
+  (slowed > waited ? slowed : waited) += std::max(0.0, std::min(slowed, waited));
+  return static_cast<std::size_t>(std::max_element(saved.begin(), saved.end()) - saved.begin());
+}
+
 }  // namespace
 
 Reason why(const ReportPair& pair) {
@@ -248,13 +260,7 @@ Reason why(const ReportPair& pair) {
     return out;
   }
   const double before = step_seconds(a), after = step_seconds(b);
-  std::size_t cause = 0;
-  double most = 0;
-  for (std::size_t i = 0; i < std::size(kCauses); ++i) {
-    const auto share_of = kCauses[i].share;
-    const double saved = (before * share_of(a) - after * share_of(b)) * (ratio > 1 ? 1 : -1);
-    if (saved > most) most = saved, cause = i;
-  }
+  const std::size_t cause = main_cause(a, b);
   const auto share_of = kCauses[cause].share;
   out.text += fmt::format(", because a step {} {} instead of {} ms", kCauses[cause].words,
                           two_digits(after * share_of(b)), two_digits(before * share_of(a)));

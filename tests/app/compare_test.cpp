@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/analysis/why.h"
 #include "base/json.h"
 #include "tests/app/tool.h"
 
@@ -80,6 +81,21 @@ TEST(CompareSystems, KernelsThatCollectivesSlowAreNoCompute) {
   EXPECT_THAT(result.out, HasSubstr("because a step loses to collectives that slow its kernels"));
   EXPECT_THAT(result.out, HasSubstr("the ring crosses the socket link"));
   EXPECT_THAT(result.out, Not(HasSubstr("a step computes for")));
+}
+
+/// 10 ms a sample against 4: kernels give 2.6 of them, communication 1.8 and what it takes from the
+/// kernels 1.6.
+TEST(CompareSystems, CommunicationBesideAndBetweenKernelsIsOneCause) {
+  schemes::Report a, b;
+  a.samples_per_iteration = b.samples_per_iteration = 8;
+  a.samples_per_second = 100;
+  a.time_share.compute = 0.72, a.slowed = 0.22, a.time_share.exposed_communication = 0.28;
+  b.samples_per_second = 250;
+  b.time_share.compute = 0.75, b.slowed = 0.15, b.time_share.exposed_communication = 0.25;
+  EXPECT_THAT(app::why({a, b}).text,
+              HasSubstr("because a step waits for communication for 8 instead of 22 ms"));
+  a.slowed = 0.12;
+  EXPECT_THAT(app::why({a, b}).text, HasSubstr("because a step computes for 19 instead of 48 ms"));
 }
 
 TEST(CompareSystems, TriesTheDevicesAndTheLinksAlone) {
