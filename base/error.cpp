@@ -85,6 +85,8 @@ std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::
     const std::size_t edits = distance(lower, candidate);
     if (const Match m = match_at(candidate, lower.size(), at); m != Match::similar) {
       ranked.emplace_back(m, length, at, i);
+    } else if (length >= 4 && lower.starts_with(candidate)) {
+      ranked.emplace_back(Match::part, lower.size() - length, 0, i);  // "batch" for "batch-size"
     } else if (edits <= std::max<std::size_t>(1, std::max(lower.size(), length) / 3)) {
       ranked.emplace_back(m, edits, letter_gap(lower, candidate), i);
     }
