@@ -112,8 +112,7 @@ void note_idle_settings(const Question& q, Report& report) {
                         without.memory.capacity == report.memory.capacity &&
                         without.interval.low == report.interval.low;
       if (same)
-        report.notes.push_back(fmt::format("--set {}={} changes nothing with {} device{}", setting.first,
-                                           setting.second, report.devices, report.devices == 1 ? "" : "s"));
+        report.notes.push_back(fmt::format("--set {}={} changes nothing", setting.first, setting.second));
     } catch (const InputError&) {
       // Without it there is no answer: it matters.
     }

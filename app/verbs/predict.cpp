@@ -27,11 +27,11 @@ std::string scheme_text(const ResolvedScheme& scheme) {
 }
 
 std::string heading(const Question& q) {
-  std::string out = fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {}",
+  std::string out = fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} · {}",
                                 q.graph.name(), count_text(static_cast<double>(q.graph.parameter_elements())),
                                 count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
                                 q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name,
-                                name(q.precision), batch_text(q.graph, q.batch));
+                                name(q.precision), q.optimizer->name, batch_text(q.graph, q.batch));
   for (const Question::Beside& job : q.beside)
     out +=
         fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,
@@ -39,18 +39,26 @@ std::string heading(const Question& q) {
   return out;
 }
 
+/// Every note once, with the device counts it is about where these are not all.
 std::string remarks(const std::vector<Report>& reports) {
-  std::vector<std::string> seen;
-  std::string out;
-  if (const std::string base = base_text(reports); !base.empty()) out += base + "\n";
+  std::vector<std::pair<std::string, std::vector<int64_t>>> notes;
   for (const Report& r : reports) {
     for (const auto* list : {&r.notes, &r.extrapolates}) {
       for (const std::string& text : *list) {
-        if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
-        seen.push_back(text);
-        out += fmt::format("Note: {}\n", text);
+        auto at = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == text; });
+        if (at == notes.end()) at = notes.insert(at, {text, {}});
+        at->second.push_back(r.devices);
       }
     }
+  }
+  std::string out;
+  if (const std::string base = base_text(reports); !base.empty()) out += base + "\n";
+  for (const auto& [text, devices] : notes) {
+    const std::string only = devices.size() < reports.size()
+                                 ? fmt::format(" (with {} device{})", fmt::join(devices, ", "),
+                                               devices == std::vector<int64_t>{1} ? "" : "s")
+                                 : "";
+    out += fmt::format("Note: {}{}\n", text, only);
   }
   return out;
 }
