@@ -51,6 +51,8 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
 /// How a candidate holds the wrong word, best first.
 enum class Match { word, part, similar };
 
@@ -58,7 +60,7 @@ enum class Match { word, part, similar };
 /// count where a word begins, three anywhere.
 Match match_at(const std::string& candidate, std::size_t letters, std::size_t at) {
   if (at == std::string::npos) return Match::similar;
-  if (at == 0 || std::isalnum(static_cast<unsigned char>(candidate[at - 1])) == 0) return Match::word;
+  if (at == 0 || !is_alnum(candidate[at - 1])) return Match::word;
   return letters >= 3 ? Match::part : Match::similar;
 }
 
@@ -85,7 +87,7 @@ std::vector<std::string> nearest(std::string_view wrong, const std::vector<std::
     const std::size_t edits = distance(lower, candidate);
     if (const Match m = match_at(candidate, lower.size(), at); m != Match::similar) {
       ranked.emplace_back(m, length, at, i);
-    } else if (length >= 4 && lower.starts_with(candidate)) {
+    } else if (length >= 4 && lower.starts_with(candidate) && !is_alnum(lower[length])) {
       ranked.emplace_back(Match::part, lower.size() - length, 0, i);  // "batch" for "batch-size"
     } else if (edits <= std::max<std::size_t>(1, std::max(lower.size(), length) / 3)) {
       ranked.emplace_back(m, edits, letter_gap(lower, candidate), i);

@@ -33,6 +33,7 @@ TEST(Nearest, PutsNamesThatHoldTheWordBeforeSimilarOnes) {
   EXPECT_EQ(nearest("llama", {"llama2-13b", "llama2-70b", "llama2-7b"}, 1), Names{"llama2-7b"});
   EXPECT_EQ(nearest("ing", {"wing", "ing-2"}), (Names{"ing-2", "wing"}));
   EXPECT_EQ(nearest("batch-size", {"seed", "batch", "bat"}), Names{"batch"});
+  EXPECT_EQ(nearest("adamv", {"adam", "adamw"}).front(), "adamw");
   EXPECT_EQ(nearest("ng", {"ring"}), Names{}) << "two letters in the middle say nothing";
 }
 

@@ -20,7 +20,7 @@ struct Asked {
   std::string model, system, scheme = "allreduce", optimizer = "momentum";
   Precision precision = Precision::fp32;
   int64_t batch = 8, devices = 1;
-  std::vector<std::pair<std::string, std::string>> sets;
+  std::vector<std::pair<std::string, std::string>> sets = {};
   bool recompute = false, input = true;
   double compute_speed = 1;
   uint64_t seed = 1;
