@@ -293,7 +293,8 @@ std::size_t LinkTests::count() const {
 }
 
 LinkTests read_link_tests(std::string_view text, const std::string& file) {
-  LinkTests out = begins_as_json(text) ? read_nvbandwidth(Json::parse(text, file)) : TextReader(text, file).read();
+  LinkTests out =
+      begins_as_json(text) ? read_nvbandwidth(Json::parse(text, file)) : TextReader(text, file).read();
   if (empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty()) {
     throw InputError(fmt::format(
         "{}: no figures of p2pBandwidthLatencyTest, bandwidthTest or nvbandwidth in it", printable(file)));
