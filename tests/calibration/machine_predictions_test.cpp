@@ -140,7 +140,8 @@ TEST(MachinePredictions, WorkersOfDifferentSpeedMeetTheGate) {
 TEST(MachinePredictions, InterruptionsCostWhatTheyTake) {
   Measurements m = made();
   const std::string calm = profile_of(m, "calm");
-  MeasuredWorkers& own = m.workers.emplace_back("mlp", std::vector(2, std::vector(500, 0.01)));
+  MeasuredWorkers& own =
+      m.workers.emplace_back(MeasuredWorkers{"mlp", std::vector(2, std::vector(500, 0.01))});
   for (std::size_t i = 5; i < 500; i += 25) own.steps[0][i] = own.steps[1][i + 12 < 500 ? i + 12 : 2] = 0.015;
   const std::string disturbed = profile_of(m, "disturbed");
   const auto slower = [&](const char* scheme, int64_t devices, int32_t iterations) {
