@@ -46,6 +46,13 @@ if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
       # those before 7.5; 12.8 was the first to know 10.0.
       if(TANDEM_CUDA_ARCHITECTURES)
         set(CMAKE_CUDA_ARCHITECTURES ${TANDEM_CUDA_ARCHITECTURES})
+      elseif(TANDEM_QUICK)  # one compilation in place of five: the chips that are here, or one that stands for all
+        find_program(TANDEM_NVIDIA_SMI nvidia-smi)
+        if(TANDEM_NVIDIA_SMI AND CMAKE_VERSION VERSION_GREATER_EQUAL 3.24)
+          set(CMAKE_CUDA_ARCHITECTURES native)
+        else()
+          set(CMAKE_CUDA_ARCHITECTURES 80)
+        endif()
       elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
         set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90-real 100)
       elseif(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)

@@ -233,11 +233,16 @@ void Training::next_forward_after(OpId op) { role_.op(first_forward()).after_las
 
 void Training::next_backward_after(const GradientBucket& bucket, OpId op) {
   // Backward goes down, so that the highest segment with a layer of the bucket comes first.
-  std::size_t segment = bucket.segment;
-  while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layer + bucket.layers)
-    ++segment;
+  std::size_t segment = last_segment(bucket);
   while (segment > bucket.segment && !backward_[segment].valid()) --segment;
   role_.op(backward_[segment]).after_last(op, 1);
+}
+
+uint32_t Training::last_segment(const GradientBucket& bucket) const {
+  uint32_t segment = bucket.segment;
+  while (segment + 1 < segments_.size() && segments_[segment + 1].layer < bucket.layer + bucket.layers)
+    ++segment;
+  return segment;
 }
 
 Mesh worker_mesh(const Cluster& cluster) {

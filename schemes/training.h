@@ -86,6 +86,8 @@ class Training {
   void next_forward_after(OpId op);
   /// Backward of next iteration's layers in `bucket` waits for `op`.
   void next_backward_after(const GradientBucket& bucket, OpId op);
+  /// The last segment with a layer of `bucket`; its first is bucket.segment.
+  uint32_t last_segment(const GradientBucket& bucket) const;
   OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
   OpId last_forward() const { return forward_.empty() ? OpId{} : forward_.back(); }
   OpId last_backward() const { return last_backward_; }

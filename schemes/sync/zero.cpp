@@ -57,7 +57,7 @@ class Zero {
     t_.backward(reducer(), {}, [&](uint32_t segment) {
       OpId needed;
       const OpId before = t_.last_backward().valid() ? t_.last_backward() : t_.last_forward();
-      for (; held < buckets.size() && highest_segment(buckets[held]) == segment; ++held) {
+      for (; held < buckets.size() && t_.last_segment(buckets[held]) == segment; ++held) {
         if (asked == held) gather(asked++, before);
         needed = gathered_[held];
       }
@@ -105,14 +105,6 @@ class Zero {
     if (t_.every() == reduces_every_) return;  // the update holds the next backward up
     for (std::size_t b = 0; b < reduced_.size(); ++b) t_.next_backward_after(t_.buckets()[b], reduced_[b]);
     if (!overlap_) t_.next_forward_after(reduced_.back());
-  }
-
-  uint32_t highest_segment(const GradientBucket& bucket) const {
-    uint32_t segment = bucket.segment;
-    while (segment + 1 < t_.segments().size() &&
-           t_.segments()[segment + 1].layer < bucket.layer + bucket.layers)
-      ++segment;
-    return segment;
   }
 
   RoleBuilder& w_;

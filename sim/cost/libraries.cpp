@@ -46,7 +46,7 @@ void read_per_hop(const Json& json, PerHop& out, Read&& read) {
 }
 
 void read_protocol(const Json& json, Protocol& p) {
-  json.only({"name", "base", "step", "efficiency", "architectures"});
+  json.only({"name", "base", "step", "efficiency"});
   p.name = json.text("name", p.name);
   if (const Json* base = json.find("base")) p.base = base->as_time().seconds();
   if (const Json* step = json.find("step")) {
@@ -54,9 +54,6 @@ void read_protocol(const Json& json, Protocol& p) {
   }
   if (const Json* efficiency = json.find("efficiency")) {
     read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1); });
-  }
-  if (const Json* list = json.find("architectures")) {
-    for (const Json& a : list->items()) p.architectures.push_back(a.as_text());
   }
 }
 
@@ -82,10 +79,6 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
   const Device accelerator = device < 0 ? Device{} : system.devices()[static_cast<std::size_t>(device)];
   const std::string& architecture = accelerator.architecture;
-  std::erase_if(lib.protocols, [&](const Protocol& p) {
-    return !p.architectures.empty() &&
-           std::find(p.architectures.begin(), p.architectures.end(), architecture) == p.architectures.end();
-  });
   const auto scale = [&](const char* key) {
     const Json* scales = json.find(key);
     return scales == nullptr ? 1 : scales->real(architecture, 1, 0.01, 100);

@@ -28,7 +28,6 @@ struct Protocol {
   double base = 0;      ///< of every collective
   PerHop step{};        ///< software latency of one sequential step, besides the route's own
   PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
-  std::vector<std::string> architectures;  ///< of accelerators that the library allows it on; empty = all
 };
 
 /// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective

@@ -251,5 +251,17 @@ TEST(Sync, LargeModelsStaySmallPrograms) {
   EXPECT_LE(count(p, OpKind::compute), 400 + count(p, OpKind::collective));
 }
 
+TEST(WorkerMesh, HasNodesWhereAllHoldEquallyMany) {
+  const auto axes = [](const Cluster& cluster) {
+    std::string out;
+    for (const Axis& a : worker_mesh(cluster).axes) out += fmt::format("{}={} ", a.name, a.size);
+    return out;
+  };
+  EXPECT_EQ(axes({8, 2, 4}), "node=2 local=4 ");
+  EXPECT_EQ(axes({3, 1, 3}), "node=1 local=3 ");
+  EXPECT_EQ(axes({6, 2, 4}), "device=6 ") << "the second node is half full";
+  EXPECT_EQ(axes({6, 2, 0}), "device=6 ");
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/link_cost.h"
+#include "sim/cost/layout.h"
 #include "sim/cost/libraries.h"
 
 #include <gtest/gtest.h>
@@ -157,6 +158,9 @@ TEST(NetworkSoftware, ThreadsAtTheEndsAndNotTheWireBindSlowLibraries) {
   // A core of half the speed takes twice as long.
   const System slow = small({{"network.bandwidth", "9GB/s"}, {"host.core_speed", "1"}});
   EXPECT_NEAR(posted(slow, "grpc", 900'000'000) / posted(s, "grpc", 900'000'000), 2, 1e-6);
+  const double handling = network_software("zeromq", s, true).handling;
+  EXPECT_GT(handling, 0);
+  EXPECT_EQ(network_software("zeromq", slow, true).handling, handling / 2);
 }
 
 TEST(NetworkSoftware, ProcessesHaveThreadsOfTheirOwnThatAllTheirDevicesShare) {
@@ -453,19 +457,20 @@ TEST(Collective, LibraryOfTheSystemDecides) {
   };
   EXPECT_GT(time("nccl-2.8"), time("nccl-2.27"));  // LL128 came in between; measured 46 and 15 us
   EXPECT_THROW(time("ncll-2.8"), InputError);
-  EXPECT_THROW(time("nccl-two"), InputError);
+  for (const char* version : {"nccl-two", "nccl-2.x", "nccl-2x18"})
+    EXPECT_THROW(time(version), InputError) << version;
 }
 
 /// Nine of ten within: closest where machines of the generation were measured, wider where none was, widest
 /// where copies go through host memory, whose rate depends on the box.
 TEST(Spread, IsWiderForWhatNoFitHasSeen) {
-  const auto spread = [](const char* name, const char* nodes, int64_t devices) {
+  const auto spread = [](const char* name, const char* nodes, int64_t devices, int64_t bytes = 64 << 10) {
     const System s = System::load(name, {{"communication.library", "nccl-2.28"}, {"nodes", nodes}});
     LinkCost links(s, {});
     std::vector<VertexId> members;
     for (int64_t i = 0; i < devices; ++i) members.push_back(s.accelerator(i));
     LinkCost::Choice choice;
-    links.collective(CollKind::all_reduce, "auto", {int64_t{64} << 10}, members, &choice);
+    links.collective(CollKind::all_reduce, "auto", {bytes}, members, &choice);
     return choice.spread;
   };
   const double seen = spread("dgx-h100", "1", 8), unseen = spread("dgx2", "1", 8);
@@ -473,6 +478,81 @@ TEST(Spread, IsWiderForWhatNoFitHasSeen) {
   EXPECT_GT(unseen, seen);
   EXPECT_GT(spread("l40s-pcie-8x", "1", 8), unseen);
   EXPECT_GT(spread("dgx-h100", "2", 16), seen);
+  const int64_t small = 1 << 20;  // the largest that counts as small
+  EXPECT_EQ(spread("dgx-h100", "1", 8, small), seen);
+  EXPECT_NE(spread("dgx-h100", "1", 8, small + 1), seen);
+}
+
+/// Rings of so many nodes of eight: (all sequential steps, bytes that each rank's node sends to others).
+std::pair<double, double> ring_of(int64_t nodes, CollKind kind) {
+  const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});
+  const auto members = first(s, 8 * nodes);
+  const Group group = make_group(s, members);
+  Ring ring;
+  for (uint32_t i = 0; i < 8; ++i) ring.order.push_back(i);
+  const Pattern p = ring_pattern(s, group, kind, {ring});
+  double steps = 0, sent = 0;
+  for (const double c : p.steps) steps += c;
+  for (const auto& [v, ends] : p.ends) sent = std::max(sent, ends.sent);
+  return {steps, sent};
+}
+
+TEST(Rings, OfManyNodesAreThoseOfFewerContinued) {
+  for (const CollKind kind : {CollKind::all_reduce, CollKind::all_gather, CollKind::broadcast}) {
+    // One node more than is enumerated hop by hop, and one less.
+    for (const int64_t nodes : {int64_t{kEnumeratedRanks / 8} - 1, int64_t{kEnumeratedRanks / 8} + 1}) {
+      const auto n = static_cast<double>(8 * nodes);
+      const auto [steps, sent] = ring_of(nodes, kind);
+      EXPECT_NEAR(steps, kind == CollKind::all_reduce ? 2 * (n - 1) : n - 1, 1e-6 * n) << nodes;
+      EXPECT_NEAR(sent, bus_factor(kind, n), 1e-9) << nodes;
+    }
+  }
+}
+
+/// Most bytes that a member sends to and receives from other nodes, per byte of payload.
+std::pair<double, double> most(const Pattern& p) {
+  std::pair<double, double> out;
+  for (const auto& [v, ends] : p.ends)
+    out = {std::max(out.first, ends.sent), std::max(out.second, ends.received)};
+  return out;
+}
+
+TEST(Patterns, ExchangesOfManyNodesSendAllThatLeavesOne) {
+  // Up to 128 ranks every pair is looked at, beyond some that stand for all.
+  for (const int64_t nodes : {2, 16, 17, 40}) {
+    const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});
+    const auto members = first(s, 8 * nodes);
+    const Library library = library_of(s);
+    const Group group = make_group(s, members);
+    const Pattern p = lay_out({s, library, group, CollKind::all_to_all}, "direct").front().pattern;
+    const auto n = static_cast<double>(8 * nodes);
+    const auto [sent, received] = most(p);
+    EXPECT_NEAR(sent, (n - 8) / n, 1e-9) << nodes;
+    EXPECT_NEAR(received, (n - 8) / n, 1e-9) << nodes;
+  }
+}
+
+TEST(Patterns, SchedulesLoadTheWireWithWhatTheySend) {
+  const System s = System::load("dgx-h100", {{"nodes", "4"}});
+  const auto members = first(s, 32);
+  const Group group = make_group(s, members);
+  for (const char* name : {"ring", "halving-doubling", "hierarchical"}) {
+    const CollectiveAlgorithm& a = *schemes::collectives_registry().find(name);
+    const Pattern p = schedule_pattern(s, group, CollKind::all_reduce, a);
+    const Schedule full = a.schedule(CollKind::all_reduce, {32, 8});
+    std::vector<double> leaves(32, 0);
+    for (const schemes::Step& step : full.steps) {
+      for (const schemes::Move& m : step.moves) {
+        if (m.from / 8 != m.to / 8) leaves[m.from] += static_cast<double>(m.count) / full.chunks;
+      }
+    }
+    EXPECT_NEAR(most(p).first, *std::max_element(leaves.begin(), leaves.end()), 1e-9) << name;
+    // The wire, not only the ends: the busiest link of the network carries what its busiest rank sends.
+    double busiest = 0;
+    for (const auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)])
+      busiest = std::max(busiest, weight);
+    EXPECT_GE(busiest, most(p).first - 1e-9) << name;
+  }
 }
 
 }  // namespace

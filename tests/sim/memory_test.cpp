@@ -171,6 +171,8 @@ TEST(Memory, TheMasterHoldsTheOptimiser) {
   EXPECT_NEAR(extra, 3 * p, 0.15 * p);
   EXPECT_EQ(all[1].memory.optimizer.n, 0);
   EXPECT_EQ(roles(Graph::load("vgg16"), {"pytorch-dataparallel"}).size(), 1U) << "one device is no master";
+  for (const char* equal : {"allreduce", "zero:stage=3", "one-weird-trick"})
+    EXPECT_EQ(roles(Graph::load("vgg16"), {equal, Precision::fp32, 8}).size(), 1U) << equal;
 }
 
 /// Eight layers of 4 MiB: weights and buckets, and beside them all gradients or the one that is being made.

@@ -97,6 +97,18 @@ TEST_F(Jobs, ThatShareLinksSlowEachOther) {
   EXPECT_LT(servers, 0.97 * alone);
 }
 
+TEST_F(Jobs, HaveServersOfTheirOwn) {
+  // The servers' cores are not shared: only the links on the way to them are.
+  const System system = System::load("v100-pcie-8x", {{"links.pcie.bandwidth", "400GB/s"}});
+  const double alone = predict("parameter-server:mode=async,server=gpu", 4, {}, system).samples_per_second;
+  const Graph large = Graph::load("vgg16");
+  const ResolvedScheme servers = resolve_scheme("parameter-server:mode=async,server=gpu", Place{});
+  const JobBeside beside{
+      {.graph = &large, .scheme = &servers, .batch = 8, .optimizer = &optimizer("adamw"), .input = false}, 4};
+  const Report both = predict("parameter-server:mode=async,server=gpu", 4, {beside}, system);
+  EXPECT_NEAR(both.samples_per_second / alone, 1, 1e-3);
+}
+
 TEST_F(Jobs, AreRefusedWhereThereIsNoRoom) {
   const System system = System::load("v100-pcie-8x");
   EXPECT_THROW(predict("allreduce", 6, with(allreduce_, 3), system), InputError);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/capacity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/graph.h"
+#include "tests/sim/prediction.h"
+
+namespace tandem::tests {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Capacity : public testing::Test {
+ protected:
+  Prediction ask(const ResolvedScheme& scheme, int64_t batch) const {
+    Prediction p = prediction_of(graph_, system_, scheme, 1, batch);
+    p.job.optimizer = &optimizer("adamw");
+    return p;
+  }
+  std::string advice(const ResolvedScheme& scheme, bool recompute) const {
+    Prediction p = ask(scheme, 4);
+    p.job.recompute = recompute;
+    return sim::fit_advice(p);
+  }
+  Graph graph_ = Graph::load("gpt2:layers=48,hidden=1600,heads=25");
+  System system_ = System::load("dgx1-v100");
+  ResolvedScheme sharded_ = resolve_scheme("zero:stage=3", Place{});
+  ResolvedScheme whole_ = resolve_scheme("allreduce", Place{});
+};
+
+TEST_F(Capacity, TheFewestDevicesHoldTheModelAndOneLessDoesNot) {
+  for (const int64_t batch : {1, 2}) {
+    const Prediction p = ask(sharded_, batch);
+    const int64_t fewest = sim::fewest_devices(p);
+    ASSERT_GT(fewest, 2) << batch;
+    EXPECT_TRUE(sim::memory_on(p, fewest).fits()) << batch;
+    EXPECT_FALSE(sim::memory_on(p, fewest - 1).fits()) << batch;
+  }
+  EXPECT_EQ(sim::fewest_devices(ask(whole_, 1)), 0) << "each holds all of it";
+}
+
+TEST_F(Capacity, AdviceNamesWhatHelpsAndNothingElse) {
+  const std::string replicated = advice(whole_, false);
+  EXPECT_THAT(replicated, HasSubstr("--scheme zero:stage=3"));
+  EXPECT_THAT(replicated, HasSubstr("--recompute blocks"));
+  const std::string already = advice(sharded_, false);
+  EXPECT_THAT(already, Not(HasSubstr("--scheme")));
+  EXPECT_THAT(already, HasSubstr("--recompute blocks"));
+  EXPECT_THAT(advice(sharded_, true), Not(HasSubstr("--recompute")));
+}
+
+TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {
+  Prediction p = ask(sharded_, 1);
+  const int64_t fewest = sim::fewest_devices(p);
+  p.devices = 8;
+  ASSERT_LT(fewest, p.devices);
+  p.check_memory = true;
+  const Report r = simulate(p);
+  EXPECT_EQ(r.speedup_base_devices, fewest);
+  p.devices = fewest;
+  const Report base = simulate(p);
+  EXPECT_NEAR(r.speedup, r.samples_per_second / base.samples_per_second, 1e-6);
+  EXPECT_NEAR(r.scaling_efficiency, r.speedup * static_cast<double>(fewest) / 8, 1e-9);
+}
+
+}  // namespace
+}  // namespace tandem::tests
