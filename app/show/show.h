@@ -22,5 +22,6 @@ std::string show_scheme(const ShowRequest& request);
 std::string show_device(const ShowRequest& request);
 std::string show_layer(const ShowRequest& request);
 std::string show_collective(const ShowRequest& request);
+std::string show_schedule(const ShowRequest& request);
 
 }  // namespace tandem::app

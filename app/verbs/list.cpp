@@ -9,6 +9,7 @@
 #include "exec/device/backend.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
+#include "schemes/pipeline_schedule.h"
 #include "schemes/scheme.h"
 #include "sim/cost/layout.h"
 #include "topologies/system.h"
@@ -64,6 +65,7 @@ const std::vector<ListKind>& kinds() {
       {"recipes", [] { return named(list_recipes()); }},
       {"backends", [] { return named(backends_registry().all()); }},
       {"collectives", [] { return named(collectives_registry().all()); }},
+      {"schedules", [] { return named(schedules_registry().all()); }},
       {"layouts", [] { return named(layouts_registry().all()); }},
       {"kernels", kernels},
       {"layers", [] { return named(layers_registry().all()); }},
@@ -98,15 +100,16 @@ int list(const Arguments& arguments) {
 void register_list(Registry<Verb>& registry) {
   registry.add(
       {.name = "list",
-       .summary = "what there is: models, systems, devices, schemes, backends, collectives, kernels, layers, "
-                  "optimizers, profiles, constants",
+       .summary =
+           "what there is: models, systems, devices, schemes, backends, collectives, schedules, kernels, "
+           "layers, optimizers, profiles, constants",
        .usage = "KIND [options]",
        .flags = {format_flag(), out_flag(), quiet_flag()},
        .least_words = 1,
        .most_words = 1,
        .run = list,
-       .details = "KIND is models, systems, devices, schemes, backends, collectives, kernels, layers, "
-                  "optimizers, profiles, constants (what was set on published rates) or verbs."});
+       .details = "KIND is models, systems, devices, schemes, backends, collectives, schedules, kernels, "
+                  "layers, optimizers, profiles, constants (what was set on published rates) or verbs."});
 }
 
 }  // namespace tandem::app

@@ -302,6 +302,36 @@ TEST(Show, DrawsSystemsAndModels) {
   EXPECT_THAT(slurp(scratch.file("m.svg")), HasSubstr("<svg"));
 }
 
+TEST(Show, DrawsSchedulesSmallAndLarge) {
+  const Scratch scratch;
+  const std::string small = scratch.file("small.svg"), large = scratch.file("large.svg"),
+                    raster = scratch.file("small.png");
+  ASSERT_EQ(tool({"show", "schedule", "zero-bubble", "--out", small}).status, 0);
+  ASSERT_EQ(tool({"show", "schedule", "zero-bubble", "--out", raster}).status, 0);
+  ASSERT_EQ(
+      tool({"show", "schedule", "interleaved", "--stages", "64", "--microbatches", "512", "--out", large})
+          .status,
+      0);
+  expect_sound(small);
+  expect_sound(large);
+  EXPECT_TRUE(is_png(slurp(raster)));
+  EXPECT_THAT(slurp(small), HasSubstr("Schedule zero-bubble: 4 stages, 8 micro-batches"));
+  EXPECT_THAT(slurp(small), HasSubstr("numbers are micro-batches"));
+  EXPECT_THAT(slurp(large), Not(HasSubstr("numbers are micro-batches"))) << "there is no room for them";
+}
+
+TEST(Show, PrintsASchedule) {
+  const ChildResult result = tool({"show", "schedule", "1f1b", "--stages", "3", "--microbatches", "4"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("bubble 33.3 % of 18 units of time"));
+  EXPECT_THAT(result.out, HasSubstr("stage 0  0 1 2         0===3 1===  2===  3===\n"
+                                    "stage 1    0 1     0===2 1===3 2===  3===\n"
+                                    "stage 2      0 0===1 1===2 2===3 3===\n"));
+  const Json document = Json::parse(tool({"show", "schedule", "1f1b", "--format", "json"}).out, "stdout");
+  EXPECT_EQ(document.at("passes").items().size(), 4u * 16);
+  EXPECT_NEAR(document.at("bubble").as_real(), 3.0 / 11, 1e-12);
+}
+
 TEST(Show, WithoutGnuplotSaysHowToGetIt) {
   const Scratch scratch;
   const std::string report = scratch.file("r.json");

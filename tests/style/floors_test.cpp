@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
+#include "schemes/pipeline_schedule.h"
 #include "schemes/scheme.h"
 #include "sim/cost/layout.h"
 #include "tests/style/sources.h"
@@ -205,6 +206,7 @@ TEST(Components, HaveNamesAndSummaries) {
   expect_entries(layers_registry().all(), "layer");
   expect_entries(collectives_registry().all(), "collective");
   expect_entries(layouts_registry().all(), "layout");
+  expect_entries(schedules_registry().all(), "schedule");
   expect_entries(verbs_registry().all(), "verb");
 }
 
