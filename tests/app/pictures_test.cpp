@@ -309,7 +309,7 @@ TEST(Show, DrawsSchedulesSmallAndLarge) {
   ASSERT_EQ(tool({"show", "schedule", "zero-bubble", "--out", small}).status, 0);
   ASSERT_EQ(tool({"show", "schedule", "zero-bubble", "--out", raster}).status, 0);
   ASSERT_EQ(
-      tool({"show", "schedule", "interleaved", "--stages", "64", "--microbatches", "512", "--out", large})
+      tool({"show", "schedule", "interleaved", "--stages", "16", "--microbatches", "256", "--out", large})
           .status,
       0);
   expect_sound(small);
