@@ -14,18 +14,18 @@ namespace tandem::app {
 
 namespace {
 
-constexpr double kLabel = 11, kRowName = 12, kSmallest = 9, kLeft = 0.1, kRight = 0.965;
+constexpr double kPassLabel = 11, kStageName = 12, kLeastStageName = 9, kPlotLeft = 0.1, kPlotRight = 0.965;
 constexpr double kPlotHeight = 500;  ///< pixels that all rows share
-constexpr double kBordered = 4;      ///< pixels: narrower boxes would be mostly border
+constexpr double kBorderedPass = 4;  ///< pixels: narrower boxes would be mostly border
 
-struct Look {
+struct PassLook {
   std::string_view name, colour;
 };
 /// By Slot::What.
-constexpr Look kLooks[] = {{"forward", "#4C78A8"},
-                           {"backward", "#2F7F5F"},
-                           {"gradients of inputs", "#2F7F5F"},
-                           {"gradients of weights", "#8C6BB1"}};
+constexpr PassLook kPassLooks[] = {{"forward", "#4C78A8"},
+                                   {"backward", "#2F7F5F"},
+                                   {"gradients of inputs", "#2F7F5F"},
+                                   {"gradients of weights", "#8C6BB1"}};
 
 /// Later chunks of a stage are paler: "0xRRGGBB" of `colour`, so far on the way to white.
 std::string paler(std::string_view colour, double way) {
@@ -53,8 +53,8 @@ void draw_schedule(const PipelineSchedule& schedule, const PipelineShape& shape,
   std::vector<std::vector<std::string>> boxes, thin, names;
   std::set<std::size_t> seen;
   const double pixels =
-      (kRight - kLeft) * kPictureWidth / static_cast<double>(std::max<int64_t>(1, run.length));
-  const bool tall = kPlotHeight / shape.stages > kLabel + 2;
+      (kPlotRight - kPlotLeft) * kPictureWidth / static_cast<double>(std::max<int64_t>(1, run.length));
+  const bool tall = kPlotHeight / shape.stages > kPassLabel + 2;
   for (std::size_t s = 0; s < run.stages.size(); ++s) {
     for (const TimedSlot& t : run.stages[s]) {
       const auto what = static_cast<std::size_t>(t.slot.what);
@@ -62,8 +62,8 @@ void draw_schedule(const PipelineSchedule& schedule, const PipelineShape& shape,
       seen.insert(what);
       std::vector<std::string> box = {cell(static_cast<double>(t.begin)), cell(static_cast<double>(t.end)),
                                       std::to_string(s),
-                                      paler(kLooks[what].colour, 0.6 * t.slot.chunk / shape.chunks)};
-      if (width >= kBordered) {
+                                      paler(kPassLooks[what].colour, 0.6 * t.slot.chunk / shape.chunks)};
+      if (width >= kBorderedPass) {
         boxes.push_back(std::move(box));
       } else if (!thin.empty() && thin.back()[1] == box[0] && thin.back()[2] == box[2] &&
                  thin.back()[3] == box[3]) {
@@ -72,7 +72,7 @@ void draw_schedule(const PipelineSchedule& schedule, const PipelineShape& shape,
         thin.push_back(std::move(box));
       }
       const std::string label = std::to_string(t.slot.micro_batch);
-      if (tall && width > text_width(label, kLabel) + 4)
+      if (tall && width > text_width(label, kPassLabel) + 4)
         names.push_back({cell(static_cast<double>(t.begin + t.end) / 2), std::to_string(s), label});
     }
   }
@@ -87,18 +87,18 @@ void draw_schedule(const PipelineSchedule& schedule, const PipelineShape& shape,
       fmt::format("bubble {:.1f} %{}{}", 100 * run.bubble, numbered ? " · numbers are micro-batches" : "",
                   shape.chunks > 1 ? " · later chunks of a stage are paler" : ""));
   plot.set("rows", shape.stages);
-  plot.set("row_name_size", std::clamp(0.7 * kPlotHeight / shape.stages, kSmallest, kRowName));
-  plot.set("row_step", std::max(1.0, std::ceil(1.4 * kSmallest * shape.stages / kPlotHeight)));
-  plot.set("label_size", kLabel);
+  plot.set("row_name_size", std::clamp(0.7 * kPlotHeight / shape.stages, kLeastStageName, kStageName));
+  plot.set("row_step", std::max(1.0, std::ceil(1.4 * kLeastStageName * shape.stages / kPlotHeight)));
+  plot.set("label_size", kPassLabel);
   plot.set("last", static_cast<double>(run.length));
-  plot.set("left", kLeft);
-  plot.set("right", kRight);
+  plot.set("left", kPlotLeft);
+  plot.set("right", kPlotRight);
   plot.set("legends", static_cast<double>(seen.size()));
   int legend = 0;
   for (const std::size_t what : seen) {
     ++legend;
-    plot.set(fmt::format("legend_{}", legend), kLooks[what].name);
-    plot.set(fmt::format("legend_colour_{}", legend), kLooks[what].colour);
+    plot.set(fmt::format("legend_{}", legend), kPassLooks[what].name);
+    plot.set(fmt::format("legend_colour_{}", legend), kPassLooks[what].colour);
   }
   plot.data("boxes", boxes);
   plot.data("thin", thin);

@@ -14,10 +14,10 @@ namespace tandem::app {
 
 namespace {
 
-constexpr SlotTimes kTimes;  // all passes equally long, so that a whole backward takes two
+constexpr SlotTimes kPassTimes;  // all passes equally long, so that a whole backward takes two
 
 /// Behind a micro-batch's number, by Slot::What. Fills the time that the pass lasts.
-constexpr char kMarks[] = {' ', '=', '=', '~'};
+constexpr char kPassMarks[] = {' ', '=', '=', '~'};
 
 /// "2" or, where stages have chunks, "2b": micro-batch 2 in the second chunk.
 std::string label(const Slot& slot, const PipelineShape& shape) {
@@ -39,8 +39,9 @@ std::string chart(const PipelineShape& shape, const PipelineRun& run, int column
       if (static_cast<std::size_t>(t.end) > fit) break;
       line.resize(widest.size() + static_cast<std::size_t>(t.begin) * unit, ' ');
       std::string box = label(t.slot, shape);
-      box.resize(static_cast<std::size_t>(t.end - t.begin) * unit - 1, kMarks[static_cast<int>(t.slot.what)]);
-      line += box + kMarks[static_cast<int>(t.slot.what)];
+      box.resize(static_cast<std::size_t>(t.end - t.begin) * unit - 1,
+                 kPassMarks[static_cast<int>(t.slot.what)]);
+      line += box + kPassMarks[static_cast<int>(t.slot.what)];
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -122,7 +123,7 @@ std::string show_schedule(const ShowRequest& request) {
   const int64_t most = 1'000'000;
   if (int64_t{shape.stages} * shape.micro_batches * shape.chunks > most)
     throw UsageError(fmt::format("--stages x --microbatches x --chunks: at most {} are shown", most));
-  const PipelineRun run = run_pipeline(schedule, shape, kTimes);
+  const PipelineRun run = run_pipeline(schedule, shape, kPassTimes);
   const std::string out = a.text("out", "");
   if (picture_kind(out).empty())
     return request.format == "json" ? document(schedule, shape, run)

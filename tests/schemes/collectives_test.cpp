@@ -169,6 +169,12 @@ TEST(Collectives, CompactSchedulesCarryTheSameLoad) {
         const Schedule full = a.schedule(kind, {p, 2}), compact = a.schedule(kind, {p, 2, true});
         EXPECT_DOUBLE_EQ(sent_share(compact), sent_share(full)) << a.name;
         EXPECT_EQ(count(compact), count(full)) << a.name;
+        for (std::size_t s = 0; s < compact.steps.size() && a.name == "ring"; ++s) {
+          Step once = compact.steps[s];
+          once.repeat = 1;
+          EXPECT_DOUBLE_EQ(memory_passes(compact, compact.steps[s]),
+                           compact.steps[s].repeat * memory_passes(compact, once));
+        }
       }
     }
   }

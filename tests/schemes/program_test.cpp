@@ -49,6 +49,12 @@ TEST(Program, OnlyProgramsWithoutMessagesAreStatic) {
   EXPECT_FALSE(is_static(small()));
   EXPECT_TRUE(is_static(compile("allreduce", small_mlp(), {4, 1, 4})));
   EXPECT_FALSE(is_static(compile("parameter-server", small_mlp(), {4, 1, 4})));
+  Builder gossip;  // nobody serves, and yet the order of arrivals matters
+  RoleBuilder w = gossip.role("worker", {{{"data", 4}}});
+  const uint32_t push = gossip.channel(w, w, Address::sampled_peer, {Bytes{8}});
+  w.send(push, 0, Bytes{8}, "push");
+  w.recv(push, 0, "pull");
+  EXPECT_FALSE(is_static(gossip.program()));
 }
 
 TEST(Program, PrintParsePrintIsTheIdentity) {

@@ -251,6 +251,23 @@ TEST(Sync, LargeModelsStaySmallPrograms) {
   EXPECT_LE(count(p, OpKind::compute), 400 + count(p, OpKind::collective));
 }
 
+TEST(Training, BucketsEndWithTheSegmentOfTheirLastLayer) {
+  const Graph graph = Graph::load("vgg16");
+  const Workload work = workload(graph);
+  for (const int64_t size : {int64_t{0}, int64_t{1} << 20, int64_t{25} << 20, INT64_MAX}) {
+    Builder b;
+    RoleBuilder w = b.role("worker", {{{"device", 4}}});
+    const Training t(w, work, {{size}, {size}});
+    for (const GradientBucket& bucket : t.buckets()) {
+      const uint32_t last = t.last_segment(bucket);
+      const uint32_t end = bucket.layer + bucket.layers;
+      EXPECT_LT(t.segments()[last].layer, end) << bucket.name;
+      EXPECT_TRUE(last + 1 == t.segments().size() || t.segments()[last + 1].layer >= end) << bucket.name;
+      EXPECT_GE(last, bucket.segment);
+    }
+  }
+}
+
 TEST(WorkerMesh, HasNodesWhereAllHoldEquallyMany) {
   const auto axes = [](const Cluster& cluster) {
     std::string out;
