@@ -157,7 +157,7 @@ std::string collective_json(const CollectiveRun& run) {
     }
     out["rows"].push_back(std::move(row));
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <new>
 
@@ -33,9 +34,23 @@ const Verb& find_verb(const std::string& name) {
                                did_you_mean(name, verbs_registry().names())));
 }
 
+bool asks_for_help(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(),
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
+int tell_help(const Verb& verb) {
+  write_stdout(help_page(verb, help_columns()));
+  return 0;
+}
+
 /// "--version", "--version --format json".
 int tell_version(const std::vector<std::string>& words) {
-  static const Verb verb{.name = "--version", .flags = {{"format", "FORMAT", "text (default) or json"}}};
+  static const Verb verb{.name = "--version",
+                         .summary = "the version, the commit it was built from, compiler and libraries",
+                         .usage = "[options]",
+                         .flags = {{"format", "FORMAT", "text (default) or json"}}};
+  if (asks_for_help(words)) return tell_help(verb);
   const std::string format = Arguments::parse(verb, words).choice("format", "text", {"text", "json"});
   write_stdout(version_page(format == "json"));
   return 0;
@@ -46,12 +61,7 @@ int dispatch(const std::vector<std::string>& words) {
   if (words[0] == "--version" || words[0] == "-V") return tell_version({words.begin() + 1, words.end()});
   const Verb& verb = find_verb(words[0]);
   const std::vector<std::string> rest(words.begin() + 1, words.end());
-  for (const std::string& word : rest) {
-    if (word == "--help" || word == "-h") {
-      write_stdout(help_page(verb, help_columns()));
-      return 0;
-    }
-  }
+  if (asks_for_help(rest)) return tell_help(verb);
   return verb.run(Arguments::parse(verb, rest));
 }
 

@@ -3,10 +3,23 @@
 
 namespace tandem::models {
 
-int64_t Layer::parameter_elements() const {
+namespace {
+
+int64_t elements_of(const std::vector<Parameter>& tensors) {
   int64_t sum = 0;
-  for (const Parameter& p : parameters) sum = checked_add(sum, p.elements, "the number of parameters");
+  for (const Parameter& p : tensors) sum = checked_add(sum, p.elements, "the number of parameters");
   return sum;
+}
+
+}  // namespace
+
+int64_t Layer::parameter_elements() const { return elements_of(parameters); }
+int64_t Layer::frozen_elements() const { return elements_of(frozen); }
+
+Bytes Layer::frozen_bytes(int64_t size) const {
+  const int64_t count = frozen_elements();
+  if (frozen_bits == 0) return Bytes{size} * count;
+  return {static_cast<int64_t>(static_cast<double>(count) * frozen_bits / 8)};
 }
 
 std::string_view block_of(const Layer& layer) {

@@ -18,8 +18,14 @@ struct Layer {
   Json attributes;
   std::vector<uint32_t> inputs;
   Shape output;
-  std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters;  ///< that training changes
+  /// Instead of these where the layer has "frozen": true. They have no gradient and no optimiser state.
+  std::vector<Parameter> frozen;
+  double frozen_bits = 0;  ///< an element as it is stored; 0 = as parameters are
   int64_t parameter_elements() const;
+  int64_t frozen_elements() const;
+  /// Of the frozen ones, where those that are not stored in fewer bits take `size` bytes an element.
+  Bytes frozen_bytes(int64_t size) const;
 };
 
 /// Path of the repeated block that a layer stands in ("decoder.3" of "decoder.3.qkv"): up to the first number

@@ -8,6 +8,7 @@
 
 #include "base/data.h"
 #include "base/options.h"
+#include "models/hf_config.h"
 #include "models/reader.h"
 
 namespace tandem::models {
@@ -73,15 +74,36 @@ uint32_t sort(std::vector<Layer>& layers, uint32_t output) {
   throw InputError(fmt::format("{} (layer \"{}\", type {})", what, layer.name, layer.type->name));
 }
 
+bool is_frozen(const Layer& layer) { return Attributes(layer.attributes).boolean("frozen", false); }
+
+/// One of the devices that share it makes a part of the layer's features: a matrix does, and what treats each
+/// element by itself hands the part on.
+bool makes_part(const std::vector<Layer>& layers, uint32_t index) {
+  for (;;) {
+    const Layer& layer = layers[index];
+    if (layer.type == nullptr) return false;
+    const std::string split = layer.attributes.text("split", "whole");
+    const bool matrix = layer.type->name == "linear" || layer.type->name == "tied-linear";
+    if (matrix && (split == "columns" || split == "vocabulary")) return true;
+    if (matrix || split != "whole" || layer.inputs.size() != 1) return false;
+    index = layer.inputs[0];
+    if (layer.output != layers[index].output) return false;
+  }
+}
+
 Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t batch, Precision precision,
-                    bool first) {
+                    const ModelSlice& sharing, bool first) {
   const Layer& layer = layers[index];
   std::vector<Shape> shapes;
   shapes.reserve(layer.inputs.size());
   for (const uint32_t i : layer.inputs) shapes.push_back(layers[i].output);
   const Attributes attributes(layer.attributes);
+  const bool divided = sharing.ways > 1 && !layer.inputs.empty() && makes_part(layers, layer.inputs[0]);
   try {
-    Lowered out = layer.type->lower({shapes, attributes, batch, precision});
+    Lowered out = layer.type->lower({shapes, attributes, batch, precision, sharing.ways, sharing.sequence,
+                                     sharing.experts, sharing.whole_experts, sharing.capacity,
+                                     sharing.context, divided, attributes.boolean("frozen", false)});
+    if (attributes.has("stored")) attributes.text("stored", "");
     if (first) attributes.finish();
     return out;
   } catch (const InputError& error) {
@@ -89,12 +111,26 @@ Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t
   }
 }
 
-void infer_shapes(std::vector<Layer>& layers) {
+/// Bits an element of the formats in which weights that stay as they are may be stored (Dettmers et al. 2023,
+/// arXiv 2305.14314, section 3: 4-bit values, a 32-bit scale for each 64 of them; or 8-bit scales, with a
+/// 32-bit one for each 256 of these).
+double stored_bits(const Layer& layer) {
+  const Json* stored = layer.attributes.find("stored");
+  if (stored == nullptr || layer.frozen.empty()) return 0;
+  const std::string& name = stored->as_text();
+  if (name == "nf4") return 4 + 32.0 / 64;
+  if (name == "nf4-dq") return 4 + 8.0 / 64 + 32.0 / (64 * 256);
+  if (name == "int8") return 8;
+  stored->fail(
+      fmt::format("no format \"{}\" for weights that stay. Valid: nf4, nf4-dq, int8", printable(name)));
+}
+
+void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
   std::size_t kernels = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     Layer& layer = layers[i];
     if (layer.type == nullptr) continue;
-    Lowered lowered = lower_layer(layers, i, 1, Precision::fp32, true);
+    Lowered lowered = lower_layer(layers, i, 1, Precision::fp32, sharing, true);
     for (const int64_t d : lowered.output) {
       if (d >= 1 && d <= kMaxDimension) continue;
       blame(layer, InputError(fmt::format("its output {} has a dimension outside 1 .. {}",
@@ -105,6 +141,9 @@ void infer_shapes(std::vector<Layer>& layers) {
       blame(layer, InputError(fmt::format("the model has more than {} kernels", kMaxKernels)));
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
+    layer.frozen.clear();
+    if (is_frozen(layer)) std::swap(layer.frozen, layer.parameters);
+    layer.frozen_bits = stored_bits(layer);
     try {
       elements(layer.output);
       layer.parameter_elements();
@@ -140,10 +179,13 @@ struct Graph::Impl {
   Sample sample;
   std::optional<Published> published;
   std::vector<Layer> layers;
-  Dependencies graph;         ///< vertex i = layers[i]
-  std::vector<bool> trained;  ///< [layer]: it or a layer before it has parameters
+  Dependencies graph;          ///< vertex i = layers[i]
+  std::vector<bool> trained;   ///< [layer]: it or a layer before it has parameters
+  std::vector<bool> received;  ///< [layer], of a slice
   int64_t parameters = 0;
+  ModelSlice sharing;  ///< without its ranges
 
+  Impl() = default;
   explicit Impl(ModelDescription model)
       : name(std::move(model.name)),
         summary(std::move(model.summary)),
@@ -151,15 +193,20 @@ struct Graph::Impl {
         published(std::move(model.published)),
         layers(std::move(model.layers)) {
     const uint32_t output = sort(layers, model.output);
-    infer_shapes(layers);
+    infer_shapes(layers, sharing);
     refuse_dead_layers(layers, output);
-    graph = dependencies(layers);
     for (const Layer& l : layers) {
       bool learns = !l.parameters.empty();
       for (const uint32_t i : l.inputs) learns = learns || trained[i];
       trained.push_back(learns);
-      parameters = checked_add(parameters, l.parameter_elements(), "the number of parameters");
     }
+    connect();
+  }
+
+  void connect() {
+    graph = dependencies(layers);
+    for (const Layer& l : layers)
+      parameters = checked_add(parameters, l.parameter_elements(), "the number of parameters");
   }
 
   /// Gradients that come back to a layer: one per reader, but the parts that views (split, slice) take are
@@ -187,20 +234,185 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 
 Graph Graph::load(const std::string& name_or_file, const Place& place) {
   const Selection selection = parse_selection(name_or_file, place);
-  const Json document = Json::load(find_data("models/zoo", "model", selection.name, place));
+  Json document = Json::load(find_data("models/zoo", "model", selection.name, place));
+  if (is_hf_config(document)) document = model_of_hf_config(document);
   return Graph(std::make_unique<Impl>(read_model(document, selection.settings, place, layers_registry())));
 }
 
+namespace {
+
+/// Some layer's weights must be fewer, but none of a layer that does not split: its input is then split.
+void check_split(const std::vector<Layer>& whole, const std::vector<Layer>& parts, int32_t ways,
+                 const std::string& model) {
+  bool splits = false;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const int64_t all = whole[i].parameter_elements() + whole[i].frozen_elements(),
+                  own = parts[i].parameter_elements() + parts[i].frozen_elements();
+    splits = splits || own < all;
+    if (own != all && whole[i].attributes.text("split", "whole") == "whole")
+      blame(whole[i], InputError("its input is split, but it has no \"split\" of its own"));
+  }
+  if (!splits)
+    throw InputError(fmt::format(
+        "{}: no layer says how it splits over {} devices; transformers do (docs/formats/model.md)", model,
+        ways));
+}
+
+/// Layers that treat each position by itself, or know of the others.
+bool takes_parts_of_a_sequence(const Layer& layer) {
+  constexpr std::string_view kTypes[] = {"embedding",    "position-embedding",
+                                         "linear",       "tied-linear",
+                                         "relu",         "gelu",
+                                         "swish",        "sigmoid",
+                                         "tanh",         "dropout",
+                                         "add",          "mul",
+                                         "clip",         "layer-norm",
+                                         "softmax",      "rms-norm",
+                                         "attention",    "experts",
+                                         "cross-entropy"};
+  const Json* axis = layer.attributes.find("axis");
+  const bool along_width = axis != nullptr && axis->as_int() == 1;
+  return std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes) ||
+         (along_width && (layer.type->name == "slice" || layer.type->name == "split"));
+}
+
+/// Each of `devices` has an equal part of the inputs' positions: the i-th and the last but i-th of twice as
+/// many chunks, so that a causal mask leaves all the same work.
+void divide_sequence(std::vector<Layer>& layers, int32_t devices) {
+  for (Layer& layer : layers) {
+    if (layer.type != nullptr) {
+      if (takes_parts_of_a_sequence(layer)) continue;
+      blame(layer, InputError("needs the whole sequence, which is divided over devices"));
+    }
+    if (layer.output.size() != 1 || layer.output[0] % (2 * devices) != 0)
+      throw InputError(fmt::format("input \"{}\" of {} does not divide into {} chunks, two for each device",
+                                   layer.name, to_text(layer.output), 2 * devices));
+    layer.output[0] /= devices;
+  }
+}
+
+/// Some layer must have experts that divide over so many devices.
+void check_experts(const std::vector<Layer>& layers, const std::string& model) {
+  const bool any = std::any_of(layers.begin(), layers.end(), [](const Layer& l) {
+    return std::any_of(l.parameters.begin(), l.parameters.end(), [](const Parameter& p) { return p.dealt; });
+  });
+  if (!any) throw InputError(fmt::format("{}: no layer has experts that could be dealt over devices", model));
+}
+
+/// Empties the layers outside of the slice. Returns those of them that one inside reads, the model's inputs
+/// apart.
+std::vector<bool> keep_only(std::vector<Layer>& layers, const ModelSlice& slice) {
+  std::vector<bool> read(layers.size()), received(layers.size());
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    if (!slice.holds(i)) continue;
+    for (const uint32_t from : layers[i].inputs) read[from] = true;
+  }
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    if (slice.holds(i)) continue;
+    Layer& layer = layers[i];
+    received[i] = read[i] && layer.type != nullptr;
+    layer.inputs.clear();
+    layer.parameters.clear();
+    layer.frozen.clear();
+    layer.type = nullptr;
+    if (!read[i]) layer.output = {0};
+  }
+  return received;
+}
+
+}  // namespace
+
+Graph Graph::slice(const ModelSlice& slice) const {
+  auto part = std::make_unique<Impl>();
+  part->name = impl_->name;
+  part->summary = impl_->summary;
+  part->sample = impl_->sample;
+  part->layers = impl_->layers;
+  part->trained = impl_->trained;
+  part->sharing = slice;
+  part->sharing.ranges.clear();
+  part->sharing.sequence = slice.sequence && slice.ways > 1;
+  if (slice.context > 1) {
+    if (part->sample.unit != "sequences")
+      throw InputError(
+          fmt::format("{}: its samples are no sequences that devices could divide", impl_->name));
+    divide_sequence(part->layers, slice.context);
+  }
+  if (slice.ways > 1 || slice.experts > 1 || slice.context > 1 || slice.capacity > 0)
+    infer_shapes(part->layers, part->sharing);
+  if (slice.ways > 1) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
+  if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
+  for (uint32_t i = 0; i < part->layers.size(); ++i) {
+    Layer& layer = part->layers[i];
+    if (layer.type == nullptr || !slice.holds(i)) continue;
+    const auto owner = tied_to(i);
+    if (!owner || slice.holds(*owner)) continue;
+    const int64_t tied = lower_layer(part->layers, i, 1, Precision::fp32, part->sharing, false).tied;
+    auto& weights = is_frozen(layer) ? layer.frozen : layer.parameters;
+    weights.insert(weights.begin(), {"weight", tied});
+  }
+  if (!slice.ranges.empty()) part->received = keep_only(part->layers, slice);
+  part->connect();
+  return Graph(std::move(part));
+}
+
+Graph Graph::of(ModelDescription model) { return Graph(std::make_unique<Impl>(std::move(model))); }
+
 Graph Graph::from_json(const Json& document, const Registry<LayerType>& types) {
   return Graph(std::make_unique<Impl>(read_model(document, {}, {}, types)));
+}
+
+bool Graph::received(uint32_t layer) const { return !impl_->received.empty() && impl_->received[layer]; }
+bool Graph::trained(uint32_t layer) const { return impl_->trained[layer]; }
+int32_t Graph::shared_by() const { return impl_->sharing.ways; }
+bool Graph::deals_experts() const { return impl_->sharing.experts > 1; }
+
+std::optional<uint32_t> Graph::tied_to(uint32_t layer) const {
+  const auto& layers = impl_->layers;
+  const Layer& l = layers[layer];
+  if (l.type == nullptr || l.type->name != "tied-linear") return {};
+  const int64_t table = product({l.output.back(), layers[l.inputs[0]].output.back()});
+  for (auto i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
+    const Layer& e = layers[i];
+    if (e.type == nullptr || e.type->name != "embedding") continue;
+    if (e.parameter_elements() + e.frozen_elements() == table) return i;
+  }
+  return {};
 }
 
 const std::string& Graph::name() const { return impl_->name; }
 const std::string& Graph::summary() const { return impl_->summary; }
 const std::vector<Layer>& Graph::layers() const { return impl_->layers; }
 int64_t Graph::parameter_elements() const { return impl_->parameters; }
+int64_t Graph::frozen_elements() const {
+  int64_t sum = 0;
+  for (const Layer& l : layers()) sum = checked_add(sum, l.frozen_elements(), "the number of parameters");
+  return sum;
+}
+int64_t Graph::dealt_elements() const {
+  int64_t sum = 0;
+  for (const Layer& l : layers()) {
+    for (const Parameter& p : l.parameters) sum += p.dealt ? p.elements : 0;
+  }
+  return sum;
+}
 const Sample& Graph::sample() const { return impl_->sample; }
 const std::optional<Published>& Graph::published() const { return impl_->published; }
+
+namespace {
+
+/// Weights that are stored in fewer bits are written out, as the pass computes, wherever they are used.
+void make_whole(const Layer& layer, Lowered& l, Precision precision) {
+  const int64_t count = layer.frozen_elements(), size = element_bytes(precision);
+  for (auto* kernels : {&l.forward, &l.backward_data}) {
+    if (kernels->empty()) continue;
+    Kernel k = elementwise(kernels == &l.forward ? Pass::forward : Pass::backward_data, count, 1, size, 2);
+    k.read = layer.frozen_bytes(size);
+    kernels->insert(kernels->begin(), std::move(k));
+  }
+}
+
+}  // namespace
 
 std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
@@ -211,11 +423,24 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
       out[i].output = layers[i].output;
       continue;
     }
-    out[i] = lower_layer(layers, i, batch, precision, false);
+    out[i] = lower_layer(layers, i, batch, precision, impl_->sharing, false);
     bool learns = false;
     for (const uint32_t from : layers[i].inputs) learns = learns || impl_->trained[from];
-    if (!learns) out[i].backward_data.clear();
-    if (!impl_->trained[i]) out[i].backward_weights.clear();
+    if (!learns) {
+      out[i].backward_data.clear();
+      out[i].backward_exchanges.clear();
+    }
+    if (!impl_->trained[i] || is_frozen(layers[i])) out[i].backward_weights.clear();
+    if (layers[i].frozen_bits > 0) make_whole(layers[i], out[i], precision);
+  }
+  for (const Layer& layer : layers) {
+    if (layer.type == nullptr || !layer.output.empty()) continue;  // a loss
+    for (const uint32_t logits : layer.inputs) {
+      for (auto* kernels :
+           {&out[logits].forward, &out[logits].backward_data, &out[logits].backward_weights}) {
+        for (Kernel& k : *kernels) k.half = true;
+      }
+    }
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const int64_t sums = impl_->gradients(static_cast<uint32_t>(i), out) - 1;
@@ -227,6 +452,10 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
                     checked_mul(batch, elements(layers[i].output), "a tensor"), 2, element_bytes(precision));
     sum.repeat = sums;
     list.insert(list.begin(), std::move(sum));
+    for (Exchange& e : out[i].backward_exchanges) {
+      ++e.after;
+      ++e.before;
+    }
   }
   return out;
 }

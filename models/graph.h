@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/description.h"
+#include "models/slice.h"
 
 namespace tandem::models {
 
@@ -17,15 +18,35 @@ class Graph {
   /// ":key=value,..." which overrides the file's "parameters". Throws InputError.
   static Graph load(const std::string& name_or_file, const Place& place = {});
   static Graph from_json(const Json& document, const Registry<LayerType>& types = layers_registry());
+  /// Of layers whose shapes are not known yet; throws InputError where they do not fit.
+  static Graph of(ModelDescription model);
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
+
+  /// The part of this model that `slice` names, as a Graph with the same layer indices: shapes, parameters
+  /// and kernels of the layers in it are one device's. The others are empty, but for those that one in it
+  /// reads: they become inputs. An output layer tied to an embedding outside owns a copy of its weight.
+  /// Requires a Graph that is no slice itself. Throws InputError where a layer does not divide into so many
+  /// parts, or none says how it splits. O(layers).
+  Graph slice(const ModelSlice& slice) const;
+  /// A slice's input that a layer outside makes: received from another device, and its gradient sent back.
+  bool received(uint32_t layer) const;
+  /// It, or a layer before it, in this slice or outside of it, has parameters.
+  bool trained(uint32_t layer) const;
+  int32_t shared_by() const;   ///< devices that share each layer: ModelSlice::ways
+  bool deals_experts() const;  ///< over several of ModelSlice::experts
+  /// The embedding whose weight an output layer uses; in a slice none where the layer has a copy of its own.
+  /// None for all other layers. O(layers).
+  std::optional<uint32_t> tied_to(uint32_t layer) const;
 
   const std::string& name() const;
   const std::string& summary() const;
   /// Topological order, stable with respect to the file's order; inputs first.
   const std::vector<Layer>& layers() const;
-  int64_t parameter_elements() const;
+  int64_t parameter_elements() const;  ///< of what is learned
+  int64_t frozen_elements() const;     ///< of Layer::frozen
+  int64_t dealt_elements() const;      ///< of the parameters those of experts (Parameter::dealt)
   const Sample& sample() const;
   /// Elements of the input "tokens" where samples are sequences (of both sides of a translation), else 0.
   int64_t tokens_per_sample() const;

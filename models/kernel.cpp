@@ -26,7 +26,7 @@ int64_t volume(const std::array<int64_t, 3>& a) {
   return checked_mul(checked_mul(a[0], a[1], "a volume"), a[2], "a volume");
 }
 
-int64_t product(int64_t a, int64_t b, int64_t c) {
+int64_t volume_product(int64_t a, int64_t b, int64_t c) {
   return checked_mul(checked_mul(a, b, "a tensor"), c, "a tensor");
 }
 
@@ -60,10 +60,10 @@ ConvShape ConvShape::unpack(const std::vector<int64_t>& shape) {
   return s;
 }
 
-int64_t ConvShape::in_elements() const { return product(batch, in_channels, volume(in)); }
-int64_t ConvShape::out_elements() const { return product(batch, out_channels, volume(out)); }
+int64_t ConvShape::in_elements() const { return volume_product(batch, in_channels, volume(in)); }
+int64_t ConvShape::out_elements() const { return volume_product(batch, out_channels, volume(out)); }
 int64_t ConvShape::weight_elements() const {
-  return product(in_channels, out_channels / groups, volume(kernel));
+  return volume_product(in_channels, out_channels / groups, volume(kernel));
 }
 
 int64_t ConvShape::macs() const {

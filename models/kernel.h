@@ -53,6 +53,9 @@ struct Kernel {
   /// Kernels over the same tensors that a framework without fused ones composes this of (Recipe). Of a gemm
   /// 2: the second adds a bias to the product.
   int64_t parts = 1;
+  /// Stays in 2 bytes where products of the model are in fp8: what makes logits (as Transformer Engine and
+  /// torchao leave it).
+  bool half = false;
 };
 
 /// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.

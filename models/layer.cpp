@@ -31,6 +31,25 @@ const Shape& LayerInput::only(std::size_t least_dims) const {
   return shapes[0];
 }
 
+Split LayerInput::split(std::initializer_list<Split> valid) const {
+  constexpr std::string_view names[] = {"whole", "columns", "rows", "heads", "vocabulary", "experts"};
+  const std::string text = attributes.text("split", "whole");
+  std::string known = "whole";
+  for (const Split s : valid) {
+    const std::string_view word = names[static_cast<std::size_t>(s)];
+    if (text == word) return s;
+    known += fmt::format(", {}", word);
+  }
+  if (text != "whole") attributes.fail(fmt::format("no split \"{}\". Valid: {}", printable(text), known));
+  return Split::whole;
+}
+
+int64_t LayerInput::part(int64_t count, std::string_view what) const {
+  if (count % ways != 0)
+    attributes.fail(fmt::format("{} {} do not divide over {} devices", count, what, ways));
+  return count / ways;
+}
+
 Kernel gemm(Pass pass, int64_t batch, int64_t m, int64_t n, int64_t k, int64_t size) {
   const Bytes a = Bytes{size} * product({batch, m, k});
   const Bytes b = Bytes{size} * product({batch, k, n});

@@ -52,12 +52,58 @@ class Attributes {
   mutable std::vector<std::string_view> asked_;
 };
 
+/// How a layer's weights divide over the devices that share it (Shoeybi et al. 2019, Megatron-LM, section 3).
+/// A model file says it of each layer: "split": "columns".
+enum class Split : uint8_t {
+  whole,       ///< every device has all of them and does the same
+  columns,     ///< of the outputs: each device makes its own from the whole input
+  rows,        ///< of the inputs: each device makes a part of every sum
+  heads,       ///< of attention
+  vocabulary,  ///< of an embedding's rows or an output layer's columns; rounded up to equal parts
+  experts,     ///< dealt over devices, or each of them divided as by columns and then by rows
+};
+
+/// What the devices that share a layer do between it and its neighbours. The names are those of the forward
+/// pass; backward does the opposite (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
+enum class Join : uint8_t {
+  none,
+  copy,     ///< of an input: nothing; its gradient is summed over the devices
+  sum,      ///< of an output: summed over the devices; its gradient is there already
+  gather,   ///< of an input: its parts of the sequence are gathered; its gradient is reduced and scattered
+  scatter,  ///< of an output: summed and scattered along the sequence; its gradient is gathered
+};
+
+/// What devices exchange in the middle of a pass over a layer that they divide.
+struct Exchange {
+  enum class Kind : uint8_t {
+    all_to_all,  ///< among those that hold different experts: tokens to their experts, or back
+    gather,      ///< among those that share the layer: the parts of all become the whole
+    scatter,     ///< the reverse, summed
+    shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
+  } kind = Kind::all_to_all;
+  uint32_t after = 0;    ///< so many of the pass' kernels come before it
+  uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer
+  int64_t elements = 0;  ///< of the whole batch in one device's buffer; of gather and scatter in the whole
+};
+
 /// What a layer type's function is given.
 struct LayerInput {
   const std::vector<Shape>& shapes;  ///< of its inputs, one sample each
   const Attributes& attributes;
   int64_t batch = 1;  ///< samples in one pass
   Precision precision = Precision::fp32;
+  int32_t ways = 1;       ///< devices that share the layer: shapes, parameters and kernels are of one of them
+  bool sequence = false;  ///< between shared layers each of them has an equal part of the sequence
+  int32_t experts = 1;    ///< this and the following: as in ModelSlice
+  bool whole_experts = false;
+  double capacity = 0;
+  int32_t context = 1;
+  bool divided = false;  ///< its first input holds one of `ways` parts of the features
+  bool frozen = false;   ///< its weights are not learned: nothing is kept for their gradients
+  /// The layer's "split", which must be `whole` or one of `valid`.
+  Split split(std::initializer_list<Split> valid) const;
+  /// One of `ways` equal parts of `count`; fails, calling them `what`, where it does not divide.
+  int64_t part(int64_t count, std::string_view what) const;
   /// The only input's shape; fails unless there is exactly one input of at least `least_dims` dimensions.
   const Shape& only(std::size_t least_dims = 0) const;
   int64_t element_size() const { return element_bytes(precision); }
@@ -69,6 +115,7 @@ struct LayerInput {
 struct Parameter {
   std::string name;  ///< "weight", "bias", ...
   int64_t elements = 0;
+  bool dealt = false;  ///< an expert's: other devices may hold others, and its gradient is summed over fewer
 };
 
 /// A tensor that a layer makes for itself, beside its output.
@@ -94,6 +141,12 @@ struct Lowered {
   bool in_place = false;
   /// Buffers that are state but not learned (batch-norm running statistics), in elements.
   int64_t buffers = 0;
+  /// Elements of a weight that it uses but another layer owns (an output layer tied to the embedding).
+  int64_t tied = 0;
+  /// Towards the devices that share the layer, where several do.
+  Join input_join = Join::none, output_join = Join::none;
+  /// In the middle of a pass, in the order in which they are issued.
+  std::vector<Exchange> forward_exchanges = {}, backward_exchanges = {};
 };
 
 /// Bytes a sample of the kept ones among its own tensors where passes compute in `size` bytes an element.

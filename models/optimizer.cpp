@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace tandem::models {
 
 const std::vector<Optimizer>& optimizers() {
@@ -14,6 +16,16 @@ const std::vector<Optimizer>& optimizers() {
       {"adamw", "Adam with decoupled weight decay: two moments per parameter", 2, 14},
       {"rmsprop", "RMSProp: one mean square per parameter", 1, 7},
       {"none", "forward and backward alone: gradients are made and communicated, nothing is updated", 0, 0},
+      // Dettmers et al. 2022 (8-bit optimizers, arXiv 2110.02861): values of one byte, a scale for each
+      // 2,048.
+      {"adamw-8bit", "AdamW with both moments in 8 bits", 2, 20, 1},
+      {"adamw-paged", "AdamW with its moments in the host's memory, paged in for each update", 2, 14, 4,
+       false, true},
+      {"adamw-8bit-paged", "AdamW with both moments in 8 bits and in the host's memory", 2, 20, 1, false,
+       true},
+      // Shazeer & Stern 2018 (arXiv 1804.04235), without momentum, as T5 is trained.
+      {"adafactor", "Adafactor without momentum: the second moment as sums of rows and columns", 0, 20, 4,
+       true},
   };
   return all;
 }
@@ -30,16 +42,32 @@ const Optimizer& optimizer(std::string_view name, const Place& place) {
                                       did_you_mean(name, names), list));
 }
 
+int64_t Optimizer::device_state(int64_t elements) const {
+  if (paged) return 0;
+  // Of a square matrix; of any other they are more, and as little beside the matrix itself.
+  if (factored) return 8 * static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(elements))));
+  return checked_mul(checked_mul(elements, state, "an optimiser's state"), state_bytes,
+                     "an optimiser's state");
+}
+
 Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
   TANDEM_CHECK(optimizer.updates());
-  // Gradient, parameter and state are FP32 whatever the compute precision (see base/precision.h).
-  const Bytes tensor = Bytes{4} * parameters;
-  Kernel update{KernelKind::optimizer,          Pass::update,
-                {parameters, optimizer.state},  Flops{optimizer.flops} * parameters,
-                tensor * (2 + optimizer.state), tensor * (1 + optimizer.state)};
+  // Gradient, parameter and state are FP32 whatever the compute precision (see base/precision.h), but for
+  // states of fewer bits.
+  const Bytes tensor = Bytes{4} * parameters,
+              state = Bytes{optimizer.state_bytes} * parameters * optimizer.state;
+  Kernel update{KernelKind::optimizer,
+                Pass::update,
+                {parameters, optimizer.state},
+                Flops{optimizer.flops} * parameters,
+                tensor * 2 + state,
+                tensor + state};
   // Kernel by kernel, torch.optim's Adam reads 11 and writes 7 tensors where a fused one moves 7, its
   // momentum 8 where a fused one moves 5.
   update.parts = 1 + optimizer.state;
+  // The square, its means over rows and columns, their product, the update, its mean square, what it is
+  // clipped to, and the step: a pass each (optimization.py of Hugging Face Transformers, Adafactor.step).
+  if (optimizer.factored) update.parts = 8;
   return update;
 }
 

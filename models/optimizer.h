@@ -8,14 +8,24 @@
 
 namespace tandem::models {
 
-/// `state` tensors per parameter stay in memory (fp32) and, with state=params+optimizer, must be sent when
-/// parameters are averaged. "none" is a step of forward and backward alone, as many benchmarks time it:
-/// gradients are made and communicated, parameters stay.
+/// `state` tensors per parameter stay in memory (fp32 but where said otherwise) and, with
+/// state=params+optimizer, must be sent when parameters are averaged. "none" is a step of forward and
+/// backward alone, as many benchmarks time it: gradients are made and communicated, parameters stay.
 struct Optimizer {
   std::string_view name, summary;
   int64_t state;  ///< tensors per parameter
   int64_t flops;  ///< per parameter and update
+  /// Bytes an element of the state, on the device.
+  int64_t state_bytes = 4;
+  /// Instead of such tensors, the state of a matrix is the sums of its rows and of its columns.
+  bool factored = false;
+  /// The state lies in the host's memory and is paged in for each update.
+  bool paged = false;
   bool updates() const { return flops > 0; }
+  /// The executor has it.
+  bool executed() const { return state_bytes == 4 && !factored && !paged; }
+  /// Bytes on the device of the state of one tensor of `elements`.
+  int64_t device_state(int64_t elements) const;
 };
 const std::vector<Optimizer>& optimizers();
 /// Throws InputError with the nearest names.

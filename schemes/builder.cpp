@@ -43,17 +43,25 @@ OpHandle& OpHandle::on(Lane lane) {
   return *this;
 }
 
+OpHandle& OpHandle::micro(int32_t batch) {
+  TANDEM_CHECK(batch >= 0 && batch <= UINT16_MAX);
+  op().micro = static_cast<uint16_t>(batch);
+  return *this;
+}
+
 OpHandle& OpHandle::of(Payload payload, uint32_t key) {
   op().payload = payload;
   op().key = key;
   return *this;
 }
 
-uint32_t Builder::bucket(int64_t elements) {
-  const int64_t first =
-      program_.buckets.empty() ? 0 : program_.buckets.back().first + program_.buckets.back().elements;
-  return append(program_.buckets, Bucket{first, elements});
+uint32_t Builder::bucket(int64_t elements, uint32_t role) {
+  const auto& all = program_.buckets;
+  const bool first = all.empty() || all.back().role != role;
+  return append(program_.buckets, Bucket{first ? 0 : all.back().first + all.back().elements, elements, role});
 }
+
+uint32_t Builder::task(Task task) { return append(program_.tasks, std::move(task)); }
 
 RoleBuilder Builder::role(std::string name, Mesh mesh, Site site) {
   Role role;
@@ -64,8 +72,9 @@ RoleBuilder Builder::role(std::string name, Mesh mesh, Site site) {
 }
 
 uint32_t Builder::channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
-                          std::vector<Bytes> key_bytes) {
-  return append(program_.channels, Channel{from.index(), to.index(), address, std::move(key_bytes)});
+                          std::vector<Bytes> key_bytes, std::vector<std::vector<uint32_t>> key_layers) {
+  return append(program_.channels,
+                Channel{from.index(), to.index(), address, std::move(key_bytes), std::move(key_layers)});
 }
 
 uint32_t Builder::store(const RoleBuilder& holder, Store store) {
@@ -91,8 +100,12 @@ OpHandle RoleBuilder::add(Op op, std::string_view label) {
 }
 
 OpHandle RoleBuilder::compute(Task task, std::string_view label) {
+  return again(builder_->task(std::move(task)), label);
+}
+
+OpHandle RoleBuilder::again(uint32_t task, std::string_view label) {
   Op op;
-  op.what = append(builder_->program_.tasks, std::move(task));
+  op.what = task;
   return add(std::move(op), label);
 }
 

@@ -31,6 +31,7 @@ class OpHandle {
   OpHandle& every(int64_t k);
   OpHandle& on(Lane lane);
   OpHandle& of(Payload payload, uint32_t key = 0);  ///< what it works on or moves
+  OpHandle& micro(int32_t batch);                   ///< the micro-batch that it works for
   operator OpId() const { return id_; }             // NOLINT: reads as the op it is
   OpId id() const { return id_; }
 
@@ -49,15 +50,17 @@ class Builder {
   /// Handles on roles and ops hold indices: they may be copied, and live as long as the Builder.
   RoleBuilder role(std::string name, Mesh mesh, Site site = Site::accelerators);
   uint32_t channel(const RoleBuilder& from, const RoleBuilder& to, Address address,
-                   std::vector<Bytes> key_bytes);
-  /// The next bucket of the flat parameter vector; returns its key.
-  uint32_t bucket(int64_t elements);
+                   std::vector<Bytes> key_bytes, std::vector<std::vector<uint32_t>> key_layers = {});
+  /// The next bucket of the flat parameter vector of `role`; returns its key.
+  uint32_t bucket(int64_t elements, uint32_t role = 0);
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
   void micro_batches(int64_t count) { program_.micro_batches = static_cast<int32_t>(count); }
   void shard(Sharding sharding) { program_.sharding = sharding; }
   Program& program() { return program_; }
+  /// Index of a new task, for as many ops as do the same.
+  uint32_t task(Task task);
   /// Runs check() and gives the Program away.
   Program finish();
 
@@ -74,6 +77,7 @@ class Builder {
 class RoleBuilder {
  public:
   OpHandle compute(Task task, std::string_view label);                             // lane compute
+  OpHandle again(uint32_t task, std::string_view label);                           // one added before
   OpHandle input(int64_t samples, Bytes bytes, std::string_view label = "input");  // lane copy
   OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);               // lane copy
   OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,

@@ -64,8 +64,15 @@ class Checker {
     }
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
     table(p_.micro_batches >= 1, "program", 0, "a step takes at least one iteration");
+    table(p_.replicas >= 0, "program", 0, "a negative number of replicas");
+    check_grid();
     int64_t end = 0;
     for (std::size_t i = 0; i < p_.buckets.size(); ++i) {
+      table(p_.buckets[i].role < p_.roles.size(), "bucket", i, "is of a role that does not exist");
+      if (i > 0 && p_.buckets[i].role != p_.buckets[i - 1].role) {
+        table(p_.buckets[i].role > p_.buckets[i - 1].role, "bucket", i, "comes behind those of a later role");
+        end = 0;
+      }
       table(p_.buckets[i].first == end && p_.buckets[i].elements >= 0 &&
                 p_.buckets[i].elements <= INT64_MAX - end,
             "bucket", i, "does not follow the one before it");
@@ -82,12 +89,52 @@ class Checker {
     }
   }
 
+  /// Every device has one role that works on it (rule 1.8).
+  void check_grid() const {
+    const auto& axes = p_.grid.axes;
+    if (axes.empty()) {
+      for (std::size_t i = 0; i < p_.roles.size(); ++i) {
+        table(p_.roles[i].at.empty(), "role", i, "has a place in a grid that the program lacks");
+        table(i == 0 || !p_.roles[i].works(), "role", i,
+              "works on the devices of role 0: only a grid divides them");
+      }
+      return;
+    }
+    std::vector<bool> taken(static_cast<std::size_t>(p_.grid.size()));
+    for (std::size_t i = 0; i < p_.roles.size(); ++i) {
+      const Role& r = p_.roles[i];
+      if (!r.works()) continue;
+      table(r.at.size() == axes.size(), "role", i, "has no place in the grid");
+      std::size_t own = 0;
+      for (std::size_t a = 0; a < axes.size(); ++a) {
+        if (r.at[a] >= 0) {
+          table(r.at[a] < axes[a].size, "role", i, "is outside of the grid");
+          continue;
+        }
+        table(own < r.mesh.axes.size() && r.mesh.axes[own].size == axes[a].size, "role", i,
+              "its mesh does not have the grid's axes");
+        ++own;
+      }
+      table(own == r.mesh.axes.size(), "role", i, "its mesh has axes that the grid lacks");
+      for (int64_t k = 0; k < r.mesh.size(); ++k) {
+        auto device = taken[static_cast<std::size_t>(grid_device(p_, r, k))];
+        table(!device, "role", i, "works on a device that another role works on");
+        device = true;
+      }
+    }
+    const auto idle = std::find(taken.begin(), taken.end(), false);
+    table(idle == taken.end(), "device", static_cast<std::size_t>(idle - taken.begin()),
+          "no role works on it");
+  }
+
   void check_channel(std::size_t i) const {
     const Channel& c = p_.channels[i];
     table(c.from_role < p_.roles.size() && c.to_role < p_.roles.size(), "channel", i,
           "joins a role that does not exist");
     table(!c.key_bytes.empty(), "channel", i, "has no keys");
     for (const Bytes b : c.key_bytes) table(b.n >= 0, "channel", i, "negative bytes");
+    table(c.key_layers.empty() || c.key_layers.size() == c.key_bytes.size(), "channel", i,
+          "says of some keys alone which layers they carry");
     const int64_t from = p_.roles[c.from_role].mesh.size(), to = p_.roles[c.to_role].mesh.size();
     if (c.address == Address::same_index)
       table(from == to, "channel", i, "same_index joins meshes of different size");
@@ -132,7 +179,7 @@ class Checker {
         fits = l == Lane::compute;
         break;
       case OpKind::collective:
-        fits = l == Lane::comm;
+        fits = l == Lane::comm || l == Lane::reduce;
         break;
       case OpKind::copy:
         fits = l == Lane::copy;
@@ -141,8 +188,10 @@ class Checker {
         fits = l == Lane::host;
         break;
       case OpKind::send:
+        fits = l != Lane::compute && l != Lane::recv && l != Lane::reduce;
+        break;
       case OpKind::recv:
-        fits = l != Lane::compute;
+        fits = l != Lane::compute && l != Lane::send && l != Lane::reduce;
         break;
     }
     if (!fits) refuse(fmt::format("may not use lane {} (rule 1.5)", name(l)));
@@ -154,9 +203,12 @@ class Checker {
     require(op().every >= 1, "every must be at least 1");
     const bool of_bucket = op().payload == Payload::gradients || op().payload == Payload::parameters ||
                            op().payload == Payload::state || op().payload == Payload::shard;
-    if (of_bucket) require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
+    if (of_bucket) {
+      require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
+      require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");
+    }
     if (op().payload == Payload::shard)
-      require(op().kind == OpKind::compute && role_ == 0, "only a worker's update works on its shard");
+      require(op().kind == OpKind::compute && role().works(), "only a worker's update works on its shard");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||
@@ -300,7 +352,8 @@ class Checker {
       ++waits[to];
     };
     for (uint32_t r = 0; r < p_.roles.size(); ++r) {
-      int64_t last[kLanes] = {-1, -1, -1, -1};
+      int64_t last[kLanes];
+      std::fill(std::begin(last), std::end(last), -1);
       for (uint32_t i = 0; i < p_.roles[r].ops.size(); ++i) {
         const Op& o = p_.roles[r].ops[i];
         int64_t& before = last[static_cast<std::size_t>(o.lane)];

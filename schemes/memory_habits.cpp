@@ -11,8 +11,10 @@ const std::vector<OptionSpec>& memory_options() {
        "copy, half = 2-byte ones only; auto = master where a scheme spreads the optimiser's state, else fp32",
        "auto|fp32|master|half"},
       {"update", Type::choice, "foreach",
-       "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none",
-       "foreach|each|fused"},
+       "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none; "
+       "backward "
+       "= each parameter is updated, and its gradient freed, in the backward pass",
+       "foreach|each|fused|backward"},
       {"gradients", Type::choice, "freed",
        "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, "
        "until the "
@@ -47,7 +49,10 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
                 : weights == "master" ? Weights::master
                 : weights == "half"   ? Weights::half
                                       : Weights::automatic;
-  out.update = update == "each" ? Update::each : update == "fused" ? Update::fused : Update::foreach;
+  out.update = update == "each"       ? Update::each
+               : update == "fused"    ? Update::fused
+               : update == "backward" ? Update::backward
+                                      : Update::foreach;
   out.gradients_whole = o.text("gradients") == "whole";
   out.gradients_stay = out.gradients_whole || o.text("gradients") == "zeroed";
   out.buckets = buckets != "none";

@@ -17,7 +17,7 @@ struct MemoryHabits {
   /// only. Automatic: a master copy where the optimiser's state is spread, else autocast.
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
-  enum class Update : uint8_t { foreach, each, fused } update = Update::foreach;
+  enum class Update : uint8_t { foreach, each, fused, backward } update = Update::foreach;
   bool gradients_stay = false;  ///< zeroed between steps instead of freed (PyTorch before 2.0)
   bool gradients_whole =
       false;                  ///< not spread before the last micro-batch (FSDP's no_sync), and so not freed

@@ -114,6 +114,10 @@ class Parser {
       p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "sharding")
       sharding();
+    else if (what == "replicas")
+      p_.replicas = number(word(), 1);
+    else if (what == "grid")
+      p_.grid = mesh(word());
     else if (what == "bucket")
       bucket();
     else if (what == "collective")
@@ -125,10 +129,11 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(fmt::format(
-          "\"{}\" is none of samples, micro-batches, sharding, bucket, collective, channel, store, "
-          "role or an op's number",
-          printable(what)));
+      fail(
+          fmt::format("\"{}\" is none of samples, micro-batches, sharding, replicas, grid, bucket, "
+                      "collective, channel, store, "
+                      "role or an op's number",
+                      printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
@@ -141,13 +146,14 @@ class Parser {
     Bucket bucket;
     bucket.first = number(field("first"));
     bucket.elements = number(field("elements"));
+    if (has("role=")) bucket.role = index(field("role"));
     p_.buckets.push_back(bucket);
   }
 
   void collective() {
     in_order(p_.collectives.size());
     Collective c;
-    c.kind = enumerator<CollKind>(word(), kCollKinds);
+    c.kind = enumerator<CollKind>(word(), kCollKinds + 1);
     c.axes = static_cast<uint32_t>(number(field("axes"), 0, UINT32_MAX));
     c.algorithm = field("algorithm");
     c.root = static_cast<uint32_t>(number(field("root"), 0, UINT32_MAX));
@@ -158,6 +164,18 @@ class Parser {
     p_.sharding.parameters = number(field("parameters"), 1);
     p_.sharding.gradients = number(field("gradients"), 1);
     p_.sharding.state = number(field("state"), 1);
+    if (has("experts=")) p_.sharding.experts = number(field("experts"), 1);
+  }
+
+  /// "3+5", or "-" for none.
+  std::vector<uint32_t> layers_of(std::string_view text) {
+    std::vector<uint32_t> out;
+    while (!text.empty() && text != "-") {
+      const auto end = std::min(text.find('+'), text.size());
+      out.push_back(index(text.substr(0, end)));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return out;
   }
 
   void channel() {
@@ -168,6 +186,9 @@ class Parser {
     c.to_role = index(word());
     c.address = enumerator<Address>(word(), 4);
     for (const std::string_view b : list(field("keys"))) c.key_bytes.push_back({number(b)});
+    if (has("layers=")) {
+      for (const std::string_view of : list(field("layers"))) c.key_layers.push_back(layers_of(of));
+    }
     p_.channels.push_back(std::move(c));
   }
 
@@ -183,19 +204,74 @@ class Parser {
     p_.stores.push_back(s);
   }
 
+  Mesh mesh(std::string_view text) const {
+    Mesh out;
+    for (const std::string_view axis : list(text)) {
+      const auto colon = axis.find(':');
+      if (colon == std::string_view::npos) fail("expected axis:size,...");
+      out.axes.push_back({std::string(axis.substr(0, colon)),
+                          static_cast<int32_t>(number(axis.substr(colon + 1), 0, INT32_MAX))});
+    }
+    return out;
+  }
+
+  ModelSlice slice(std::string_view text) const {
+    ModelSlice out;
+    const auto slash = text.find('/');
+    if (slash == std::string_view::npos) fail("expected slice=first+layers,.../ways");
+    std::string_view ways = text.substr(slash + 1);
+    out.sequence = ways.ends_with('s');
+    if (out.sequence) ways.remove_suffix(1);
+    out.ways = static_cast<int32_t>(number(ways, 1, INT32_MAX));
+    if (text.substr(0, slash) == "all") return out;
+    for (const std::string_view range : list(text.substr(0, slash))) {
+      const auto plus = std::min(range.find('+'), range.size());
+      out.ranges.push_back(
+          {index(range.substr(0, plus)), index(range.substr(std::min(plus + 1, range.size())))});
+    }
+    return out;
+  }
+
+  /// Of experts and of sequences.
+  void division(ModelSlice& slice) {
+    if (has("dealt=")) {
+      std::string_view dealt = field("dealt");
+      slice.whole_experts = dealt.ends_with('w');
+      if (slice.whole_experts) dealt.remove_suffix(1);
+      slice.experts = static_cast<int32_t>(number(dealt, 1, INT32_MAX));
+    }
+    if (has("capacity=")) {
+      const std::string_view text = field("capacity");
+      const auto end = std::from_chars(text.data(), text.data() + text.size(), slice.capacity);
+      if (end.ec != std::errc() || end.ptr != text.data() + text.size() || !(slice.capacity > 0) ||
+          slice.capacity > 1e6)
+        fail("expected capacity=<factor>");
+    }
+    if (has("context=")) slice.context = static_cast<int32_t>(number(field("context"), 1, INT32_MAX));
+  }
+
   void role() {
     Role r;
     r.site = enumerator<Site>(word(), 3);
-    for (const std::string_view axis : list(field("mesh"))) {
-      const auto colon = axis.find(':');
-      if (colon == std::string_view::npos) fail("expected mesh=axis:size,...");
-      r.mesh.axes.push_back({std::string(axis.substr(0, colon)),
-                             static_cast<int32_t>(number(axis.substr(colon + 1), 0, INT32_MAX))});
-    }
+    r.mesh = mesh(field("mesh"));
     const std::string_view on = field("on");
     if (on != "-") r.on_channel = static_cast<int32_t>(index(on));
+    if (has("at=")) {
+      for (const std::string_view c : list(field("at")))
+        r.at.push_back(c == "*" ? -1 : static_cast<int32_t>(number(c, 0, INT32_MAX)));
+    }
+    if (has("slice=")) {
+      r.slice = slice(field("slice"));
+      division(r.slice);
+    }
     r.name = quoted();
     p_.roles.push_back(std::move(r));
+  }
+
+  /// The line goes on with that.
+  bool has(std::string_view key) {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+    return rest_.starts_with(key);
   }
 
   template <typename T>
@@ -208,7 +284,10 @@ class Parser {
     op.what = index(field("task"));
     Task& t = entry(p_.tasks, op.what);
     t = {};
-    t.pass = enumerator<Pass>(field("pass"), kPasses);
+    std::string_view pass = field("pass");
+    t.parts = pass.ends_with("-alone");
+    if (t.parts) pass.remove_suffix(std::string_view("-alone").size());
+    t.pass = enumerator<Pass>(pass, kPasses);
     const std::string_view span = field("layers");
     const auto plus = std::min(span.find('+'), span.size());
     t.layer = index(span.substr(0, plus));
@@ -275,13 +354,10 @@ class Parser {
         op.what = index(field("store"));
         break;
     }
-    const auto has = [&](std::string_view key) {
-      rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
-      return rest_.starts_with(key);
-    };
     if (has("of=")) payload(op, field("of"));
     if (has("bytes=")) op.bytes.n = number(field("bytes"));
     if (has("every=")) op.every = static_cast<uint16_t>(number(field("every"), 1, UINT16_MAX));
+    if (has("micro=")) op.micro = static_cast<uint16_t>(number(field("micro"), 1, UINT16_MAX));
     if (has("after=")) deps(op, field("after"));
     op.label = label(quoted());
     p_.roles.back().ops.push_back(std::move(op));

@@ -43,6 +43,12 @@ struct PipelineSchedule {
   std::vector<Slot> (*slots)(int32_t stage, const PipelineShape& shape);
 };
 
+/// A schedule and what it serves.
+struct PipelineUse {
+  const PipelineSchedule* schedule = nullptr;
+  PipelineShape shape;
+};
+
 /// Generated from the list in schemes/CMakeLists.txt.
 const Registry<PipelineSchedule>& schedules_registry();
 

@@ -3,19 +3,23 @@
 //   tandem-program-1
 //   samples <n>
 //   micro-batches <n>                                        where a step takes more than one iteration
-//   sharding parameters=<n> gradients=<n> state=<n>            where not all are 1
-//   bucket <i> first=<n> elements=<n>
+//   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>]   where not all are 1
+//   replicas <n>                                             where not all instances of role 0
+//   grid <axis>:<size>,...                                   where several roles divide the devices
+//   bucket <i> first=<n> elements=<n> [role=<n>]
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
-//   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>...
+//   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>... [layers=<layer>+...,- ...]
 //   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1> shares=<n>
-//   role <site> mesh=<axis>:<size>,... on=<channel or -> "<name>"
-//     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [after=<op>[@<lag>],...]
-//     "<label>"
+//   role <site> mesh=<axis>:<size>,... on=<channel or -> [at=<coordinate or *>,...]
+//     [slice=<first>+<layers>,... or all/<ways>[s] [dealt=<n>[w]] [capacity=<x>] [context=<n>]] "<name>"
+//     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [micro=<n>]
+//     [after=<op>[@<lag>],...] "<label>"
 // with the fields
-//   compute     task=<i> pass=<pass> layers=<first>+<count> kernels=<n> flops=<n> moved=<bytes>
+//   compute     task=<i> pass=<pass>[-alone] layers=<first>+<count> kernels=<n> flops=<n> moved=<bytes>
 //   copy        copy=<i> path=<kind> samples=<n>
 //   collective  collective=<i>        send, recv  channel=<i> key=<n>        apply, gate  store=<i>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iterator>
 
@@ -36,13 +40,47 @@ std::string in_quotes(std::string_view text) {
   return out + '"';
 }
 
+void print_mesh(Out out, const Mesh& mesh) {
+  for (std::size_t a = 0; a < mesh.axes.size(); ++a) {
+    fmt::format_to(out, "{}{}:{}", a == 0 ? "" : ",", mesh.axes[a].name, mesh.axes[a].size);
+  }
+}
+
+void print_place(Out out, const Role& role) {
+  for (std::size_t a = 0; a < role.at.size(); ++a) {
+    fmt::format_to(out, "{}{}", a == 0 ? " at=" : ",", role.at[a] < 0 ? "*" : std::to_string(role.at[a]));
+  }
+  if (role.slice == ModelSlice{}) return;
+  fmt::format_to(out, " slice=");
+  if (role.slice.ranges.empty()) fmt::format_to(out, "all");
+  for (std::size_t i = 0; i < role.slice.ranges.size(); ++i) {
+    const LayerRange& r = role.slice.ranges[i];
+    fmt::format_to(out, "{}{}+{}", i == 0 ? "" : ",", r.first, r.layers);
+  }
+  const ModelSlice& s = role.slice;
+  fmt::format_to(out, "/{}{}", s.ways, s.sequence ? "s" : "");
+  if (s.experts > 1 || s.whole_experts)
+    fmt::format_to(out, " dealt={}{}", s.experts, s.whole_experts ? "w" : "");
+  if (s.capacity > 0) fmt::format_to(out, " capacity={}", s.capacity);
+  if (s.context > 1) fmt::format_to(out, " context={}", s.context);
+}
+
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
-    fmt::format_to(out, "sharding parameters={} gradients={} state={}\n", s.parameters, s.gradients, s.state);
+    fmt::format_to(out, "sharding parameters={} gradients={} state={}{}\n", s.parameters, s.gradients,
+                   s.state, s.experts > 0 ? fmt::format(" experts={}", s.experts) : "");
+  if (p.replicas != 0) fmt::format_to(out, "replicas {}\n", p.replicas);
+  if (!p.grid.axes.empty()) {
+    fmt::format_to(out, "grid ");
+    print_mesh(out, p.grid);
+    fmt::format_to(out, "\n");
+  }
   for (std::size_t i = 0; i < p.buckets.size(); ++i) {
-    fmt::format_to(out, "bucket {} first={} elements={}\n", i, p.buckets[i].first, p.buckets[i].elements);
+    fmt::format_to(out, "bucket {} first={} elements={}", i, p.buckets[i].first, p.buckets[i].elements);
+    if (p.buckets[i].role != 0) fmt::format_to(out, " role={}", p.buckets[i].role);
+    fmt::format_to(out, "\n");
   }
   for (std::size_t i = 0; i < p.collectives.size(); ++i) {
     const Collective& c = p.collectives[i];
@@ -54,6 +92,9 @@ void print_tables(Out out, const Program& p) {
     fmt::format_to(out, "channel {} {} -> {} {} keys=", i, c.from_role, c.to_role, name(c.address));
     for (std::size_t k = 0; k < c.key_bytes.size(); ++k)
       fmt::format_to(out, "{}{}", k == 0 ? "" : ",", c.key_bytes[k].n);
+    for (std::size_t k = 0; k < c.key_layers.size(); ++k)
+      fmt::format_to(out, "{}{}", k == 0 ? " layers=" : ",",
+                     c.key_layers[k].empty() ? "-" : fmt::format("{}", fmt::join(c.key_layers[k], "+")));
     fmt::format_to(out, "\n");
   }
   for (std::size_t i = 0; i < p.stores.size(); ++i) {
@@ -73,8 +114,8 @@ void print_task(Out out, const Program& p, uint32_t index) {
     flops += k.flops * k.repeat;
     moved += (k.read + k.written) * k.repeat;
   }
-  fmt::format_to(out, " task={} pass={} layers={}+{} kernels={} flops={} moved={}", index, name(t.pass),
-                 t.layer, t.layers, launches, flops.n, moved.n);
+  fmt::format_to(out, " task={} pass={}{} layers={}+{} kernels={} flops={} moved={}", index, name(t.pass),
+                 t.parts ? "-alone" : "", t.layer, t.layers, launches, flops.n, moved.n);
 }
 
 void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
@@ -102,6 +143,7 @@ void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
   if (op.payload != Payload::none) fmt::format_to(out, " of={}:{}", name(op.payload), op.key);
   if (op.bytes.n != 0) fmt::format_to(out, " bytes={}", op.bytes.n);
   if (op.every != 1) fmt::format_to(out, " every={}", op.every);
+  if (op.micro != 0) fmt::format_to(out, " micro={}", op.micro);
   for (std::size_t d = 0; d < op.deps.size(); ++d) {
     fmt::format_to(out, "{}{}", d == 0 ? " after=" : ",", op.deps[d].op);
     if (op.deps[d].lag != 0) fmt::format_to(out, "@{}", op.deps[d].lag);
@@ -117,11 +159,10 @@ std::string print(const Program& p) {
   print_tables(out, p);
   for (const Role& role : p.roles) {
     fmt::format_to(out, "role {} mesh=", name(role.site));
-    for (std::size_t a = 0; a < role.mesh.axes.size(); ++a) {
-      fmt::format_to(out, "{}{}:{}", a == 0 ? "" : ",", role.mesh.axes[a].name, role.mesh.axes[a].size);
-    }
-    fmt::format_to(out, " on={} {}\n", role.on_channel < 0 ? "-" : std::to_string(role.on_channel),
-                   in_quotes(role.name));
+    print_mesh(out, role.mesh);
+    fmt::format_to(out, " on={}", role.on_channel < 0 ? "-" : std::to_string(role.on_channel));
+    print_place(out, role);
+    fmt::format_to(out, " {}\n", in_quotes(role.name));
     for (std::size_t i = 0; i < role.ops.size(); ++i) print_op(out, p, i, role.ops[i]);
   }
   return text;

@@ -8,7 +8,7 @@
 namespace tandem::schemes {
 
 std::string_view name(Lane lane) {
-  constexpr std::string_view names[] = {"compute", "comm", "copy", "host"};
+  constexpr std::string_view names[] = {"compute", "comm", "copy", "host", "reduce", "send", "recv"};
   return names[static_cast<std::size_t>(lane)];
 }
 
@@ -18,7 +18,9 @@ std::string_view name(OpKind kind) {
 }
 
 std::string_view name(Payload payload) {
-  constexpr std::string_view names[] = {"none", "gradients", "parameters", "state", "shard", "activations"};
+  constexpr std::string_view names[] = {"none",          "gradients",   "parameters",           "state",
+                                        "shard",         "activations", "activation-gradients", "exchanged",
+                                        "tied-gradients"};
   return names[static_cast<std::size_t>(payload)];
 }
 
@@ -28,8 +30,8 @@ std::string_view name(CopyKind kind) {
 }
 
 std::string_view name(CollKind kind) {
-  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                        "broadcast",  "reduce",         "all_to_all"};
+  constexpr std::string_view names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                        "reduce",     "all_to_all",     "shift"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -53,13 +55,38 @@ int64_t samples_per_step(const Program& program) {
   return checked_mul(program.samples_per_iteration, program.micro_batches, "the samples of a step");
 }
 
+int64_t replicas(const Program& program) {
+  return program.replicas > 0 ? program.replicas : program.roles[0].mesh.size();
+}
+
+int64_t executions(const Program& program) {
+  int64_t sum = 0;
+  for (const Role& role : program.roles) sum += role.mesh.size() * static_cast<int64_t>(role.ops.size());
+  return sum;
+}
+
+int64_t grid_device(const Program& program, const Role& role, int64_t i) {
+  if (program.grid.axes.empty()) return i;
+  int64_t device = 0, stride = 1;
+  for (std::size_t a = program.grid.axes.size(); a-- > 0;) {
+    const int64_t size = program.grid.axes[a].size;
+    const bool own = role.at[a] < 0;
+    device += (own ? i % size : role.at[a]) * stride;
+    if (own) i /= size;
+    stride *= size;
+  }
+  return device;
+}
+
 bool is_static(const Program& program) {
-  const auto moves = [](const Op& op) {
-    return op.kind == OpKind::send || op.kind == OpKind::recv || op.kind == OpKind::apply ||
-           op.kind == OpKind::gate;
+  const auto by_arrival = [&](const Op& op) {
+    return op.kind == OpKind::apply || op.kind == OpKind::gate ||
+           ((op.kind == OpKind::send || op.kind == OpKind::recv) &&
+            (program.channels[op.what].address != Address::same_index ||
+             program.channels[op.what].from_role == program.channels[op.what].to_role));
   };
   return std::all_of(program.roles.begin(), program.roles.end(), [&](const Role& role) {
-    return role.on_channel < 0 && std::none_of(role.ops.begin(), role.ops.end(), moves);
+    return role.on_channel < 0 && std::none_of(role.ops.begin(), role.ops.end(), by_arrival);
   });
 }
 

@@ -10,12 +10,15 @@
 
 #include "base/units.h"
 #include "models/kernel.h"
+#include "models/slice.h"
 
 namespace tandem::schemes {
 
 /// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
-enum class Lane : uint8_t { compute, comm, copy, host };
-inline constexpr int kLanes = 4;
+/// Sums inside layers that devices share are on `comm`, and the messages of a pipeline and the gradients of a
+/// split model have lanes of their own, as frameworks give each its own communicator and stream.
+enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv };
+inline constexpr int kLanes = 7;
 std::string_view name(Lane lane);
 
 enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };
@@ -36,38 +39,50 @@ enum class Payload : uint8_t {
   state,        ///< parameters of bucket `key` and the optimiser's state that belongs to them
   shard,        ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
                 ///< reduce-scatter over all instances cuts it
-  activations,  ///< a layer's inputs or outputs
+  activations,  ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
+  activation_gradients,  ///< their gradients, which a backward pass makes
+  exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
+  tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
 };
-inline constexpr int kPayloads = 6;
+inline constexpr int kPayloads = 9;
 std::string_view name(Payload payload);
+/// Of layers, which a message's or a collective's key then names, and not of a bucket?
+inline bool of_layers(Payload p) { return p >= Payload::activations; }
 
 struct Op {
   OpKind kind = OpKind::compute;
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
-  uint32_t what = 0;      ///< index into tasks / copies / collectives / channels / stores, by kind
-  uint32_t key = 0;       ///< index into buckets; server roles use the message's
+  uint32_t what = 0;  ///< index into tasks / copies / collectives / channels / stores, by kind
+  /// Index into buckets; server roles use the message's; of a channel between working roles index into its
+  /// keys; of a collective inside a layer that devices share (a grid has them) the layer whose output it is.
+  uint32_t key = 0;
   Bytes bytes;            ///< payload per instance; 0 for compute, apply and gate
   uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
+  uint16_t micro = 0;     ///< the micro-batch of the iteration that it works for
   uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
   std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
 };
 
-/// A compute op's work. The layers and the pass let an executor bind tensors; the kernels let a cost model
-/// price it. A backward task holds both backward kernels; its pass is backward_weights.
+/// A compute op's work; several ops may share one. The layers and the pass let an executor bind tensors; the
+/// kernels let a cost model price it. A backward task holds both backward kernels, its pass being
+/// backward_weights, unless `parts` says that it makes only those of `pass`.
 struct Task {
   uint32_t layer = 0;   ///< index into Graph::layers() of the first layer
   uint32_t layers = 1;  ///< so many consecutive layers; for an update those whose tensors it touches; 0: the
                         ///< host alone works, at copying the module for the devices
   Pass pass = Pass::forward;
   std::vector<Kernel> kernels;
+  bool parts =
+      false;  ///< backward_data: the inputs' gradients alone; backward_weights: the parameters' alone
 };
 
 /// What a key names: gradients that are communicated and updated together. Buckets are consecutive
 /// ranges of the flat parameter vector, in which the last layer's last tensor comes first: the order in which
 /// backward makes gradients.
 struct Bucket {
-  int64_t first = 0, elements = 0;  ///< in the flat vector
+  int64_t first = 0, elements = 0;  ///< in the flat vector ...
+  uint32_t role = 0;                ///< ... of this role's slice
 };
 
 /// A copy op's path.
@@ -82,8 +97,16 @@ struct Copy {
   int64_t samples = 0;  ///< input only: how many samples one op brings
 };
 
-enum class CollKind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all };
-inline constexpr int kCollKinds = 6;
+enum class CollKind : uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  all_to_all,
+  shift,  ///< each sends its buffer to the next, the last to the first: messages, which no algorithm changes
+};
+inline constexpr int kCollKinds = 6;  ///< that algorithms carry out
 std::string_view name(CollKind kind);
 /// Members of one group: the instances of a role that differ only on the axes in `axes` (bit i = axis i).
 struct Collective {
@@ -97,7 +120,12 @@ struct Collective {
 struct Sharding {
   int64_t parameters = 1;  ///< in the format that layers compute with; gathered where they are needed
   int64_t gradients = 1;
-  int64_t state = 1;  ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
+  int64_t state = 1;    ///< the optimiser's, and under mixed precision the fp32 parameters that it updates
+  int64_t experts = 0;  ///< dealt experts have so many holders and are cut over no more; 0: as all else
+  /// Over how many of `holders`, one of the above, a parameter is cut.
+  int64_t of(int64_t holders, bool dealt) const {
+    return dealt && experts > 0 && holders > experts ? experts : holders;
+  }
 };
 
 /// How the sender's instance finds the receiver's.
@@ -112,6 +140,10 @@ struct Channel {
   uint32_t from_role = 0, to_role = 0;
   Address address = Address::shards;
   std::vector<Bytes> key_bytes;  ///< whole payload per key, before splitting over shards
+  /// [key], between roles that divide a model: the layers whose outputs, or whose outputs' gradients, travel
+  /// together, in this order. Of tied gradients the layer of the sender, then the receiver's, whose first
+  /// tensor the weight is.
+  std::vector<std::vector<uint32_t>> key_layers = {};
 };
 
 /// Versioned parameters held by every instance (shard) of `role`, one version counter per (shard, key,
@@ -151,6 +183,11 @@ struct Role {
   Site site = Site::accelerators;
   int32_t on_channel = -1;  ///< -1: repeats every iteration; else runs once per message of that channel
   std::vector<Op> ops;      ///< issue order; topological
+  ModelSlice slice = {};    ///< what each instance holds of the model
+  /// Where Program::grid has axes: for each of them the coordinate at which this role is, or -1 where it is
+  /// an axis of `mesh`, whose axes are those in the same order.
+  std::vector<int32_t> at = {};
+  bool works() const { return site == Site::accelerators && on_channel < 0; }  ///< trains a slice
 };
 
 struct Program {
@@ -162,14 +199,28 @@ struct Program {
   std::vector<Channel> channels;
   std::vector<Store> stores;
   std::vector<std::string> labels;
-  int64_t samples_per_iteration = 0;  ///< of one worker instance; role 0 is always the workers
+  int64_t samples_per_iteration = 0;  ///< of one worker instance, or of one of `replicas`
   int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
   Sharding sharding;                  ///< says what must fit a device; an executor may hold all all the same
+  /// The devices, where several roles divide the model among them: instance i of a role with that site is on
+  /// the device whose coordinates are the role's, the last axis varying fastest. No axes: role 0, always
+  /// workers, has them all.
+  Mesh grid = {};
+  int64_t replicas =
+      0;  ///< whole models, each training on samples of its own; 0: as many as instances of role 0
 };
 
-/// Of one worker instance in one step of the optimiser.
+/// Models that train on samples of their own.
+int64_t replicas(const Program& program);
+/// Ops that all instances together run in an iteration.
+int64_t executions(const Program& program);
+/// Device of the grid that instance `i` of `role` is on; `i` itself without a grid. O(axes).
+int64_t grid_device(const Program& program, const Role& role, int64_t i);
+
+/// Of one replica in one step of the optimiser.
 int64_t samples_per_step(const Program& program);
-/// No role runs per message and no op sends, receives, applies or gates: the sweep may run it.
+/// No role runs per message, no op applies or gates, and whatever is sent goes to the same instance of
+/// another role: when an op starts does not depend on which message is first, and the sweep may run it.
 bool is_static(const Program& program);
 /// Every reply of every store waits for every worker: no arrival order decides anything. `roles`: of the
 /// first so many roles alone, 0 = of all.

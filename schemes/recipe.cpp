@@ -12,17 +12,20 @@ namespace {
 constexpr std::string_view kRecipes = "schemes/recipes";
 
 Recipe::Kernels read_kernels(const Json& json) {
-  json.only({"convolution", "stream", "attention"});
+  json.only({"convolution", "stream", "attention", "scores", "softmax"});
   return {json.real("convolution", 1, 0.1, 4), json.real("stream", 1, 0.1, 4),
-          json.real("attention", 1, 0.1, 4)};
+          json.real("attention", 1, 0.1, 4), json.real("scores", 1, 0.1, 4), json.real("softmax", 1, 0.1, 4)};
 }
 
 Recipe::Host read_host(const Json& json) {
-  json.only({"forward", "backward", "mixed", "update", "runs_ahead", "awaits_sums"});
+  json.only({"forward", "backward", "mixed", "micro_batch", "collective", "update", "runs_ahead",
+             "awaits_sums", "awaits_messages"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
   if (const Json* mixed = json.find("mixed")) host.mixed = mixed->as_time();
+  if (const Json* micro = json.find("micro_batch")) host.micro_batch = micro->as_time();
+  if (const Json* collective = json.find("collective")) host.collective = collective->as_time();
   const Json& update = json.at("update");
   const auto& times = update.items();
   if (times.size() != host.update.size())
@@ -30,6 +33,7 @@ Recipe::Host read_host(const Json& json) {
   for (std::size_t i = 0; i < host.update.size(); ++i) host.update[i] = times[i].as_time();
   host.runs_ahead = json.boolean("runs_ahead", true);
   host.awaits_sums = json.boolean("awaits_sums", false);
+  host.awaits_messages = json.boolean("awaits_messages", false);
   return host;
 }
 
@@ -38,11 +42,12 @@ Recipe::Host read_host(const Json& json) {
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
   json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates",
-             "host", "fp32", "matrix", "source"});
+             "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
   out.source = json.at("source").as_text();
+  out.products_in_parts = json.boolean("products_in_parts", false);
   out.composes = json.boolean("composes", false);
   out.wide_parts = json.boolean("wide_parts", false);
   out.fused_bias = json.boolean("fused_bias", true);

@@ -19,20 +19,29 @@ namespace tandem::schemes {
 struct Recipe {
   /// Host time on a core of speed 1 (HostInfo::core_speed): a 2.3 GHz Broadwell core.
   struct Host {
-    Time forward;                ///< to issue one operation of a forward pass
-    Time backward;               ///< of a backward pass; both gradients of a layer are one operation
-    Time mixed;                  ///< on top in forward, where operations compute in 2 bytes (autocast)
-    std::array<Time, 3> update;  ///< to update one tensor, by how many state tensors the optimiser keeps
-    bool runs_ahead = true;      ///< does not wait for the device between steps
-    bool awaits_sums = false;    ///< issues what follows a collective when that has ended
+    Time forward = {};                ///< to issue one operation of a forward pass
+    Time backward = {};               ///< of a backward pass; both gradients of a layer are one operation
+    Time mixed = {};                  ///< on top in forward, where operations compute in 2 bytes (autocast)
+    Time micro_batch = {};            ///< besides its operations, for each micro-batch: fetching it, logging
+    std::array<Time, 3> update = {};  ///< to update one tensor, by how many state tensors the optimiser keeps
+    Time collective = {};             ///< to issue one
+    bool runs_ahead = true;           ///< does not wait for the device between steps
+    bool awaits_sums = false;         ///< issues what follows a collective when that has ended
+    /// Issues what follows a message between stages of a pipeline when that is there.
+    bool awaits_messages = false;
   };
   /// Factors on achieved efficiencies, in (0, 4].
   struct Kernels {
     double convolution = 1;  ///< layout and choice of algorithm
     double stream = 1;       ///< normalisation, pooling, elementwise: fused kernels move fewer bytes
     double attention = 1;    ///< fused attention, beside FlashAttention-2
+    double scores = 1;       ///< attention that is not fused: how often fewer passes over its scores
+    double softmax = 1;      ///< softmax and the losses that take one: how often fewer bytes they move
   };
   std::string name, summary, source;
+  /// Devices that share a layer do its products in as many parts as they are, the communication of one part
+  /// under the product of the next (Transformer Engine's userbuffers).
+  bool products_in_parts = false;
   bool composes = false;     ///< builds compound operations of simple kernels: Kernel::parts
   bool wide_parts = false;   ///< what it composes computes in fp32 where tensors have 2 bytes
   bool fused_bias = true;    ///< a product's kernel adds the bias

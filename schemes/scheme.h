@@ -9,6 +9,7 @@
 #include "base/registry.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
+#include "schemes/pipeline_schedule.h"
 #include "schemes/program.h"
 #include "schemes/recipe.h"
 
@@ -52,6 +53,12 @@ struct Scheme {
   /// What the options come to on several of these devices, which are no GPUs, where their words say
   /// otherwise; "" where they do not. Null: no option speaks of GPUs.
   std::string (*without_gpus)(const Options&, std::string_view device) = nullptr;
+  /// Devices that hold one model between them, of which there must be a multiple. Null: one.
+  int64_t (*replica_devices)(const Options&) = nullptr;
+  /// How the stages of a pipeline work on micro-batches, on so many devices; of one stage where there is no
+  /// pipeline. Throws InputError where the options or the devices do not allow it. Null: no micro-batches of
+  /// the scheme's own.
+  PipelineUse (*pipeline)(const Options&, int64_t devices) = nullptr;
 };
 
 /// Generated from the list in schemes/CMakeLists.txt.

@@ -20,13 +20,6 @@ std::vector<bool> trainable(const std::vector<Layer>& layers) {
   return out;
 }
 
-/// `count` updates of `elements` each, where the optimiser makes any.
-void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count) {
-  if (!optimizer.updates()) return;
-  to.push_back(update_kernel(optimizer, elements));
-  to.back().repeat = count;
-}
-
 void append(std::vector<Kernel>& to, const std::vector<Kernel>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
@@ -58,9 +51,38 @@ std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count) {
   return out;
 }
 
-/// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
-/// this is the mean over a step.
-Kernel sum_kernel(int64_t elements, int64_t micro_batches) {
+struct Tensor {
+  uint32_t segment, layer;
+  int64_t elements;
+  Bytes frozen;
+};
+
+/// All tensors in the order in which their gradients appear; frozen ones too, where they are gathered.
+std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const std::vector<Layer>& layers,
+                                   int64_t of_frozen) {
+  std::vector<Tensor> out;
+  for (std::size_t s = segments.size(); s-- > 0;) {
+    for (uint32_t l = segments[s].layer + segments[s].layers; l-- > segments[s].layer;) {
+      const auto& parameters = layers[l].parameters;
+      for (std::size_t p = parameters.size(); p-- > 0;) {
+        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements, {}});
+      }
+      if (of_frozen > 0 && !layers[l].frozen.empty())
+        out.push_back({static_cast<uint32_t>(s), l, 0, layers[l].frozen_bytes(of_frozen)});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count) {
+  if (!optimizer.updates()) return;
+  to.push_back(update_kernel(optimizer, elements));
+  to.back().repeat = count;
+}
+
+Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
   Kernel k;
   k.kind = KernelKind::elementwise;
   k.pass = Pass::backward_weights;
@@ -71,27 +93,6 @@ Kernel sum_kernel(int64_t elements, int64_t micro_batches) {
   k.written = Bytes{4} * added;
   return k;
 }
-
-struct Tensor {
-  uint32_t segment, layer;
-  int64_t elements;
-};
-
-/// All tensors in the order in which their gradients appear.
-std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const std::vector<Layer>& layers) {
-  std::vector<Tensor> out;
-  for (std::size_t s = segments.size(); s-- > 0;) {
-    for (uint32_t l = segments[s].layer + segments[s].layers; l-- > segments[s].layer;) {
-      const auto& parameters = layers[l].parameters;
-      for (std::size_t p = parameters.size(); p-- > 0;) {
-        out.push_back({static_cast<uint32_t>(s), l, parameters[p].elements});
-      }
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, Accumulation accumulation)
     : role_(role), work_(work), accumulation_(accumulation), element_(rule.element) {
@@ -121,7 +122,7 @@ void Training::split_into_segments() {
     append_backward(backward, work_, i, learns);
     if (accumulation_.micro_batches > 1 && !accumulation_.of_shards) {
       for (const Parameter& p : layers[i].parameters)
-        backward.push_back(sum_kernel(p.elements, accumulation_.micro_batches));
+        backward.push_back(accumulation_kernel(p.elements, accumulation_.micro_batches));
     }
     segment.backward.insert(segment.backward.begin(), backward.begin(), backward.end());
   }
@@ -149,9 +150,9 @@ void Training::fill_buckets(const BucketRule& rule) {
     const GradientBucket& b = buckets_.back();
     const std::size_t i = buckets_.size() - 1;
     if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
-    return b.bytes >= (i == 0 ? rule.first : rule.rest);
+    return b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
   };
-  for (const Tensor& t : backward_order(segments_, layers)) {
+  for (const Tensor& t : backward_order(segments_, layers, rule.frozen)) {
     if (!open) {
       buckets_.emplace_back();
       highest = t.layer;
@@ -161,11 +162,22 @@ void Training::fill_buckets(const BucketRule& rule) {
     b.layer = t.layer;
     b.segment = t.segment;
     b.elements = checked_add(b.elements, t.elements, "the number of parameters");
+    b.frozen += t.frozen;
     b.bytes = Bytes{rule.element} * b.elements;
-    ++sizes[t.elements];
-    if (full()) close();
+    if (t.elements > 0) ++sizes[t.elements];
+    if (b.elements > 0 && full()) close();
   }
-  if (open) close();
+  if (!open) return;
+  if (buckets_.back().elements > 0) return close();
+  // What is left stays as it is: it is gathered with the bucket before.
+  const GradientBucket rest = buckets_.back();
+  buckets_.pop_back();
+  if (buckets_.empty()) return;
+  GradientBucket& b = buckets_.back();
+  b.layers += b.layer - rest.layer;
+  b.layer = rest.layer;
+  b.segment = rest.segment;
+  b.frozen += rest.frozen;
 }
 
 Bytes Training::parameter_bytes() const { return Bytes{element_} * work_.graph->parameter_elements(); }

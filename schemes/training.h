@@ -24,6 +24,7 @@ struct BucketRule {
   static constexpr Bytes kEndless{INT64_MAX};
   Bytes first, rest;    ///< a bucket closes when it reaches this size; 0 = after every tensor
   int64_t element = 4;  ///< bytes of one communicated gradient element
+  int64_t frozen = 0;   ///< the same of frozen weights, where these are gathered; else 0
 };
 
 /// Gradients that are communicated and updated together, filled in backward order as DDP does: the last
@@ -34,6 +35,7 @@ struct GradientBucket {
   uint32_t layer = 0, layers = 0;  ///< range of Graph::layers() that its tensors belong to
   uint32_t segment = 0;  ///< the lowest segment with a tensor in it: its backward completes the bucket
   int64_t elements = 0;
+  Bytes frozen;  ///< of weights between them that stay as they are: only gathered
   Bytes bytes;
   std::vector<Kernel> update;  ///< one launch per tensor; equal ones folded by `repeat`
 };
@@ -106,6 +108,12 @@ class Training {
   std::vector<OpId> forward_, backward_;  ///< [segment]; invalid where a segment has no backward
   OpId last_backward_;
 };
+
+/// Appends to `to` the optimiser's launches for `count` tensors of `elements` each, where it makes any.
+void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t elements, int64_t count);
+/// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
+/// this is the mean over a step.
+Kernel accumulation_kernel(int64_t elements, int64_t micro_batches);
 
 /// Workers as {"node", "local"} where devices form a grid, else {"device"}.
 Mesh worker_mesh(const Cluster& cluster);

@@ -95,21 +95,23 @@ MemoryUse memory_on(const Prediction& p, int64_t devices) {
 }
 
 int64_t fewest_devices(const Prediction& p) {
-  if (fits(p, 1)) return 1;
-  int64_t low = 1, high = 2;
+  const Scheme& scheme = *p.job.scheme->scheme;
+  const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
+  if (fits(p, each)) return each;
+  int64_t low = 1, high = 2;  // multiples of what one model takes
   std::optional<MemoryUse> before;
   for (;; low = high, high *= 2) {
-    const auto memory = try_memory(p, high);
+    const auto memory = try_memory(p, high * each);
     if (memory && memory->fits()) break;
     // From four on, what did not shrink by doubling the devices never will.
-    if (high >= kMostDevices || (before && memory && memory->needed() >= before->needed())) return 0;
+    if (high * each >= kMostDevices || (before && memory && memory->needed() >= before->needed())) return 0;
     before = memory;
   }
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
-    (fits(p, middle) ? high : low) = middle;
+    (fits(p, middle * each) ? high : low) = middle;
   }
-  return high;
+  return high * each;
 }
 
 std::string fit_advice(const Prediction& p) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/statistics.h"
+#include "schemes/stage_timeline.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
 #include "sim/plan/placement.h"
@@ -73,6 +74,11 @@ std::set<std::pair<uint32_t, uint32_t>> shown_instances(const std::vector<Span>&
 
 void add_timeline(Report& r, const Simulated& run) {
   const Program& program = *run.bound.plan.program;
+  if (shows_passes(program)) {
+    constexpr std::size_t kMostEntries = 2100;  // 16 stages with 64 micro-batches
+    r.timeline = stage_timeline(program, run.trace.spans, kMostEntries);
+    return;
+  }
   const auto shown = shown_instances(run.trace.spans);
   for (const Span& s : run.trace.spans) {
     if (!shown.contains({s.instance, s.role})) continue;

@@ -76,9 +76,21 @@ void add_rates(Report& r, const Prediction& p, const Simulated& run) {
   r.staleness_by_worker = run.trace.staleness_by_worker;
 }
 
+/// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
+/// few devices of the last one would share its network cards unlike the others.
+int64_t speedup_base(const Prediction& p) {
+  const Scheme& scheme = *p.job.scheme->scheme;
+  const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
+  const int64_t fewest = p.check_memory ? fewest_devices(p) : each;
+  if (fewest == 0) return p.devices;  // so many and no fewer were asked for
+  const auto node = static_cast<int64_t>(p.system->accelerators().size());
+  const int64_t whole = fewest > node ? (fewest + node - 1) / node * node : fewest;
+  return std::min(whole % each == 0 ? whole : fewest, p.devices);
+}
+
 void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, const Simulated& run,
                  double scale) {
-  const int64_t base = p.check_memory ? std::min(fewest_devices(p), p.devices) : 1;
+  const int64_t base = speedup_base(p);
   r.speedup = run.rate / (p.devices == base && p.beside.empty() ? run : simulation.run(base, scale)).rate;
   r.speedup_base_devices = base;
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);

@@ -49,7 +49,8 @@ void steady(Simulated& r) {
 }  // namespace
 
 double samples_of_all(const Program& program) {
-  return static_cast<double>(samples_per_step(program) * program.roles[0].mesh.size());
+  return static_cast<double>(
+      checked_mul(samples_per_step(program), replicas(program), "the samples of a step"));
 }
 
 Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
@@ -62,6 +63,7 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside) const {
   options.iterations = iterations(*out.program);
   if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
   options.kept_iterations = 2;
+  if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
   out.trace = evaluate(out.bound.plan, options);
   steady(out);
   return out;
@@ -131,6 +133,11 @@ int32_t Simulation::iterations(const Program& program) const {
 int64_t Simulation::steps(const Program& program) const {
   if (p_.iterations > 0) return p_.iterations;
   const int64_t workers = program.roles[0].mesh.size();
+  if (!program.grid.axes.empty()) {
+    // Steps differ by noise alone once the first has filled the pipeline.
+    constexpr int64_t kMostExecutions = 1'000'000;
+    return std::clamp<int64_t>(kMostExecutions / std::max<int64_t>(1, executions(program)), 3, 24);
+  }
   if (is_static(program)) {
     // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.
     const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;

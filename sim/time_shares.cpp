@@ -54,6 +54,7 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
   s.waiting = share(Wait::waiting);
   s.input = share(Wait::input);
   s.server = share(Wait::server);
+  s.bubble = share(Wait::bubble);
   s.idle = share(Wait::idle);
   for (int move = 0; move < kMoves; ++move) {
     if (t.moved[move].ps > 0)

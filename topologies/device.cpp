@@ -18,12 +18,22 @@ Device::Kind parse_kind(const Json& value) {
                          did_you_mean(text, {"gpu", "cpu", "tpu"})));
 }
 
+std::array<FlopRate, kPrecisions> by_precision(const Json& rates) {
+  std::array<FlopRate, kPrecisions> out{};
+  for (const auto& [key, rate] : rates.members()) {
+    const Precision precision = parse_precision(key, rate.place());
+    out[static_cast<std::size_t>(precision)] = rate.as_flop_rate();
+    if (rate.as_flop_rate().flops_per_second > 1e21) rate.fail("a peak of at most 1000000PFLOP/s is allowed");
+  }
+  return out;
+}
+
 }  // namespace
 
 Device Device::from_json(const Json& document) {
-  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "fp32_products",
-                 "memory_bandwidth", "memory", "usable_memory", "units", "boost_mhz", "launch", "watts",
-                 "sources", "unverified", "note"});
+  document.only({"name", "summary", "kind", "vendor", "architecture", "year", "peak", "best_product",
+                 "fp32_products", "memory_bandwidth", "memory", "usable_memory", "units", "boost_mhz",
+                 "launch", "watts", "sources", "unverified", "note"});
   Device d;
   d.name = document.at("name").as_text();
   d.summary = document.at("summary").as_text();
@@ -32,11 +42,8 @@ Device Device::from_json(const Json& document) {
   d.architecture = document.at("architecture").as_text();
   d.year = static_cast<int>(document.integer("year", 0, 0, 3000));
   const Json& peak = document.at("peak");
-  for (const auto& [key, rate] : peak.members()) {
-    const Precision precision = parse_precision(key, rate.place());
-    d.peak[static_cast<std::size_t>(precision)] = rate.as_flop_rate();
-    if (rate.as_flop_rate().flops_per_second > 1e21) rate.fail("a peak of at most 1000000PFLOP/s is allowed");
-  }
+  d.peak = by_precision(peak);
+  if (const Json* best = document.find("best_product")) d.best_product = by_precision(*best);
   if (d.peak_at(Precision::fp32).flops_per_second <= 0) {
     peak.fail("a peak of \"fp32\" above 0 is needed: it is what unsupported formats fall back to");
   }

@@ -21,6 +21,8 @@ struct Device {
   /// Peak per precision; 0 = not supported natively (the cost model then falls back to fp32 arithmetic
   /// with the smaller format's bytes).
   std::array<FlopRate, kPrecisions> peak{};
+  /// Of the fastest matrix product that was ever measured on it; 0 = nobody looked.
+  std::array<FlopRate, kPrecisions> best_product{};
   Bandwidth memory_bandwidth;
   Bytes memory;
   Bytes usable;   ///< of it, what the driver offers; without a figure 98.5 % of a GPU's, all of others'

@@ -261,7 +261,7 @@ std::string json_of(const Question& q, const std::vector<Elasticity>& all) {
       out["rows"].push_back(std::move(row));
     }
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 std::string value_text(const Resource& r) {

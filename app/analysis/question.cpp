@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "models/adapter.h"
 #include "schemes/memory_habits.h"
 
 namespace tandem::app {
@@ -62,12 +63,20 @@ std::vector<int64_t> doublings(int64_t count) {
 std::vector<Flag> question_flags() {
   return {
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"adapter", "NAME[:key=value,...]",
+       "fine-tuning: lora:rank=16,on=attention+mlp learns small matrices beside weights that stay; qlora "
+       "stores "
+       "these in 4 bits (store=nf4|nf4-dq|int8|half); on: attention, mlp, head or names of layers; "
+       "dropout=0.05"},
+      {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
       {"system", "NAME|FILE", "the machine (tandem list systems)"},
       {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
-      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop, or none: no update"},
+      {"optimizer", "NAME",
+       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor (tandem list "
+       "optimizers), or none: no update"},
       {"recipe", "NAME|FILE",
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
        "pytorch; "
@@ -76,7 +85,7 @@ std::vector<Flag> question_flags() {
        "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
-       "update=foreach|each|fused, gradients=freed|zeroed|whole, buckets=none|copies|views, "
+       "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
        "modules=lazy|eager, "
        "loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"input", "real|synthetic",
@@ -113,15 +122,43 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
   return out;
 }
 
+namespace {
+
+/// The model, with what --adapter and --freeze make of it.
+Graph read_model(const Arguments& arguments, const std::string& model) {
+  Graph graph = Graph::load(model);
+  if (arguments.has("adapter"))
+    graph = with_adapter(graph, arguments.value("adapter", "", parse_adapter), option_place("adapter"));
+  if (arguments.has("freeze"))
+    graph = with_frozen(graph, split(arguments.text("freeze", ""), ','), option_place("freeze"));
+  return graph;
+}
+
+}  // namespace
+
 Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");
-  if (!arguments.has("system")) Graph::load(model);  // a wrong name is worth more than a missing option
+  if (!arguments.has("system"))
+    read_model(arguments, model);  // a wrong name is worth more than a missing option
   return read_question(arguments, model, arguments.required("system", "dgx1-v100"), read_sets(arguments));
 }
 
+namespace {
+
+/// 1, 2, 4 ... and all that the system has; of a split model those that whole replicas take.
+std::vector<int64_t> usual_counts(const Question& q) {
+  const Scheme& scheme = *q.scheme.scheme;
+  const int64_t replica = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(q.scheme.options);
+  std::vector<int64_t> counts = doublings(q.system.accelerator_count());
+  std::erase_if(counts, [&](int64_t n) { return n % replica != 0; });
+  return counts.empty() ? std::vector{replica} : counts;
+}
+
+}  // namespace
+
 Question read_question(const Arguments& arguments, const std::string& model, const std::string& system,
                        const std::vector<std::pair<std::string, std::string>>& sets) {
-  Graph graph = Graph::load(model);
+  Graph graph = read_model(arguments, model);
   Question q{.graph = std::move(graph),
              .system = System::load(system, sets),
              .scheme = resolve_scheme(arguments.text("scheme", "allreduce"), Place{}),
@@ -133,7 +170,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .beside = {}};
   if (arguments.has("recipe"))
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
-  q.devices = arguments.integers("devices", doublings(q.system.accelerator_count()), 1, kMostDevices);
+  q.devices = arguments.integers("devices", usual_counts(q), 1, kMostDevices);
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);

@@ -57,6 +57,9 @@ std::string compute_words(const Report& r) {
   if (r.time_share.waiting >= 0.1 && r.time_share.waiting > r.time_share.compute && !r.waiting_for.empty())
     return fmt::format("compute of {}, awaited for {:.0f} % of the step", r.waiting_for[0].first,
                        100 * r.waiting_for[0].second);
+  if (r.time_share.bubble > r.time_share.compute)
+    return fmt::format("the pipeline's bubble, {:.0f} % of the step; compute {:.0f} %",
+                       100 * r.time_share.bubble, 100 * r.time_share.compute);
   if (r.kernels.empty()) return fmt::format("compute ({:.0f} % of the step)", 100 * r.time_share.compute);
   const KernelShare& k = r.kernels[0];
   std::string out = fmt::format("compute: {} {:.0f} %", kernel_words(k.kind), 100 * k.share);
@@ -74,11 +77,15 @@ std::string report_input(const Report& report, std::string_view key) {
   return "";
 }
 
+std::string report_batch(const Report& report) {
+  const bool micro = !report_input(report, "scheme.microbatches").empty() || report.memory_by_role.size() > 1;
+  return fmt::format("{} sample{} per {}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
+                     micro ? "micro-batch" : "device");
+}
+
 std::string report_title(const Report& report) {
-  return fmt::format("{} on {}, {}, {}, {} sample{} per device", report_input(report, "model"),
-                     report_input(report, "system"), report_input(report, "scheme"),
-                     report_input(report, "precision"), report.batch_per_device,
-                     report.batch_per_device == 1 ? "" : "s");
+  return fmt::format("{} on {}, {}, {}, {}", report_input(report, "model"), report_input(report, "system"),
+                     report_input(report, "scheme"), report_input(report, "precision"), report_batch(report));
 }
 
 std::string resource_words(const Report& r) {
@@ -97,12 +104,15 @@ std::string resource_words(const Report& r) {
   return path;
 }
 
-std::string batch_text(const Graph& graph, int64_t batch) {
+std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches) {
   std::string unit = graph.sample().unit;
   if (batch == 1 && unit.ends_with('s')) unit.pop_back();
   const int64_t tokens = graph.tokens_per_sample();
-  return fmt::format("{} {}{} per device", batch, unit,
-                     tokens > 0 ? fmt::format(" of {} tokens", whole(tokens)) : "");
+  const std::string samples =
+      fmt::format("{} {}{}", batch, unit, tokens > 0 ? fmt::format(" of {} tokens", whole(tokens)) : "");
+  if (micro_batches == 0) return samples + " per device";
+  return fmt::format("{} per micro-batch, {} micro-batch{} a step", samples, micro_batches,
+                     micro_batches == 1 ? "" : "es");
 }
 
 std::string needs_text(const Report& r) {
@@ -115,8 +125,10 @@ std::string needs_text(const Report& r) {
 std::string base_text(const std::vector<Report>& reports) {
   for (const Report& r : reports) {
     if (r.fits && r.speedup_base_devices > 1)
-      return fmt::format("Speed-up and efficiency count from {} devices, the fewest that hold the model.",
-                         r.speedup_base_devices);
+      return fmt::format(
+          "Speed-up and efficiency count from {} devices, the fewest (or fewest whole nodes) that hold the "
+          "model.",
+          r.speedup_base_devices);
   }
   return "";
 }

@@ -33,8 +33,9 @@ Table report_table(const std::vector<Report>& reports);
 /// Of how many devices speed-up and efficiency count where one does not hold the model; "" where it does.
 std::string base_text(const std::vector<Report>& reports);
 
-/// "4 sequences of 1,024 tokens per device".
-std::string batch_text(const Graph& graph, int64_t batch);
+/// "4 sequences of 1,024 tokens per device", or with a split model's micro-batches "... per micro-batch, 8
+/// micro-batches a step".
+std::string batch_text(const Graph& graph, int64_t batch, int64_t micro_batches = 0);
 
 /// "needs 133 of 80 GiB".
 std::string needs_text(const Report& report);
@@ -44,6 +45,9 @@ std::string report_csv(const std::vector<Report>& reports);
 
 /// One row per pair; the model only where several are compared.
 Table compare_table(const std::vector<ReportPair>& pairs);
+
+/// "64 samples per device", of split models "... per micro-batch".
+std::string report_batch(const Report& report);
 
 /// "vgg16 on v100-pcie-8x, pytorch-ddp, fp32, 64 samples per device": who a report is about.
 std::string report_title(const Report& report);

@@ -139,7 +139,7 @@ std::string Table::json() const {
     for (std::size_t c = 0; c < row.size(); ++c) object[columns_[c].head] = row[c];
     out.push_back(std::move(object));
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 std::string Table::as(std::string_view format, int columns) const {

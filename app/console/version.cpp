@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <revision.h>  // made by cmake/revision.cmake
 #include <Eigen/Core>
 #include <boost/version.hpp>
+
 #include "base/json_writer.h"
 
 namespace tandem::app {
@@ -20,13 +22,16 @@ std::string version_page(bool json) {
       {"nlohmann-json", json_library_version()}};
   JsonWriter document = {
       {"schema", "tandem-version-1"}, {"version", version()}, {"compiler", TANDEM_COMPILER}};
+  const std::string commit = TANDEM_COMMIT;
+  if (!commit.empty()) document["commit"] = commit;
   std::string names;
   for (const auto& [name, number] : libraries) {
     document["libraries"][name] = number;
     names += fmt::format("{}{} {}", names.empty() ? "" : ", ", name, number);
   }
-  if (json) return document.dump(1) + "\n";
-  return fmt::format("tandem {}\ncompiler {}\n{}\n", version(), TANDEM_COMPILER, names);
+  if (json) return document.dump(2) + "\n";
+  return fmt::format("tandem {}{}\ncompiler {}\n{}\n", version(), commit.empty() ? "" : " commit " + commit,
+                     TANDEM_COMPILER, names);
 }
 
 }  // namespace tandem::app

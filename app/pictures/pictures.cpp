@@ -32,8 +32,7 @@ bool both_engines(const std::vector<Series>& series) {
 }
 
 std::string title_value(const Report& r, std::string_view key) {
-  if (key == "batch_per_device")
-    return fmt::format("{} sample{} per device", r.batch_per_device, r.batch_per_device == 1 ? "" : "s");
+  if (key == "batch_per_device") return report_batch(r);
   if (key == "input" && !report_input(r, key).empty()) return report_input(r, key) + " input";
   return report_input(r, key);
 }

@@ -24,7 +24,8 @@ std::vector<std::string> draw_breakdown(const std::vector<Series>& series, const
 /// Distribution of staleness on the most devices of every series that has any.
 std::vector<std::string> draw_staleness(const std::vector<Series>& series, const std::string& base);
 /// Two iterations of the first instances on the most devices of the first series, saying which they are; ops
-/// too thin to be told apart are merged with what they touch. When a later series comes from the other
+/// too thin to be told apart are merged with what they touch. Of a model in stages the first device of each
+/// stage, and of many stages only what they compute. When a later series comes from the other
 /// engine, of both, one under the other on one time axis.
 std::vector<std::string> draw_timeline(const std::vector<Series>& series, const std::string& base);
 

@@ -18,32 +18,48 @@ namespace tandem::app {
 
 namespace {
 
-constexpr std::string_view kWorker = "worker";
+constexpr std::string_view kWorker = "worker", kStage = "stage ";
 constexpr uint32_t kMostInstances = 4, kIterations = 2;  ///< half the instances where two share the picture
 constexpr double kLabel = 9, kRowName = 12;              ///< sizes of letters
 constexpr double kRight = 0.965;                         ///< end of the time axis, of the picture's width
 constexpr double kThin = 2, kTouching = 1;  ///< pixels: narrower than that is merged with what it touches
 constexpr double kBordered = 6;             ///< pixels: narrower boxes would be mostly border
+constexpr uint32_t kWholeStages = 4;        ///< of more stages only what they compute is drawn
 
 struct Work {
   std::string_view name, colour;
 };
-constexpr Work kWork[] = {{"forward", "#4C78A8"},       {"backward", "#2A4D73"},      {"update", "#8C6BB1"},
-                          {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"}, {"server", "#B23A48"},
-                          {"waiting", "#8C857E"}};
+constexpr Work kWork[] = {{"forward", "#4C78A8"},       {"backward", "#2A4D73"},        {"update", "#8C6BB1"},
+                          {"communication", "#E0721B"}, {"input, copies", "#3F8F3F"},   {"server", "#B23A48"},
+                          {"waiting", "#8C857E"},       {"backward-weights", "#7A9DBF"}};
+constexpr std::size_t kWeights = 7;
 
 std::size_t work_of(const TimelineEntry& e) {
   if (e.waits()) return 6;
-  if (e.lane == "comm") return 3;
+  if (e.lane == "comm" || e.lane == "reduce" || e.lane == "send") return 3;
   if (e.lane == "copy") return 4;
+  if (e.label.rfind(kWork[kWeights].name, 0) == 0) return kWeights;
   for (std::size_t i = 0; i < 3; ++i) {
     if (e.label.rfind(kWork[i].name, 0) == 0) return i;
   }
   return e.lane == "compute" ? 5 : 6;
 }
 
+/// Which stage of a split model a role is; -1: none.
+int64_t stage_of(const std::string& role) {
+  int64_t number = 0;
+  if (role.rfind(kStage, 0) != 0 || role.size() > kStage.size() + 9) return -1;
+  for (const char c : role.substr(kStage.size())) {
+    if (c < '0' || c > '9') return -1;
+    number = 10 * number + (c - '0');
+  }
+  return number;
+}
+
+bool trains(const TimelineEntry& e) { return e.role == kWorker || stage_of(e.role) >= 0; }
+
 int lane_order(const std::string& lane) {
-  constexpr std::string_view order[] = {"compute", "comm", "copy", "host"};
+  constexpr std::string_view order[] = {"compute", "comm", "reduce", "send", "copy", "host"};
   return static_cast<int>(std::find(std::begin(order), std::end(order), lane) - std::begin(order));
 }
 
@@ -51,22 +67,27 @@ int lane_order(const std::string& lane) {
 /// (input for later ones) or on after it (servers) is cut at its borders.
 /// Times are from its beginning.
 std::vector<TimelineEntry> shown(const Report& report, uint32_t instances) {
+  std::set<int64_t> stages;
+  for (const TimelineEntry& e : report.timeline) stages.insert(stage_of(e.role));
+  stages.erase(-1);
+  if (!stages.empty()) instances = 1;
   // Workers that wait for nobody may be at different iterations: count everyone's from its own first.
   std::map<uint32_t, uint32_t> first;
   for (const TimelineEntry& e : report.timeline) {
-    if (e.role != kWorker) continue;
+    if (!trains(e)) continue;
     const auto at = first.try_emplace(e.instance, e.iteration).first;
     at->second = std::min(at->second, e.iteration);
   }
   double from = INFINITY, to = 0;
   for (const TimelineEntry& e : report.timeline) {
-    if (e.role != kWorker || e.instance >= instances || e.iteration - first[e.instance] >= kIterations)
-      continue;
+    if (!trains(e) || e.instance >= instances || e.iteration - first[e.instance] >= kIterations) continue;
     if (e.lane == "compute") from = std::min(from, e.start_seconds);
     if (e.lane == "compute" || e.lane == "comm") to = std::max(to, e.end_seconds);
   }
   std::vector<TimelineEntry> out;
   for (TimelineEntry e : report.timeline) {
+    if (!stages.empty() && (e.lane == "recv" || (stages.size() > kWholeStages && e.lane != "compute")))
+      continue;
     e.start_seconds = std::max(e.start_seconds, from);
     e.end_seconds = std::min(e.end_seconds, to);
     if (e.instance < instances && e.end_seconds > e.start_seconds) {
@@ -81,9 +102,9 @@ std::vector<TimelineEntry> shown(const Report& report, uint32_t instances) {
 using Cells = std::vector<std::vector<std::string>>;
 
 /// Rows from the top: panel by panel, workers before servers, instance by instance, lanes in their order.
-using RowKey = std::tuple<std::size_t, std::string, uint32_t, int, std::string>;
+using RowKey = std::tuple<std::size_t, int64_t, std::string, uint32_t, int, std::string>;
 RowKey row_key(const TimelineEntry& e, std::size_t panel) {
-  return {panel, e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane};
+  return {panel, stage_of(e.role), e.role == kWorker ? "" : e.role, e.instance, lane_order(e.lane), e.lane};
 }
 
 /// What is drawn of one row: an op, or several of one kind of work that are too thin to be told apart.
@@ -125,13 +146,13 @@ void add_rows(Chart& chart, const std::vector<Panel>& panels) {
   std::size_t above = 0;
   double widest = 0;
   for (auto& [key, row] : chart.rows) {
-    const auto& [panel, role, instance, order, lane] = key;
+    const auto& [panel, stage, role, instance, order, lane] = key;
     if (panel != above) chart.row_names.emplace_back();
     above = panel;
     row.index = static_cast<int>(chart.row_names.size());
-    chart.row_names.push_back(fmt::format("{}{}{} {} {}", panels[panel].name,
-                                          panels[panel].name.empty() ? "" : " · ",
-                                          role.empty() ? kWorker : role, instance, lane));
+    const std::string who = stage >= 0 ? role : fmt::format("{} {}", role.empty() ? kWorker : role, instance);
+    chart.row_names.push_back(
+        fmt::format("{}{}{} {}", panels[panel].name, panels[panel].name.empty() ? "" : " · ", who, lane));
     widest = std::max(widest, text_width(chart.row_names.back(), kRowName));
     std::stable_sort(row.boxes.begin(), row.boxes.end(),
                      [](const Box& a, const Box& b) { return a.start < b.start; });
@@ -170,7 +191,7 @@ std::vector<Box> merged(const std::vector<Box>& row, const Chart& chart) {
   return out;
 }
 
-/// A line over the panel's rows where an iteration of worker 0 begins.
+/// A line over the panel's rows where an iteration of worker 0, or of the first stage, begins.
 void add_marks(Chart& chart, const Panel& panel, std::size_t index) {
   std::map<uint32_t, double> begins;
   double top = INFINITY, bottom = 0;
@@ -178,13 +199,22 @@ void add_marks(Chart& chart, const Panel& panel, std::size_t index) {
     const double row = chart.rows[row_key(e, index)].index;
     top = std::min(top, row);
     bottom = std::max(bottom, row);
-    if (e.instance != 0 || e.role != kWorker || e.lane != "compute") continue;
+    if (e.instance != 0 || (e.role != kWorker && stage_of(e.role) != 0) || e.lane != "compute") continue;
     const auto at = begins.try_emplace(e.iteration, e.start_seconds).first;
     at->second = std::min(at->second, e.start_seconds);
   }
   for (const auto& [iteration, begin] : begins)
     chart.marks.push_back({cell(1e3 * begin), cell(top - 0.7), cell(bottom - top + 1.3)});
   if (begins.empty()) chart.marks.push_back({"0", cell(top - 0.7), "0"});
+}
+
+/// "12" of "forward of micro-batch 12, part 1", which is what pictures of pipelines say; else "".
+std::string micro_batch_of(const std::string& label) {
+  constexpr std::string_view kBefore = " of micro-batch ";
+  const auto at = label.find(kBefore);
+  if (at == std::string::npos) return "";
+  const std::string rest = label.substr(at + kBefore.size());
+  return rest.substr(0, std::min(rest.find(','), rest.size()));
 }
 
 void add_boxes(Chart& chart, const Row& row) {
@@ -201,18 +231,44 @@ void add_boxes(Chart& chart, const Row& row) {
     Cells& cells = pixels < kBordered ? chart.thin : chart.boxes;
     cells.push_back(
         {cell(1e3 * b.start), cell(1e3 * end), index, "0x" + std::string(kWork[b.work].colour.substr(1))});
-    if (pixels > text_width(b.label, kLabel) + 4)
-      chart.names.push_back({cell(1e3 * (b.start + b.end) / 2), index, b.label});
+    const std::string number = micro_batch_of(b.label);
+    for (const std::string& text : {b.label, number}) {
+      if (text.empty() || pixels <= text_width(text, kLabel) + (text == number ? 1 : 4)) continue;
+      chart.names.push_back({cell(1e3 * (b.start + b.end) / 2), index, text});
+      break;
+    }
   }
 }
 
+/// "the first device of each of 4 stages; numbers are micro-batches", or which of more stages have a row.
+std::string stages_shown(const std::set<int64_t>& stages, const Chart& chart, const Report& report) {
+  const auto all =
+      static_cast<std::size_t>(std::count_if(report.memory_by_role.begin(), report.memory_by_role.end(),
+                                             [](const RoleMemory& m) { return stage_of(m.role) >= 0; }));
+  std::string which = fmt::format("each of {} stages", stages.size());
+  if (stages.size() < all && stages.size() > 1)
+    which = fmt::format("stages {}, {} .. {} of {}", *stages.begin(), *std::next(stages.begin()),
+                        *stages.rbegin(), all);
+  const bool comm = std::any_of(chart.rows.begin(), chart.rows.end(),
+                                [](const auto& row) { return std::get<5>(row.first) == "comm"; });
+  return fmt::format("the first device of {}{}{}{}", which,
+                     stages.size() > kWholeStages ? ", what it computes" : "",
+                     chart.names.empty() ? "" : "; numbers are micro-batches",
+                     comm ? "; comm: from a pass's first exchange to its last" : "");
+}
+
 /// "workers 0 to 3 of 8", of the instances that have a row.
-std::string workers_shown(const Chart& chart, int64_t all) {
+std::string workers_shown(const Chart& chart, const Report& report) {
+  const int64_t all = report.devices;
+  std::set<int64_t> stages;
+  for (const auto& [key, row] : chart.rows) stages.insert(std::get<1>(key));
+  stages.erase(-1);
+  if (!stages.empty()) return stages_shown(stages, chart, report);
   std::set<uint32_t> shown;
   bool servers = false;
   for (const auto& [key, row] : chart.rows) {
-    if (std::get<1>(key).empty()) {
-      shown.insert(std::get<2>(key));
+    if (std::get<2>(key).empty()) {
+      shown.insert(std::get<3>(key));
     } else {
       servers = true;
     }
@@ -246,6 +302,7 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
   add_rows(chart, panels);
   for (std::size_t p = 0; p < panels.size(); ++p) add_marks(chart, panels[p], p);
   for (const auto& [key, row] : chart.rows) add_boxes(chart, row);
+  const std::string who = workers_shown(chart, report);
   // Off the picture: gnuplot 5.4 crashes on none.
   if (chart.names.empty()) chart.names.push_back({"0", "-9", " "});
   for (Cells* boxes : {&chart.boxes, &chart.thin}) {
@@ -254,7 +311,7 @@ std::vector<std::string> draw_timeline(const std::vector<Series>& series, const 
   Gnuplot plot("timeline");
   plot.heading(fmt::format("Timeline: {}, {} device{}", report_title(report), report.devices,
                            report.devices == 1 ? "" : "s"),
-               workers_shown(chart, report.devices));
+               who);
   plot.set("rows", static_cast<double>(chart.row_names.size()));
   for (std::size_t i = 0; i < chart.row_names.size(); ++i)
     plot.set(fmt::format("row_{}", i + 1), chart.row_names[i]);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/console/cli.h"
+#include "schemes/pipeline_schedule.h"
 
 namespace tandem::app {
 
@@ -23,5 +24,8 @@ std::string show_device(const ShowRequest& request);
 std::string show_layer(const ShowRequest& request);
 std::string show_collective(const ShowRequest& request);
 std::string show_schedule(const ShowRequest& request);
+/// A schedule at work: as text, JSON or, where --out names a picture, drawn there, which returns "".
+std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& schedule,
+                          const PipelineShape& shape);
 
 }  // namespace tandem::app

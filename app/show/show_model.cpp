@@ -72,7 +72,7 @@ std::string document(const Graph& graph, const std::vector<Lowered>& lowered) {
                              {"parameters", layer.parameter_elements()},
                              {"forward_flops", forward_flops(lowered[i]).n}});
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ std::string page(const PipelineSchedule& schedule, const PipelineShape& shape, c
   const auto most = held(run, shape);
   return fmt::format(
       "{}: {}\n{}\n\n{}; forward, gradients of inputs and of weights take 1 each\n"
-      "bubble {:.1f} % of {} units of time · held at most: {:.4g} micro-batches on stage 0, {:.4g} on the "
+      "bubble {:.1f} % of {} units of time · micro-batches held at most: {:.4g} on stage 0, {:.4g} on the "
       "last\n\n"
       "{}\n{}",
       schedule.name, schedule.summary, schedule.source, shape_text(shape), 100 * run.bubble, run.length,
@@ -104,7 +104,7 @@ std::string document(const PipelineSchedule& schedule, const PipelineShape& shap
                                {"end", t.end}});
     }
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 }  // namespace
@@ -120,11 +120,16 @@ std::string show_schedule(const ShowRequest& request) {
   // Of what has no use for one chunk two are shown.
   const int64_t fewest = schedule.refusal != nullptr && !schedule.refusal({1, 1, 1}).empty() ? 2 : 1;
   shape.chunks = static_cast<int32_t>(a.integer("chunks", fewest, 1, 64));
-  const int64_t most = 1'000'000;
-  if (int64_t{shape.stages} * shape.micro_batches * shape.chunks > most)
-    throw UsageError(fmt::format("--stages x --microbatches x --chunks: at most {} are shown", most));
+  return show_pipeline(request, schedule, shape);
+}
+
+std::string show_pipeline(const ShowRequest& request, const PipelineSchedule& schedule,
+                          const PipelineShape& shape) {
+  constexpr int64_t kMost = 1'000'000;
+  if (int64_t{shape.stages} * shape.micro_batches * shape.chunks > kMost)
+    throw UsageError(fmt::format("stages x micro-batches x chunks: at most {} are shown", kMost));
   const PipelineRun run = run_pipeline(schedule, shape, kPassTimes);
-  const std::string out = a.text("out", "");
+  const std::string out = request.arguments.text("out", "");
   if (picture_kind(out).empty())
     return request.format == "json" ? document(schedule, shape, run)
                                     : page(schedule, shape, run, request.columns);

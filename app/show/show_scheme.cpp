@@ -6,6 +6,7 @@
 #include "app/analysis/question.h"
 #include "app/console/output.h"
 #include "app/console/table.h"
+#include "app/pictures/draw.h"
 #include "app/show/show.h"
 #include "models/graph.h"
 #include "schemes/collectives.h"
@@ -97,6 +98,14 @@ std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved)
   return print(resolved.scheme->compile(work, cluster_of(request), resolved.options));
 }
 
+/// On --devices, of which a split model needs a multiple: as many as one replica takes where none are named.
+PipelineUse pipeline_of(const ShowRequest& request, const ResolvedScheme& resolved) {
+  const Scheme& scheme = *resolved.scheme;
+  if (scheme.pipeline == nullptr) return {};
+  const int64_t replica = scheme.replica_devices != nullptr ? scheme.replica_devices(resolved.options) : 4;
+  return scheme.pipeline(resolved.options, request.arguments.integer("devices", replica, 1, 100'000'000));
+}
+
 std::string ranges(const Move& m) {
   return m.count == 1 ? std::to_string(m.offset) : fmt::format("{}..{}", m.offset, m.offset + m.count - 1);
 }
@@ -106,8 +115,18 @@ std::string ranges(const Move& m) {
 std::string show_scheme(const ShowRequest& request) {
   const ResolvedScheme resolved = resolve_scheme(request.name, Place{});
   if (request.format == "dot") throw UsageError("a scheme is shown as text or json");
+  const bool draws = !picture_kind(request.arguments.text("out", "")).empty();
+  const PipelineUse use = pipeline_of(request, resolved);
+  if (draws && use.shape.stages == 1)
+    throw UsageError(
+        fmt::format("{} has no pipeline on so many devices, and nothing to draw; pipeline, or "
+                    "hybrid:pipeline=P, has one",
+                    resolved.name));
+  if (draws) return show_pipeline(request, *use.schedule, use.shape);
   if (request.format == "text") {
-    return request.arguments.has("model") ? compiled(request, resolved) : page(resolved, request.columns);
+    if (request.arguments.has("model")) return compiled(request, resolved);
+    return page(resolved, request.columns) +
+           (use.shape.stages == 1 ? "" : "\n" + show_pipeline(request, *use.schedule, use.shape));
   }
   JsonWriter out = {{"name", resolved.name},
                     {"scheme", resolved.scheme->name},
@@ -116,13 +135,13 @@ std::string show_scheme(const ShowRequest& request) {
                     {"source", resolved.source}};
   for (const auto& [key, value] : resolved.options.all()) out["options"][key] = value;
   if (request.arguments.has("model")) out["program"] = compiled(request, resolved);
-  return out.dump(1);
+  return out.dump(2);
 }
 
 std::string show_layer(const ShowRequest& request) {
   const LayerType& type = layers_registry().at(request.name);
   if (request.format == "json") {
-    return JsonWriter{{"name", type.name}, {"summary", type.summary}}.dump(1);
+    return JsonWriter{{"name", type.name}, {"summary", type.summary}}.dump(2);
   }
   if (request.format != "text") throw UsageError("a layer is shown as text or json");
   return fmt::format("{}: {}\n", type.name, type.summary);
@@ -154,7 +173,7 @@ std::string show_collective(const ShowRequest& request) {
       out += "\n";
     }
   }
-  if (request.format == "json") return document.dump(1);
+  if (request.format == "json") return document.dump(2);
   return out + "\na -> b [chunks]: b receives; a => b: b adds\n";
 }
 

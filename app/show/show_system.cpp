@@ -108,7 +108,7 @@ std::string show_device(const ShowRequest& request) {
     out["units"] = d.units;
     out["launch_seconds"] = d.launch.seconds();
     out["watts"] = d.watts;
-    return out.dump(1);
+    return out.dump(2);
   }
   if (request.format != "text") throw UsageError("a device is shown as text or json");
   Table table({{"figure"}, {"value"}});

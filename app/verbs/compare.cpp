@@ -150,7 +150,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
   }
-  return out.dump(1);
+  return out.dump(2);
 }
 
 /// The timelines of the most devices that hold both, as text; empty when one side keeps none.

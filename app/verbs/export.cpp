@@ -126,7 +126,7 @@ std::string chrome_trace(const Report& report, std::optional<int64_t> rank) {
       {"distributedInfo", {{"backend", "nccl"}, {"rank", rank.value_or(0)}, {"world_size", report.devices}}},
       {"displayTimeUnit", "ms"},
       {"traceEvents", std::move(events)}}
-      .dump(1);
+      .dump(2);
 }
 
 void export_timeline(const Arguments& arguments, const std::string& file) {

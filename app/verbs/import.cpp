@@ -116,7 +116,8 @@ const std::string& import_details() {
            "  nvidia-smi topo -m | tandem import topo-m - --device rtx-4090 --out box.json\n"
            "  tandem import nccl-xml topo.xml --out box.json && tandem predict --system box.json --model "
            "resnet50\n"
-           "  tandem import topo.txt topo.xml lstopo.xml --out box.json";
+           "  tandem import topo.txt topo.xml lstopo.xml --out box.json\n"
+           "  tandem import hf-config config.json --out model.json";
   }();
   return text;
 }
@@ -124,14 +125,16 @@ const std::string& import_details() {
 }  // namespace
 
 void register_import(Registry<Verb>& registry) {
-  registry.add({.name = "import",
-                .summary = "other tools' files: what they say of a machine becomes a system file",
-                .usage = "[KIND] FILE... [options]   (- reads standard input)",
-                .flags = all_flags(),
-                .least_words = 1,
-                .most_words = 64,
-                .run = import_files,
-                .details = import_details()});
+  registry.add(
+      {.name = "import",
+       .summary =
+           "other tools' files: what they say of a machine becomes a system file, a config.json a model file",
+       .usage = "[KIND] FILE... [options]   (- reads standard input)",
+       .flags = all_flags(),
+       .least_words = 1,
+       .most_words = 64,
+       .run = import_files,
+       .details = import_details()});
 }
 
 }  // namespace tandem::app

@@ -127,7 +127,8 @@ void register_plot(Registry<Verb>& registry) {
        .least_words = 1,
        .most_words = 64,
        .run = plot,
-       .details = "Prints the files it wrote. Reports come from: tandem predict or run, with --format json "
+       .details = "Prints the files it wrote, which are named after the first of those given. Reports come "
+                  "from: tandem predict or run, with --format json "
                   "--out FILE; a "
                   "predicted and an executed one together are drawn side by side. Cross-checks come from: "
                   "tandem check."});

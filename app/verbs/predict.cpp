@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "app/analysis/answer.h"
 #include "app/analysis/elasticity.h"
@@ -26,12 +27,29 @@ std::string scheme_text(const ResolvedScheme& scheme) {
   return options.empty() ? scheme.name : fmt::format("{} ({})", scheme.name, options);
 }
 
+/// Of a split model, where all device counts that are asked about have as many; else 0.
+int64_t micro_batches(const Question& q) {
+  if (q.scheme.scheme->pipeline == nullptr) return 0;
+  std::set<int64_t> counts;
+  for (const int64_t n : q.devices)
+    counts.insert(q.scheme.scheme->pipeline(q.scheme.options, n).shape.micro_batches);
+  return counts.size() == 1 ? *counts.begin() : 0;
+}
+
+/// "6.74G parameters, 4.19M of them learned".
+std::string parameters_text(const Graph& graph) {
+  const int64_t frozen = graph.frozen_elements(), learned = graph.parameter_elements();
+  const std::string all = count_text(static_cast<double>(learned + frozen)) + " parameters";
+  return frozen == 0 ? all
+                     : fmt::format("{}, {} of them learned", all, count_text(static_cast<double>(learned)));
+}
+
 std::string heading(const Question& q) {
-  std::string out = fmt::format("{} · {} parameters · {}MAC forward    {} · {} · {} recipe · {} · {} · {}",
-                                q.graph.name(), count_text(static_cast<double>(q.graph.parameter_elements())),
-                                count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
-                                q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name,
-                                name(q.precision), q.optimizer->name, batch_text(q.graph, q.batch));
+  std::string out =
+      fmt::format("{} · {} · {}MAC forward    {} · {} · {} recipe · {} · {} · {}", q.graph.name(),
+                  parameters_text(q.graph), count_text(static_cast<double>(q.graph.forward_flops().n) / 2),
+                  q.system.name(), scheme_text(q.scheme), q.scheme.recipe.name, name(q.precision),
+                  q.optimizer->name, batch_text(q.graph, q.batch, micro_batches(q)));
   for (const Question::Beside& job : q.beside)
     out +=
         fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,

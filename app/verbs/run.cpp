@@ -23,6 +23,7 @@ namespace {
 struct Request {
   Graph graph;
   ResolvedScheme scheme;
+  ResolvedScheme alone;  ///< of one worker where the scheme takes several to hold a model
   std::optional<Dataset> data, test;
   std::optional<Checkpoint> start;
   Execution execution;
@@ -91,6 +92,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   auto request = std::make_unique<Request>(
       Request{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
               resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
+              resolve_scheme("allreduce", option_place("scheme")),
               {},
               {},
               {},
@@ -113,6 +115,10 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
     refuse_option("optimizer", "a run updates parameters; \"none\" is for predictions alone");
+  if (!e.job.optimizer->executed())
+    refuse_option("optimizer", fmt::format("\"{}\" is for predictions alone; a run has sgd, momentum, adam, "
+                                           "adamw and rmsprop",
+                                           e.job.optimizer->name));
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
@@ -136,6 +142,9 @@ Execution execution_of(const Request& request, int64_t devices) {
   Execution e = request.execution;
   e.cluster = cluster_of(devices, devices == 1 ? 1 : request.nodes);
   if (e.cluster.nodes < 2) e.rate_limit.reset();
+  const auto replica = request.scheme.scheme->replica_devices;
+  if (devices == 1 && replica != nullptr && replica(request.scheme.options) > 1)
+    e.job.scheme = &request.alone;
   return e;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "calibration/validate/fitted.h"
 #include "calibration/validate/validate.h"
 #include "calibration/validate/validate_memory.h"
+#include "calibration/validate/validate_splits.h"
 #include "calibration/validate/validate_staleness.h"
 
 namespace tandem::app {
@@ -26,7 +28,8 @@ constexpr const char* kTables = "calibration/validation";
 
 /// Writes a table for each source and the picture of all rates into the folder that the document links.
 void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
-                  const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory) {
+                  const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory,
+                  const std::vector<SplitRow>& splits) {
   const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -40,6 +43,12 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
   }
   if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
   if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
+  std::map<std::string, std::vector<SplitRow>> by_file;
+  for (const SplitRow& r : splits) by_file[r.file].push_back(r);
+  for (const auto& [file, own] : by_file)
+    write_file(
+        (folder / ("split_" + std::filesystem::path(file).replace_extension(".csv").string())).string(),
+        splits_csv(own));
   try {
     draw_rates(rows, (folder / "rates").string());
   } catch (const DeviceError& e) {
@@ -63,9 +72,10 @@ int run_validate(const Arguments& arguments) {
     progress.show(fmt::format("series {} of {}", done, total));
   });
   const bool all = arguments.words().empty();
-  progress.show("staleness, memory and collectives");
+  progress.show("staleness, memory, split models and collectives");
   const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
   const auto memory = all ? validate_memory() : std::vector<MemoryRow>{};
+  const auto splits = all && format != "json" ? validate_splits({}, threads) : std::vector<SplitRow>{};
   const auto collectives = all && format != "json" ? validate_collectives() : std::vector<CollectiveRow>{};
   progress.show("");
   if (format == "json") {
@@ -74,10 +84,10 @@ int run_validate(const Arguments& arguments) {
   }
   std::string document = validation_markdown(rows, kTables);
   if (all) {
-    document += staleness_markdown(staleness) + collectives_markdown(collectives) + memory_markdown(memory) +
-                executed_markdown() + fitted_markdown();
+    document += splits_markdown(splits) + staleness_markdown(staleness) + collectives_markdown(collectives) +
+                memory_markdown(memory) + executed_markdown() + fitted_markdown();
   }
-  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives, memory);
+  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives, memory, splits);
   put_result(arguments, std::move(document));
   return 0;
 }

@@ -73,7 +73,7 @@ std::string profile_json(const CollectiveProfile& profile) {
                     {"points", JsonWriter::array()}};
   for (const NcclRow& p : profile.points)
     out["points"].push_back({{"bytes", p.bytes}, {"seconds", p.seconds}});
-  return out.dump(1);
+  return out.dump(2);
 }
 
 CollectiveProfile read_collective_profile(const Json& document) {

@@ -102,7 +102,7 @@ std::string Measurements::to_json() const {
                         {"seconds", w.seconds},
                         {"cpu_seconds", w.cpu_seconds}});
   if (load.processors > 0 || load.preempted > 0) d["run"] = load.to_json();
-  return d.dump(1) + "\n";
+  return d.dump(2) + "\n";
 }
 
 Measurements Measurements::from_json(const Json& d) {

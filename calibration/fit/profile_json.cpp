@@ -120,7 +120,7 @@ std::string profile_json(const ProfileEstimates& p) {
     add_kernels(more, p.kernels[k]);
     d["more_precisions"].push_back(std::move(more));
   }
-  return d.dump(1) + "\n";
+  return d.dump(2) + "\n";
 }
 
 }  // namespace tandem::calibration

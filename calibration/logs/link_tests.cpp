@@ -340,7 +340,7 @@ std::string link_tests_json(const LinkTests& tests) {
   put("staged_latency_seconds", tests.staged_latency);
   put("host_to_device_bytes_per_second", tests.to_device);
   put("device_to_host_bytes_per_second", tests.from_device);
-  return out.dump(1);
+  return out.dump(2);
 }
 
 namespace {

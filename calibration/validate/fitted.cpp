@@ -52,11 +52,12 @@ void add_curves(std::vector<FittedConstant>& out) {
 void add_recipes(std::vector<FittedConstant>& out) {
   for (const std::string& name : list_data(kRecipes)) {
     const Json recipe = load(kRecipes, name);
+    add_entry(out, kRecipes, name, recipe, "host");
     for (const char* arithmetic : {"fp32", "matrix"}) {
       const Json* gains = recipe.find(arithmetic);
       if (gains == nullptr) continue;
       for (const auto& [gain, value] : gains->members()) {
-        if (gain == "attention") continue;  // a paper's figure
+        if (gain == "attention" || gain == "scores" || gain == "softmax") continue;  // a paper's, or counted
         out.push_back({fmt::format("{}/{}.json", kRecipes, name), fmt::format("{}.{}", arithmetic, gain),
                        "steps of calibration/data/kernels that ran under it"});
       }

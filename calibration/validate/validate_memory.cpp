@@ -10,6 +10,7 @@
 #include "base/data.h"
 #include "base/text.h"
 #include "calibration/validate/validation_statistics.h"
+#include "models/adapter.h"
 #include "sim/memory/memory.h"
 
 namespace tandem::calibration {
@@ -25,7 +26,8 @@ const Json* value_of(const Json& row, const Json* defaults, std::string_view key
 }
 
 void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme) {
-  const Graph graph = Graph::load(row.model);
+  Graph graph = Graph::load(row.model);
+  if (!row.adapter.empty()) graph = with_adapter(graph, parse_adapter(row.adapter, {}), {});
   const Workload work = make_workload(graph, row.batch, parse_precision(row.precision),
                                       optimizer(row.optimizer), true, row.recompute);
   auto settings = scheme.memory;
@@ -46,7 +48,7 @@ void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme)
 
 MemoryRow read_row(const Json& document, const Json& json, const Json* defaults) {
   json.only({"gpu", "devices", "model", "batch", "precision", "optimizer", "scheme", "recompute", "memory",
-             "metric", "value", "note", "doubtful"});
+             "adapter", "metric", "value", "note", "doubtful"});
   const auto text = [&](std::string_view key, std::string_view fallback) {
     const Json* value = value_of(json, defaults, key);
     return value != nullptr ? value->as_text() : std::string(fallback);
@@ -69,6 +71,7 @@ MemoryRow read_row(const Json& document, const Json& json, const Json* defaults)
   const Json* recompute = value_of(json, defaults, "recompute");
   row.recompute = recompute != nullptr && recompute->as_bool();
   row.habits = text("memory", "");
+  row.adapter = text("adapter", "");
   row.metric = text("metric", "allocated");
   row.note = json.text("note", "");
   row.doubtful = json.text("doubtful", "");
@@ -165,17 +168,18 @@ std::string memory_markdown(const std::vector<MemoryRow>& rows) {
 
 std::string memory_csv(const std::vector<MemoryRow>& rows) {
   std::string out =
-      "file,gpu,devices,model,batch,precision,optimizer,scheme,recompute,memory,metric,published,predicted,"
+      "file,gpu,devices,model,adapter,batch,precision,optimizer,scheme,recompute,memory,metric,published,"
+      "predicted,"
       "error,"
       "fitted,held_out,doubtful,failure\n";
   const auto quoted = [](const std::string& text) { return '"' + text + '"'; };
   for (const MemoryRow& r : rows) {
-    out +=
-        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu, r.devices,
-                    quoted(r.model), r.batch, r.precision, r.optimizer, quoted(r.scheme),
-                    r.recompute ? "blocks" : "off", quoted(r.habits), r.metric, r.published.n, r.predicted.n,
-                    r.published.n > 0 ? r.error() : 0.0, r.metric == "fits" ? (r.fitted ? "yes" : "no") : "",
-                    r.held_out ? "yes" : "no", quoted(r.doubtful), quoted(r.failure));
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu,
+                       r.devices, quoted(r.model), quoted(r.adapter), r.batch, r.precision, r.optimizer,
+                       quoted(r.scheme), r.recompute ? "blocks" : "off", quoted(r.habits), r.metric,
+                       r.published.n, r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
+                       r.metric == "fits" ? (r.fitted ? "yes" : "no") : "", r.held_out ? "yes" : "no",
+                       quoted(r.doubtful), quoted(r.failure));
   }
   return out;
 }

@@ -10,7 +10,7 @@ namespace tandem::calibration {
 
 /// One published figure beside its prediction.
 struct MemoryRow {
-  std::string file, source, gpu, model, scheme, precision, optimizer, habits, note, doubtful;
+  std::string file, source, gpu, model, adapter, scheme, precision, optimizer, habits, note, doubtful;
   int64_t devices = 1, batch = 1;
   bool recompute = false;
   bool held_out = false;  ///< no constant of the model was set with its file in view

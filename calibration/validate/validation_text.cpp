@@ -312,7 +312,7 @@ std::string validation_json(const std::vector<ValidationRow>& rows,
                                 {"predicted_mean", r.predicted_mean},
                                 {"distance", r.distance}});
   }
-  return doc.dump(1) + "\n";
+  return doc.dump(2) + "\n";
 }
 
 }  // namespace tandem::calibration

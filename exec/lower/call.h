@@ -36,12 +36,16 @@ enum class Function : uint8_t {
   softmax_backward,        ///< {dx, y, dy}
   cross_entropy,           ///< {loss, logp, x, labels}; shape {rows, classes}; label < 0: row ignored
   cross_entropy_backward,  ///< {dx, logp, labels}
-  mse,                     ///< {loss, a, b}; shape {elements}
-  mse_backward,            ///< {da, a, b}; scalars {sign}: da = sign 2 (a - b) / elements
-  unary,                   ///< {y, x}; shape {elements, Unary}; scalars {slope} or {low, high}
-  unary_backward,          ///< {dx, dy, kept}: kept is x or y, see Unary; shape and scalars as unary
-  dropout,                 ///< {y, x, mask bytes}; shape {elements, layer}; scalars {p}
-  dropout_backward,        ///< {dx, dy, mask bytes}
+  cross_entropy_part,      ///< {numbers, x, labels}; shape ClassesShape: of each row what the others need to
+                           ///< know: maximum, sum of exp(x - maximum), the label's x or 0
+  cross_entropy_join,      ///< {loss, logp, x, numbers, labels}; shape ClassesShape; numbers of all parts
+  cross_entropy_part_backward,  ///< {dx, logp, labels}; shape ClassesShape
+  mse,                          ///< {loss, a, b}; shape {elements}
+  mse_backward,                 ///< {da, a, b}; scalars {sign}: da = sign 2 (a - b) / elements
+  unary,                        ///< {y, x}; shape {elements, Unary}; scalars {slope} or {low, high}
+  unary_backward,               ///< {dx, dy, kept}: kept is x or y, see Unary; shape and scalars as unary
+  dropout,                      ///< {y, x, mask bytes}; shape {elements, layer}; scalars {p}
+  dropout_backward,             ///< {dx, dy, mask bytes}
   move,        ///< {y, x}: y[i.y strides] = x[i.x strides]; shape as Strided, two operands; 1 for +=
   product,     ///< {y, a, b}: y = a b, strided; shape as Strided, three operands; 1 for +=
   batch_norm,  ///< {y, x, mean, deviation, running mean, running variance[, scale, shift]}; shape {outer,
@@ -66,8 +70,8 @@ enum class Function : uint8_t {
               ///< offset, 1 to run backwards in time}; pre [batch, time, gates x hidden] = W x; bias {2,
               ///< gates x hidden}
   recurrent_backward,  ///< {dpre, drecurrent, dout, gates, cells, out, weight, bias}; shape as recurrent
-  embedding,           ///< {y, table, ids}; shape {tokens, width, vocabulary}
-  embedding_backward,  ///< {dtable, dy, ids}; shape {tokens, width, vocabulary, 1 for +=}
+  embedding,  ///< {y, table, ids}; shape {tokens, width, rows, first row}: zeros for ids of other rows
+  embedding_backward,  ///< {dtable, dy, ids}; shape {tokens, width, rows, 1 for +=, first row}
   end
 };
 

@@ -32,6 +32,21 @@ struct RowShape {
   constexpr int64_t count() const { return space * channels; }  ///< elements that share statistics
 };
 
+/// cross_entropy_part and its kin: one of `parts` equal parts of the classes. The last ones may be padding,
+/// which is no class.
+struct ClassesShape {
+  static constexpr int64_t kNumbers = 3;  ///< of a row of one part
+  int64_t rows, columns;                  ///< as they lie
+  int64_t part, parts;
+  int64_t classes;  ///< among the columns
+  explicit ClassesShape(const Call& c)
+      : rows(c.shape[0]), columns(c.shape[1]), part(c.shape[2]), parts(c.shape[3]), classes(c.shape[4]) {}
+  constexpr int64_t first() const { return part * columns; }
+  constexpr bool holds(int64_t label) const { return label >= first() && label < first() + classes; }
+  /// Of a row of a part, among those of all parts.
+  constexpr int64_t numbers(int64_t of, int64_t row) const { return (of * rows + row) * kNumbers; }
+};
+
 /// Pooling, as packed in exec/lower/passes/pool.cpp. Windows are adaptive where the stride is 0. `I` counts
 /// elements: on GPUs divisions of 64-bit numbers would take longer than the memory.
 template <typename I>

@@ -14,6 +14,10 @@ struct LayerTensors {
   TensorId out = kNoTensor, d_out = kNoTensor;
   TensorId parts = kNoTensor;           ///< gradient that readers of parts share
   std::vector<TensorId> contributions;  ///< gradients that the readers hand back, where several do
+  std::vector<TensorId> partial;        ///< those of readers that devices share, which make parts of a sum
+  TensorId arriving = kNoTensor;        ///< from another device
+  TensorId exchanged = kNoTensor;       ///< as SliceTensors', ...
+  uint32_t before = 0;                  ///< ... and this
   std::vector<TensorId> parameters, gradients;
 };
 
@@ -23,6 +27,7 @@ struct Emission {
   const GradientFlow& flow;
   int64_t batch;
   bool training;
+  const SliceUse& use;
   EmittedCalls out;
   std::vector<LayerTensors> layers;
 };
@@ -57,6 +62,12 @@ class LayerEmitter : public LayerCalls {
   const Lowered& lowered() const override { return e_.flow.lowered[index_]; }
   int64_t batch() const override { return e_.batch; }
   bool training() const override { return e_.training; }
+  uint32_t partner() const override { return e_.use.partner; }
+  uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }
+  int64_t whole_features(std::size_t input) const override {
+    const Graph& whole = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
+    return whole.layers()[from(input)].output.back();
+  }
   const Shape& shape(std::size_t input) const override { return e_.graph.layers()[from(input)].output; }
   std::size_t inputs() const override { return layer().inputs.size(); }
 
@@ -84,9 +95,13 @@ class LayerEmitter : public LayerCalls {
     LayerTensors& p = e_.layers[producer];
     if (p.d_out == kNoTensor)
       p.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer);
-    if (e_.flow.outputs[producer].gradients < 2) return p.d_out;
-    p.contributions.push_back(out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer));
-    return p.contributions.back();
+    TensorId made = p.d_out;
+    if (e_.flow.outputs[producer].gradients > 1) {
+      made = out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer);
+      p.contributions.push_back(made);
+    }
+    if (lowered().input_join == Join::copy) p.partial.push_back(made);
+    return made;
   }
   void d_in_is_d_out(std::size_t input) override {
     LayerTensors& p = e_.layers[from(input)];
@@ -164,6 +179,11 @@ class LayerEmitter : public LayerCalls {
     out_.logits = in(0);
     return out_.losses.back();
   }
+  void exchange(TensorId tensor) override {
+    TANDEM_CHECK(own_.exchanged == kNoTensor);
+    own_.exchanged = tensor;
+    own_.before = static_cast<uint32_t>(out_.forward[index_].size());
+  }
   void call(Call call) override {
     call.layer = index_;
     auto& list = call.pass == Pass::forward ? out_.forward[index_] : out_.backward[index_];
@@ -177,7 +197,8 @@ class LayerEmitter : public LayerCalls {
   /// Nobody but this layer reads the memory of its input, now or in a backward pass.
   bool may_overwrite() const {
     for (uint32_t i = from(0);; i = e_.graph.layers()[i].inputs[0]) {
-      if (e_.flow.outputs[i].readers.size() != 1 || e_.graph.layers()[i].type == nullptr) return false;
+      const OutputFlow& output = e_.flow.outputs[i];
+      if (output.readers.size() != 1 || output.sent || e_.graph.layers()[i].type == nullptr) return false;
       if (e_.flow.lowered[i].keeps_output) return false;
       if (out_.tensors.own(e_.layers[i].out)) return true;  // made here; views before it share the memory
     }
@@ -186,9 +207,9 @@ class LayerEmitter : public LayerCalls {
   int64_t width_of(const Layer& l) const { return e_.graph.layers()[l.inputs[0]].output.back(); }
 
   const LearnedTensor& tie(int64_t rows, int64_t width) {
+    const uint32_t owner = e_.graph.tied_to(index_).value_or(index_);
     for (const LearnedTensor& l : out_.learned) {
-      const Layer& owner = e_.graph.layers()[l.layer];
-      if (owner.type->name != "embedding" || out_.tensors[l.parameter].elements != rows * width) continue;
+      if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
       tied_gradient_ = l.gradient;
       return l;
     }
@@ -206,6 +227,11 @@ class LayerEmitter : public LayerCalls {
 
 void emit_input(Emission& e, uint32_t i) {
   const OutputFlow& output = e.flow.outputs[i];
+  if (e.graph.received(i)) {
+    e.layers[i].out = e.out.tensors.add_activation(TensorKind::activation, output.elements, i);
+    return;
+  }
+  if (output.readers.empty()) return;  // outside of the slice
   const TensorId t = e.layers[i].out = e.out.tensors.add(TensorKind::input, output.elements, i);
   const auto reads_tokens = [&](uint32_t reader) {
     const auto* type = e.graph.layers()[reader].type;
@@ -228,13 +254,55 @@ void emit_layer(Emission& e, uint32_t i) {
   if (e.layers[i].out == kNoTensor && !layer.output.empty()) calls.out();
 }
 
+Call sum_of(TensorId to, TensorId a, TensorId b, int64_t elements, uint32_t layer) {
+  Call sum;
+  sum.function = Function::sum;
+  sum.pass = Pass::backward_data;
+  sum.operands = {to, a, b};
+  sum.shape = {elements};
+  sum.layer = layer;
+  return sum;
+}
+
+/// The gradient that comes from another device.
+void expect_arrival(Emission& e, uint32_t i) {
+  const OutputFlow& output = e.flow.outputs[i];
+  LayerTensors& own = e.layers[i];
+  if (!output.sent || !output.learns) return;
+  if (own.d_out == kNoTensor)
+    own.d_out = e.out.tensors.add_activation(TensorKind::gradient, output.elements, i);
+  own.arriving = own.d_out;
+  if (output.gradients < 2) return;
+  own.arriving = e.out.tensors.add_activation(TensorKind::gradient, output.elements, i);
+  own.contributions.push_back(own.arriving);
+}
+
+/// What is still to be summed over devices is one contribution, there when the first reader's backward pass,
+/// which is the last to run, has ended.
+void join_partial(Emission& e, uint32_t i) {
+  LayerTensors& own = e.layers[i];
+  if (own.partial.size() < 2) return;
+  uint32_t last = UINT32_MAX;
+  for (const uint32_t reader : e.flow.outputs[i].readers) {
+    if (e.flow.lowered[reader].input_join == Join::copy) last = std::min(last, reader);
+  }
+  for (std::size_t k = 1; k < own.partial.size(); ++k) {
+    e.out.backward[last].push_back(
+        sum_of(own.partial[0], own.partial[0], own.partial[k], e.flow.outputs[i].elements, last));
+    std::erase(own.contributions, own.partial[k]);
+  }
+  if (own.contributions.size() == 1) e.out.tensors.join(own.d_out, own.partial[0]);
+}
+
 /// Sums the readers' gradients in front of the layer's own backward pass; seeds the last layer's.
 void add_up(Emission& e, uint32_t i) {
+  expect_arrival(e, i);
+  join_partial(e, i);
   const LayerTensors& own = e.layers[i];
   if (own.d_out == kNoTensor) return;
   const OutputFlow& output = e.flow.outputs[i];
   std::vector<Call> calls;
-  if (output.readers.empty()) {
+  if (output.readers.empty() && !output.sent) {
     Call seed;
     seed.function = Function::fill;
     seed.pass = Pass::backward_data;
@@ -245,14 +313,9 @@ void add_up(Emission& e, uint32_t i) {
     calls.push_back(seed);
   }
   for (std::size_t k = 1; k < own.contributions.size(); ++k) {
-    Call sum;
-    sum.function = Function::sum;
-    sum.pass = Pass::backward_data;
-    sum.operands = {own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k]};
-    sum.shape = {output.elements};
-    if (k <= output.sums.size()) sum.kernels = {output.sums[k - 1]};
-    sum.layer = i;
-    calls.push_back(sum);
+    calls.push_back(sum_of(own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k],
+                           output.elements, i));
+    if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
   std::vector<Call>& backward = e.out.backward[i];
   backward.insert(backward.begin(), calls.begin(), calls.end());
@@ -277,15 +340,18 @@ TensorId TensorTable::root(TensorId t) const {
   return t;
 }
 
-EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training,
-                        bool half) {
+EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training, bool half,
+                        const SliceUse& use) {
   const auto layers = static_cast<uint32_t>(graph.layers().size());
-  Emission e{graph, flow, batch, training, EmittedCalls(half), std::vector<LayerTensors>(layers)};
+  Emission e{graph, flow, batch, training, use, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
   lay_out_parameters(e);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
+  for (const LayerTensors& l : e.layers)
+    e.out.slice.push_back(
+        {l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0], l.exchanged, l.before});
   e.out.output = e.layers.back().out;
   return std::move(e.out);
 }

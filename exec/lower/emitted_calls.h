@@ -10,8 +10,6 @@
 
 namespace tandem::exec {
 
-inline constexpr TensorId kNoTensor = UINT32_MAX;
-
 /// Tensors in the order made. One may turn out to be the memory of another.
 class TensorTable {
  public:
@@ -44,11 +42,12 @@ struct EmittedCalls {
   int64_t parameters = 0;                            ///< elements of the flat vector
   std::vector<TensorId> inputs, labels, losses;
   TensorId logits = kNoTensor, output = kNoTensor;  ///< as ExecutionGraph's; of the last layer
+  std::vector<SliceTensors> slice;                  ///< [layer]
 };
 
 /// Pure but for passes_registry(), which is constant; any thread may call it. Throws InputError naming the
 /// layer that cannot be executed. O(layers).
-EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training,
-                        bool half);
+EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t batch, bool training, bool half,
+                        const SliceUse& use);
 
 }  // namespace tandem::exec

@@ -65,34 +65,60 @@ void resolve_memory(EmittedCalls& e) {
     const Call copy = copy_input(e.tensors, input);
     e.forward[copy.layer].push_back(copy);
   }
-  if (e.logits != kNoTensor) e.logits = e.tensors.root(e.logits);
-  e.output = e.losses.empty() ? e.tensors.root(e.output) : e.losses.back();
+  for (TensorId* t : {&e.logits, &e.output}) {
+    if (*t != kNoTensor) *t = e.tensors.root(*t);
+  }
+  if (!e.losses.empty()) e.output = e.losses.back();
+  for (SliceTensors& s : e.slice) {
+    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.exchanged}) {
+      if (*t != kNoTensor) *t = e.tensors.root(*t);
+    }
+  }
 }
 
 // ---- where it is ----
 
+void extend(ArenaBlock& life, int64_t first, int64_t last) {
+  life.first = std::min(life.first, first);
+  life.last = std::max(life.last, last);
+}
+
+/// A sent output is read until its gradient is there; what is received is written before the passes that read
+/// it, and a gradient may leave long after the pass that made it.
+void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vector<ArenaBlock>& out) {
+  const auto layers = static_cast<int64_t>(e.forward.size());
+  for (uint32_t i = 0; i < layers; ++i) {
+    const SliceTensors& s = e.slice[i];
+    const bool received = e.forward[i].empty() && s.output != kNoTensor;
+    if (flow.outputs[i].sent) extend(out[s.output], i, 2 * layers - 1 - i);
+    if (s.arriving != kNoTensor) extend(out[s.arriving], layers, 2 * layers - 1 - i);
+    if (received) extend(out[s.output], i, i);
+    if (received && s.gradient != kNoTensor) extend(out[s.gradient], 2 * layers - 1 - i, 3 * layers);
+  }
+}
+
 /// [tensor]: first and last layer pass that touches it, last < first where none does; forward of layer i is
-/// pass i, backward 2 layers - 1 - i. Running statistics and losses stay.
-std::vector<ArenaBlock> lives(const EmittedCalls& e) {
+/// pass i, backward 2 layers - 1 - i, and where parameters' gradients are made apart theirs 3 layers - 1 - i.
+/// Running statistics and losses stay.
+std::vector<ArenaBlock> lives(const EmittedCalls& e, const GradientFlow& flow, bool parts) {
   const auto layers = static_cast<int64_t>(e.forward.size());
   std::vector<ArenaBlock> out(e.tensors.size(), {0, INT64_MAX, -1});
   const auto touch = [&](const std::vector<Call>& calls, int64_t pass) {
     for (const Call& c : calls) {
-      for (const TensorId t : c.operands) {
-        out[t].first = std::min(out[t].first, pass);
-        out[t].last = std::max(out[t].last, pass);
-      }
+      const int64_t at = parts && c.pass == Pass::backward_weights ? pass + layers : pass;
+      for (const TensorId t : c.operands) extend(out[t], std::min(pass, at), at);
     }
   };
   for (int64_t i = 0; i < layers; ++i) {
     touch(e.forward[static_cast<std::size_t>(i)], i);
     touch(e.backward[static_cast<std::size_t>(i)], 2 * layers - 1 - i);
   }
+  extend_exchanged(e, flow, out);
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     const Tensor& x = e.tensors[t];
     out[t].words = x.words();
     if (x.kind == TensorKind::buffer || x.kind == TensorKind::loss)
-      out[t].first = 0, out[t].last = 2 * layers;
+      out[t].first = 0, out[t].last = 3 * layers;
   }
   return out;
 }
@@ -102,9 +128,8 @@ struct Sizes {
 };
 
 /// Inputs and labels one after the other, what calls touch of all else but parameters in the arena.
-Sizes place_tensors(EmittedCalls& e) {
+Sizes place_tensors(EmittedCalls& e, const std::vector<ArenaBlock>& life) {
   Sizes out;
-  const std::vector<ArenaBlock> life = lives(e);
   std::vector<TensorId> movable;
   std::vector<ArenaBlock> blocks;
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
@@ -126,31 +151,27 @@ Sizes place_tensors(EmittedCalls& e) {
   return out;
 }
 
-EmittedCalls resolved_calls(const Graph& graph, int64_t batch, bool training, Precision precision) {
-  const GradientFlow flow = gradient_flow(graph, batch, precision);
-  EmittedCalls calls = emit_calls(graph, flow, batch, training, element_bytes(precision) == 2);
-  resolve_memory(calls);
-  return calls;
-}
-
 }  // namespace
 
 /// Never changes once made.
 struct ExecutionGraph::Impl {
-  Impl(const Graph& g, int64_t samples, bool training, Precision precision)
-      : graph(g),
-        batch(samples),
-        calls(resolved_calls(g, samples, training, precision)),
-        sizes(place_tensors(calls)) {}
+  Impl(const Graph& g, int64_t samples, bool training, Precision precision, const SliceUse& use)
+      : graph(g), batch(samples), calls(element_bytes(precision) == 2) {
+    const GradientFlow flow = gradient_flow(g, samples, precision, use);
+    calls = emit_calls(g, flow, samples, training, element_bytes(precision) == 2, use);
+    resolve_memory(calls);
+    sizes = place_tensors(calls, lives(calls, flow, use.parts));
+  }
   const Graph& graph;
   int64_t batch;
   EmittedCalls calls;
   Sizes sizes;
 };
 
-ExecutionGraph::ExecutionGraph(const Graph& graph, int64_t batch, bool training, Precision precision) {
+ExecutionGraph::ExecutionGraph(const Graph& graph, int64_t batch, bool training, Precision precision,
+                               const SliceUse& use) {
   if (batch < 1) throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", batch));
-  impl_ = std::make_unique<Impl>(graph, batch, training, precision);
+  impl_ = std::make_unique<Impl>(graph, batch, training, precision, use);
 }
 ExecutionGraph::~ExecutionGraph() = default;
 ExecutionGraph::ExecutionGraph(ExecutionGraph&&) noexcept = default;
@@ -180,6 +201,7 @@ int64_t ExecutionGraph::values(TensorId input) const {
   }
   return 1;
 }
+const SliceTensors& ExecutionGraph::slice(uint32_t layer) const { return impl_->calls.slice.at(layer); }
 TensorId ExecutionGraph::output() const { return impl_->calls.output; }
 TensorId ExecutionGraph::logits() const { return impl_->calls.logits; }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/lower/gradient_flow.h"
 #include "exec/lower/layer_calls.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
@@ -16,8 +17,9 @@ class ExecutionGraph {
   /// Throws InputError naming the layer (type, name) that cannot be executed. O(layers).
   /// `training` false: for evaluation (running statistics, no dropout); its backward calls are not to be run.
   /// What layers hand on, and its gradient, lies in element_bytes(precision), all else in 4 bytes.
+  /// `use`: of a slice.
   ExecutionGraph(const Graph& graph, int64_t batch, bool training = true,
-                 Precision precision = Precision::fp32);
+                 Precision precision = Precision::fp32, const SliceUse& use = {});
   ~ExecutionGraph();
   ExecutionGraph(ExecutionGraph&&) noexcept;
 
@@ -39,7 +41,8 @@ class ExecutionGraph {
   const std::vector<TensorId>& losses() const;
   /// How many values an integer input or label may take: the vocabulary, the classes.
   int64_t values(TensorId input) const;
-  TensorId output() const;  ///< of the last layer; for a loss its one float
+  const SliceTensors& slice(uint32_t layer) const;  ///< what devices exchange of the layer
+  TensorId output() const;                          ///< of the last layer; for a loss its one float
   /// The tensor that the (last) loss judges, as logits, for accuracy; rows x classes.
   TensorId logits() const;
 

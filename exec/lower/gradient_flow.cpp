@@ -31,19 +31,20 @@ void count_gradients(GradientFlow& flow, uint32_t layer) {
 
 }  // namespace
 
-GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision) {
+GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision, const SliceUse& use) {
   const auto& layers = graph.layers();
   GradientFlow flow{graph.lower(batch, precision), std::vector<OutputFlow>(layers.size())};
   for (uint32_t i = 0; i < layers.size(); ++i) {
     OutputFlow& output = flow.outputs[i];
-    output.learns = !layers[i].parameters.empty();
+    output.learns = graph.trained(i);
     output.elements = checked_mul(batch, elements(layers[i].output), "a tensor");
-    for (const uint32_t from : layers[i].inputs) {
-      output.learns = output.learns || flow.outputs[from].learns;
-      flow.outputs[from].readers.push_back(i);
-    }
+    for (const uint32_t from : layers[i].inputs) flow.outputs[from].readers.push_back(i);
   }
   for (uint32_t i = 0; i < layers.size(); ++i) count_gradients(flow, i);
+  for (const uint32_t i : use.sent) {
+    flow.outputs[i].sent = true;
+    flow.outputs[i].gradients += flow.outputs[i].learns ? 1 : 0;
+  }
   return flow;
 }
 

@@ -9,13 +9,25 @@
 
 namespace tandem::exec {
 
+/// How the passes of a slice of a model meet the world outside of it.
+struct SliceUse {
+  std::vector<uint32_t> sent = {};  ///< layers of it whose outputs another device reads too
+  /// The gradients of parameters may be made long after those of the layers' inputs.
+  bool parts = false;
+  /// Place among the devices that share each layer. What all of them would add to a sum (a bias) the first
+  /// adds.
+  uint32_t partner = 0;
+  const Graph* whole = nullptr;  ///< the model that it is a slice of; null: itself
+};
+
 /// Of one layer's output.
 struct OutputFlow {
   bool learns = false;            ///< the layer or one before it has parameters
+  bool sent = false;              ///< SliceUse::sent: one of its gradients comes from another device
   std::vector<uint32_t> readers;  ///< layers, once per edge
   int64_t elements = 0;           ///< for the whole batch
-  /// Gradients that the readers hand back; readers that take a part of it in place count as one together. 0
-  /// where nothing learns.
+  /// Gradients that the readers hand back, other devices' among them; readers that take a part of it in place
+  /// count as one together. 0 where nothing learns.
   int64_t gradients = 0;
   std::vector<Kernel> sums;  ///< kernels of the model that add these up, one an addition
 };
@@ -30,6 +42,6 @@ struct GradientFlow {
 };
 
 /// Pure; any thread may call it. Throws InputError where a size overflows. O(layers + edges).
-GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision);
+GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision, const SliceUse& use = {});
 
 }  // namespace tandem::exec

@@ -36,6 +36,19 @@ struct Tensor {
   int64_t words() const { return half ? (elements + 1) / 2 : elements; }  ///< of 4 bytes
 };
 
+inline constexpr TensorId kNoTensor = UINT32_MAX;
+
+/// Of one layer of a slice: what devices exchange; kNoTensor where there is no such tensor.
+struct SliceTensors {
+  TensorId output = kNoTensor;    ///< sent, received, or summed over the devices that share the layer
+  TensorId gradient = kNoTensor;  ///< of the output, whole: what is sent back for a received one
+  TensorId arriving = kNoTensor;  ///< of a sent output: the gradient that comes back
+  TensorId partial =
+      kNoTensor;  ///< sum of the gradients of readers that devices share: to be summed over those
+  TensorId exchanged = kNoTensor;  ///< in the middle of the forward pass ...
+  uint32_t before = 0;             ///< ... behind so many of its calls
+};
+
 /// One learned tensor and how it starts.
 struct LearnedTensor {
   TensorId parameter = 0, gradient = 0;
@@ -53,6 +66,11 @@ class LayerCalls {
   virtual const Lowered& lowered() const = 0;  ///< for the whole batch
   virtual int64_t batch() const = 0;
   virtual bool training() const = 0;
+  /// Place among the devices that share the layer, 0 where none do.
+  virtual uint32_t partner() const = 0;
+  virtual uint32_t partners() const = 0;  ///< that share it
+  /// Features (the last dimension) of that input as all partners have it together, without padding.
+  virtual int64_t whole_features(std::size_t input) const = 0;
   virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
   virtual std::size_t inputs() const = 0;
 
@@ -72,8 +90,8 @@ class LayerCalls {
   /// Parameter `index` of the layer, started as said (LearnedTensor).
   virtual TensorId parameter(std::size_t index, float bound, float constant = 0) = 0;
   virtual TensorId gradient(std::size_t index) = 0;
-  /// Another layer's parameter (tied weights): of the only embedding of that vocabulary and width. Its
-  /// gradient must be added to ("+=").
+  /// Another layer's parameter (tied weights, Graph::tied_to), to whose gradient that layer adds its own; the
+  /// layer's copy of it where another device holds it.
   virtual TensorId tied(int64_t rows, int64_t width) = 0;
   virtual TensorId tied_gradient() = 0;
   /// A tied layer has already left its share in this layer's gradient when this one's backward runs.
@@ -85,6 +103,8 @@ class LayerCalls {
   virtual TensorId buffer(int64_t elements, float initial) = 0;
   virtual TensorId label(int64_t elements, bool integer) = 0;
   virtual TensorId loss() = 0;
+  /// The forward pass goes on when the partners have exchanged this tensor. Once a layer.
+  virtual void exchange(TensorId tensor) = 0;
   /// Appends; `pass` of the call decides the list (backward passes share one, in the order appended).
   virtual void call(Call call) = 0;
 };

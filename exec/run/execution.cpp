@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/execution.h"
 
+#include <fmt/format.h>
+
 #include "base/random.h"
 
 namespace tandem::exec {
@@ -9,6 +11,12 @@ Program make_program(const Execution& e) {
   Job job = e.job;
   job.input = e.data != nullptr;
   return compile(job, e.cluster);
+}
+
+const Execution& executable(const Execution& e) {
+  const std::string_view why = e.job.scheme->scheme->only_simulated;
+  if (!why.empty()) throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
+  return e;
 }
 
 int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element) {

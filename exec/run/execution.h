@@ -90,6 +90,9 @@ struct Keep {
 /// What execute() runs: the simulator's Program of the same question (with input where there is data). Throws
 /// InputError.
 Program make_program(const Execution& execution);
+/// The same execution. Throws InputError with the reason where its scheme is only simulated; before anything
+/// is compiled.
+const Execution& executable(const Execution& execution);
 
 /// The gradient that takes part with integer_gradients: -8 .. 7.
 int integer_gradient(uint32_t worker, uint32_t iteration, int64_t element);

@@ -56,7 +56,7 @@ class LaneDriver {
 
   /// In order, on the compute lane.
   virtual void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) = 0;
-  /// The sum of these single floats is the loss of the iteration under way.
+  /// The sum of these single floats is the loss of the iteration, or of its micro-batch, under way.
   virtual void take_losses(const std::vector<float*>& at) = 0;
   enum class Staging : uint8_t { input, integers };
   /// As host_memory(), one piece a kind, in which the host may write what an iteration needs while the device
@@ -74,7 +74,7 @@ class LaneDriver {
   // ---- after the run ----
 
   const std::vector<CallTime>& calls() const { return calls_; }  ///< empty without Keep::calls
-  const std::vector<double>& losses() const { return losses_; }  ///< [iteration]
+  const std::vector<double>& losses() const { return losses_; }  ///< [iteration x micro-batch]
 
  protected:
   explicit LaneDriver(const Setup& setup);
@@ -85,7 +85,7 @@ class LaneDriver {
   int64_t act(const LaneOp& op, int32_t iteration);
   /// Tells the run that this instance's iteration has ended.
   void ended(int32_t iteration);
-  const Role& role() const { return run_.program().roles[0]; }
+  const Role& role() const { return run_.role(instance_); }
 
   Run& run_;
   const uint32_t instance_;

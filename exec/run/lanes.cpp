@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/lanes.h"
 
+#include <algorithm>
+#include <map>
+
 #include "exec/run/memory.h"
 
 namespace tandem::exec {
 
-Lanes::Lanes(Run& run) {
+Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)) {
   for (LaneState& lane : lanes_) run.abort().watch(&lane.passed);
   add_ops(run);
-  add_dependencies(run);
-  load_ahead(run.program());
+  add_dependencies();
+  if (run.stages().split()) {
+    share_slots(run.stages().slots(instance));
+    keep_gradients(run.program(), run.stages().lowered(instance));
+  } else {
+    load_ahead(run.program());
+  }
   for (LaneState& lane : lanes_)
     lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run.expected()));
 }
 
 void Lanes::add_ops(const Run& run) {
-  const auto& ops = run.program().roles[0].ops;
-  for (uint32_t i = 0; i < ops.size(); ++i) {
-    const Op& op = ops[i];
+  for (uint32_t i = 0; i < role_.ops.size(); ++i) {
+    const Op& op = role_.ops[i];
     LaneState& lane = (*this)[op.lane];
     position_.push_back(static_cast<uint32_t>(lane.ops.size()));
     LaneOp& bound = lane.ops.emplace_back();
@@ -25,20 +32,76 @@ void Lanes::add_ops(const Run& run) {
     bound.every = op.every;
     const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
                             op.lane != Lane::compute && !run.library_made(op.what);
-    lane.pushes = lane.pushes || op.kind == OpKind::send;
+    lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
     lane.exchanges = lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links;
   }
 }
 
-void Lanes::add_dependencies(const Run& run) {
-  const auto& ops = run.program().roles[0].ops;
-  for (uint32_t i = 0; i < ops.size(); ++i) {
-    LaneOp& bound = (*this)[ops[i].lane].ops[position_[i]];
-    for (const Dep& d : ops[i].deps) {
-      const Op& other = ops[d.op];
-      if (other.lane == ops[i].lane) continue;  // lanes are in order
-      const auto lane_ops = static_cast<uint32_t>((*this)[other.lane].ops.size());
-      bound.deps.push_back({other.lane, d.op, position_[d.op], lane_ops, d.lag, other.every});
+void Lanes::add_dependencies() {
+  for (uint32_t i = 0; i < role_.ops.size(); ++i) {
+    for (const Dep& d : role_.ops[i].deps) depend(i, d.op, d.lag);
+  }
+}
+
+void Lanes::depend(uint32_t op, uint32_t on, uint16_t lag) {
+  const Op& other = role_.ops[on];
+  const Lane lane = role_.ops[op].lane;
+  if (other.lane == lane) return;  // lanes are in order
+  const auto lane_ops = static_cast<uint32_t>((*this)[other.lane].ops.size());
+  (*this)[lane].ops[position_[op]].deps.push_back(
+      {other.lane, on, position_[on], lane_ops, lag, other.every});
+}
+
+/// A micro-batch begins to use the activations of the one that had its slot before, in this iteration or the
+/// last, when all lanes are done with that.
+void Lanes::share_slots(const Slots& slots) {
+  using Ends = std::array<int64_t, kLanes>;  // op of each lane, or -1
+  Ends none;
+  none.fill(-1);
+  std::vector<Ends> first(slots.of_micro.size(), none), last = first;
+  std::vector<std::vector<int32_t>> users(static_cast<std::size_t>(slots.count));  // [slot]: micro-batches
+  for (uint32_t i = 0; i < role_.ops.size(); ++i) {
+    const Op& op = role_.ops[i];
+    if (!of_micro_batch(op)) continue;
+    const auto lane = static_cast<std::size_t>(op.lane);
+    if (first[op.micro][lane] < 0) first[op.micro][lane] = i;
+    last[op.micro][lane] = i;
+    auto& of_slot = users[static_cast<std::size_t>(slots.of_micro[op.micro])];
+    if (std::find(of_slot.begin(), of_slot.end(), op.micro) == of_slot.end()) of_slot.push_back(op.micro);
+  }
+  for (const auto& of_slot : users) {
+    for (std::size_t k = 0; k < of_slot.size(); ++k) {
+      const uint16_t lag = k == 0 ? 1 : 0;
+      const Ends& before = last[static_cast<std::size_t>(of_slot[k == 0 ? of_slot.size() - 1 : k - 1])];
+      for (const int64_t op : first[static_cast<std::size_t>(of_slot[k])]) {
+        for (const int64_t end : before) {
+          if (op >= 0 && end >= 0) depend(static_cast<uint32_t>(op), static_cast<uint32_t>(end), lag);
+        }
+      }
+    }
+  }
+}
+
+/// A backward pass makes gradients where a reduction may still be at work on those before.
+void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered) {
+  const auto makes = [&](const Op& op, const Bucket& bucket) {
+    const Task& task = program.tasks[op.what];
+    if (op.kind != OpKind::compute || task.pass != Pass::backward_weights) return false;
+    return std::any_of(lowered.learned().begin(), lowered.learned().end(), [&](const LearnedTensor& l) {
+      const Tensor& t = lowered.tensors()[l.parameter];
+      return l.layer >= task.layer && l.layer < task.layer + task.layers &&
+             t.offset < bucket.first + bucket.elements && bucket.first < t.offset + t.elements;
+    });
+  };
+  std::map<uint32_t, uint32_t> reduced;  // key -> the reduction before, of this iteration or the last
+  for (const bool again : {false, true}) {
+    for (uint32_t i = 0; i < role_.ops.size(); ++i) {
+      const Op& op = role_.ops[i];
+      if (op.kind == OpKind::collective && op.payload == Payload::gradients) reduced[op.key] = i;
+      if (!again) continue;
+      for (const auto& [key, reduction] : reduced) {
+        if (makes(op, program.buckets[key])) depend(i, reduction, reduction < i ? 0 : 1);
+      }
     }
   }
 }
@@ -48,7 +111,7 @@ void Lanes::load_ahead(const Program& program) {
   LaneState& copy = (*this)[Lane::copy];
   copy.ahead = copy.ops.empty() ? 0 : kInputBatches - 1;
   for (const LaneOp& bound : copy.ops) {
-    const Op& op = program.roles[0].ops[bound.op];
+    const Op& op = role_.ops[bound.op];
     if (op.kind != OpKind::copy || program.copies[op.what].kind != CopyKind::input) copy.ahead = 0;
   }
 }

@@ -67,19 +67,23 @@ struct LaneState {
   }
 };
 
-/// Of one instance of role 0. LaneOp::act is set by the worker (Worker::open).
+/// Of one worker. LaneOp::act is set by the worker (Worker::open).
 class Lanes {
  public:
   /// Its counters are watched by the run's Abort, so it must outlive all waiting.
-  explicit Lanes(Run& run);
+  Lanes(Run& run, uint32_t instance);
   LaneState& operator[](Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneState& operator[](Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
 
  private:
   void add_ops(const Run& run);
-  void add_dependencies(const Run& run);
+  void add_dependencies();
+  void depend(uint32_t op, uint32_t on, uint16_t lag);
+  void share_slots(const Slots& slots);
+  void keep_gradients(const Program& program, const ExecutionGraph& lowered);
   void load_ahead(const Program& program);
 
+  const Role& role_;
   std::array<LaneState, kLanes> lanes_;
   std::vector<uint32_t> position_;  ///< [op]: in its lane
 };

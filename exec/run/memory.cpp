@@ -74,31 +74,44 @@ int64_t narrowed_words(const Program& program, const Op& op) {
   return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
 }
 
-MemoryUse worker_memory(const Execution& e, const Program& program, const ExecutionGraph& lowered) {
-  const int64_t parameters = lowered.parameters();
+int64_t tied_words(const Program& program, const Role& role) {
+  int64_t most = 0;
+  for (const Op& op : role.ops) {
+    if (op.kind == OpKind::recv && op.payload == Payload::tied_gradients)
+      most = std::max(most, program.channels[op.what].key_bytes[op.key].n / 4);
+  }
+  return most;
+}
+
+MemoryUse worker_memory(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
+  const ExecutionGraph& lowered = stages.lowered(worker);
+  const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
+  const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
   m.parameters = words(parameters);
-  m.gradients = words(parameters) * (program.micro_batches > 1 ? 2 : 1);
+  m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
-  m.activations = words(lowered.arena());
-  m.buffers = words(lowered.input_elements()) * (e.data != nullptr ? kInputBatches : 1);
+  m.activations = words(lowered.arena()) * slots;
+  const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
+  m.buffers = words(lowered.input_elements()) * batches;
   int64_t activations = 0, narrowed = 0;
-  for (const Op& op : program.roles[0].ops) {
-    if (op.kind == OpKind::collective && op.payload == Payload::activations)
+  for (const Op& op : role.ops) {
+    if (op.kind == OpKind::collective && op.payload == Payload::activations && !stages.split())
       activations = std::max(activations, op.bytes.n / 4);
-    narrowed = std::max(narrowed, narrowed_words(program, op) * program.roles[0].mesh.size());
+    narrowed = std::max(narrowed, narrowed_words(program, op) * stages.devices());
   }
-  m.workspace = words(activations) + words(narrowed);
+  m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role));
   return m;
 }
 
-Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const ExecutionGraph& lowered,
-                  int64_t workers) {
-  const Bytes whole = words(lowered.parameters()), state = whole * e.job.optimizer->state;
-  Bytes each;
-  if (!e.backend->asynchronous) each += worker_memory(e, program, lowered).total();
-  if (e.backend->asynchronous && !program.stores.empty()) each += whole * 2;  // to and from the servers
-  Bytes sum = each * workers + whole + state;                                 // start values
+Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
+                  uint32_t first, uint32_t workers) {
+  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state;
+  Bytes sum = whole + state;  // start values
+  for (uint32_t w = first; w < first + workers; ++w) {
+    if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
+    if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
+  }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
   if (keep.parameters) sum += (whole + state) * 2;  // the result, and one worker's on its way there
   return sum;
@@ -116,14 +129,14 @@ AvailableMemory available_memory(const std::string& root) {
   return out;
 }
 
-void check_memory(const Execution& e, const Keep& keep, const Program& program, const ExecutionGraph& lowered,
-                  int64_t workers) {
+void check_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
+                  uint32_t first, uint32_t workers) {
   const AvailableMemory available = available_memory();
-  const Bytes needed = host_memory(e, keep, program, lowered, workers);
+  const Bytes needed = host_memory(e, keep, program, stages, first, workers);
   if (needed <= available.bytes) return;
-  const MemoryUse m = worker_memory(e, program, lowered);
-  int64_t fit = workers - 1;
-  while (fit > 0 && host_memory(e, keep, program, lowered, fit) > available.bytes) --fit;
+  const MemoryUse m = worker_memory(e, program, stages, first);
+  uint32_t fit = workers - 1;
+  while (fit > 0 && host_memory(e, keep, program, stages, first, fit) > available.bytes) --fit;
   throw InputError(fmt::format(
       "{} worker{} of {} with batch {} need{} {}{}, of which this machine has {} ({}): each "
       "holds parameters, gradients and optimiser {}, activations {}, inputs and collectives {}; {}",
@@ -131,14 +144,15 @@ void check_memory(const Execution& e, const Keep& keep, const Program& program, 
       to_text(needed), workers == 1 ? "" : " together", to_text(available.bytes), available.limit,
       to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
       to_text(m.buffers + m.workspace),
-      fit > 0 ? fmt::format("{} would fit", fit) : std::string("a smaller batch may fit")));
+      fit > 0 && !stages.split() ? fmt::format("{} would fit", fit)
+                                 : std::string("a smaller batch may fit")));
 }
 
 void check_memory(const Execution& e, const Keep& keep) {
-  const Program program = make_program(e);
-  const int64_t workers = program.roles[0].mesh.size();
-  const ExecutionGraph lowered(*e.job.graph, e.job.batch, true, e.job.precision);
-  check_memory(e, keep, program, lowered, workers == 1 ? 1 : workers / ranks().size);
+  const Program program = make_program(executable(e));
+  const Stages stages(e, program);
+  const uint32_t workers = stages.devices();
+  check_memory(e, keep, program, stages, 0, workers == 1 ? 1 : workers / static_cast<uint32_t>(ranks().size));
 }
 
 }  // namespace tandem::exec

@@ -6,6 +6,7 @@
 
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execution.h"
+#include "exec/run/stages.h"
 
 namespace tandem::exec {
 
@@ -16,17 +17,20 @@ inline constexpr int64_t kInputBatches = 3;
 /// Words of 4 bytes that one worker's share takes among all shares, where a collective gathers parameters in
 /// numbers of 2 bytes; 0 for every other op.
 int64_t narrowed_words(const Program& program, const Op& op);
+/// Words where gradients arrive of a weight of which another stage has a copy.
+int64_t tied_words(const Program& program, const Role& role);
 
 /// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
 /// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,
 /// workspace what collectives move beside parameters and gradients. Capacity is not set.
-MemoryUse worker_memory(const Execution& execution, const Program& program, const ExecutionGraph& lowered);
+MemoryUse worker_memory(const Execution& execution, const Program& program, const Stages& stages,
+                        uint32_t worker);
 
-/// What all `workers` of this process together take of the host's memory when they begin: their own on
-/// devices that compute there, start values, servers, and what is handed back (Keep). Not what libraries keep
-/// for their kernels, nor the record of every op, which grows as they run.
-Bytes host_memory(const Execution& execution, const Keep& keep, const Program& program,
-                  const ExecutionGraph& lowered, int64_t workers);
+/// What `workers` of this process, from `first` on, together take of the host's memory when they begin: their
+/// own on devices that compute there, start values, servers, and what is handed back (Keep). Not what
+/// libraries keep for their kernels, nor the record of every op, which grows as they run.
+Bytes host_memory(const Execution& execution, const Keep& keep, const Program& program, const Stages& stages,
+                  uint32_t first, uint32_t workers);
 
 /// The least of what the system says is available (MemAvailable of /proc/meminfo), what the control groups of
 /// this process still allow, and what its address space may grow by (ulimit -v).
@@ -38,8 +42,8 @@ struct AvailableMemory {
 AvailableMemory available_memory(const std::string& root = "");
 
 /// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that.
-void check_memory(const Execution& execution, const Keep& keep, const Program& program,
-                  const ExecutionGraph& lowered, int64_t workers);
+void check_memory(const Execution& execution, const Keep& keep, const Program& program, const Stages& stages,
+                  uint32_t first, uint32_t workers);
 /// The same before anything is made, for as many workers as this process will have.
 void check_memory(const Execution& execution, const Keep& keep);
 

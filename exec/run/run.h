@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/comm/collective.h"
+#include "exec/comm/peer_links.h"
 #include "exec/comm/ranks.h"
 #include "exec/comm/store.h"
 #include "exec/comm/store_links.h"
@@ -15,6 +16,7 @@
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execution.h"
 #include "exec/run/iterations.h"
+#include "exec/run/stages.h"
 
 namespace tandem::exec {
 
@@ -30,11 +32,17 @@ class Run {
   const Execution& execution() const { return execution_; }
   const Keep& keep() const { return keep_; }
   const Program& program() const { return program_; }
-  const ExecutionGraph& execution_graph() const { return execution_graph_; }
+  /// The whole model: what start(), results and checkpoints are laid out by.
+  const ExecutionGraph& execution_graph() const { return stages_.whole(); }
+  /// What each worker runs, which is its slice where the model is split.
+  const Stages& stages() const { return stages_; }
+  const Role& role(uint32_t instance) const { return program_.roles[stages_.place(instance).role]; }
 
   // ---- how much is run ----
 
-  uint32_t workers() const { return workers_; }  ///< instances of role 0, in all processes
+  /// In all processes: instances of role 0, or devices of the grid, by which they are numbered everywhere
+  /// below.
+  uint32_t workers() const { return workers_; }
   uint32_t first_here() const { return first_here_; }
   uint32_t here() const { return here_; }  ///< so many, from first_here() on, are this process's
   /// DeviceOptions::index of an instance of this process.
@@ -59,7 +67,7 @@ class Run {
   const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
   /// The optimiser's: one flat vector after the other; after fetch_store() the store's at the end.
   const std::vector<float>& start_state() const { return start_state_; }
-  IterationState state(uint32_t instance, int32_t iteration) const;
+  IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
   /// Does each worker update a share of the parameters alone?
@@ -72,7 +80,7 @@ class Run {
   struct Member {
     uint32_t group = 0, rank = 0, ranks = 1, local = 1;
   };
-  /// Place of an instance of role 0 in a collective's groups.
+  /// Place of a worker in a collective's groups, which count through all roles.
   Member member(const Collective& collective, uint32_t instance) const;
   /// `collective`: index into Program::collectives.
   GroupCollective& group(uint32_t collective, uint32_t group) { return *groups_[collective][group]; }
@@ -92,6 +100,12 @@ class Run {
   /// The way of copies between devices that was taken; "" where there is no choice.
   std::string route() const;
 
+  // ---- pipeline ----
+
+  PeerLinks& peers() { return *peers_; }
+  /// The way of a channel's messages from or to a worker, whose counterpart has its number in the other role.
+  PeerLinks::Pair pair(uint32_t channel, uint32_t key, uint32_t instance) const;
+
   // ---- parameter server ----
 
   ParameterStore* store() { return store_.get(); }  ///< null where the program has none
@@ -110,10 +124,16 @@ class Run {
 
  private:
   void check_executable() const;
+  void check_ops(uint32_t worker) const;
+  void check_calls(const ExecutionGraph& lowered) const;
+  [[noreturn]] void refuse(const std::string& why) const;
   void make_iterations();
   void check_route() const;
   void make_transport();
+  void make_peers();
   void make_groups();
+  void make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& member);
+  void set_gradient_scale();
   std::vector<std::string> units() const;
   std::vector<std::unique_ptr<DeviceGroup>> library_groups(const Collective& collective,
                                                            const std::vector<std::vector<uint32_t>>& members,
@@ -127,7 +147,7 @@ class Run {
   const Keep& keep_;
   Abort abort_;  ///< first: everything else may watch or wait through it
   Program program_;
-  ExecutionGraph execution_graph_;
+  Stages stages_;
   int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
   int64_t first_iteration_ = 0;
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
@@ -140,6 +160,7 @@ class Run {
   float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
   std::unique_ptr<Transport> transport_;  ///< between nodes
   uint32_t channels_ = 0;                 ///< of it in use
+  std::unique_ptr<PeerLinks> peers_;      ///< null where no stages exchange messages
   std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;  ///< [collective][group]
   /// [collective][group]: empty where the library does not make it, null where another process has the
   /// group

@@ -43,7 +43,7 @@ void Run::make_store() {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
     for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
-      operands[2 + k] = server_states_[server] + k * execution_graph_.parameters() + slice.first;
+      operands[2 + k] = server_states_[server] + k * execution_graph().parameters() + slice.first;
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration_ + version;
@@ -58,7 +58,7 @@ void Run::make_store() {
                               shards_,
                               static_cast<uint32_t>(program_.buckets.size()),
                               start_.data(),
-                              execution_graph_.parameters(),
+                              execution_graph().parameters(),
                               gated,
                               merge,
                               {}};
@@ -99,7 +99,7 @@ void Run::fetch_store() {
   for_each_slice([&](const Slice& slice) {
     store_->fetch(slice);
     for (int64_t k = 0; k < execution_.job.optimizer->state; ++k) {
-      const int64_t at = k * execution_graph_.parameters() + slice.first;
+      const int64_t at = k * execution_graph().parameters() + slice.first;
       servers_[slice.shard]->download(start_state_.data() + at, server_states_[slice.shard] + at,
                                       slice.elements);
     }

@@ -18,10 +18,11 @@ constexpr int32_t kCaptureAfter = 1;
 
 }  // namespace
 
-bool replayable(const Run& run) {
-  if (!run.program().stores.empty() || run.execution().data != nullptr || run.execution().integer_gradients)
+bool replayable(const Run& run, uint32_t instance) {
+  if (!run.program().stores.empty() || run.stages().split() || run.execution().data != nullptr ||
+      run.execution().integer_gradients)
     return false;
-  const auto& ops = run.program().roles[0].ops;
+  const auto& ops = run.role(instance).ops;
   for (const Op& op : ops) {
     if (op.every != 1 || op.kind == OpKind::send || op.kind == OpKind::recv) return false;
     if (op.kind == OpKind::collective && !run.library_made(op.what)) return false;
@@ -37,10 +38,10 @@ StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
   const int32_t iterations = run_.expected();
   const bool all = run_.keep().calls || run_.keep().spans;
   stride_ = all ? 1 : std::max(1, (iterations - run_.warmup()) / kSamples);
-  losses_each_ = static_cast<int64_t>(run_.execution_graph().losses().size());
-  history_ = device_.allocate(losses_each_ * run_.iterations().most());
-  losses_now_ = device_.allocate(losses_each_);
-  replays_ = !all && replayable(run_);
+  losses_each_ = static_cast<int64_t>(run_.stages().lowered(instance_).losses().size());
+  history_ = device_.allocate(losses_each_ * run_.stages().micros() * run_.iterations().most());
+  losses_now_ = device_.allocate(losses_each_ * run_.stages().micros());
+  replays_ = !all && replayable(run_, instance_);
   StreamDriver::needs_state(0);
 }
 
@@ -122,7 +123,7 @@ void StreamDriver::launch(const std::vector<Launch>& list, std::size_t variant, 
 }
 
 void StreamDriver::take_losses(const std::vector<float*>& at) {
-  float* to = losses_now_;
+  float* to = losses_now_ + losses_each_ * (taken_++ % run_.stages().micros());
   for (const float* loss : at) device_.copy(to++, loss, 1, Lane::compute);
 }
 
@@ -188,9 +189,10 @@ void StreamDriver::issue_all() {
 }
 
 void StreamDriver::read_losses(int32_t iterations) {
-  std::vector<float> values(static_cast<std::size_t>(losses_each_ * iterations));
-  device_.download(values.data(), history_, losses_each_ * iterations);
-  for (int32_t k = 0; k < iterations; ++k) {
+  const int64_t taken = int64_t{iterations} * run_.stages().micros();
+  std::vector<float> values(static_cast<std::size_t>(losses_each_ * taken));
+  device_.download(values.data(), history_, losses_each_ * taken);
+  for (int64_t k = 0; k < taken; ++k) {
     double sum = 0;
     for (int64_t l = 0; l < losses_each_; ++l)
       sum += static_cast<double>(values[static_cast<std::size_t>(k * losses_each_ + l)]);
@@ -230,7 +232,8 @@ void StreamDriver::issue(int32_t iteration) {
     forks_ = false;
     walk_steps(iteration, false);
   }
-  device_.copy(history_ + iteration * losses_each_, losses_now_, losses_each_, Lane::compute);
+  const int64_t losses = losses_each_ * run_.stages().micros();
+  device_.copy(history_ + iteration * losses, losses_now_, losses, Lane::compute);
   for (int l = 0; l < kLanes; ++l) {
     const auto lane = static_cast<Lane>(l);
     now_->ended[l] = lane == Lane::compute || (beside(lane) && !replays);

@@ -14,7 +14,7 @@ namespace tandem::exec {
 /// (stores, loaded input, collectives that workers make among themselves), where iterations differ
 /// (Op::every), or where one leans on another across lanes (Dep::lag), which replaying would serialise. Any
 /// thread may ask.
-bool replayable(const Run& run);
+bool replayable(const Run& run, uint32_t instance);
 
 /// The compute lane's thread issues every lane whose ops need no host; run() of the other lanes (exchanges)
 /// walks them in threads of their own and waits for the device where it must. Threads as LaneDriver says;
@@ -102,7 +102,8 @@ class StreamDriver : public LaneDriver {
   std::vector<int32_t> lags_;                   ///< whose states are needed
   std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration under way
   std::array<HostMemory, kLanes> collective_;
-  int64_t losses_each_ = 0;      ///< floats of an iteration
+  int64_t losses_each_ = 0;      ///< floats of a micro-batch
+  int64_t taken_ = 0;            ///< micro-batches whose losses were asked for
   float* losses_now_ = nullptr;  ///< on the device, of the iteration under way
   float* history_ = nullptr;     ///< there, of all iterations
   std::unique_ptr<DeviceGraph> graph_;

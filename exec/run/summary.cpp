@@ -17,20 +17,28 @@ namespace {
 
 constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
 
-std::vector<Slice> shares_of(const Run& run, uint32_t instance) {
+/// What a worker alone holds of what it trained, in its own flat vector: everything, or where updates are
+/// spread over replicas its shares.
+std::vector<Slice> held_by(const Run& run, uint32_t instance) {
   std::vector<Slice> out;
-  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) out.push_back(run.share(key, instance));
+  const uint32_t role = run.stages().place(instance).role;
+  if (!run.spreads()) {
+    const bool copy = run.stages().place(instance).replica > 0 && run.stages().split();
+    return {{0, copy ? 0 : run.stages().lowered(instance).parameters()}};
+  }
+  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
+    if (run.program().buckets[key].role == role) out.push_back(run.share(key, instance));
+  }
   return out;
 }
 
 /// From one flat vector to another, or from several one after the other (an optimiser's state).
 template <class T>
-void copy_slices(const Run& run, const std::vector<Slice>& slices, const std::vector<float>& from,
+void copy_slices(int64_t n, const std::vector<Piece>& parts, const std::vector<float>& from,
                  std::vector<T>& to) {
-  const auto n = static_cast<std::ptrdiff_t>(run.execution_graph().parameters());
   for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
-    for (const Slice& s : slices)
-      std::copy_n(from.begin() + base + s.first, s.elements, to.begin() + base + s.first);
+    for (const Piece& p : parts)
+      std::copy_n(from.begin() + base + p.whole, p.elements, to.begin() + base + p.whole);
   }
 }
 
@@ -151,10 +159,12 @@ class Summary {
     }
     double total = 0;
     for (const double s : out.iteration_seconds) total += s;
-    r.samples_per_iteration = samples_per_step(run_.program()) * static_cast<int64_t>(run_.workers());
-    const auto samples = static_cast<double>(samples_per_step(run_.program()));
+    r.samples_per_iteration = samples_per_step(run_.program()) * replicas(run_.program());
+    // Of several processes each counts its workers' part.
+    const double here = static_cast<double>(workers_.size()) / static_cast<double>(run_.workers());
+    const double samples = static_cast<double>(r.samples_per_iteration) * here;
     const auto counted = static_cast<double>(out.iteration_seconds.size());
-    if (total > 0) r.samples_per_second = samples * static_cast<double>(workers_.size()) * counted / total;
+    if (total > 0) r.samples_per_second = samples * counted / total;
     auto sorted = out.iteration_seconds;
     std::sort(sorted.begin(), sorted.end());
     r.iteration_median = quantile(sorted, 0.5);
@@ -180,25 +190,56 @@ class Summary {
       out.updates = run_.store()->merged();
     }
     if (!run_.keep().parameters) return;
-    const int64_t n = run_.execution_graph().parameters();
-    if (run_.store()) out.parameters.assign(run_.store()->parameters(), run_.store()->parameters() + n);
-    if (!run_.store()) out.parameters = workers_[0]->parameters();
-    out.state = run_.store() ? run_.start_state() : workers_[0]->state();
-    for (std::size_t w = 1; w < workers_.size() && run_.spreads(); ++w) {
-      const auto index = run_.first_here() + static_cast<uint32_t>(w);
-      copy_slices(run_, shares_of(run_, index), workers_[w]->parameters(), out.parameters);
-      copy_slices(run_, shares_of(run_, index), workers_[w]->state(), out.state);
+    const ExecutionGraph& whole = run_.execution_graph();
+    const auto n = static_cast<std::size_t>(whole.parameters());
+    if (run_.store()) {
+      out.parameters.assign(run_.store()->parameters(), run_.store()->parameters() + n);
+      out.state = run_.start_state();
+    } else {
+      out.parameters.resize(n);
+      out.state.resize(run_.start_state().size());
+      const bool alike = !run_.spreads() && !run_.stages().split();
+      for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
     }
-    for (const Tensor& t : run_.execution_graph().tensors()) {
-      if (t.kind != TensorKind::buffer) continue;
-      const auto values =
-          workers_[0]->values(static_cast<TensorId>(&t - run_.execution_graph().tensors().data()));
-      out.buffers.insert(out.buffers.end(), values.begin(), values.end());
+    buffers_of(out);
+  }
+
+  /// What worker `w` alone holds, to its places in the model's vectors.
+  void gather(uint32_t w, ExecutionResult& out) const {
+    const uint32_t instance = run_.first_here() + w;
+    const int64_t own = run_.stages().lowered(instance).parameters();
+    const int64_t all = run_.execution_graph().parameters();
+    const std::vector<Slice> held = held_by(run_, instance);
+    const std::vector<float> parameters = workers_[w]->parameters(), state = workers_[w]->state();
+    for (const Slice& s : held) {
+      give_pieces(run_.stages().pieces(instance), parameters, own, s.first, s.elements, out.parameters, all);
+      give_pieces(run_.stages().pieces(instance), state, own, s.first, s.elements, out.state, all);
+    }
+  }
+
+  /// The first replica's.
+  void buffers_of(ExecutionResult& out) const {
+    int64_t elements = 0;
+    for (const Tensor& t : run_.execution_graph().tensors())
+      elements += t.kind == TensorKind::buffer ? t.elements : 0;
+    out.buffers.resize(static_cast<std::size_t>(elements));
+    for (uint32_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t instance = run_.first_here() + w;
+      if (run_.stages().place(instance).replica > (run_.stages().split() ? 0 : run_.first_here())) continue;
+      for (const BufferPlace& b : buffers(run_.execution_graph(), run_.stages().lowered(instance))) {
+        const auto values = workers_[w]->values(b.tensor);
+        std::copy(values.begin(), values.end(), out.buffers.begin() + b.at);
+      }
     }
   }
 
   void memory(Report& r) const {
-    r.memory = worker_memory(run_.execution(), run_.program(), run_.execution_graph());
+    for (uint32_t w = 0; w < workers_.size(); ++w) {  // of the worker that holds most
+      const MemoryUse m =
+          worker_memory(run_.execution(), run_.program(), run_.stages(), run_.first_here() + w);
+      if (w == 0 || m.total() > r.memory.total()) r.memory = m;
+      if (!run_.stages().split()) break;
+    }
     const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
   }
@@ -227,19 +268,26 @@ class Summary {
         const auto lane = static_cast<Lane>(l);
         for (const Executed& e : workers_[w]->executed(lane)) {
           if (e.op == kNoOp) continue;
-          const Span span{
-              0,      w, e.iteration, e.op, Time{(e.start - begin_) * 1000}, Time{(e.end - begin_) * 1000},
-              Time{}, 0};
+          const Place& place = run_.stages().place(run_.first_here() + w);
+          const Role& role = run_.program().roles[place.role];
+          const Span span{place.role,
+                          run_.stages().split() ? place.instance : w,
+                          e.iteration,
+                          e.op,
+                          Time{(e.start - begin_) * 1000},
+                          Time{(e.end - begin_) * 1000},
+                          Time{},
+                          0};
           if (run_.keep().spans) out.spans.push_back(span);
           if (w >= kTimelineWorkers || e.iteration < from || e.iteration >= from + kTimelineIterations)
             continue;
-          if (e.ready < e.start && run_.program().roles[0].ops[e.op].kind == OpKind::collective)
-            out.report.timeline.push_back({run_.program().roles[0].name, std::string(name(lane)), "waiting",
-                                           w, e.iteration, static_cast<double>(e.ready - begin_) * 1e-9,
-                                           span.start.seconds()});
-          out.report.timeline.push_back({run_.program().roles[0].name, std::string(name(lane)),
-                                         run_.program().labels[run_.program().roles[0].ops[e.op].label], w,
-                                         e.iteration, span.start.seconds(), span.end.seconds()});
+          const auto add = [&](const std::string& label, double start, double end) {
+            out.report.timeline.push_back(
+                {role.name, std::string(name(lane)), label, span.instance, e.iteration, start, end});
+          };
+          if (e.ready < e.start && role.ops[e.op].kind == OpKind::collective)
+            add("waiting", static_cast<double>(e.ready - begin_) * 1e-9, span.start.seconds());
+          add(run_.program().labels[role.ops[e.op].label], span.start.seconds(), span.end.seconds());
         }
       }
     }
@@ -247,39 +295,72 @@ class Summary {
   }
 
   void ops(ExecutionResult& out) const {
-    std::vector<OpTime> all(run_.program().roles[0].ops.size());
-    for (uint32_t i = 0; i < all.size(); ++i) {
-      const Op& op = run_.program().roles[0].ops[i];
-      all[i].op = i;
-      (op.kind == OpKind::send ? all[i].sent_bytes : all[i].collective_bytes) = workers_.front()->bytes(i);
-      all[i].estimate = workers_.front()->estimate(i);
-    }
-    for (const auto& w : workers_) {
+    std::vector<std::size_t> first(run_.program().roles.size(), SIZE_MAX);  // [role]: of its ops
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const uint32_t role = run_.stages().place(run_.first_here() + static_cast<uint32_t>(w)).role;
+      if (first[role] == SIZE_MAX) {
+        first[role] = out.ops.size();
+        add_ops(*workers_[w], role, out);
+      }
       for (int l = 0; l < kLanes; ++l) {
-        for (const Executed& e : w->executed(static_cast<Lane>(l))) {
+        for (const Executed& e : workers_[w]->executed(static_cast<Lane>(l))) {
           if (e.iteration >= warm() && e.op != kNoOp)
-            all[e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+            out.ops[first[role] + e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
         }
       }
     }
-    out.ops = std::move(all);
+  }
+
+  /// One a role's op, of what the worker says of it.
+  void add_ops(const Worker& worker, uint32_t role, ExecutionResult& out) const {
+    const auto& ops = run_.program().roles[role].ops;
+    for (uint32_t i = 0; i < ops.size(); ++i) {
+      OpTime time;
+      time.role = role;
+      time.op = i;
+      (ops[i].kind == OpKind::send ? time.sent_bytes : time.collective_bytes) = worker.bytes(i);
+      time.estimate = worker.estimate(i);
+      out.ops.push_back(std::move(time));
+    }
   }
 
   void calls(ExecutionResult& out) const {
-    for (const auto& w : workers_) {
-      if (out.calls.empty()) {
-        out.calls = w->calls();
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const auto& calls = workers_[w]->calls();
+      if (w == 0 || run_.stages().split()) {  // each stage has calls of its own
+        out.calls.insert(out.calls.end(), calls.begin(), calls.end());
         continue;
       }
       for (std::size_t i = 0; i < out.calls.size(); ++i) {
-        const CallTime& more = w->calls()[i];
+        const CallTime& more = calls[i];
         out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.seconds.begin(), more.seconds.end());
         out.calls[i].dropped += more.dropped;
       }
     }
   }
 
+  /// Sums over the micro-batches of the stages that judge them, as a mean.
+  void losses_of_stages(ExecutionResult& out) const {
+    const auto each = static_cast<std::size_t>(run_.stages().micros());
+    out.losses.assign(ends_[0].size(), 0);
+    double judged = 0;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      if (run_.stages().lowered(run_.first_here() + static_cast<uint32_t>(w)).losses().empty()) continue;
+      judged += static_cast<double>(each);
+      const auto& of = workers_[w]->losses();
+      for (std::size_t i = 0; i < out.losses.size(); ++i) {
+        for (std::size_t k = i * each; k < std::min((i + 1) * each, of.size()); ++k) out.losses[i] += of[k];
+      }
+    }
+    std::vector<double> all{judged};
+    if (run_.here() < run_.workers()) sum_over_ranks(all);
+    // join_ranks() takes the mean over processes.
+    const double processes = run_.here() < run_.workers() ? static_cast<double>(ranks().size) : 1;
+    for (double& loss : out.losses) loss *= all[0] > 0 ? processes / all[0] : 0;
+  }
+
   void losses(ExecutionResult& out) const {
+    if (run_.stages().split()) return losses_of_stages(out);
     const auto loss = [&](std::size_t worker, std::size_t iteration) {
       const auto& of = workers_[worker]->losses();
       return iteration < of.size() ? of[iteration] : 0;
@@ -336,30 +417,43 @@ void join_stores(ExecutionResult& out) {
 
 /// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
 void join_slices(const Run& run, ExecutionResult& out) {
-  std::vector<Slice> own;
+  std::vector<Piece> own;
   for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
     for (uint32_t i = 0; i < run.local(); ++i) {
       for (uint32_t s = 0; s < run.shards(); ++s) {
-        if (run.links()->here(s)) own.push_back(run.slice(key, i, s));
+        const Slice slice = run.slice(key, i, s);
+        if (run.links()->here(s)) own.push_back({slice.first, slice.first, slice.elements});
       }
     }
   }
-  for (uint32_t w = 0; w < run.here() && run.spreads(); ++w) {
-    const auto shares = shares_of(run, run.first_here() + w);
-    own.insert(own.end(), shares.begin(), shares.end());
+  for (uint32_t w = 0; w < run.here() && !run.store(); ++w) {
+    const uint32_t instance = run.first_here() + w;
+    for (const Slice& s : held_by(run, instance)) {
+      for (const Piece& p : run.stages().pieces(instance)) {
+        const int64_t begin = std::max(p.own, s.first),
+                      end = std::min(p.own + p.elements, s.first + s.elements);
+        if (begin < end) own.push_back({0, p.whole + begin - p.own, end - begin});
+      }
+    }
   }
+  const int64_t n = run.execution_graph().parameters();
+  const std::vector<float> one(static_cast<std::size_t>(n), 1);
+  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
+  copy_slices(n, own, one, holders);
+  sum_over_ranks(holders);
   for (std::vector<float>* values : {&out.parameters, &out.state}) {
     std::vector<double> all(values->size());
-    copy_slices(run, own, *values, all);
+    copy_slices(n, own, *values, all);
     sum_over_ranks(all);
-    std::copy(all.begin(), all.end(), values->begin());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      (*values)[i] = static_cast<float>(all[i] / std::max(1.0, holders[i % holders.size()]));
   }
 }
 
 /// What the processes saw, together: rates add up, losses are means.
 void join_ranks(const Run& run, ExecutionResult& out) {
   if (run.store()) join_stores(out);
-  if (run.keep().parameters && (run.store() || run.spreads())) join_slices(run, out);
+  if (run.keep().parameters && (run.store() || run.spreads() || run.stages().split())) join_slices(run, out);
   Report& r = out.report;
   double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
   sum_over_ranks(rates);

@@ -22,7 +22,7 @@ struct Stretch {
 class MeasuredShares {
  public:
   MeasuredShares(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers, std::size_t warm)
-      : run_(run), workers_(workers), warm_(warm), ops_(run.program().roles[0].ops) {
+      : run_(run), workers_(workers), warm_(warm), ops_(run.role(run.first_here()).ops) {
     for (uint32_t s = 0; s < run.shards(); ++s) apart_ = apart_ || run.apart(0, s);
     for (int l = 0; l < kLanes; ++l) {
       if (static_cast<Lane>(l) != Lane::compute) add_lane(static_cast<Lane>(l));
@@ -80,9 +80,18 @@ class MeasuredShares {
           stretches_.push_back({e.start, e.end, kCommunication});
           break;
         case OpKind::send:
+          if (of_layers(ops_[e.op].payload)) {
+            stretches_.push_back({e.start, e.end, kCommunication});
+            break;
+          }
           stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kServer});
           break;
         case OpKind::recv:
+          if (of_layers(ops_[e.op].payload)) {  // from when the message is there
+            stretches_.push_back({e.ready, e.start, kWaiting, kNoOp});
+            stretches_.push_back({e.start, e.end, kCommunication});
+            break;
+          }
           stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kWaiting, kNoOp});
           break;
         case OpKind::copy:

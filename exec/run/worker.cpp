@@ -2,6 +2,7 @@
 #include "exec/run/worker.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "exec/run/memory.h"
 #include "exec/run/stream_driver.h"
@@ -11,7 +12,7 @@ namespace tandem::exec {
 Worker::Worker(Run& run, uint32_t instance)
     : run_(run),
       instance_(instance),
-      lanes_(run),
+      lanes_(run, instance),
       pushed_(run.program().buckets.size()),
       replied_(pushed_.size()),
       estimates_(role().ops.size()),
@@ -49,27 +50,29 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
 }
 
 std::vector<float> Worker::state() const {
-  return read(state_memory(), run_.execution_graph().parameters() * run_.execution().job.optimizer->state);
+  return read(state_memory(), graph().parameters() * run_.execution().job.optimizer->state);
 }
 
-std::vector<float> Worker::values(TensorId t) const {
-  return read(tensor(t), run_.execution_graph().tensors()[t].elements);
-}
+std::vector<float> Worker::values(TensorId t) const { return read(tensor(t), graph().tensors()[t].elements); }
 
 float* Worker::tensor(TensorId t, int64_t variant) const {
-  const Tensor& x = run_.execution_graph().tensors()[t];
+  const Tensor& x = graph().tensors()[t];
   switch (x.kind) {
     case TensorKind::input:
     case TensorKind::label:
-      return inputs_ + variant * run_.execution_graph().input_elements() + x.offset;
+      return inputs_ + variant * graph().input_elements() + x.offset;
+    case TensorKind::buffer:  // statistics of all micro-batches
+      return arena_ + x.offset;
     case TensorKind::parameter:
       return parameters_ + x.offset;
     case TensorKind::parameter_gradient:
       return gradients_ + x.offset;
     default:
-      return arena_ + x.offset;
+      return arena_ + (slots_ > 1 ? variant * graph().arena() : 0) + x.offset;
   }
 }
+
+int64_t Worker::slot(const Op& op) const { return run_.stages().slots(instance_).of_micro[op.micro]; }
 
 void Worker::open() {
   device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().job.precision,
@@ -79,9 +82,11 @@ void Worker::open() {
   driver_ = make_lane_driver({run_, instance_, lanes_, *device_});
   find_flat_ranges();
   for (uint32_t i = 0; i < flat_.size(); ++i) {
-    prepare(run_.execution_graph().forward(i), forward_);
-    prepare(run_.execution_graph().backward(i), backward_);
+    prepare(graph().forward(i), forward_);
+    prepare(graph().backward(i), backward_);
+    take_apart(i);
   }
+  find_positions();
   set_first_batches();
   meet_store();
   for (int l = 0; l < kLanes; ++l) {
@@ -90,48 +95,60 @@ void Worker::open() {
 }
 
 void Worker::allocate() {
-  const ExecutionGraph& n = run_.execution_graph();
-  variants_ = run_.execution().data != nullptr ? kInputBatches : 1;
+  const ExecutionGraph& n = graph();
+  slots_ = run_.stages().slots(instance_).count;
+  variants_ = run_.stages().split() ? slots_ : run_.execution().data != nullptr ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
-  arena_ = device_->allocate(n.arena());
+  arena_ = device_->allocate(slots_ * n.arena());
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
-  if (run_.micro_batches() > 1) sums_ = device_->allocate(n.parameters());
+  if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
     narrowed = std::max(narrowed, narrowed_words(run_.program(), op) * run_.workers());
-    if (op.kind == OpKind::collective && op.payload == Payload::activations)
+    if (op.kind == OpKind::collective && op.payload == Payload::activations && !run_.stages().split())
       most = std::max(most, op.bytes.n / 4);
   }
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
+  tied_ = device_->allocate(tied_words(run_.program(), role()));
 }
 
 void Worker::set_start_values() {
-  const ExecutionGraph& n = run_.execution_graph();
-  device_->upload(parameters_, run_.start().data(), n.parameters());
-  device_->upload(state_memory(), run_.start_state().data(), static_cast<int64_t>(run_.start_state().size()));
+  const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
+  const auto& pieces = run_.stages().pieces(instance_);
+  std::vector<float> own;
+  take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
+  device_->upload(parameters_, own.data(), n.parameters());
+  take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
+  device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
   const Checkpoint* saved = run_.execution().start;
-  const float* buffer = saved != nullptr ? saved->buffers.data() : nullptr;
-  for (const Tensor& t : n.tensors()) {
-    if (t.kind != TensorKind::buffer) continue;
+  const auto places = buffers(whole, n);
+  for (const BufferPlace& b : places) {
+    const Tensor& t = n.tensors()[b.tensor];
     const std::vector<float> values(static_cast<std::size_t>(t.elements), t.initial);
-    device_->upload(arena_ + t.offset, buffer != nullptr ? buffer : values.data(), t.elements);
-    if (buffer != nullptr) buffer += t.elements;
+    device_->upload(arena_ + t.offset, saved != nullptr ? saved->buffers.data() + b.at : values.data(),
+                    t.elements);
+  }
+  if (!run_.execution().integer_gradients) return;
+  whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
+  for (const Piece& p : pieces) {
+    if (p.copy) continue;  // its owner makes the gradient
+    std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
 }
 
 void Worker::set_first_batches() {
-  const int64_t elements = run_.execution_graph().input_elements();
+  const int64_t elements = graph().input_elements();
   std::vector<float> batch(static_cast<std::size_t>(elements));
   for (int64_t v = 0; v < variants_; ++v) {
-    fill_batch(v, batch.data());
+    fill_batch(run_.stages().split() ? 0 : v, batch.data());
     device_->upload(inputs_ + v * elements, batch.data(), elements);
   }
 }
 
 void Worker::find_flat_ranges() {
-  const ExecutionGraph& n = run_.execution_graph();
+  const ExecutionGraph& n = graph();
   flat_.assign(n.graph().layers().size(), {n.parameters(), 0});
   for (const LearnedTensor& l : n.learned()) {
     const Tensor& t = n.tensors()[l.parameter];
@@ -145,8 +162,8 @@ void Worker::meet_store() {
   sent_ = gradients_;
   replies_ = parameters_;
   if (!run_.store() || run_.store()->on_devices()) return;
-  sent_ = driver_->host_memory(gradients_, run_.execution_graph().parameters());
-  replies_ = driver_->host_memory(parameters_, run_.execution_graph().parameters());
+  sent_ = driver_->host_memory(gradients_, graph().parameters());
+  replies_ = driver_->host_memory(parameters_, graph().parameters());
 }
 
 void Worker::join_groups() {
@@ -162,15 +179,34 @@ void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Lau
   for (const Call& c : calls) to.back().push_back(prepare(c));
 }
 
+/// The layer's forward pass in front of what partners exchange and behind it; its backward pass in two. What
+/// makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
+void Worker::take_apart(uint32_t layer) {
+  const std::vector<Launch>& forward = forward_[layer];
+  const auto cut = forward.begin() + graph().slice(layer).before;
+  forward_before_.emplace_back(forward.begin(), cut);
+  forward_behind_.emplace_back(cut, forward.end());
+  const std::vector<Call>& calls = graph().backward(layer);
+  auto &data = backward_data_.emplace_back(), &weights = backward_weights_.emplace_back();
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    const bool needed =
+        std::any_of(calls.begin() + static_cast<std::ptrdiff_t>(k) + 1, calls.end(), [&](const Call& c) {
+          return c.pass == Pass::backward_data &&
+                 std::find(c.operands.begin(), c.operands.end(), calls[k].operands[0]) != c.operands.end();
+        });
+    (calls[k].pass == Pass::backward_data || needed ? data : weights).push_back(backward_[layer][k]);
+  }
+}
+
 Launch Worker::prepare(const Call& call) {
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
   const bool reads_input = std::any_of(call.operands.begin(), call.operands.end(), [&](TensorId t) {
-    const TensorKind k = run_.execution_graph().tensors()[t].kind;
+    const TensorKind k = graph().tensors()[t].kind;
     return k == TensorKind::input || k == TensorKind::label;
   });
-  for (int64_t v = 0; v < (reads_input ? variants_ : 1); ++v) {
+  for (int64_t v = 0; v < (reads_input || slots_ > 1 ? variants_ : 1); ++v) {
     l.operands.emplace_back();
     for (const TensorId t : call.operands) l.operands.back().push_back(tensor(t, v));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One instance of role 0: its device, its memory, and what its ops do. Internal to exec.
+// One worker: its device, its memory, and what its ops do. Internal to exec.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -35,16 +35,19 @@ class Worker {
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
   int64_t bytes(uint32_t op) const { return bytes_[op]; }
   /// From the device's memory.
-  std::vector<float> parameters() const { return read(parameters_, run_.execution_graph().parameters()); }
+  std::vector<float> parameters() const { return read(parameters_, graph().parameters()); }
   std::vector<float> state() const;
   std::vector<float> values(TensorId tensor) const;
 
  private:
   using Act = std::function<int64_t(int32_t iteration)>;  ///< LaneOp::act
 
-  const Role& role() const { return run_.program().roles[0]; }
+  const Role& role() const { return run_.role(instance_); }
+  const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
+  /// `variant`: of the input's buffer, or the slot of a micro-batch.
   float* tensor(TensorId t, int64_t variant = 0) const;
-  float* state_memory() const { return parameters_ + run_.execution_graph().parameters(); }
+  float* state_memory() const { return parameters_ + graph().parameters(); }
+  int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void set_start_values();
@@ -55,9 +58,17 @@ class Worker {
   Act action(uint32_t index);
   Act compute(uint32_t index);
   Act layers(uint32_t index);
+  struct Work;
+  Work work_of(uint32_t index) const;
+  void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
   Act send(uint32_t index);
+  Act send_to_peer(uint32_t index);
   Act receive(const Op& op);
+  Act receive_from_peer(uint32_t index);
+  std::vector<MessagePart> message(const Op& op, bool arrives) const;
+  Slice tied_share(const Op& op) const;
+  std::vector<MessagePart> tied_message(const Op& op, bool arrives) const;
   Act input(const Op& op);
   struct Buffer;
   Buffer buffer(const Op& op) const;
@@ -65,9 +76,18 @@ class Worker {
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
   void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
   Launch prepare(const Call& call);
+  void take_apart(uint32_t layer);
   void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
-  void integers(uint32_t first_layer, uint32_t layers, int32_t iteration);
-  void add_up(int64_t begin, int64_t end, int32_t iteration, Lane lane);
+  void integers(int64_t begin, int64_t end, int32_t iteration);
+  /// Which of a step's gradients these are: the first, the last, both or one in between.
+  struct Position {
+    bool first = true, last = true;
+  };
+  Position position(Position of_op, int32_t iteration) const;
+  void find_positions();
+  bool has_input() const;
+  void load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane);
+  void add_up(int64_t begin, int64_t end, Position position, Lane lane);
   void fill_batch(int64_t batch, float* host) const;
 
   Run& run_;
@@ -76,17 +96,22 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr;
+        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
+  int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).
   float *sent_ = nullptr, *replies_ = nullptr;
-  std::vector<std::vector<Launch>> forward_, backward_;  ///< [layer]
-  std::vector<std::pair<int64_t, int64_t>> flat_;        ///< [layer]: its range of the flat vector
-  std::vector<Counter> pushed_;                          ///< [key]: iterations
-  std::vector<Counter> replied_;             ///< [key]: slices, of shards that are not behind links
-  std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
-  std::vector<double> estimates_;            ///< [op]
-  std::vector<int64_t> bytes_;               ///< [op]
+  std::vector<std::vector<Launch>> forward_, backward_;                ///< [layer]
+  std::vector<std::vector<Launch>> forward_before_, forward_behind_;   ///< [layer]: of an exchange
+  std::vector<std::vector<Launch>> backward_data_, backward_weights_;  ///< [layer]: parts of backward_
+  std::vector<Position> op_position_;                                  ///< [op]
+  std::vector<int64_t> whole_;  ///< [element of the flat vector] of integer gradients: in the model's
+  std::vector<std::pair<int64_t, int64_t>> flat_;  ///< [layer]: its range of the flat vector
+  std::vector<Counter> pushed_;                    ///< [key]: iterations
+  std::vector<Counter> replied_;                   ///< [key]: slices, of shards that are not behind links
+  std::vector<std::function<void()>> asks_;        ///< one an op that the device's library does
+  std::vector<double> estimates_;                  ///< [op]
+  std::vector<int64_t> bytes_;                     ///< [op]
 };
 
 }  // namespace tandem::exec

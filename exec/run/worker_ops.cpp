@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each op of a worker does, bound once before the run.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "base/random.h"
 #include "exec/run/memory.h"
@@ -19,9 +22,9 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::collective:
       return collective(index);
     case OpKind::send:
-      return send(index);
+      return of_layers(op.payload) ? send_to_peer(index) : send(index);
     case OpKind::recv:
-      return receive(op);
+      return of_layers(op.payload) ? receive_from_peer(index) : receive(op);
     default:
       throw InputError("workers neither apply nor gate");
   }
@@ -65,6 +68,85 @@ Worker::Act Worker::receive(const Op& op) {
   };
 }
 
+/// The tensors that a message between stages carries, as the host reaches them. `arrives`: at this end.
+std::vector<MessagePart> Worker::message(const Op& op, bool arrives) const {
+  if (op.payload == Payload::tied_gradients) return tied_message(op, arrives);
+  std::vector<MessagePart> out;
+  for (const uint32_t layer : run_.program().channels[op.what].key_layers[op.key]) {
+    const SliceTensors& s = graph().slice(layer);
+    const TensorId t = op.payload == Payload::activations ? s.output : arrives ? s.arriving : s.gradient;
+    if (t == kNoTensor)
+      throw InputError(
+          fmt::format("layer \"{}\" is handed on by a stage that neither makes nor reads it: "
+                      "only simulated",
+                      graph().graph().layers()[layer].name));
+    out.push_back({tensor(t, slot(op)), graph().tensors()[t].words()});
+  }
+  return out;
+}
+
+/// Where the gradients lie of a weight of which another stage has a copy: the bucket of its own, or this
+/// replica's share.
+Slice Worker::tied_share(const Op& op) const {
+  const auto& layers = run_.program().channels[op.what].key_layers[op.key];
+  const uint32_t layer = layers.at(op.kind == OpKind::send ? 0 : 1),
+                 role = run_.stages().place(instance_).role;
+  const auto& learned = graph().learned();
+  const auto weight = std::find_if(learned.begin(), learned.end(),
+                                   [&](const LearnedTensor& l) { return l.layer == layer && l.index == 0; });
+  const auto& buckets = run_.program().buckets;
+  const auto bucket = std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) {
+    return b.role == role && weight != learned.end() && b.first == graph().tensors()[weight->gradient].offset;
+  });
+  TANDEM_CHECK(bucket != buckets.end());
+  if (!run_.spreads()) return {bucket->first, bucket->elements};
+  return run_.share(static_cast<uint32_t>(bucket - buckets.begin()), instance_);
+}
+
+/// Shares that are an element shorter than others travel with one more.
+std::vector<MessagePart> Worker::tied_message(const Op& op, bool arrives) const {
+  const int64_t words = run_.program().channels[op.what].key_bytes[op.key].n / 4;
+  const Slice own = tied_share(op);
+  if (own.elements > words || own.elements + 1 < words)
+    throw InputError("gradients travel as fp32 (gradients=fp32 is executed)");
+  if (arrives) return {{tied_, words}};
+  std::vector<MessagePart> out{{gradients_ + own.first, own.elements}};
+  if (own.elements < words) out.push_back({gradients_, words - own.elements});
+  return out;
+}
+
+Worker::Act Worker::send_to_peer(uint32_t index) {
+  const Op& op = role().ops[index];
+  const std::vector<MessagePart> parts = message(op, false);
+  std::vector<MessagePart> host = parts;
+  for (MessagePart& p : host) {
+    p.at = driver_->host_memory(p.at, p.elements);
+    bytes_[index] += 4 * p.elements;
+  }
+  return [this, parts, host, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      driver_->to_host(host[k].at, parts[k].at, parts[k].elements, lane);
+    run_.peers().send(pair, host);
+    return int64_t{0};
+  };
+}
+
+Worker::Act Worker::receive_from_peer(uint32_t index) {
+  const Op& op = role().ops[index];
+  const std::vector<MessagePart> parts = message(op, true);
+  std::vector<MessagePart> host = parts;
+  for (MessagePart& p : host) p.at = driver_->host_memory(p.at, p.elements);
+  const Slice sum = op.payload == Payload::tied_gradients ? tied_share(op) : Slice{};
+  return [this, parts, host, sum, pair = run_.pair(op.what, op.key, instance_), lane = op.lane](int32_t) {
+    const int64_t arrived = run_.peers().receive(pair, host);
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      driver_->to_device(parts[k].at, host[k].at, parts[k].elements, lane);
+    if (sum.elements > 0) device_->accumulate(gradients_ + sum.first, tied_, sum.elements, lane);
+    device_->synchronize(lane);
+    return arrived;
+  };
+}
+
 /// One step of the optimiser on a part of the parameters.
 Launch Worker::update(const Op& op, const Slice& part) {
   Call call;
@@ -78,7 +160,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
   l.time = driver_->timed(call);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    l.operands[0].push_back(state_memory() + k * run_.execution_graph().parameters() + part.first);
+    l.operands[0].push_back(state_memory() + k * graph().parameters() + part.first);
   return l;
 }
 
@@ -102,63 +184,161 @@ Worker::Act Worker::compute(uint32_t index) {
   };
 }
 
-Worker::Act Worker::layers(uint32_t index) {
+/// What a task of a forward or backward pass is made of.
+struct Worker::Work {
+  uint32_t first = 0, count = 0;
+  bool forward = true;
+  bool data = true;  ///< backward: the gradients of inputs
+  /// Forward: behind what partners exchange in the middle of the first layer; before that of the last one.
+  bool resumes = false, stops = false;
+  std::vector<bool> weights;        ///< [layer - first], backward: the gradients of parameters
+  int64_t lowest = 0, highest = 0;  ///< of the flat vector, where it leaves gradients
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+};
+
+/// A layer's parameters' gradients are made by the task that makes them alone, if there is one.
+Worker::Work Worker::work_of(uint32_t index) const {
   const auto& ops = role().ops;
   const Task& task = run_.program().tasks[ops[index].what];
-  const bool forward = task.pass == Pass::forward;
-  const bool loads = run_.execution().data != nullptr;
-  const bool adds_up = run_.micro_batches() > 1 && !run_.sums_shares();
-  const uint32_t first = task.layer, count = task.layers;
-  const bool ends = forward && first + count == forward_.size();
-  std::vector<float*> losses;
-  for (const TensorId t : run_.execution_graph().losses()) losses.push_back(tensor(t));
-  int64_t lowest = run_.execution_graph().parameters(), highest = 0;  // of the flat vector
-  for (uint32_t layer = first; layer < first + count; ++layer) {
-    lowest = std::min(lowest, flat_[layer].first);
-    highest = std::max(highest, flat_[layer].second);
+  Work w{task.layer,
+         task.layers,
+         task.pass == Pass::forward,
+         !task.parts || task.pass == Pass::backward_data,
+         false,
+         false,
+         std::vector<bool>(task.layers),
+         graph().parameters(),
+         0,
+         {}};
+  for (uint32_t i = 0; i < ops.size() && w.forward; ++i) {
+    if (ops[i].kind != OpKind::collective || ops[i].payload != Payload::exchanged) continue;
+    if (ops[i].micro != ops[index].micro) continue;
+    w.resumes = w.resumes || (i < index && ops[i].key == w.first);
+    w.stops = w.stops || (i > index && ops[i].key + 1 == w.first + w.count);
   }
-  return [=, this](int32_t iteration) {
-    const IterationState s = run_.state(instance_, iteration);
-    const auto variant = static_cast<std::size_t>(loads ? iteration % kInputBatches : 0);
-    for (uint32_t k = 0; k < count; ++k) {
-      const uint32_t layer = forward ? first + k : first + count - 1 - k;
-      driver_->launch(forward ? forward_[layer] : backward_[layer], variant, s);
+  if (w.forward || (task.parts && task.pass == Pass::backward_data)) return w;
+  w.weights.assign(task.layers, true);
+  for (uint32_t i = 0; i < ops.size() && !task.parts; ++i) {
+    if (ops[i].kind != OpKind::compute || ops[i].micro != ops[index].micro) continue;
+    const Task& other = run_.program().tasks[ops[i].what];
+    if (!other.parts || other.pass != Pass::backward_weights) continue;
+    for (uint32_t layer = std::max(w.first, other.layer);
+         layer < std::min(w.first + w.count, other.layer + other.layers); ++layer)
+      w.weights[layer - w.first] = false;
+  }
+  for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
+    if (!w.weights[layer - w.first] || flat_[layer].first >= flat_[layer].second) continue;
+    w.ranges.push_back(flat_[layer]);
+    w.lowest = std::min(w.lowest, flat_[layer].first);
+    w.highest = std::max(w.highest, flat_[layer].second);
+  }
+  return w;
+}
+
+void Worker::launch_layers(const Work& w, std::size_t variant, const IterationState& s) {
+  for (uint32_t k = 0; k < w.count; ++k) {
+    const uint32_t layer = w.forward ? w.first + k : w.first + w.count - 1 - k;
+    const bool weights = w.weights[layer - w.first];
+    if (w.forward) {
+      const bool behind = w.resumes && k == 0, before = w.stops && k + 1 == w.count;
+      const auto& calls = behind ? forward_behind_ : before ? forward_before_ : forward_;
+      driver_->launch(calls[layer], variant, s);
+    } else if (w.data && weights) {
+      driver_->launch(backward_[layer], variant, s);
+    } else {
+      if (w.data) driver_->launch(backward_data_[layer], variant, s);
+      if (weights) driver_->launch(backward_weights_[layer], variant, s);
     }
+  }
+}
+
+Worker::Act Worker::layers(uint32_t index) {
+  const Op& op = role().ops[index];
+  const bool split = run_.stages().split(), loads = run_.execution().data != nullptr;
+  const bool adds_up = run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_shares();
+  const Work w = work_of(index);
+  const bool judges = w.forward && w.first + w.count == forward_.size(), ends = judges && !w.stops;
+  // A stage that judges samples but copies no input finds their labels itself.
+  const bool labels = judges && !w.resumes && split && loads && !has_input();
+  const auto at = static_cast<std::size_t>(slot(op));
+  std::vector<float*> losses;
+  for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));
+  return [=, this, micro = int32_t{op.micro}](int32_t iteration) {
+    const IterationState s = run_.state(instance_, iteration, micro);
+    const std::size_t variant = split ? at : loads ? static_cast<std::size_t>(iteration % kInputBatches) : 0;
+    if (labels) load_batch(s.iteration, variant, static_cast<int32_t>(s.iteration), Lane::compute);
+    launch_layers(w, variant, s);
     if (ends) driver_->take_losses(losses);
-    if (forward) return int64_t{0};
-    if (lowest < highest)
-      device_->unscale(gradients_ + lowest, highest - lowest, run_.store() != nullptr, Lane::compute);
-    if (run_.execution().integer_gradients) integers(first, count, iteration);
-    for (uint32_t layer = first; adds_up && layer < first + count; ++layer)
-      add_up(flat_[layer].first, flat_[layer].second, iteration, Lane::compute);
+    if (w.lowest >= w.highest) return int64_t{0};
+    device_->unscale(gradients_ + w.lowest, w.highest - w.lowest, run_.store() != nullptr, Lane::compute);
+    const int32_t step = iteration * run_.stages().micros() + micro;
+    for (const auto& [begin, end] : w.ranges) {
+      if (run_.execution().integer_gradients) integers(begin, end, step);
+      if (adds_up) add_up(begin, end, position(op_position_[index], iteration), Lane::compute);
+    }
     return int64_t{0};
   };
 }
 
+/// Does an op bring the stage its samples?
+bool Worker::has_input() const {
+  return std::any_of(role().ops.begin(), role().ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::copy && run_.program().copies[op.what].kind == CopyKind::input;
+  });
+}
+
+/// Which of a step's gradients the op makes or reduces: of its micro-batches by their order in the program.
+void Worker::find_positions() {
+  const auto& ops = role().ops;
+  op_position_.resize(ops.size());
+  std::map<std::pair<bool, uint32_t>, uint32_t> latest;  // (a reduction?, first layer or key) -> op
+  const auto meets = [&](uint32_t i, bool reduces, uint32_t of) {
+    const auto [at, fresh] = latest.try_emplace({reduces, of}, i);
+    if (fresh) return;
+    op_position_[at->second].last = false;
+    op_position_[i].first = false;
+    at->second = i;
+  };
+  for (uint32_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind == OpKind::collective && ops[i].payload == Payload::gradients) meets(i, true, ops[i].key);
+    if (ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
+    const Work w = work_of(i);
+    for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
+      if (w.weights[layer - w.first] && flat_[layer].first < flat_[layer].second) meets(i, false, layer);
+    }
+  }
+}
+
+/// Of micro-batches that are iterations of the program, or of those within one.
+Worker::Position Worker::position(Position of_op, int32_t iteration) const {
+  if (run_.stages().micros() > 1) return of_op;
+  const int32_t micro = iteration % run_.micro_batches();
+  return {micro == 0, micro + 1 == run_.micro_batches()};
+}
+
 /// Gradients [begin, end) of a micro-batch, to those before it in the step; the last one finds the sum in
 /// their place.
-void Worker::add_up(int64_t begin, int64_t end, int32_t iteration, Lane lane) {
-  if (begin >= end) return;
-  const int32_t micro = iteration % run_.micro_batches();
-  if (micro == 0)
+void Worker::add_up(int64_t begin, int64_t end, Position position, Lane lane) {
+  if (begin >= end || (position.first && position.last)) return;
+  if (position.first)
     device_->copy(sums_ + begin, gradients_ + begin, end - begin, lane);
-  else if (micro + 1 < run_.micro_batches())
+  else if (!position.last)
     device_->accumulate(sums_ + begin, gradients_ + begin, end - begin, lane);
   else
     device_->accumulate(gradients_ + begin, sums_ + begin, end - begin, lane);
 }
 
 /// -8 .. 7, so that sums of many stay exact in single precision.
-void Worker::integers(uint32_t first_layer, uint32_t layers, int32_t iteration) {
-  for (uint32_t layer = first_layer; layer < first_layer + layers; ++layer) {
-    const auto [begin, end] = flat_[layer];
-    if (begin >= end) continue;
-    float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_,
-                                 run_.execution_graph().parameters());
-    for (int64_t i = begin; i < end; ++i)
-      to[i] = static_cast<float>(integer_gradient(instance_, static_cast<uint32_t>(iteration), i));
-    driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
+void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
+  float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_, graph().parameters());
+  const uint32_t worker = run_.stages().place(instance_).replica;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t element = whole_[static_cast<std::size_t>(i)];
+    to[i] = element < 0
+                ? 0.0F
+                : static_cast<float>(integer_gradient(worker, static_cast<uint32_t>(iteration), element));
   }
+  driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
 }
 
 /// What a collective works on in the device's memory.
@@ -169,9 +349,16 @@ struct Worker::Buffer {
 
 Worker::Buffer Worker::buffer(const Op& op) const {
   if (op.payload == Payload::state)
-    return {parameters_, run_.execution_graph().parameters() * (1 + run_.execution().job.optimizer->state)};
-  if (op.payload != Payload::gradients && op.payload != Payload::parameters)
-    return {outputs_, op.bytes.n / 4};
+    return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
+  if (of_layers(op.payload)) {
+    if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
+    const SliceTensors& of = graph().slice(op.key);
+    const TensorId t = op.payload == Payload::activations ? of.output
+                       : op.payload == Payload::exchanged ? of.exchanged
+                                                          : of.partial;
+    TANDEM_CHECK(t != kNoTensor);
+    return {tensor(t, slot(op)), graph().tensors()[t].words()};
+  }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
 }
@@ -198,6 +385,7 @@ Worker::Act Worker::collective(uint32_t index) {
   if (over_links) driver_->reserve_collective(op.lane, n);
   const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
   const Slice sum = scatters && run_.sums_shares() ? run_.share(op.key, instance_) : Slice{};
+  const Position of_op = op_position_[index];
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
     if (each > 0) narrow_share(key, at, each, lane);
@@ -211,7 +399,7 @@ Worker::Act Worker::collective(uint32_t index) {
     }
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, at, each, lane);
-    add_up(sum.first, sum.first + sum.elements, iteration, lane);
+    add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);
     if (over_links) device_->synchronize(lane);
     return began;
   };
@@ -236,39 +424,52 @@ void Worker::upcast_shards(uint32_t key, const float* words, int64_t each, Lane 
 Worker::Act Worker::input(const Op& op) {
   if (run_.program().copies[op.what].kind != CopyKind::input)
     return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
-  return [this, lane = op.lane](int32_t iteration) {
-    const int64_t n = run_.execution_graph().input_elements();
-    float* to = inputs_ + iteration % kInputBatches * n;
-    float* host = driver_->staging(LaneDriver::Staging::input, iteration, to, n);
-    fill_batch(run_.first_iteration() + iteration, host);
-    driver_->to_device(to, host, n, lane);
+  const bool split = run_.stages().split();
+  return [this, split, at = slot(op), micro = int32_t{op.micro}, lane = op.lane](int32_t iteration) {
+    const int64_t batch = (run_.first_iteration() + iteration) * run_.stages().micros() + micro;
+    load_batch(batch, static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration, lane);
     return int64_t{0};
   };
 }
 
+void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
+  const int64_t n = graph().input_elements();
+  float* to = inputs_ + static_cast<int64_t>(variant) * n;
+  float* host = driver_->staging(LaneDriver::Staging::input, iteration, to, n);
+  fill_batch(batch, host);
+  driver_->to_device(to, host, n, lane);
+  if (run_.stages().split()) device_->synchronize(lane);  // the next micro-batch is written there
+}
+
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
-  const ExecutionGraph& n = run_.execution_graph();
+  const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
+  const uint32_t replica = run_.stages().place(instance_).replica;
   const Dataset* data = run_.execution().data;
   if (data != nullptr) {
     const auto samples =
-        batch_samples(*data, run_.execution().seed, run_.workers(), instance_, n.batch(), batch);
+        batch_samples(*data, run_.execution().seed, run_.stages().replicas(), replica, n.batch(), batch);
     const int64_t size = elements(data->shape);
-    float* to = inputs + n.tensors()[n.inputs()[0]].offset;
-    auto* labels = reinterpret_cast<int32_t*>(inputs + n.tensors()[n.labels()[0]].offset);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      std::copy_n(data->values.data() + samples[i] * size, size, to + static_cast<int64_t>(i) * size);
-      labels[i] = data->labels[static_cast<std::size_t>(samples[i])];
+      for (const TensorId t : n.inputs())
+        std::copy_n(data->values.data() + samples[i] * size, size,
+                    inputs + n.tensors()[t].offset + static_cast<int64_t>(i) * size);
+      for (const TensorId t : n.labels())
+        reinterpret_cast<int32_t*>(inputs + n.tensors()[t].offset)[i] =
+            data->labels[static_cast<std::size_t>(samples[i])];
     }
     return;
   }
   for (const auto* list : {&n.inputs(), &n.labels()}) {
+    const auto& all = list == &n.inputs() ? whole.inputs() : whole.labels();
     for (const TensorId t : *list) {
       const Tensor& x = n.tensors()[t];
-      const int64_t range = n.values(t);
+      const auto same = std::find_if(all.begin(), all.end(),
+                                     [&](TensorId w) { return whole.tensors()[w].layer == x.layer; });
+      const int64_t range = whole.values(*same);
       for (int64_t i = 0; i < x.elements; ++i) {
-        const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, instance_,
-                                        static_cast<uint64_t>(batch), t, static_cast<uint64_t>(i));
+        const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, replica,
+                                        static_cast<uint64_t>(batch), *same, static_cast<uint64_t>(i));
         inputs[x.offset + i] =
             x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
                       : static_cast<float>(2 * to_unit(bits) - 1);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "models/layer.h"
+#include "models/layers/norm_kernel.h"
 
 namespace tandem::models {
 
@@ -33,7 +34,10 @@ Kernel attention_kernel(Pass pass, int64_t batch, int64_t heads, int64_t kv_head
 namespace {
 
 struct Heads {
-  int64_t heads, kv_heads, head_dim, query, key;
+  int64_t heads, kv_heads, head_dim, query, key;  ///< of this device's part of the sequence
+  int64_t value_dim = 0;                          ///< where values are of another width than keys
+  int64_t window = 0;                             ///< keys that a query sees at most; 0: all
+  int64_t values() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
 /// From one packed tensor {T, (heads + 2 kv_heads) head_dim}.
@@ -62,17 +66,42 @@ void read_three(const LayerInput& in, Heads& h) {
   }
 }
 
+/// Multi-head latent attention (DeepSeek-AI 2024, DeepSeek-V2, section 2.1): from q {T, heads x head_dim}, of
+/// which `rope_dim` turn; k and v without positions {T, heads x (head_dim - rope_dim + v_head_dim)}; and what
+/// these were made of, whose last rope_dim are the part of all keys that turns.
+void read_latent(const LayerInput& in, Heads& h) {
+  const int64_t rope = in.attributes.integer("rope_dim");
+  h.head_dim = in.attributes.integer("head_dim");
+  h.value_dim = in.attributes.integer("v_head_dim", h.head_dim);
+  const Shape &q = in.shapes[0], &kv = in.shapes[1], &turned = in.shapes[2];
+  h.query = h.key = q[0];
+  if (rope >= h.head_dim || q[1] != product({h.heads, h.head_dim}) ||
+      kv != Shape{q[0], product({h.heads, h.head_dim - rope + h.value_dim})} || turned[1] < rope)
+    in.attributes.fail(
+        fmt::format("q {}, k and v {} and what turns {} are not {} heads of {} ({} of them turn) "
+                    "and {}",
+                    to_text(q), to_text(kv), to_text(turned), h.heads, h.head_dim, rope, h.value_dim));
+}
+
 Heads read_heads(const LayerInput& in) {
   Heads h{};
+  h.window = in.attributes.integer("window", 0);
   h.heads = in.attributes.integer("heads");
   h.kv_heads = in.attributes.integer("kv_heads", h.heads);
   if (h.heads % h.kv_heads != 0) {
     in.attributes.fail(fmt::format("{} key-value heads do not divide {} heads", h.kv_heads, h.heads));
   }
+  if (in.split({Split::heads}) == Split::heads) {
+    h.heads = in.part(h.heads, "heads");
+    h.kv_heads = in.part(h.kv_heads, "key-value heads");
+  }
   for (const Shape& s : in.shapes) {
     if (s.size() != 2) in.attributes.fail(fmt::format("takes inputs {{time, width}}, not {}", to_text(s)));
   }
-  if (in.shapes.size() == 1) {
+  if (in.attributes.has("rope_dim")) {
+    if (in.shapes.size() != 3) in.attributes.fail("with \"rope_dim\" takes three inputs");
+    read_latent(in, h);
+  } else if (in.shapes.size() == 1) {
     read_packed(in, in.shapes[0], h);
   } else if (in.shapes.size() == 3) {
     read_three(in, h);
@@ -93,7 +122,16 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
   const bool dropout = in.attributes.real("dropout", fused ? 0 : 0.1, 0, 0.999) > 0;
   const bool keeps_scores = in.attributes.boolean("keeps_scores", false);
   const int64_t rows = product({h.heads, h.query});
-  if (fused) return {{rows, 4}, {rows, 4, Life::backward}, {product({rows, h.head_dim}), 4, Life::backward}};
+  if (fused) {
+    std::vector<OwnTensor> own{
+        {rows, 4}, {rows, 4, Life::backward}, {product({rows, h.head_dim}), 4, Life::backward}};
+    if (in.attributes.has("rope_dim")) own.push_back({product({h.heads, h.key, h.head_dim})});  // keys, whole
+    if (in.context == 1) return own;
+    const int64_t kv = product({h.kv_heads, h.key, h.head_dim + h.values()});  // on their way, twice
+    own.insert(own.end(),
+               {{2 * kv, 0, Life::forward}, {2 * kv, 0, Life::backward}, {2 * kv, 0, Life::backward}});
+    return own;
+  }
   const int64_t scores = product({rows, h.key}), size = wide ? 4 : 0;
   std::vector<OwnTensor> own{{scores, 0, Life::forward}, {scores, size, Life::forward}, {scores, size}};
   if (wide) own.push_back({scores});
@@ -103,27 +141,113 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
   return own;
 }
 
-/// One kernel each way. Rotary positions are one pass over q and k each way (3
-/// FLOPs an element).
+/// RMS norms of each head of q and k, with a scale each that all heads share ("qk_norm"; Henry et al. 2020,
+/// Qwen3). As in row norms, eager code keeps the normalised rows, and the input in fp32 (norm.cpp).
+void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
+  const int64_t size = in.element_size();
+  const std::pair<std::string, int64_t> of[] = {{"q_scale", product({h.heads, h.query})},
+                                                {"k_scale", product({h.kv_heads, h.key})}};
+  for (const auto& [name, rows] : of) {
+    const int64_t all = product({in.batch, rows});
+    const auto kernel = [&](Pass pass, int64_t reads, int64_t flops) {
+      Kernel k = norm(pass, all, h.head_dim, reads, pass == Pass::backward_weights ? 0 : 1, flops, size);
+      k.parts = pass == Pass::forward ? 4 : pass == Pass::backward_data ? 6 : 1;
+      if (pass == Pass::backward_weights) k.written = Bytes{size} * h.head_dim;
+      return k;
+    };
+    out.parameters.push_back({name, h.head_dim});
+    out.forward.insert(out.forward.begin(), kernel(Pass::forward, 1, 4));
+    for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
+    out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));
+    out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
+    out.own.insert(out.own.end(), {{rows, 4}, {product({rows, h.head_dim})}});
+    if (size < 4) out.own.push_back({product({rows, h.head_dim}), 4});
+  }
+}
+
+/// "sinks": a learned score of each head that takes part in the softmax (GPT-OSS). "bias_buckets": scores
+/// learned for so many distances, of each head, are added to all (Raffel et al. 2020, T5, section 2.1).
+void add_learned_scores(const LayerInput& in, const Heads& h, Lowered& out) {
+  if (in.attributes.boolean("sinks", false)) out.parameters.push_back({"sinks", h.heads});
+  const int64_t buckets = in.attributes.integer("bias_buckets", 0, 0);
+  if (buckets == 0) return;
+  const int64_t scores = product({h.heads, h.query, h.key}), size = in.element_size();
+  out.parameters.push_back({"bias", product({buckets, h.heads})});
+  out.forward.insert(out.forward.begin(),
+                     copy_kernel(Pass::forward, product({h.query, h.key}), scores, size));
+  out.backward_weights.push_back(
+      reduction(Pass::backward_weights, product({in.batch, scores}), buckets, size));
+}
+
+/// The scores of this device's queries with one device's keys, and what is made of them. Where values are of
+/// another width than keys it is the mean of both, which gives forward's products exactly.
+Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused) {
+  const bool windowed = h.window > 0 && h.window < h.key;
+  const bool causal = in.attributes.boolean("causal", false) && !windowed;
+  return attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, windowed ? h.window : h.key,
+                          (h.head_dim + h.values()) / 2, causal, fused, in.element_size());
+}
+
+/// Attention over a sequence that devices divide: keys and values travel around the ring, a device's part at
+/// a time, while the scores with the part before are made (Liu et al. 2023, Ring Attention; Megatron-Core's
+/// context parallelism). With a causal mask each device has the i-th and the last but i-th of 2 x context
+/// chunks, so that every part costs all of them half of its scores. Backward their gradients travel along,
+/// one part behind. What is made of each part is added up.
+void add_ring(const LayerInput& in, const Heads& h, Pass pass, std::vector<Kernel>& kernels,
+              std::vector<Exchange>& exchanges) {
+  const bool forward = pass == Pass::forward;
+  const int64_t q = product({in.batch, h.heads, h.query, forward ? h.values() : h.head_dim}),
+                kv = product({in.batch, h.kv_heads, h.key, h.head_dim + h.values()});
+  const auto first = static_cast<uint32_t>(kernels.size());
+  const auto now = [&] { return static_cast<uint32_t>(kernels.size()); };
+  for (int32_t part = 0; part < in.context; ++part) {
+    if (part > 0) exchanges.push_back({Exchange::Kind::shift, first, now(), kv});
+    kernels.push_back(block_kernel(in, h, pass, true));
+    if (part == 0) continue;
+    if (!forward)  // the gradients of the part before, to which this one's are added
+      exchanges.push_back({Exchange::Kind::shift, now() - 1, now(), kv});
+    kernels.push_back(elementwise(pass, forward ? q : checked_add(q, kv), 2, in.element_size(), 2));
+  }
+}
+
+/// One kernel each way, or with positions two: rotary ones are one pass over q and k (3 FLOPs an element);
+/// multi-head latent attention also puts the two parts of its keys together.
 Lowered attention(const LayerInput& in) {
   const Heads h = read_heads(in);
-  const bool causal = in.attributes.boolean("causal", false);
-  const bool rotary = in.attributes.boolean("rotary", false);
+  const bool rotary = in.attributes.boolean("rotary", false), latent = in.attributes.has("rope_dim");
   const bool fused = in.attributes.boolean("fused", true);
+  in.attributes.boolean("causal", false);
+  if (in.context > 1 && (!fused || h.window > 0))
+    in.attributes.fail("attention over a sequence that devices divide must be fused and without a window");
   const int64_t size = in.element_size();
   Lowered out;
-  out.output = {h.query, product({h.heads, h.head_dim})};
+  out.output = {h.query, product({h.heads, h.values()})};
   for (const Pass pass : {Pass::forward, Pass::backward_data}) {
-    auto& list = pass == Pass::forward ? out.forward : out.backward_data;
-    list = {attention_kernel(pass, in.batch, h.heads, h.kv_heads, h.query, h.key, h.head_dim, causal, fused,
-                             size)};
-    if (!rotary) continue;
-    const int64_t turned = product(
-        {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
-    list.insert(pass == Pass::forward ? list.begin() : list.end(), elementwise(pass, turned, 1, size, 3));
+    const bool forward = pass == Pass::forward;
+    auto& list = forward ? out.forward : out.backward_data;
+    std::vector<Kernel> turning;
+    if (rotary && !latent) {
+      const int64_t turned = product(
+          {in.batch, h.head_dim, checked_add(product({h.heads, h.query}), product({h.kv_heads, h.key}))});
+      turning.push_back(elementwise(pass, turned, 1, size, 3));
+    }
+    if (latent) {
+      const int64_t vectors = product({in.batch, h.heads, h.query}), rope = in.attributes.integer("rope_dim");
+      turning.push_back(elementwise(pass, product({vectors, rope}), 1, size, 3));
+      turning.push_back(
+          copy_kernel(pass, product({vectors, h.head_dim}), product({vectors, h.head_dim}), size));
+    }
+    if (forward) list = turning;
+    if (in.context > 1)
+      add_ring(in, h, pass, list, forward ? out.forward_exchanges : out.backward_exchanges);
+    else
+      list.push_back(block_kernel(in, h, pass, fused));
+    if (!forward) list.insert(list.end(), turning.begin(), turning.end());
   }
   out.keeps_input = out.keeps_output = true;
   out.own = own_tensors(in, h, fused);
+  if (in.attributes.boolean("qk_norm", false)) add_head_norms(in, h, out);
+  add_learned_scores(in, h, out);
   // A boolean mask for so many positions in every layer, in elements of 4 bytes.
   const int64_t mask = in.attributes.integer("mask_positions", 0, 0);
   out.buffers = product({mask, mask}) / 4;

@@ -40,7 +40,7 @@ Lowered finish(const LayerInput& in, const Window& w, const ConvShape& s) {
     out.parameters.push_back({"bias", s.out_channels});
     out.backward_weights.push_back(reduction(Pass::backward_weights, s.out_elements(), s.out_channels, size));
   }
-  out.keeps_input = true;
+  out.keeps_input = !in.frozen;
   return out;
 }
 

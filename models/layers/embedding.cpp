@@ -11,11 +11,15 @@ namespace {
 constexpr int64_t kTokenBytes = 4;  // an int32 identifier
 
 /// {T} identifiers to {T, width}. Forward reads one row per token. The gradient is dense, as frameworks make
-/// it by default: the whole table is zeroed, then dy is added row by row (read dy and row, write row).
+/// it by default: the whole table is zeroed, then dy is added row by row (read dy and row, write row). Shared
+/// by several devices, each has a part of the table, finds its part of the tokens there and leaves the others
+/// zero.
 Lowered embedding(const LayerInput& in) {
   const Shape& shape = in.only(1);
   if (shape.size() != 1) in.attributes.fail(fmt::format("takes tokens {{time}}, not {}", to_text(shape)));
-  const int64_t vocabulary = in.attributes.integer("vocabulary");
+  const bool shared = in.split({Split::vocabulary}) == Split::vocabulary && in.ways > 1;
+  const int64_t all = in.attributes.integer("vocabulary");
+  const int64_t vocabulary = shared ? (all + in.ways - 1) / in.ways : all;
   const int64_t width = in.attributes.integer("width");
   const int64_t tokens = in.total(shape);
   const int64_t size = in.element_size();
@@ -24,8 +28,9 @@ Lowered embedding(const LayerInput& in) {
   const Bytes table = Bytes{size} * product({vocabulary, width});
   const std::vector<int64_t> key{tokens, width, vocabulary};
   Lowered out;
-  out.output = {shape[0], width};
+  out.output = {shared && in.sequence ? in.part(shape[0], "positions") : shape[0], width};
   out.parameters = {{"weight", product({vocabulary, width})}};
+  if (shared) out.output_join = in.sequence ? Join::scatter : Join::sum;
   out.forward = {{KernelKind::embedding, Pass::forward, key, {}, ids + rows, rows}};
   out.backward_weights = {{KernelKind::embedding, Pass::backward_weights, key,
                            Flops{product({tokens, width})}, ids + rows * 2, rows + table}};

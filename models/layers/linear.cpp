@@ -10,22 +10,34 @@ namespace {
 
 /// y[rows, out] = x[rows, in] W[in, out] with rows = batch x time: one gemm per pass. The bias is added in
 /// the gemm's epilogue, or by a kernel of its own (Recipe); its gradient is one more reading of dy.
-Lowered matrix(const LayerInput& in, int64_t features) {
-  const Shape& shape = in.only(1);
+/// Shared by several devices, a split by columns or vocabulary reads the whole input and makes a part of the
+/// outputs; one by rows finds its part of the inputs, since the layer before made no more.
+Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
+  Shape shape = in.only(1);
   if (shape.size() > 2) {
     in.attributes.fail(fmt::format(
         "takes {{features}} or {{time, features}}, not {}; put \"flatten\" before it", to_text(shape)));
   }
+  const bool shared = in.ways > 1, gathers = shared && in.sequence;
+  const bool columns = shared && (split == Split::columns || split == Split::vocabulary);
+  const bool rows_split = shared && split == Split::rows;
+  if (gathers && columns) shape[0] = product({shape[0], in.ways});
   const int64_t width = shape.back();
   const int64_t rows = in.total(shape) / width;
   const int64_t size = in.element_size();
+  const int64_t features = !columns                     ? all_features
+                           : split == Split::vocabulary ? (all_features + in.ways - 1) / in.ways
+                                                        : in.part(all_features, "features");
   Lowered out;
   out.output = shape;
   out.output.back() = features;
+  if (gathers && rows_split) out.output[0] = in.part(shape[0], "positions");
+  if (columns) out.input_join = gathers ? Join::gather : Join::copy;
+  if (rows_split) out.output_join = gathers ? Join::scatter : Join::sum;
   out.forward = {gemm(Pass::forward, 1, rows, features, width, size)};
   out.backward_data = {gemm(Pass::backward_data, 1, rows, width, features, size)};
   out.backward_weights = {gemm(Pass::backward_weights, 1, width, features, rows, size)};
-  out.keeps_input = true;
+  out.keeps_input = !in.frozen || in.attributes.boolean("keeps_input", false);
   return out;
 }
 
@@ -40,15 +52,16 @@ void add_bias(const LayerInput& in, Lowered& out, bool fallback) {
 
 Lowered linear(const LayerInput& in) {
   const int64_t features = in.attributes.integer("features");
-  Lowered out = matrix(in, features);
-  out.parameters = {{"weight", product({in.shapes[0].back(), features})}};
+  Lowered out = matrix(in, features, in.split({Split::columns, Split::rows, Split::vocabulary}));
+  out.parameters = {{"weight", product({in.shapes[0].back(), out.output.back()})}};
   add_bias(in, out, true);
   return out;
 }
 
 /// The weight is an embedding's, whose layer owns it; this layer only adds its share of the gradient.
 Lowered tied_linear(const LayerInput& in) {
-  Lowered out = matrix(in, in.attributes.integer("vocabulary"));
+  Lowered out = matrix(in, in.attributes.integer("vocabulary"), in.split({Split::vocabulary}));
+  out.tied = product({in.shapes[0].back(), out.output.back()});
   add_bias(in, out, false);
   return out;
 }

@@ -11,6 +11,9 @@ namespace {
 /// The classes stand first in an image ({C,H,W}) and last in a vector or sequence.
 int64_t classes(const Shape& shape) { return shape.size() > 2 ? shape.front() : shape.back(); }
 
+/// What a device knows of a row of which it has some classes, 4 bytes each.
+constexpr int64_t kNumbersOfPart = 3;
+
 /// 5 FLOPs an element: maximum, difference, exponential, sum, quotient.
 Kernel softmax_kernel(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t flops, int64_t size) {
   const int64_t count = product({rows, length});
@@ -31,15 +34,25 @@ Lowered softmax(const LayerInput& in) {
 }
 
 /// Log-softmax and negative log-likelihood: forward writes the log-probabilities, which are kept; backward
-/// turns them into the gradient of the logits. In memory everything is fp32, whatever the logits are: half
-/// ones are copied, and so is their gradient before it goes on in half precision; nll_loss and log_softmax
-/// each make one (torch.nn.functional.cross_entropy).
+/// turns them into the gradient of the logits. Devices that have a part of the classes each first find every
+/// row's largest logit, the sum of the exponentials and the label's logit in their part, and gather these
+/// three numbers (Shoeybi et al. 2019, Megatron-LM, section 3, whose three sums over the devices come to the
+/// same). In memory everything is fp32, whatever the logits are: half ones are copied, and so is their
+/// gradient before it goes on in half precision; nll_loss and log_softmax each make one
+/// (torch.nn.functional.cross_entropy).
 Lowered cross_entropy(const LayerInput& in) {
   const Shape& shape = in.only(1);
   const int64_t length = classes(shape);
   const int64_t rows = in.total(shape) / length;
   Lowered out;
   out.forward = {softmax_kernel(Pass::forward, rows, length, 1, 5, in.element_size())};
+  if (in.divided) {
+    Kernel part = softmax_kernel(Pass::forward, rows, length, 1, 4, in.element_size());
+    part.written = Bytes{4} * product({rows, kNumbersOfPart});
+    out.forward = {part, softmax_kernel(Pass::forward, rows, length, 1, 1, in.element_size())};
+    const int64_t words = product({rows, kNumbersOfPart, in.ways});
+    out.forward_exchanges = {{Exchange::Kind::gather, 1, 1, words * 4 / in.element_size()}};
+  }
   out.backward_data = {softmax_kernel(Pass::backward_data, rows, length, 1, 2, in.element_size())};
   using Life = OwnTensor::Life;
   out.own = {{elements(shape), 4, Life::kept}, {elements(shape), 4, Life::backward}};

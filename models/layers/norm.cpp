@@ -4,18 +4,18 @@
 #include <fmt/format.h>
 
 #include "models/layer.h"
+#include "models/layers/norm_kernel.h"
 
 namespace tandem::models {
 
-namespace {
-
-/// `reads` and `writes` are passes over all rows x length elements.
 Kernel norm(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t writes, int64_t flops,
             int64_t size) {
   const int64_t count = product({rows, length});
   const Bytes tensor = Bytes{size} * count;
   return {KernelKind::norm, pass, {rows, length}, Flops{flops} * count, tensor * reads, tensor * writes};
 }
+
+namespace {
 
 /// Statistics over batch and space for each channel. Forward: x is read for the statistics (3 FLOPs an
 /// element) and once more to be scaled (2). Backward: x and dy are read for the two sums that are also the
@@ -80,11 +80,12 @@ Lowered layer_norm(const LayerInput& in) {
 }
 
 /// What stays is what eager code keeps (LlamaRMSNorm and torch.nn.RMSNorm before its fused kernel): the
-/// input, in fp32 where it is of half precision, and the normalised rows that the scale multiplies.
+/// input, in fp32 where it is of half precision, and, for the scale's gradient, the normalised rows that it
+/// multiplies.
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
-  out.own.push_back({elements(shape)});
+  if (!in.frozen) out.own.push_back({elements(shape)});
   if (in.element_size() < 4) {
     out.keeps_input = false;
     out.own.push_back({elements(shape), 4});

@@ -71,10 +71,11 @@ class Zero {
  private:
   void gather(std::size_t b, OpId after) {
     const GradientBucket& bucket = t_.buckets()[b];
-    gathered_[b] = w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements, "auto",
-                                 "all-gather " + bucket.name)
-                       .of(Payload::parameters, bucket.key)
-                       .after(after);
+    gathered_[b] =
+        w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements + bucket.frozen, "auto",
+                      "all-gather " + bucket.name)
+            .of(Payload::parameters, bucket.key)
+            .after(after);
   }
 
   void reduce(const GradientBucket& bucket, OpId gradient) {
@@ -120,7 +121,8 @@ class Zero {
 Program compile_zero(const Workload& work, const Cluster& cluster, const Options& o) {
   const int64_t stage = o.count("stage"), n = cluster.devices, micro_batches = o.count("accumulate");
   const Bytes limit = o.bytes("bucket");
-  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
+  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision),
+                        stage == 3 ? element_bytes(work.precision) : 0};
   if (n == 1) return train_alone(work, cluster, rule, micro_batches);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));

@@ -17,6 +17,8 @@ namespace {
 /// what symmetric instances share is then divided between them in advance, which is exact for transfers that
 /// they make in lock step. Ops of different lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
+/// The same of a split model, whose instances run thousands of ops each: executions in an iteration.
+constexpr int64_t kOwnExecutions = 100'000;
 /// Of a resolved transfer so many of the busiest links are accounted for.
 constexpr std::size_t kResolvedLinks = 64;
 
@@ -35,7 +37,7 @@ class Binder {
     for (uint32_t r = 0; r < program_.roles.size(); ++r) bind_role(r);
     for (const Channel& c : program_.channels) costs_->connect(where_[c.from_role], where_[c.to_role]);
     number_resources();
-    if (!program_.channels.empty()) bound_.plan.messages = bound_messages(in_.program, costs_, where_);
+    if (asks_) bound_.plan.messages = bound_messages(in_.program, costs_, where_);
     bound_.extrapolates = costs_->extrapolates();
     return std::move(bound_);
   }
@@ -46,7 +48,7 @@ class Binder {
   /// them may, and keep their numbers.
   void number_resources() {
     const std::vector<double>& capacity = costs_->capacity();
-    std::vector<uint8_t> used(capacity.size(), program_.channels.empty() ? 0 : 1);
+    std::vector<uint8_t> used(capacity.size(), asks_ ? 1 : 0);
     Plan& plan = bound_.plan;
     for (const Transfer& t : plan.transfers) {
       for (const Use& u : t.uses) used[u.link] = 1;
@@ -69,7 +71,17 @@ class Binder {
     };
   }
 
-  bool own_transfers(const Role& role) const { return role.mesh.size() <= kOwnTransfers; }
+  /// Roles whose work is counted: the workers, or the stages of a split model.
+  double stages() const {
+    return static_cast<double>(std::count_if(program_.roles.begin(), program_.roles.end(),
+                                             [](const Role& role) { return role.works(); }));
+  }
+  /// Sums inside shared layers, for which the next op waits, are not beside any kernel.
+  static bool beside(const Op& op) { return op.kind == OpKind::collective && op.lane == Lane::reduce; }
+
+  bool own_transfers(const Role& role) const {
+    return role.mesh.size() <= kOwnTransfers && (program_.grid.axes.empty() || executions_ <= kOwnExecutions);
+  }
 
   void bind_role(uint32_t r) {
     const Role& role = program_.roles[r];
@@ -83,7 +95,7 @@ class Binder {
       costs.transfer.push_back(transfers(r, c));
       if (!costs_->interferes()) continue;
       const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
-      if (r == 0 && c == 0) bound_.slowed_seconds = slowed;
+      if (role.works() && c == 0) bound_.slowed_seconds += slowed / stages();
     }
     const HostTimes host = costs_->host(r, where_[r][0]);
     if (!host.issued.empty()) {
@@ -91,7 +103,8 @@ class Binder {
       costs.issued.assign(classes, host.issued);
     }
     costs.runs_ahead = host.runs_ahead;
-    if (r == 0) account(role);
+    costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
+    if (role.works()) account(r);
     bound_.plan.roles.push_back(std::move(costs));
   }
 
@@ -109,7 +122,7 @@ class Binder {
     double queued = 0, owed = 0, added = 0;
     for (std::size_t i = 0; i < role.ops.size(); ++i) {
       const Op& op = role.ops[i];
-      if (op.kind == OpKind::collective) {
+      if (op.kind == OpKind::collective && (program_.grid.axes.empty() || beside(op))) {
         const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
         const double seconds = t.alone(costs_->capacity()).seconds();
         // In the mean over the iterations, of which the collective may run in every so many.
@@ -134,12 +147,15 @@ class Binder {
     const auto known = durations_.find(key);
     if (known != durations_.end()) return known->second;
     std::vector<Time> out(role.ops.size());
-    bool first = r == 0 && in_.cluster.devices > 1;
+    bool first = role.works() && in_.cluster.devices > 1;
+    std::vector<std::optional<Time>> tasks(program_.tasks.size());
     for (std::size_t i = 0; i < role.ops.size(); ++i) {
       const Op& op = role.ops[i];
       if (op.kind != OpKind::compute) continue;
       const Task& task = program_.tasks[op.what];
-      out[i] = costs_->task(task, v, role.site);
+      auto& time = tasks[op.what];
+      if (!time) time = costs_->task(task, v, role.site);
+      out[i] = *time;
       if (!first || copies_module(task)) continue;
       out[i] += costs_->start(where_[r][0], role.site);
       first = false;
@@ -158,6 +174,7 @@ class Binder {
       const Op& op = role.ops[i];
       if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
       if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
+      if (op.kind == OpKind::send && is_static_) out[i] = message_transfer(r, instance, op);
     }
     return out;
   }
@@ -215,6 +232,22 @@ class Binder {
     return copies_[key] = add(resolve(together, role.mesh.size()));
   }
 
+  /// A message to the same instance of another role.
+  int32_t message_transfer(uint32_t r, uint32_t instance, const Op& op) {
+    const auto key = std::make_tuple(r, instance, op.what, op.bytes.n);
+    const auto known = sends_.find(key);
+    if (known != sends_.end()) return known->second;
+    const Channel& c = program_.channels[op.what];
+    const auto between = [&](uint32_t i) {
+      return costs_->message(c, where_[r][i], where_[c.to_role][i], op.bytes);
+    };
+    const Role& role = program_.roles[r];
+    if (own_transfers(role)) return sends_[key] = add(between(instance));
+    std::vector<Transfer> together;
+    for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(between(i));
+    return sends_[key] = add(resolve(together, role.mesh.size()));
+  }
+
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
@@ -245,31 +278,41 @@ class Binder {
     return costs_->collective(op, at, last);
   }
 
-  void account(const Role& role) {
-    const VertexId v = where_[0][0];
-    double step = 0, far = 0;
-    for (const Op& op : role.ops) {
-      if (op.kind != OpKind::compute) continue;
-      for (const Kernel& k : program_.tasks[op.what].kernels) {
+  void account(uint32_t r) {
+    const VertexId v = where_[r][0];
+    std::map<uint32_t, double> runs;  // of a task in an iteration
+    for (const Op& op : program_.roles[r].ops) {
+      if (op.kind == OpKind::compute) runs[op.what] += 1.0 / op.every;
+    }
+    for (const auto& [task, count] : runs) {
+      for (const Kernel& k : program_.tasks[task].kernels) {
         const KernelTime time = costs_->kernel(k, v);
-        const double seconds = time.seconds / op.every;
+        const double seconds = time.seconds * count / stages();
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
-        step += seconds;
-        far += seconds * time.distance;
+        step_ += seconds;
+        far_ += seconds * time.distance;
       }
     }
-    bound_.error = costs_->error(v, step > 0 ? far / step : 0);
-    bound_.measured = costs_->disturbance(step);
+    bound_.error = costs_->error(v, step_ > 0 ? far_ / step_ : 0);
+    bound_.measured = costs_->disturbance(step_);
   }
 
   const CostInput& in_;
   Priced priced_;
   const Program& program_;
+  const int64_t executions_ = executions(program_);
+  const bool is_static_ = is_static(program_);
+  /// Messages are priced when they are sent: not those that were resolved beforehand.
+  const bool asks_ = !program_.channels.empty() &&
+                     !(is_static_ && std::any_of(program_.roles.begin(), program_.roles.end(),
+                                                 [&](const Role& role) { return !own_transfers(role); }));
   std::shared_ptr<Costs> costs_;
   std::vector<std::vector<VertexId>> where_;
   Bound bound_;
   std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_;
+  double step_ = 0,
+         far_ = 0;  ///< seconds of a step's kernels, the mean of the stages, and times their distance
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, sends_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t, bool>, int32_t> collectives_;
 };
 

@@ -17,7 +17,7 @@ Overheads between_nodes(Overheads overheads, const Cluster& cluster) {
 Time feeding(const CostInput& in, const Overheads& overheads) {
   const double rate = overheads.feed.bytes_per_second;
   if (rate == 0) return {};
-  const auto samples = static_cast<double>(in.program->samples_per_iteration * in.cluster.devices);
+  const auto samples = static_cast<double>(in.program->samples_per_iteration * replicas(*in.program));
   return Time::from_seconds(samples * static_cast<double>(in.job.graph->sample().decoded.n) / rate);
 }
 
@@ -63,7 +63,13 @@ Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool
 
 Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {
   const Collective& c = program().collectives[op.what];
-  Transfer t = links_.collective(c.kind, c.algorithm, op.bytes, members);
+  // Where products go in as many parts as devices share them, the sum or gather of all parts but one is under
+  // the product of another; what is left of it is counted, on its links too.
+  const bool in_parts =
+      in_.job.scheme->recipe.products_in_parts && of_layers(op.payload) && op.payload != Payload::exchanged;
+  const Bytes bytes{in_parts ? op.bytes.n / static_cast<int64_t>(members.size()) : op.bytes.n};
+  Transfer t = c.kind == CollKind::shift ? links_.exchange(LinkCost::Exchange::sendrecv, bytes, members)
+                                         : links_.collective(c.kind, c.algorithm, bytes, members);
   t.latency += start_up_;
   const double membw = in_.system->device(members[0]).memory_bandwidth.bytes_per_second;
   t.latency += Time::from_seconds(overheads_.copies_per_byte * static_cast<double>(op.bytes.n) / membw);

@@ -35,6 +35,7 @@ struct CostInput {
 struct HostTimes {
   std::vector<Time> issued;  ///< [op], as RoleCosts::issued; empty: issuing takes no time
   bool runs_ahead = true;    ///< as RoleCosts::runs_ahead
+  bool awaits_messages = false;
 };
 
 /// One kernel, all its launches, at the input's scale.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -148,12 +149,21 @@ double p4(double a, double b) { return std::sqrt(std::sqrt(a * a * a * a + b * b
 
 struct KernelCost::Impl {
   Curve curve;
-  double peak, bandwidth, units, launch, element;
+  /// Of products: datasheet, and the fastest measured.
+  struct Rate {
+    double peak = 0, best = 0;
+  };
+  Rate product, half;  ///< half: of those that stay in 2 bytes under fp8
+  double bandwidth, units, launch, element;
   bool fp32_arithmetic;
   Recipe recipe;
   Precision precision;
   Recipe::Kernels factors;
   std::vector<std::string> assumptions;
+
+  double peak_of(const Kernel& k) const {
+    return (k.half || k.kind == KernelKind::attention ? half : product).peak;
+  }
 
   /// Moves bytes at the achieved part of the bandwidth, and no faster than the units can ask for them.
   double stream(double bytes, int term) const {
@@ -167,12 +177,13 @@ struct KernelCost::Impl {
     return streams ? factors.stream : 1;
   }
 
-  double matrix(double flops, const Product& p, double efficiency, double bytes, double gather = 0) const {
+  double matrix(const Rate& rate, double flops, const Product& p, double efficiency, double bytes,
+                double gather = 0) const {
     const auto& t = curve.term;
     const double tiles = p.groups * p.m * p.n / kTile / units * std::sqrt(p.k / kDepth);
     const double used = p.m / (p.m + t[edge]) * (p.n / (p.n + t[edge])) * (p.k / (p.k + t[depth])) *
                         (tiles / (tiles + t[fill]));
-    return p4(flops / (peak * efficiency * used) + gather, stream(bytes, traffic));
+    return p4(flops / std::min(rate.peak * efficiency * used, rate.best) + gather, stream(bytes, traffic));
   }
 
   double convolution(const Kernel& k, double bytes, double* gain) const {
@@ -191,7 +202,9 @@ struct KernelCost::Impl {
                               (s.groups > 1 ? t[grouped] : 1) * factors.convolution;
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
-    return matrix(flops, product(s, k.pass), efficiency, bytes, gather);
+    // Their efficiencies are of convolutions that were measured themselves.
+    const Rate rate{product.peak, std::numeric_limits<double>::infinity()};
+    return matrix(rate, flops, tandem::sim::product(s, k.pass), efficiency, bytes, gather);
   }
 
   /// {batch, heads, kv_heads, query, key, head_dim, causal, fused}: two products, and `scores` passes over
@@ -201,19 +214,29 @@ struct KernelCost::Impl {
     const double query = count(k.shape[3]), key = count(k.shape[4]);
     const bool fused = k.shape[7] != 0;
     // Not fused, operands and results are copied to heads and back.
-    const double extra = fused ? 0 : curve.term[scores] * matrices * query * key * element + 2 * bytes;
-    return matrix(count(k.flops.n), {matrices, query, key, count(k.shape[5])},
+    const double extra =
+        fused ? 0 : curve.term[scores] / factors.scores * matrices * query * key * element + 2 * bytes;
+    return matrix(half, count(k.flops.n), {matrices, query, key, count(k.shape[5])},
                   curve.term[attention] * (fused ? factors.attention : 1), bytes + extra);
   }
 
+  /// {groups, m, n, k}. In fp8 both operands of a forward product and the gradient of a backward one are
+  /// first cast, and written in two layouts for the passes that read them: 2 bytes read, 2 written. The third
+  /// product finds its operands cast (Transformer Engine).
+  double multiply(const Kernel& k, double bytes) const {
+    const Product p{count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])};
+    const double seconds = matrix(k.half ? half : product, count(k.flops.n), p, curve.term[gemm], bytes);
+    if (precision != Precision::fp8 || k.half || fp32_arithmetic || k.pass == Pass::backward_weights)
+      return seconds;
+    const double cast = p.groups * p.k * (p.m + (k.pass == Pass::forward ? p.n : 0));
+    return seconds + stream(4 * cast, elementwise);
+  }
+
   double work(const Kernel& k, double bytes, double* gain) const {
-    const auto& t = curve.term;
     const bool forward = k.pass == Pass::forward;
     switch (k.kind) {
       case KernelKind::gemm:
-        return matrix(count(k.flops.n),
-                      {count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])}, t[gemm],
-                      bytes);
+        return multiply(k, bytes);
       case KernelKind::conv:
         return convolution(k, bytes, gain);
       case KernelKind::attention:
@@ -221,7 +244,7 @@ struct KernelCost::Impl {
       case KernelKind::norm:
         return stream(bytes, forward ? norm : norm_data);
       case KernelKind::softmax:
-        return stream(bytes, softmax);
+        return stream(bytes / factors.softmax, softmax);
       case KernelKind::pool:
         return stream(bytes, forward ? pool : pool_data);
       case KernelKind::elementwise:
@@ -258,8 +281,14 @@ KernelCost::KernelCost(const Device& device, Precision precision, const std::str
   impl_->precision = precision;
   impl_->factors = matrix ? recipe.matrix : recipe.fp32;
   // Without matrix units libraries accumulate fp16 products in fp32, whatever the fp16 rate is.
-  impl_->peak = matrix ? peak : fp32;
-  if (!(impl_->peak > 0) || !(device.memory_bandwidth.bytes_per_second > 0)) {
+  const auto rate = [&](Precision p) {
+    const double best = device.best_product[static_cast<std::size_t>(p)].flops_per_second;
+    return Impl::Rate{matrix ? device.product_peak(p).flops_per_second : fp32,
+                      matrix && best > 0 ? best : std::numeric_limits<double>::infinity()};
+  };
+  impl_->product = rate(precision);
+  impl_->half = rate(precision == Precision::fp8 ? Precision::bf16 : precision);
+  if (!(impl_->product.peak > 0) || !(device.memory_bandwidth.bytes_per_second > 0)) {
     throw InputError(fmt::format("device {}: no arithmetic rate or no memory bandwidth for {}",
                                  printable(device.name), name(precision)));
   }
@@ -286,7 +315,7 @@ double KernelCost::seconds(const Kernel& kernel) const {
                        (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel.kind);
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
-  const double floor = std::max(count(kernel.flops.n) / (d.peak * gain), bytes / d.bandwidth);
+  const double floor = std::max(count(kernel.flops.n) / (d.peak_of(kernel) * gain), bytes / d.bandwidth);
   const double repeat = count(launches(d.recipe, kernel));
   if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
     return repeat * std::max(floor, d.launch + work) + seconds(bias);

@@ -68,6 +68,8 @@ double must_leave(CollKind kind, double k, double n, bool has_root) {
       return has_root ? 0 : 1;
     case CollKind::all_to_all:
       return k * (n - k) / n;
+    case CollKind::shift:
+      return 1;  // whichever side: a ring leaves it at least once
   }
   return 0;
 }

@@ -95,7 +95,8 @@ class MachineCosts : public Costs {
  protected:
   /// Between nodes by the system's links, unless the machine emulates them.
   Transfer collective_alone(const Op& op, std::span<const VertexId> members) override {
-    const bool shown = input().cluster.nodes == 1 || machine_->has_tcp();
+    const bool shown = (input().cluster.nodes == 1 || machine_->has_tcp()) &&
+                       program().collectives[op.what].kind != CollKind::shift;
     return shown ? as_measured(op, members) : over_links(op, members);
   }
   double agreement(bool) const override { return 0; }  // measured collectives hold it

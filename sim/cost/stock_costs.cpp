@@ -37,20 +37,28 @@ class StockCosts : public Costs {
     const Role& role = program().roles[r];
     if (!host_issues(at, role.site)) return {};
     const CostInput& in = input();
-    double sum = in.cluster.devices > 1 && r == 0
+    double sum = in.cluster.devices > 1 && role.works()
                      ? overheads().iteration.seconds() /
                            (static_cast<double>(program().micro_batches) * in.speeds.launch)
                      : 0;
     const double unpacking = unpack_seconds();
     HostTimes out;
+    std::vector<bool> begun;  // [micro-batch]
     for (const Op& op : role.ops) {
+      if (op.kind == OpKind::compute && program().tasks[op.what].pass != Pass::update) {
+        if (begun.size() <= op.micro) begun.resize(op.micro + 1U);
+        if (!begun[op.micro]) sum += host_seconds(recipe_.host.micro_batch);
+        begun[op.micro] = true;
+      }
       if (op.kind == OpKind::compute && !copies_module(program().tasks[op.what]) &&
           !issued_late(program().tasks[op.what]))
         sum += issue_seconds(program().tasks[op.what]) / op.every;
-      if (op.kind == OpKind::recv) sum += unpacking / op.every;
+      if (op.kind == OpKind::collective) sum += host_seconds(recipe_.host.collective) / op.every;
+      if (op.kind == OpKind::recv && !of_layers(op.payload)) sum += unpacking / op.every;
       out.issued.push_back(Time::from_seconds(sum));
     }
     // The process that drives all devices gathers their outputs before it goes on.
+    out.awaits_messages = recipe_.host.awaits_messages;
     out.runs_ahead = recipe_.host.runs_ahead && !overheads().single_process;
     return out;
   }
@@ -157,7 +165,13 @@ class StockCosts : public Costs {
     if (issued_late(task) && overheads().one_launcher) seconds *= static_cast<double>(in.cluster.per_node);
     if (task.pass == Pass::backward_weights)
       seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
-    return seconds * in.compute_scale / (in.system->host().core_speed * in.speeds.launch);
+    return host_seconds(Time::from_seconds(seconds));
+  }
+
+  /// On the cores of this system.
+  double host_seconds(Time of_speed_1) const {
+    const CostInput& in = input();
+    return of_speed_1.seconds() * in.compute_scale / (in.system->host().core_speed * in.speeds.launch);
   }
 
   /// What comes back from servers is copied into the layers' tensors, an operation each, as an update

@@ -24,6 +24,18 @@ std::string resolved(const Plan& plan) {
              : "";
 }
 
+/// Of a split model whose devices differ by one factor an iteration each, so large that a row for each of
+/// them would take seconds: each stage is then taken to be as slow as its slowest device. It is, where all of
+/// them meet.
+bool folds_noise(const Plan& plan, const EvaluateOptions& options) {
+  constexpr int64_t kMostExecutions = 10'000'000;
+  const Disturbance& d = plan.disturbance;
+  return !plan.program->grid.axes.empty() && d.compute_sigma == 0 && d.network_sigma == 0 &&
+         executions(*plan.program) * options.iterations > kMostExecutions &&
+         std::all_of(plan.roles.begin(), plan.roles.end(),
+                     [](const RoleCosts& costs) { return costs.class_of.empty(); });
+}
+
 Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
   if (plan.measured_roles > 0) {
     Trace trace = run_events(plan, options);
@@ -44,6 +56,11 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
   if (!shared.empty()) {
     Trace trace = run_events(plan, options);
     trace.reason = "transfers can slow each other: " + shared;
+    return trace;
+  }
+  if (!plan.disturbance.none() && folds_noise(plan, options)) {
+    Trace trace = run_folded(plan, options);
+    trace.reason = "so many ops that each stage is one row, as slow as the slowest of its devices";
     return trace;
   }
   const std::string differs = what_differs(plan);

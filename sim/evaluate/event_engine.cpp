@@ -31,6 +31,7 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
   count_iterations();
   if (!calm_) iteration_factor_.assign(instances, {kNone, 1.0});
   waited_.assign(instances, 0);
+  host_.resize(instances);
   build_messages();
 }
 
@@ -263,6 +264,9 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
   recorder_.op(r, instance, state.iteration, info.lane_ops[lane][state.position],
                {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
+  const uint32_t ended = info.lane_ops[lane][state.position];
+  if (info.role->ops[ended].kind == OpKind::recv)
+    host_[global].received(*info.costs, class_of(info, instance), ended, state.iteration, now_);
   ++state.position;
   state.state = State::blocked;
   for (int other = 0; other < kLanes; ++other) {
@@ -339,9 +343,10 @@ int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iterat
   const uint32_t c = class_of(info, instance);
   const int64_t works = scaled(info.costs->duration[c][op], compute_factor(r, instance, iteration, op)).ps;
   const int64_t late =
-      info.costs->issued_at(c, op, iteration, waited_[info.base + instance]) - (now_ + works);
+      host_[info.base + instance].issued(*info.costs, c, op, iteration, waited_[info.base + instance]) -
+      (now_ + works);
   if (late <= 0) return works;
-  if (r == 0 && instance == 0) recorder_.launch(late);
+  if (instance == 0 && recorder_.tracks(r)) recorder_.launch(late);
   return works + late;
 }
 
@@ -351,7 +356,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
   LaneState& state = lanes_[lane_id];
   state.start = state.ready = now_;
   state.state = State::running;
-  if (r == 0 && instance == 0) recorder_.ready(state.iteration, index, now_);
+  if (instance == 0 && recorder_.tracks(r)) recorder_.ready(r, state.iteration, index, now_);
   switch (info.role->ops[index].kind) {
     case OpKind::compute: {
       schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);

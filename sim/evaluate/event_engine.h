@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/inbox.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/stores.h"
@@ -155,7 +156,8 @@ class EventEngine {
   std::vector<uint32_t> completed_;  ///< [worker]: iterations
   Iterations iterations_;
   std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
-  std::vector<int64_t> waited_;                      ///< [global instance]: as in RoleCosts::issued_at
+  std::vector<int64_t> waited_;  ///< [global instance]: end of the compute lane's iteration before
+  std::vector<HostClock> host_;  ///< [global instance]
   std::vector<std::vector<Rendezvous>> rendezvous_;  ///< [role][collective]
   std::vector<std::vector<uint32_t>> shared_;        ///< [role][collective]: index into rendezvous_
 

@@ -173,7 +173,7 @@ void EventEngine::arrive(uint32_t slot) {
   const uint32_t source = replies && inbox.sources() > 1 ? m.sender : 0;
   inbox.arrive(m.receiver, m.key, source, number, m.version);
   const uint32_t channel = m.channel, key = m.key, instance = m.receiver;
-  if (to_role == 0 && instance == 0) explain_recv(m, replies);
+  if (instance == 0 && recorder_.tracks(to_role)) explain_recv(m, replies);
   free_messages_.push_back(slot);
   const RoleInfo& info = roles_[to_role];
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -187,12 +187,13 @@ void EventEngine::arrive(uint32_t slot) {
   }
 }
 
-/// A recv of worker 0 that waits now is ended by `m`, if by any message.
+/// A recv of the first worker that waits now is ended by `m`, if by any message.
 void EventEngine::explain_recv(const Message& m, bool reply) {
+  const uint32_t to_role = program_.channels[m.channel].to_role;
   if (reply) {
-    recorder_.replied(m.way);
+    recorder_.replied(to_role, m.way);
   } else {
-    recorder_.heard(m.sender, m.way.sent);
+    recorder_.heard(to_role, m.sender, m.way.sent);
   }
 }
 

@@ -19,15 +19,23 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
   last_.assign(n, 0);
   trace_.iteration_end.assign(iterations, Time{});
   trace_.link_bytes.assign(plan.capacity.size(), 0);
-  for (const Op& op : workers.ops) {
-    for (const Dep& dep : op.deps) ring_ = std::max<uint32_t>(ring_, dep.lag + 8U);
+  const bool split = !plan.program->grid.axes.empty();
+  tracked_.resize(plan.program->roles.size());
+  for (uint32_t r = 0; r < tracked_.size(); ++r) {
+    const Role& role = plan.program->roles[r];
+    if (r > 0 && (!split || !role.works() || !plan.measured(r))) continue;
+    Tracked& t = tracked_[r];
+    t.role = &role;
+    for (const Op& op : role.ops) {
+      for (const Dep& dep : op.deps) t.ring = std::max<uint32_t>(t.ring, dep.lag + 8U);
+    }
+    t.numbers.assign(role.ops.size(), std::vector<uint64_t>(t.ring));
   }
-  numbers_.assign(workers.ops.size(), std::vector<uint64_t>(ring_));
 }
 
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
                     uint32_t count, uint32_t worker) {
-  if (role == 0 && instance == 0) worker0(iteration, op, e);
+  if (instance == 0 && tracks(role)) account(tracked_[role], iteration, op, e);
   if (!plan_.measured(role)) return;  // its iterations are at another rate
   if (iteration + static_cast<uint32_t>(options_.kept_iterations) < made_[worker]) return;
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
@@ -68,15 +76,16 @@ void Recorder::message(const Transfer& transfer) {
   }
 }
 
-/// The stretches of a recv that the message of `way_` ended.
-void Recorder::add_way(Done& d, int64_t end) const {
-  const auto& [way, reply] = way_;
+/// The stretches of a recv that the message of `way` ended.
+void Recorder::add_way(const Tracked& t, Done& d, int64_t end) const {
+  const auto& [way, reply] = t.way;
   const auto add = [&](int64_t until, Wait wait, int move = kMovePush, uint32_t awaited = 0) {
     d.stretches.at(d.count++) = {until, wait, move, awaited};
   };
   if (!reply) {
-    add(way.sent, Wait::waiting, kMovePeer, way.behind);
-    return add(end, Wait::communication, kMovePeer);
+    const bool split = !plan_.program->grid.axes.empty();
+    add(way.sent, split ? Wait::bubble : Wait::waiting, kMovePeer, way.behind);
+    return add(end, Wait::communication, split ? kMoveStage : kMovePeer);
   }
   add(way.arrived, Wait::communication);
   add(way.parked, Wait::server);
@@ -87,9 +96,9 @@ void Recorder::add_way(Done& d, int64_t end) const {
   add(end, Wait::communication, kMovePull);
 }
 
-Recorder::Done Recorder::done(uint32_t iteration, const Op& op, const OpInterval& e) const {
+Recorder::Done Recorder::done(const Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const {
   const Program& program = *plan_.program;
-  Done d{iteration, e.ready, e.end, after_[static_cast<int>(op.lane)], {}, 0};
+  Done d{iteration, e.ready, e.end, t.after[static_cast<int>(op.lane)], {}, 0};
   const auto moves = [&](int move) { d.stretches[d.count++] = {e.end, Wait::communication, move, 0}; };
   switch (op.kind) {
     case OpKind::copy:
@@ -99,15 +108,17 @@ Recorder::Done Recorder::done(uint32_t iteration, const Op& op, const OpInterval
         moves(kMoveCopy);
       }
       break;
-    case OpKind::collective:
+    case OpKind::collective: {
+      const int among = program.grid.axes.empty() ? 0 : op.lane == Lane::reduce ? kMoveData : kMoveTensor;
       d.stretches[d.count++] = {e.start, Wait::waiting, 0, e.last};
-      moves(static_cast<int>(program.collectives[op.what].kind));
+      moves(among + static_cast<int>(program.collectives[op.what].kind));
       break;
+    }
     case OpKind::send:
       moves(program.channels[op.what].address == Address::shards ? kMovePush : kMovePeer);
       break;
     case OpKind::recv:
-      add_way(d, e.end);
+      add_way(t, d, e.end);
       break;
     default:
       d.stretches[d.count++] = {e.end, Wait::idle, 0, 0};
@@ -115,67 +126,71 @@ Recorder::Done Recorder::done(uint32_t iteration, const Op& op, const OpInterval
   return d;
 }
 
-void Recorder::charge(Stretch s, int64_t begin) {
+void Recorder::charge(const Tracked& t, Stretch s, int64_t begin) {
   const Time time{s.end - begin};
   trace_.exposed[static_cast<int>(s.wait)] += time;
   if (s.wait == Wait::communication) trace_.moved[s.move] += time;
-  if (s.wait == Wait::waiting) trace_.awaited[s.awaited] += time;
+  if (s.wait == Wait::waiting)
+    trace_.awaited[static_cast<uint32_t>(grid_device(*plan_.program, *t.role, s.awaited))] += time;
 }
 
 /// Charges the time that is not accounted for until `at`, at which the execution `last` ended, to what the
 /// chain of executions did that led to it.
-void Recorder::charge_chain(uint64_t last, int64_t at) {
-  for (const Done* d = number(last); at > compute_end_ && d != nullptr; d = number(d->after)) {
+void Recorder::charge_chain(Tracked& t, uint64_t last, int64_t at) {
+  for (const Done* d = t.number(last); at > t.compute_end && d != nullptr; d = t.number(d->after)) {
     for (uint32_t i = d->count; i-- > 0;) {
       Stretch s = d->stretches[i];
-      const int64_t begin = std::max({compute_end_, d->ready, i == 0 ? d->ready : d->stretches[i - 1].end});
+      const int64_t begin = std::max({t.compute_end, d->ready, i == 0 ? d->ready : d->stretches[i - 1].end});
       s.end = std::min(s.end, at);
       if (s.end <= begin) continue;
-      charge(s, begin);
+      charge(t, s, begin);
       at = begin;
     }
   }
-  if (at > compute_end_) charge({at, Wait::idle, 0, 0}, compute_end_);
+  if (at > t.compute_end) charge(t, {at, Wait::idle, 0, 0}, t.compute_end);
 }
 
-void Recorder::ready(uint32_t iteration, uint32_t index, int64_t at) {
-  const auto& ops = plan_.program->roles[0].ops;
+void Recorder::ready(uint32_t role, uint32_t iteration, uint32_t index, int64_t at) {
+  Tracked& t = tracked_[role];
+  const auto& ops = t.role->ops;
   const Op& op = ops[index];
-  uint64_t& after = after_[static_cast<int>(op.lane)];
+  uint64_t& after = t.after[static_cast<int>(op.lane)];
   after = 0;
   for (const Dep& dep : op.deps) {
     const Op& on = ops[dep.op];
     if (dep.lag > iteration || on.lane == Lane::compute || on.lane == op.lane) continue;
-    const uint64_t n = numbers_[dep.op][(iteration - dep.lag) % ring_];
-    if (after == 0 && ended(n, at) && number(n)->iteration == iteration - dep.lag) after = n;
+    const uint64_t n = t.numbers[dep.op][(iteration - dep.lag) % t.ring];
+    if (after == 0 && t.ended(n, at) && t.number(n)->iteration == iteration - dep.lag) after = n;
   }
-  const uint64_t before = on_lane_[static_cast<int>(op.lane)];
-  if (after == 0 && op.lane != Lane::compute && ended(before, at)) after = before;
-  if (op.lane != Lane::compute || at <= compute_end_) return;
-  charge_chain(after, at);
-  compute_end_ = at;
+  const uint64_t before = t.on_lane[static_cast<int>(op.lane)];
+  if (after == 0 && op.lane != Lane::compute && t.ended(before, at)) after = before;
+  if (op.lane != Lane::compute || at <= t.compute_end) return;
+  charge_chain(t, after, at);
+  t.compute_end = at;
 }
 
-void Recorder::worker0(uint32_t iteration, uint32_t index, const OpInterval& e) {
-  const Op& op = plan_.program->roles[0].ops[index];
-  recent_.push_back(done(iteration, op, e));
-  const uint64_t n = dropped_ + recent_.size();
-  numbers_[index][iteration % ring_] = on_lane_[static_cast<int>(op.lane)] = n;
-  const auto [end, last] = final_end_;
+void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const OpInterval& e) {
+  const Op& op = t.role->ops[index];
+  t.recent.push_back(done(t, iteration, op, e));
+  const uint64_t n = t.dropped + t.recent.size();
+  t.numbers[index][iteration % t.ring] = t.on_lane[static_cast<int>(op.lane)] = n;
+  const auto [end, last] = t.final_end;
   if (e.end > end || (e.end == end && index < last)) {
-    final_ = n;
-    final_end_ = {e.end, index};
+    t.final_ = n;
+    t.final_end = {e.end, index};
   }
   const bool works = op.kind == OpKind::compute || op.kind == OpKind::apply;
   if (op.lane != Lane::compute || works) trace_.busy[static_cast<int>(op.lane)].ps += e.end - e.start;
   if (op.lane != Lane::compute) return;
-  if (!works) charge_chain(n, e.end);
-  compute_end_ = e.end;
-  for (; recent_.size() > 1 && recent_.front().end <= compute_end_; ++dropped_) recent_.pop_front();
+  if (!works) charge_chain(t, n, e.end);
+  t.compute_end = e.end;
+  for (; t.recent.size() > 1 && t.recent.front().end <= t.compute_end; ++t.dropped) t.recent.pop_front();
 }
 
 void Recorder::finish() {
-  charge_chain(final_, final_end_.first);
+  for (Tracked& t : tracked_) {
+    if (t.role != nullptr) charge_chain(t, t.final_, t.final_end.first);
+  }
   for (std::size_t t = 0; t < runs_.size(); ++t) {
     const Transfer& transfer = plan_.transfers[t];
     for (const std::vector<Use>* uses : {&transfer.uses, &transfer.resolved}) {

@@ -63,20 +63,25 @@ class Recorder {
   }
   void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
             uint32_t count = 1) {
-    keep(role, instance, iteration, op, e, count, role == 0 ? instance : 0);
+    keep(role, instance, iteration, op, e, count, tracks(role) ? instance : 0);
   }
   /// Of a server, in the iteration of the worker that asked for it.
   void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
             uint32_t count, uint32_t worker);
   uint32_t kept() const { return kept_; }
-  /// Worker 0 has all that an op needs but other members of a collective: what had it waited for? Before
-  /// keep() of that op, and after that of all ops ended by then that it depends on.
-  void ready(uint32_t iteration, uint32_t op, int64_t at);
-  /// The recv of worker 0 that is kept next was ended by this reply, or by this message of a peer.
-  void replied(const Way& way) { way_ = {way, true}; }
-  void heard(uint32_t peer, int64_t sent) { way_ = {{.sent = sent, .behind = peer}, false}; }
-  /// An op of worker 0's compute lane ended so much later because it was not issued earlier. Before its
-  /// keep().
+  /// The first instance of the role is accounted for: role 0, and the stages of a pipeline.
+  bool tracks(uint32_t role) const { return role < tracked_.size() && tracked_[role].role != nullptr; }
+  /// The first instance of such a role has all that an op needs but other members of a collective: what had
+  /// it waited for? Before keep() of that op, and after that of all ops ended by then that it depends on.
+  void ready(uint32_t role, uint32_t iteration, uint32_t op, int64_t at);
+  /// The recv of the role's first instance that is kept next was ended by this reply, or by this message of a
+  /// peer.
+  void replied(uint32_t role, const Way& way) { tracked_[role].way = {way, true}; }
+  void heard(uint32_t role, uint32_t peer, int64_t sent) {
+    tracked_[role].way = {{.sent = sent, .behind = peer}, false};
+  }
+  /// An op of such an instance's compute lane ended so much later because it was not issued earlier. Before
+  /// its keep().
   void launch(int64_t late) {
     trace_.exposed[static_cast<int>(Wait::launch)].ps += late;
     trace_.busy[static_cast<int>(Lane::compute)].ps -= late;
@@ -92,7 +97,7 @@ class Recorder {
   void finish();
 
  private:
-  /// Worker 0: what an execution spent its time on, up to `end` from where the one before ends.
+  /// What an execution spent its time on, up to `end` from where the one before ends.
   struct Stretch {
     int64_t end = 0;
     Wait wait = Wait::idle;
@@ -100,7 +105,7 @@ class Recorder {
     uint32_t awaited = 0;
   };
   static constexpr std::size_t kStretches = 7;
-  /// One of its executions; numbered from 1 in the order of keep().
+  /// One execution of a tracked instance; numbered from 1 in the order of keep().
   struct Done {
     uint32_t iteration = 0;
     int64_t ready = 0, end = 0;
@@ -108,13 +113,27 @@ class Recorder {
     std::array<Stretch, kStretches> stretches;
     uint32_t count = 0;
   };
-  Done done(uint32_t iteration, const Op& op, const OpInterval& e) const;
-  void add_way(Done& d, int64_t end) const;
-  const Done* number(uint64_t n) const { return n <= dropped_ ? nullptr : &recent_[n - dropped_ - 1]; }
-  bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
-  void charge(Stretch stretch, int64_t begin);
-  void charge_chain(uint64_t last, int64_t at);
-  void worker0(uint32_t iteration, uint32_t op, const OpInterval& e);
+  /// The first instance of a role that works: executions that ended after all time that is accounted for,
+  /// with some more before.
+  struct Tracked {
+    const Role* role = nullptr;
+    std::deque<Done> recent;
+    uint64_t dropped = 0;                               ///< before `recent`
+    std::vector<std::vector<uint64_t>> numbers;         ///< [op][iteration % ring]
+    uint32_t ring = 8;                                  ///< more than any lag, so that lanes may run ahead
+    uint64_t on_lane[kLanes] = {}, after[kLanes] = {};  ///< last number; Done::after of the next
+    uint64_t final_ = 0;                                ///< which ended last ...
+    std::pair<int64_t, uint32_t> final_end;             ///< ... and when, which op
+    int64_t compute_end = 0;                            ///< all time up to here is accounted for
+    std::pair<Way, bool> way;                           ///< whether a server replied
+    const Done* number(uint64_t n) const { return n <= dropped ? nullptr : &recent[n - dropped - 1]; }
+    bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
+  };
+  Done done(const Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const;
+  void add_way(const Tracked& t, Done& d, int64_t end) const;
+  void charge(const Tracked& t, Stretch stretch, int64_t begin);
+  void charge_chain(Tracked& t, uint64_t last, int64_t at);
+  void account(Tracked& t, uint32_t iteration, uint32_t op, const OpInterval& e);
   void forget_early();
 
   const Plan& plan_;
@@ -129,16 +148,7 @@ class Recorder {
   /// Spans of the last iterations and, where how many will come is not known, some before.
   std::vector<std::pair<Span, uint32_t>> spans_;  ///< with the worker whose iteration it is
   std::size_t most_spans_ = 4096;
-  // Worker 0: executions that ended after all time that is accounted for, with some more before.
-  std::deque<Done> recent_;
-  uint64_t dropped_ = 0;                                ///< before recent_
-  std::vector<std::vector<uint64_t>> numbers_;          ///< [op][iteration % ring_]
-  uint32_t ring_ = 8;                                   ///< more than any lag, so that lanes may run ahead
-  uint64_t on_lane_[kLanes] = {}, after_[kLanes] = {};  ///< last number; Done::after of the next
-  uint64_t final_ = 0;                                  ///< which ended last ...
-  std::pair<int64_t, uint32_t> final_end_;              ///< ... and when, which op
-  int64_t compute_end_ = 0;                             ///< all time up to here is accounted for
-  std::pair<Way, bool> way_;                            ///< whether a server replied
+  std::vector<Tracked> tracked_;  ///< [role]
 };
 
 }  // namespace tandem::sim

@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "sim/evaluate/fold.h"
+#include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/plan/groups.h"
 
@@ -42,10 +44,18 @@ struct OpPlan {
   int64_t runs = 0;
 };
 
+/// Messages between the stages of a pipeline that were sent and not yet received, in order.
+struct Letter {
+  Row sent, arrived;  ///< [row]
+};
+using Mail = std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>>;  ///< by channel and key
+
 class RoleSweep {
  public:
-  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, bool folded, Recorder& recorder)
-      : plan_(plan),
+  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, bool folded, Recorder& recorder,
+            Mail& mail)
+      : mail_(mail),
+        plan_(plan),
         r_(r),
         role_(plan.program->roles[r]),
         costs_(plan.roles.at(r)),
@@ -58,31 +68,45 @@ class RoleSweep {
     for (uint32_t i = 0; i < count_; ++i) weight_[folded ? 0 : i] += Recorder::weight(r, i);
     for (Row& lane : lanes_) lane.assign(rows_, 0);
     waited_.assign(rows_, 0);
+    if (!costs_.issued.empty()) host_.resize(rows_);
     start_.assign(rows_, 0);
     ready_.assign(std::min(rows_, recorder.kept()), 0);
     last_.assign(rows_, 0);
     ops_.resize(role_.ops.size());
     for (uint32_t o = 0; o < ops_.size(); ++o) plan_op(o);
+    plan_uses();
     ends_.resize(ops_.size());
     for (uint32_t o = 0; o < ops_.size(); ++o) ends_[o].resize(ops_[o].lag + 1);
   }
 
-  void run() {
-    for (int32_t k = 0; k < iterations_; ++k) {
-      iteration_ = static_cast<uint32_t>(k);
-      if (!calm_) draw_iteration();
-      for (uint32_t o = 0; o < ops_.size(); ++o) {
-        if ((iteration_ + 1) % role_.ops[o].every == 0) {
-          run_op(o);
+  /// As far as it gets without a message that is not sent yet. True if that is any further.
+  bool advance() {
+    bool moved = false;
+    for (; iteration_ < static_cast<uint32_t>(iterations_); ++iteration_, next_ = 0) {
+      if (next_ == 0 && !calm_) draw_iteration();
+      for (; next_ < ops_.size(); ++next_, moved = true) {
+        if ((iteration_ + 1) % role_.ops[next_].every == 0) {
+          if (role_.ops[next_].kind == OpKind::recv && box(next_).empty()) return moved;
+          run_op(next_);
         } else {
-          ends_[o][iteration_ % ends_[o].size()].ran = false;
+          ends_[next_][iteration_ % ends_[next_].size()].ran = false;
         }
-        release(o);
+        release(next_);
       }
       waited_ = lanes_[static_cast<int>(Lane::compute)];
       if (r_ == 0) end_iteration();
     }
-    count_transfers();
+    return moved;
+  }
+  bool done() const { return iteration_ == static_cast<uint32_t>(iterations_); }
+
+  /// Every run of an op is one transfer per instance, or per group of a collective.
+  void count_transfers() {
+    for (uint32_t o = 0; o < ops_.size(); ++o) {
+      for (const auto& [transfer, units] : transfers_of(plan_, r_, o)) {
+        if (transfer >= 0) recorder_.transfer(transfer, units * ops_[o].runs);
+      }
+    }
   }
 
  private:
@@ -96,9 +120,14 @@ class RoleSweep {
       p.meeting = &meeting(plan_.program->collectives[op.what].axes);
     }
     p.last_use = o;
+  }
+
+  /// What other lanes need of each op.
+  void plan_uses() {
     for (uint32_t user = 0; user < ops_.size(); ++user) {
       for (const Dep& dep : role_.ops[user].deps) {
-        if (dep.op != o || role_.ops[user].lane == op.lane) continue;
+        if (role_.ops[user].lane == role_.ops[dep.op].lane) continue;
+        OpPlan& p = ops_[dep.op];
         p.needed = true;
         p.lag = std::max<uint32_t>(p.lag, dep.lag);
         p.last_use = std::max(p.last_use, user);
@@ -122,8 +151,11 @@ class RoleSweep {
   }
 
   void draw_iteration() {
-    factor_.resize(rows_);
-    for (uint32_t i = 0; i < rows_; ++i) factor_[i] = plan_.iteration_factor(r_, i, iteration_);
+    factor_.assign(rows_, 0);
+    for (uint32_t i = 0; i < count_; ++i) {  // one row for all is as slow as the slowest
+      double& factor = factor_[rows_ == count_ ? i : 0];
+      factor = std::max(factor, plan_.iteration_factor(r_, i, iteration_));
+    }
   }
 
   /// Fills `lane` with the ends of an op that every row runs by itself.
@@ -148,10 +180,10 @@ class RoleSweep {
   void wait_for_host(uint32_t o, Row& lane) {
     if (costs_.issued.empty() || role_.ops[o].kind != OpKind::compute) return;
     for (uint32_t i = 0; i < rows_; ++i) {
-      const int64_t late = costs_.issued_at(class_of(i), o, iteration_, waited_[i]) - lane[i];
+      const int64_t late = host_[i].issued(costs_, class_of(i), o, iteration_, waited_[i]) - lane[i];
       if (late <= 0) continue;
       lane[i] += late;
-      if (r_ == 0 && i == 0) recorder_.launch(late);
+      if (i == 0 && recorder_.tracks(r_)) recorder_.launch(late);
     }
   }
 
@@ -178,7 +210,7 @@ class RoleSweep {
     recorder_.makespan(latest);
     const uint32_t weight = rows_ == count_ ? 1 : count_;
     for (uint32_t i = 0; i < kept; ++i) {
-      if (r_ == 0 && i == 0) recorder_.ready(iteration_, o, ready_[0]);
+      if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
       recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last}, weight);
     }
@@ -206,14 +238,47 @@ class RoleSweep {
   int64_t run_rows(uint32_t o, Row& lane, uint64_t stem) {
     uint64_t sum = 0;
     int64_t latest = 0;
-    run_durations(o, lane);
-    wait_for_host(o, lane);
+    switch (role_.ops[o].kind) {
+      case OpKind::send:
+        run_send(o, lane);
+        break;
+      case OpKind::recv:
+        run_recv(o, lane);
+        break;
+      default:
+        run_durations(o, lane);
+        wait_for_host(o, lane);
+    }
     for (uint32_t i = 0; i < rows_; ++i) {
       latest = std::max(latest, lane[i]);
       sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
     }
     recorder_.hash(sum, count_);
     return latest;
+  }
+
+  std::deque<Letter>& box(uint32_t o) { return mail_[{role_.ops[o].what, role_.ops[o].key}]; }
+
+  /// The lane is free when the payload has left; the message arrives after the way's latency.
+  void run_send(uint32_t o, Row& lane) {
+    Letter letter{start_, start_};
+    for (uint32_t i = 0; i < rows_; ++i) {
+      const auto index = static_cast<std::size_t>(costs_.transfer[class_of(i)][o]);
+      const Transfer& t = plan_.transfers.at(index);
+      const double factor = calm_ ? 1 : plan_.transfer_factor(r_, i, iteration_, o);
+      lane[i] = start_[i] + t.payload(t.rate_alone(plan_.capacity), factor).ps;
+      letter.arrived[i] = lane[i] + t.delay(factor).ps;
+    }
+    box(o).push_back(std::move(letter));
+  }
+
+  void run_recv(uint32_t o, Row& lane) {
+    Letter letter = std::move(box(o).front());
+    box(o).pop_front();
+    for (uint32_t i = 0; i < rows_; ++i) lane[i] = std::max(start_[i], letter.arrived[i]);
+    for (uint32_t i = 0; i < host_.size(); ++i)
+      host_[i].received(costs_, class_of(i), o, iteration_, lane[i]);
+    if (recorder_.tracks(r_)) recorder_.heard(r_, 0, letter.sent[0]);
   }
 
   int64_t run_groups(uint32_t o, Row& lane, uint64_t stem) {
@@ -272,15 +337,7 @@ class RoleSweep {
     }
   }
 
-  /// Every run of an op is one transfer per instance, or per group of a collective.
-  void count_transfers() {
-    for (uint32_t o = 0; o < ops_.size(); ++o) {
-      for (const auto& [transfer, units] : transfers_of(plan_, r_, o)) {
-        if (transfer >= 0) recorder_.transfer(transfer, units * ops_[o].runs);
-      }
-    }
-  }
-
+  Mail& mail_;
   const Plan& plan_;
   uint32_t r_;
   const Role& role_;
@@ -289,7 +346,7 @@ class RoleSweep {
   Recorder& recorder_;
   bool calm_;
   uint32_t count_, rows_;
-  uint32_t iteration_ = 0;
+  uint32_t iteration_ = 0, next_ = 0;     ///< `next_`: op
   std::map<uint32_t, Meeting> meetings_;  ///< by axes
   std::vector<OpPlan> ops_;
   std::vector<std::vector<Ends>> ends_;  ///< [op][iteration % (lag + 1)]
@@ -298,6 +355,7 @@ class RoleSweep {
   std::vector<Row> spare_;
   Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
   std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
+  std::vector<HostClock> host_;        ///< [row], where issuing takes time
   Row waited_;                         ///< [row]: end of the compute lane's previous iteration
 };
 
@@ -306,9 +364,16 @@ Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded) {
   Trace trace;
   trace.evaluator = folded ? "folded" : "sweep";
   Recorder recorder(plan, options, trace);
-  for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
-    RoleSweep(plan, r, options, folded, recorder).run();
+  Mail mail;
+  std::deque<RoleSweep> roles;
+  for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
+    roles.emplace_back(plan, r, options, folded, recorder, mail);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (RoleSweep& role : roles) moved = role.advance() || moved;
   }
+  TANDEM_CHECK(std::all_of(roles.begin(), roles.end(), [](const RoleSweep& role) { return role.done(); }));
+  for (RoleSweep& role : roles) role.count_transfers();
   recorder.finish();
   return trace;
 }

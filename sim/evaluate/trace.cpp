@@ -3,9 +3,13 @@
 
 namespace tandem::sim {
 
-std::string_view move_name(int move) {
-  constexpr std::string_view beyond[] = {"push", "pull", "peer message", "copy"};
-  return move < kCollKinds ? name(static_cast<CollKind>(move)) : beyond[move - kCollKinds];
+std::string move_name(int move) {
+  constexpr std::string_view beyond[] = {"push", "pull", "peer message", "copy", "message between stages"};
+  if (move >= kMoveData) return "data " + std::string(name(static_cast<CollKind>(move - kMoveData)));
+  if (move == kMoveTensor + static_cast<int>(CollKind::all_to_all)) return "expert all_to_all";
+  if (move == kMoveTensor + static_cast<int>(CollKind::shift)) return "context shift";
+  if (move >= kMoveTensor) return "tensor " + std::string(name(static_cast<CollKind>(move - kMoveTensor)));
+  return std::string(move < kCollKinds ? name(static_cast<CollKind>(move)) : beyond[move - kCollKinds]);
 }
 
 }  // namespace tandem::sim

@@ -20,21 +20,25 @@ struct EvaluateOptions {
   int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
 };
 
-/// What worker 0's compute lane can stand still for; the time shares of a Report.
+/// What a worker's compute lane can stand still for; the time shares of a Report.
 enum class Wait : uint8_t {
   launch,         ///< the host: the op had not been issued yet
   communication,  ///< bytes on their way, from when all that take part are there
   waiting,        ///< other workers: the last member of a collective, a peer, whoever opens a gate
   input,
   server,  ///< a server's processor: from a gradient's arrival until its reply, gates apart
+  bubble,  ///< another stage of a pipeline had not sent what this one works on next
   idle,    ///< none of these
 };
-inline constexpr int kWaits = 6;
+inline constexpr int kWaits = 7;
 
-/// Kinds of communication: those of collectives, then messages to a store, from it, between peers, copies.
+/// Kinds of communication: those of collectives, then messages to a store, from it, between peers, copies;
+/// then, of a model split over a grid, those of collectives between the devices that share layers, and
+/// between replicas.
 inline constexpr int kMovePush = kCollKinds, kMovePull = kCollKinds + 1, kMovePeer = kCollKinds + 2,
-                     kMoveCopy = kCollKinds + 3, kMoves = kCollKinds + 4;
-std::string_view move_name(int move);
+                     kMoveCopy = kCollKinds + 3, kMoveStage = kCollKinds + 4, kMoveTensor = kCollKinds + 5,
+                     kMoveData = kMoveTensor + kCollKinds + 1, kMoves = kMoveData + kCollKinds + 1;
+std::string move_name(int move);
 
 /// What an evaluation leaves behind. Memory: O(instances + iterations + links), never their product.
 struct Trace {
@@ -45,13 +49,14 @@ struct Trace {
   std::vector<Time> iteration_end;
   int64_t worker_iterations = 0;  ///< completed by all workers together
   Time makespan;                  ///< end of the last op
-  /// Of worker 0: busy time per lane. busy[compute] counts compute and apply ops only, so that
-  /// busy[compute] and the sum of `exposed` are the end of its last op.
+  /// Of worker 0, and where stages divide the model of the first instance of each, added up: busy time per
+  /// lane. busy[compute] counts compute and apply ops only, so that busy[compute] and the sum of `exposed`
+  /// are the ends of their last ops.
   Time busy[kLanes];
-  /// Of worker 0: time without compute, along the chain of ops that its next compute op waited for.
+  /// Of the same: time without compute, along the chain of ops that its next compute op waited for.
   Time exposed[kWaits];
   Time moved[kMoves];                ///< exposed[communication] by kind
-  std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker
+  std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker, or by device of a grid
   Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }
   /// One sample per gradient kept and shard: version at the end of its apply less the version of the
   /// parameters it was computed from.

@@ -47,7 +47,8 @@ bool has_master(const Program& program) {
 
 MemoryUse use(WalkInput in, const Device& device) {
   const bool gpu = device.kind == Device::Kind::gpu;
-  const int64_t workers = in.program->roles[0].mesh.size();
+  const Program& program = *in.program;
+  const int64_t workers = program.grid.axes.empty() ? program.roles[0].mesh.size() : program.grid.size();
   const Bytes outside = gpu ? context(in.habits.cuda) + nccl_buffers(device, workers) : Bytes{};
   if (gpu) in.workspace = workspaces(device);
   WalkResult w = walk_memory(in);
@@ -68,11 +69,28 @@ MemoryUse use(WalkInput in, const Device& device) {
   return m;
 }
 
+/// Of a model that is split: each role holds a slice of it.
+std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
+                                  const MemoryHabits& habits) {
+  std::vector<RoleMemory> out;
+  for (uint32_t r = 0; r < program.roles.size(); ++r) {
+    const Role& role = program.roles[r];
+    if (!role.works()) continue;
+    const Graph slice = work.graph->slice(role.slice);
+    const Workload part =
+        make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute);
+    out.push_back({role.name, role.mesh.size(),
+                   use({&part, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
                                        const MemoryHabits& habits) {
-  WalkInput in{&work, &program, habits, {}, CachingAllocator::kEndless, 0};
+  if (!program.grid.axes.empty()) return of_stages(work, device, program, habits);
+  WalkInput in{&work, &program, 0, habits, {}, CachingAllocator::kEndless, 0};
   const Role& workers = program.roles[0];
   if (!has_master(program)) return {{workers.name, workers.mesh.size(), use(in, device)}};
   in.gathers = workers.mesh.size();

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/memory/memory_tensors.h"
-
 namespace tandem::sim {
 
 namespace {
@@ -15,83 +13,7 @@ using Loss = MemoryHabits::Loss;
 using Logits = MemoryHabits::Logits;
 using Life = OwnTensor::Life;
 
-int64_t share(int64_t n, int64_t holders) { return (n + holders - 1) / holders; }
-
-class Walk {
- public:
-  explicit Walk(const WalkInput& in);
-  WalkResult run();
-
- private:
-  using Id = Tensors::Id;
-  static constexpr Id kNone = Tensors::kNone;
-  struct Node {            // of a layer
-    bool trained = false;  // it or a layer before it has parameters
-    int64_t size = 4;      // bytes an element of its output
-    uint32_t unit = 0;     // whose parameters are gathered together; 0 = outside of blocks
-    bool again = false;    // made again in backward
-    int32_t readers = 0;   // layers that read its output
-    Id output = kNone, gradient = kNone;
-    std::vector<Id> kept;     // dropped behind its backward pass
-    std::vector<Id> weights;  // half copies under autocast
-  };
-  struct Unit {
-    uint32_t first = 0, last = 0;  // layers, inclusive
-    int64_t parameters = 0;
-    Id gathered = kNone;
-    bool remade = false;
-    std::vector<Id> inputs{};  // from outside, kept for making it again
-    std::vector<Id> gradients{};
-  };
-
-  void read_formats();
-  void read_units();
-  void take_state();
-  int64_t largest_message() const;
-  void forward(uint32_t i, bool again);
-  void keep_logits(uint32_t layer);
-  int32_t readers_inside(uint32_t i) const;
-  Id cast(uint32_t i, uint32_t from, std::vector<Id>& temporary);
-  void backward(uint32_t i);
-  void input_gradients(uint32_t i);
-  void add_gradient(uint32_t to, Id gradient);
-  void weight_gradients(uint32_t i);
-  void make_again(uint32_t unit);
-  void gather(uint32_t unit);
-  void let_go(uint32_t unit);
-  void reduce_unit(uint32_t unit);
-  void step();
-  void update();
-  void free_gradients();
-  int64_t parameter_size() const { return half_ && weights_ != Weights::fp32 ? 2 : 4; }
-  static int64_t times(int64_t count, int64_t size) { return checked_mul(count, size, "a tensor"); }
-  /// Of the whole batch.
-  int64_t tensor(int64_t elements, int64_t size) const { return (Bytes{elements} * work_.batch * size).n; }
-  int64_t bytes(uint32_t i) const { return tensor(elements(layers_[i].output), node_[i].size); }
-  bool sharded() const { return sharding_.parameters > 1; }
-  bool shards_gradients() const { return sharding_.gradients > 1 && !in_.habits.gradients_whole; }
-  bool replica() const { return in_.gathers < 0; }
-  bool is_loss(uint32_t i) const { return layers_[i].output.empty() && layers_[i].parameters.empty(); }
-  bool autocast() const { return half_ && weights_ == Weights::fp32 && !sharded(); }
-  bool fused_loss(uint32_t i) const;
-  std::vector<Id> own(uint32_t i, Life life);
-
-  const WalkInput& in_;
-  const Workload& work_;
-  const std::vector<Layer>& layers_;
-  const Sharding& sharding_;
-  const bool half_;
-  Weights weights_;
-  Tensors t_;
-  std::vector<Node> node_;
-  std::vector<Unit> units_;
-  std::vector<Id> gradients_;  // of parameters, until they are freed
-  std::vector<Id> in_flight_;  // a unit's gradients on their way
-  std::vector<Id> tied_;       // of an output layer, for the embedding's weight
-  std::vector<Id> variables_;  // of the training loop, while backward runs
-  bool state_ = false, gradients_there_ = false, buckets_ = false;
-  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0;
-};
+}  // namespace
 
 Walk::Walk(const WalkInput& in)
     : in_(in),
@@ -101,10 +23,15 @@ Walk::Walk(const WalkInput& in)
       half_(element_bytes(work_.precision) < 4),
       weights_(in.habits.weights),
       t_(in.limit),
-      node_(layers_.size()) {
-  if (weights_ == Weights::automatic) weights_ = sharding_.state > 1 ? Weights::master : Weights::fp32;
+      node_(layers_.size()),
+      there_(layers_.size()) {
+  // Frameworks that divide a model keep its weights in the format that they compute in.
+  const bool master = sharding_.state > 1 || !in.program->grid.axes.empty();
+  if (weights_ == Weights::automatic) weights_ = master ? Weights::master : Weights::fp32;
   read_formats();
   read_units();
+  passes_ = chunk_passes(*in_.program, in_.role, static_cast<uint32_t>(layers_.size()));
+  fresh_ = {node_, units_, {}};
 }
 
 void Walk::read_formats() {
@@ -112,7 +39,7 @@ void Walk::read_formats() {
   for (uint32_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     Node& n = node_[i];
-    n.trained = !layer.parameters.empty();
+    n.trained = !layer.parameters.empty() || work_.graph->received(i);
     n.size = half_ && !autocast() ? computes : 4;
     int64_t widest = 0;
     for (const uint32_t from : layer.inputs) {
@@ -139,56 +66,18 @@ void Walk::read_units() {
     unit.first = std::min(unit.first, i);
     unit.last = i;
     unit.parameters += layers_[i].parameter_elements();
+    unit.frozen += layers_[i].frozen_bytes(element_bytes(work_.precision)).n;
+    for (const Parameter& p : layers_[i].parameters)
+      unit.dealt += p.dealt && sharding_.experts > 0 ? p.elements : 0;
     node_[i].unit = it->second;
     node_[i].again = work_.recompute && it->second != 0;
   }
 }
 
-/// What is there before the first step: parameters, statistics, input, the buckets of communication.
-void Walk::take_state() {
-  const int64_t all = work_.graph->parameter_elements();
-  int64_t statistics = 0;
-  for (uint32_t i = 0; i < layers_.size(); ++i) {
-    statistics += work_.layers[i].buffers;
-    if (replica()) continue;
-    for (const Parameter& p : layers_[i].parameters) {
-      const int64_t size = sharded() && half_ && weights_ == Weights::master ? 4 : parameter_size();
-      const int64_t bytes = times(share(p.elements, sharding_.parameters), size);
-      t_.make(bytes);
-      parameter_bytes_ += bytes;
-    }
-    t_.make(work_.layers[i].buffers * 4);
-  }
-  if (half_ && weights_ == Weights::master && !sharded()) {
-    const int64_t master = share(times(all, 4), sharding_.state);
-    t_.make(master);
-    parameter_bytes_ += master;
-  }
-  t_.make(in_.workspace.n);
-  const int64_t input = tensor(work_.graph->sample().decoded.n, 1);
-  for (int batch = 0; batch < 2; ++batch) t_.make(input);
-  buffer_bytes_ = statistics * 4 + 2 * input;
-  buckets_ = in_.habits.buckets && in_.program->roles[0].mesh.size() > 1;
-  const int64_t bucket = buckets_ ? times(all, parameter_size()) : largest_message();
-  t_.make(bucket);
-  buffer_bytes_ += bucket;
-}
-
-/// The largest bucket of gradients is copied before it travels, unless its units do (reduce_unit).
-int64_t Walk::largest_message() const {
-  int64_t most = 0;
-  if (shards_gradients() || in_.gathers != 0) return 0;
-  for (const Op& op : in_.program->roles[0].ops) {
-    if ((op.kind == OpKind::collective || op.kind == OpKind::send) && op.payload != Payload::parameters)
-      most = std::max(most, op.bytes.n);
-  }
-  return most;
-}
-
 /// The input as the layer computes with it: itself, or a copy in another format under autocast.
 Walk::Id Walk::cast(uint32_t i, uint32_t from, std::vector<Id>& temporary) {
   const Node& source = node_[from];
-  if (!autocast() || layers_[from].type == nullptr) return source.output;
+  if (!autocast() || given(from) || work_.graph->received(from)) return source.output;
   const AutocastFormat format = autocast_format(layers_[i].type->name);
   const int64_t computes = element_bytes(work_.precision);
   const int64_t size = format == AutocastFormat::half   ? computes
@@ -235,15 +124,21 @@ void Walk::forward(uint32_t i, bool again) {
   const bool idle = replica() && is_loss(i), keep = (again || !n.again) && n.trained;
   std::vector<Id> temporary;
   for (const uint32_t from : layer.inputs) {
-    if (layers_[from].type == nullptr || idle) continue;
+    if (given(from) || idle) continue;
     const Id input = cast(i, from, temporary);
     if (keep && (l.keeps_input || fused_loss(i))) n.kept.push_back(t_.hold(input));
     if (!again && n.again && node_[from].unit != n.unit)
       units_[n.unit].inputs.push_back(t_.hold(node_[from].output));
   }
   if (autocast() && n.weights.empty() && autocast_format(layer.type->name) == AutocastFormat::half) {
-    for (const Parameter& p : layer.parameters) n.weights.push_back(t_.make(times(p.elements, 2)));
+    for (const auto* tensors : {&layer.parameters, &layer.frozen}) {
+      for (const Parameter& p : *tensors) {
+        if (tensors == &layer.parameters || layer.frozen_bits == 0)
+          n.weights.push_back(t_.make(times(p.elements, 2)));
+      }
+    }
   }
+  make_whole(layer, temporary);
   if (!idle) {
     for (const Id id : own(i, Life::forward)) temporary.push_back(id);
     for (const Id id : own(i, Life::kept)) (keep ? n.kept : temporary).push_back(id);
@@ -258,7 +153,7 @@ void Walk::forward(uint32_t i, bool again) {
   if (readers == 0 && (again || is_loss(i))) t_.drop(n.output);
   t_.drop_all(temporary);
   for (const uint32_t from : layer.inputs) {
-    if (layers_[from].type != nullptr && (!again || node_[from].unit == n.unit)) t_.drop(node_[from].output);
+    if (!given(from) && (!again || node_[from].unit == n.unit)) t_.drop(node_[from].output);
   }
   if (sharding_.parameters > 1 && !again && units_[n.unit].last == i) let_go(n.unit);
 }
@@ -294,7 +189,8 @@ void Walk::make_again(uint32_t unit) {
 /// stays from the first forward to the last backward op.
 void Walk::gather(uint32_t unit) {
   Unit& u = units_[unit];
-  if (u.gathered == kNone) u.gathered = t_.make(times(u.parameters, element_bytes(work_.precision)));
+  if (u.gathered == kNone)
+    u.gathered = t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen);
 }
 
 void Walk::let_go(uint32_t unit) {
@@ -339,51 +235,6 @@ void Walk::input_gradients(uint32_t i) {
   }
 }
 
-/// Gradients of the layer's parameters: new ones, or added to those of micro-batches before. That of an
-/// output layer tied to the embedding waits for the embedding's own (torch's engine sums what meets at one
-/// parameter).
-void Walk::weight_gradients(uint32_t i) {
-  const Layer& layer = layers_[i];
-  const int64_t size = parameter_size();
-  const bool sharded = shards_gradients();
-  const auto one = [&](int64_t count, bool first) {
-    const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
-    const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
-    t_.drop(half);
-    if (sharded)
-      units_[node_[i].unit].gradients.push_back(whole);
-    else if (!first || (in_.habits.buckets && in_.habits.bucket_views && buckets_))
-      t_.drop(whole);
-    else
-      gradients_.push_back(whole), gradient_bytes_ += count * size;
-  };
-  const int64_t width = layer.output.empty() ? 0 : layer.output.back();
-  if (layer.type->name == "tied-linear") {
-    const Layer& input = layers_[layer.inputs[0]];
-    tied_.push_back(t_.make(width * input.output.back() * size));
-  }
-  for (const Parameter& p : layer.parameters) one(p.elements, !gradients_there_);
-  if (layer.type->name == "embedding" && !tied_.empty() && width > 0) {  // the sum is a third tensor
-    t_.drop(t_.make(layer.parameters[0].elements * size));
-    t_.drop_all(tied_);
-  }
-}
-
-/// Scatters the sums of a unit's gradients: the copy that travels is there until the next unit's is.
-void Walk::reduce_unit(uint32_t unit) {
-  Unit& u = units_[unit];
-  if (u.gradients.empty()) return;
-  t_.drop_all(in_flight_);
-  in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
-  if (!gradients_there_) {
-    const int64_t part = share(u.parameters, sharding_.gradients) *
-                         (sharded() && weights_ != Weights::half ? 4 : parameter_size());
-    gradients_.push_back(t_.make(part));
-    gradient_bytes_ += part;
-  }
-  t_.drop_all(u.gradients);
-}
-
 void Walk::backward(uint32_t i) {
   const Layer& layer = layers_[i];
   Node& n = node_[i];
@@ -392,6 +243,7 @@ void Walk::backward(uint32_t i) {
   if (n.again) make_again(n.unit);
   if (n.trained && !(replica() && is_loss(i))) {
     std::vector<Id> temporary = own(i, Life::backward);
+    make_whole(layer, temporary);
     while (temporary.size() > 1) {
       t_.drop(temporary.front());
       temporary.erase(temporary.begin());
@@ -414,40 +266,56 @@ void Walk::backward(uint32_t i) {
   if (sharding_.parameters > 1) let_go(n.unit);
 }
 
-void Walk::free_gradients() {
-  t_.drop_all(gradients_);
-  gradients_there_ = false;
+/// What is held for the present micro-batch is set aside.
+void Walk::switch_to(uint32_t micro) {
+  if (micro == micro_) return;
+  live_[micro_] = {std::move(node_), std::move(units_), std::move(variables_)};
+  const auto [at, first] = live_.try_emplace(micro, fresh_);
+  node_ = std::move(at->second.node);
+  units_ = std::move(at->second.units);
+  variables_ = std::move(at->second.variables);
+  live_.erase(at);
+  micro_ = micro;
 }
 
-/// Optimiser state is made by the first update; temporaries come and go with each.
-void Walk::update() {
-  const Optimizer& o = *work_.optimizer;
-  if (replica() || o.name == "none") return;
-  const int64_t size = weights_ == Weights::half && half_ ? 2 : 4;
-  std::vector<Id> temporary;
-  for (const Layer& layer : layers_) {
-    for (const Parameter& p : layer.parameters) {
-      const int64_t bytes = times(share(p.elements, sharding_.state), size);
-      for (int64_t s = 0; s < o.state && !state_; ++s) t_.make(bytes), state_bytes_ += bytes;
-      if (half_ && weights_ == Weights::master && !shards_gradients()) temporary.push_back(t_.make(bytes));
-    }
+/// What comes from other devices is there when the layers begin, and what goes to them is let go of.
+void Walk::forward_over(LayerRange layers) {
+  for (uint32_t i = 0; i < layers.first; ++i) {
+    if (!work_.graph->received(i) || node_[i].output != kNone) continue;
+    node_[i].output = t_.make(bytes(i));
+    for (int32_t r = 1; r < node_[i].readers; ++r) t_.hold(node_[i].output);
   }
-  state_ = true;
-  for (const Layer& layer : layers_) {
-    for (const Parameter& p : layer.parameters) {
-      if (in_.habits.update == MemoryHabits::Update::fused) continue;
-      const Id id = t_.make(times(share(p.elements, sharding_.state), size));
-      if (in_.habits.update == MemoryHabits::Update::foreach)
-        temporary.push_back(id);
-      else
-        t_.drop(id);
-    }
+  for (uint32_t i = layers.first; i < layers.end(); ++i) {
+    forward(i, false);
+    if (sent(i)) t_.drop(node_[i].output);
   }
-  t_.drop_all(temporary);
+}
+
+void Walk::backward_over(LayerRange layers) {
+  const uint32_t last = layers.end() - 1;
+  if (layers.end() == layers_.size() && !is_loss(last)) {
+    // What is back-propagated is the sum of the output's elements.
+    keep_logits(last);
+    t_.drop(node_[last].output);
+    node_[last].gradient = t_.make(bytes(last));
+  }
+  for (uint32_t i = layers.end(); i-- > layers.first;) {
+    if (sent(i)) node_[i].gradient = t_.make(bytes(i));
+    backward(i);
+  }
+  for (uint32_t i = 0; i < layers.first; ++i) {
+    if (!work_.graph->received(i)) continue;
+    t_.drop(node_[i].gradient);
+    node_[i].gradient = node_[i].output = kNone;
+  }
+  t_.drop_all(in_flight_);
+  t_.drop_all(variables_);
+  t_.drop(units_[0].gathered);
+  units_[0].gathered = kNone;
+  std::fill(there_.begin() + layers.first, there_.begin() + layers.end(), true);
 }
 
 void Walk::step() {
-  const auto count = static_cast<uint32_t>(layers_.size());
   std::vector<Id> replicas;
   if (replica()) {
     for (const Layer& layer : layers_) {
@@ -455,31 +323,15 @@ void Walk::step() {
         replicas.push_back(t_.make(times(p.elements, parameter_size())));
     }
   }
-  gradient_bytes_ = gradients_there_ ? gradient_bytes_ : 0;
-  for (int64_t m = 0; m < std::min<int64_t>(2, in_.program->micro_batches);
-       ++m) {  // all after the first are alike
-    for (uint32_t i = 0; i < count; ++i) forward(i, false);
-    if (!is_loss(count - 1)) {  // what is back-propagated is the sum of the output's elements
-      keep_logits(count - 1);
-      t_.drop(node_[count - 1].output);
-      node_[count - 1].gradient = t_.make(bytes(count - 1));
-    }
-    for (uint32_t i = count; i-- > 0;) backward(i);
-    t_.drop_all(in_flight_);
-    t_.drop_all(variables_);
-    t_.drop(units_[0].gathered);
-    units_[0].gathered = kNone;
-    gradients_there_ = true;
+  if (std::find(there_.begin(), there_.end(), true) == there_.end()) gradient_bytes_ = 0;
+  for (const ChunkPass& pass : passes_) {
+    switch_to(pass.micro);
+    if (pass.forward)
+      forward_over(pass.layers);
+    else
+      backward_over(pass.layers);
   }
-  if (in_.gathers > 1) {  // the sums over all replicas, beside the master's own
-    std::vector<Id> sums;
-    for (const Layer& layer : layers_) {
-      for (const Parameter& p : layer.parameters)
-        sums.push_back(t_.make(times(p.elements, parameter_size())));
-    }
-    t_.drop_all(gradients_);
-    gradients_ = std::move(sums);
-  }
+  if (in_.gathers > 1) sum_replicas();
   update();
   if (!in_.habits.gradients_stay) free_gradients();
   t_.drop_all(replicas);
@@ -493,8 +345,6 @@ WalkResult Walk::run() {
   return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_},
           in_.workspace,      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
 }
-
-}  // namespace
 
 WalkResult walk_memory(const WalkInput& input) { return Walk(input).run(); }
 

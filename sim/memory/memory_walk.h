@@ -2,15 +2,21 @@
 #pragma once
 // One device's memory over training steps: a walk through forward, backward and update that takes and frees
 // tensors as a framework with reverse-mode differentiation does.
+#include <map>
+#include <vector>
+
 #include "schemes/memory_habits.h"
 #include "schemes/scheme.h"
 #include "sim/memory/caching_allocator.h"
+#include "sim/memory/chunk_passes.h"
+#include "sim/memory/memory_tensors.h"
 
 namespace tandem::sim {
 
 struct WalkInput {
-  const Workload* work = nullptr;
+  const Workload* work = nullptr;  ///< of the role's slice
   const Program* program = nullptr;
+  uint32_t role = 0;
   MemoryHabits habits;
   Bytes workspace;  ///< that libraries take from the allocator for good
   Bytes limit = CachingAllocator::kEndless;
@@ -27,8 +33,113 @@ struct WalkResult {
   bool exceeded = false;  ///< the limit
 };
 
-/// Two steps: the first makes the optimiser's state, the second is how training goes on.
-/// O(layers log layers).
+/// A stage of a pipeline holds what its ops have forwarded and not yet gone back over. Two steps: the first
+/// makes the optimiser's state, the second is how training goes on. O(layers log layers).
 WalkResult walk_memory(const WalkInput& input);
+
+/// The walk over the passes of a step with every tensor that is made and dropped on the way: memory_walk.cpp
+/// has the passes, walk_parameters.cpp what belongs to parameters (weights, gradients, optimiser). For one
+/// thread. O(layers x micro-batches).
+class Walk {
+ public:
+  explicit Walk(const WalkInput& in);
+  WalkResult run();
+
+ private:
+  using Id = Tensors::Id;
+  static constexpr Id kNone = Tensors::kNone;
+  struct Node {            // of a layer
+    bool trained = false;  // it or a layer before it has parameters
+    int64_t size = 4;      // bytes an element of its output
+    uint32_t unit = 0;     // whose parameters are gathered together; 0 = outside of blocks
+    bool again = false;    // made again in backward
+    int32_t readers = 0;   // layers that read its output
+    Id output = kNone, gradient = kNone;
+    std::vector<Id> kept;     // dropped behind its backward pass
+    std::vector<Id> weights;  // half copies under autocast
+  };
+  struct Unit {
+    uint32_t first = 0, last = 0;       // layers, inclusive
+    int64_t parameters = 0, dealt = 0;  // dealt: of experts
+    int64_t frozen = 0;                 // bytes of weights that stay as they are
+    Id gathered = kNone;
+    bool remade = false;
+    std::vector<Id> inputs{};  // from outside, kept for making it again
+    std::vector<Id> gradients{};
+  };
+  struct Live {  // what is held for one micro-batch
+    std::vector<Node> node;
+    std::vector<Unit> units;
+    std::vector<Id> variables;  // of the training loop, while backward runs
+  };
+
+  void read_formats();
+  void read_units();
+  void take_state();
+  void take_frozen(const Layer& layer);
+  void make_whole(const Layer& layer, std::vector<Id>& temporary);
+  int64_t largest_message() const;
+  void forward(uint32_t i, bool again);
+  void keep_logits(uint32_t layer);
+  int32_t readers_inside(uint32_t i) const;
+  Id cast(uint32_t i, uint32_t from, std::vector<Id>& temporary);
+  void backward(uint32_t i);
+  void input_gradients(uint32_t i);
+  void add_gradient(uint32_t to, Id gradient);
+  void weight_gradients(uint32_t i);
+  void make_again(uint32_t unit);
+  void gather(uint32_t unit);
+  void let_go(uint32_t unit);
+  void reduce_unit(uint32_t unit);
+  void step();
+  void update();
+  void make_state(const Parameter& p);
+  int64_t updated_bytes(const Parameter& p) const;
+  void free_gradients();
+  void switch_to(uint32_t micro);
+  void forward_over(LayerRange layers);
+  void backward_over(LayerRange layers);
+  void sum_replicas();
+  /// The model's inputs, which are there anyway.
+  bool given(uint32_t i) const { return layers_[i].type == nullptr && !work_.graph->received(i); }
+  /// What other devices go on with.
+  bool sent(uint32_t i) const {
+    return layers_[i].type != nullptr && node_[i].readers == 0 && !is_loss(i) && i + 1 < layers_.size();
+  }
+  int64_t parameter_size() const { return half_ && weights_ != MemoryHabits::Weights::fp32 ? 2 : 4; }
+  static int64_t share(int64_t n, int64_t holders) { return (n + holders - 1) / holders; }
+  static int64_t times(int64_t count, int64_t size) { return checked_mul(count, size, "a tensor"); }
+  /// Of the whole batch.
+  int64_t tensor(int64_t elements, int64_t size) const { return (Bytes{elements} * work_.batch * size).n; }
+  int64_t bytes(uint32_t i) const { return tensor(elements(layers_[i].output), node_[i].size); }
+  bool sharded() const { return sharding_.parameters > 1; }
+  bool shards_gradients() const { return sharding_.gradients > 1 && !in_.habits.gradients_whole; }
+  bool replica() const { return in_.gathers < 0; }
+  bool is_loss(uint32_t i) const { return layers_[i].output.empty() && layers_[i].parameters.empty(); }
+  bool autocast() const { return half_ && weights_ == MemoryHabits::Weights::fp32 && !sharded(); }
+  bool fused_loss(uint32_t i) const;
+  std::vector<Id> own(uint32_t i, OwnTensor::Life life);
+
+  const WalkInput& in_;
+  const Workload& work_;
+  const std::vector<Layer>& layers_;
+  const Sharding& sharding_;
+  const bool half_;
+  MemoryHabits::Weights weights_;
+  Tensors t_;
+  std::vector<Node> node_;
+  std::vector<Unit> units_;
+  std::vector<Id> gradients_;      // of parameters, until they are freed
+  std::vector<Id> in_flight_;      // a unit's gradients on their way
+  std::vector<Id> tied_;           // of an output layer, for the embedding's weight
+  std::vector<Id> variables_;      // of the training loop, while backward runs
+  std::vector<ChunkPass> passes_;  // of a step
+  Live fresh_;                     // nothing held yet
+  std::map<uint32_t, Live> live_;  // by micro-batch, but for the present one's
+  uint32_t micro_ = 0;             // the present one
+  std::vector<bool> there_;        // [layer]: gradients of its parameters are
+  bool state_ = false, buckets_ = false;
+  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0;
+};
 
 }  // namespace tandem::sim

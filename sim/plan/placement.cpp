@@ -63,7 +63,7 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
     for (int64_t i = 0; i < count; ++i) {
       switch (role.site) {
         case Site::accelerators:
-          at.push_back(used_accelerator(system, cluster, i % cluster.devices));
+          at.push_back(used_accelerator(system, cluster, grid_device(program, role, i) % cluster.devices));
           break;
         case Site::hosts:
           at.push_back(system.host_of(system.accelerator((cluster.first / all + i % cluster.nodes) * all)));

@@ -64,8 +64,11 @@ struct Disturbance {
   }
 };
 
-/// Copies and collectives, whose transfers are in RoleCosts; those of messages are asked for.
-inline bool has_transfer(const Op& op) { return op.kind == OpKind::copy || op.kind == OpKind::collective; }
+/// Copies, collectives and, between the stages of a static program, sends, whose transfers are in RoleCosts;
+/// those of other messages are asked for.
+inline bool has_transfer(const Op& op) {
+  return op.kind == OpKind::copy || op.kind == OpKind::collective || op.kind == OpKind::send;
+}
 
 /// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
 /// has one entry per instance (empty = all class 0).
@@ -74,7 +77,7 @@ struct RoleCosts {
   uint32_t class_at(uint32_t instance) const { return class_of.empty() ? 0 : class_of[instance]; }
   /// [class][op]: compute, apply (per message of the largest key) and gate durations; 0 for transfers.
   std::vector<std::vector<Time>> duration;
-  /// [class][op]: index into Plan::transfers for copy ops and collectives, else -1. A group's collective
+  /// [class][op]: index into Plan::transfers for ops that have_transfer(), else -1. A group's collective
   /// is the transfer of its first member's class. Instances of one class load the very same links.
   std::vector<std::vector<int32_t>> transfer;
   /// [class][op]: when the host has issued the last kernel of a compute op, counted from where it began with
@@ -84,12 +87,8 @@ struct RoleCosts {
   /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing
   /// makes wait for the device); else it begins when the compute lane has ended the iteration before.
   bool runs_ahead = true;
-  /// `waited`: end of the compute lane's previous iteration, 0 before the first.
-  int64_t issued_at(uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) const {
-    if (issued.empty()) return 0;
-    const int64_t begun = runs_ahead ? issue[of_class].ps * int64_t{iteration} : waited;
-    return begun + issued[of_class][op].ps;
-  }
+  /// The host waits for each message between stages before it issues what follows.
+  bool awaits_messages = false;
 };
 
 struct Plan {

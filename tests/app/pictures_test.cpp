@@ -120,6 +120,28 @@ TEST(Plot, LabelsOfATimelineLieWithinTheirBoxes) {
   EXPECT_GE(labels, 4);
 }
 
+TEST(Plot, TimelineShowsEveryStageWithItsMicroBatches) {
+  const Scratch scratch;
+  const auto pipeline = [&](const std::string& name, const std::string& devices, const std::string& scheme) {
+    draw(scratch, name,
+         {"--model", "gpt3-1.3b", "--system", "h100-superpod", "--devices", devices, "--precision", "bf16",
+          "--batch", "1", "--scheme", scheme},
+         "timeline");
+    expect_sound(scratch.file("p/" + name + "-timeline.svg"));
+    return slurp(scratch.file("p/" + name + "-timeline.svg"));
+  };
+  const std::string four = pipeline("four", "4", "hybrid:pipeline=4,microbatches=8");
+  EXPECT_THAT(four, HasSubstr(">the first device of each of 4 stages; numbers are micro-batches</text>"));
+  EXPECT_THAT(four, HasSubstr("1 sample per micro-batch, 4 devices"));
+  EXPECT_THAT(four, HasSubstr(">stage 3 compute</text>"));
+  int sevens = 0;
+  for (const SvgBox& text : svg_texts(four)) sevens += text.text == "7" ? 1 : 0;
+  EXPECT_EQ(sevens, 8) << "forward and backward of the last micro-batch on each stage";
+  const std::string many = pipeline("many", "16", "hybrid:pipeline=16,microbatches=64");
+  EXPECT_THAT(many, HasSubstr(">stage 15 compute</text>"));
+  EXPECT_THAT(many, HasSubstr("each of 16 stages, what it computes"));
+}
+
 TEST(Plot, MapOfLinksCountsAllLinksOf256Devices) {
   const Scratch scratch;
   draw(scratch, "r", {"--model", "resnet50", "--system", "h100-superpod", "--devices", "256"}, "links");
@@ -318,6 +340,41 @@ TEST(Show, DrawsSchedulesSmallAndLarge) {
   EXPECT_THAT(slurp(small), HasSubstr("Schedule zero-bubble: 4 stages, 8 micro-batches"));
   EXPECT_THAT(slurp(small), HasSubstr("numbers are micro-batches"));
   EXPECT_THAT(slurp(large), Not(HasSubstr("numbers are micro-batches"))) << "there is no room for them";
+}
+
+TEST(ShowScheme, PrintsAndDrawsItsPipeline) {
+  const Scratch scratch;
+  const std::string scheme = "hybrid:tensor=2,pipeline=3,microbatches=4";
+  const ChildResult text = tool({"show", "scheme", scheme});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_THAT(text.out, HasSubstr("3 stages, 4 micro-batches"));
+  EXPECT_THAT(text.out, HasSubstr("bubble 33.3 %"));  // (p - 1) / (m + p - 1)
+  EXPECT_EQ(tool({"show", "scheme", scheme, "--out", scratch.file("a.svg")}).status, 0);
+  EXPECT_EQ(tool({"show", "schedule", "1f1b", "--stages", "3", "--microbatches", "4", "--out",
+                  scratch.file("b.svg")})
+                .status,
+            0);
+  EXPECT_EQ(slurp(scratch.file("a.svg")), slurp(scratch.file("b.svg")));
+  const ChildResult none = tool({"show", "scheme", "allreduce", "--out", scratch.file("c.svg")});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no pipeline"));
+  const ChildResult devices = tool({"show", "scheme", "hybrid:pipeline=3", "--devices", "7"});
+  EXPECT_EQ(devices.status, 3);
+  EXPECT_THAT(devices.err, HasSubstr("7"));
+}
+
+TEST(Predict, AsksAboutWholeReplicas) {
+  const ChildResult result = tool({"predict", "--model", "gpt2", "--system", "dgx-a100", "--scheme",
+                                   "hybrid:pipeline=4", "--batch", "1", "--format", "csv", "--quiet"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 3)
+      << result.out;  // titles, 4 and 8 devices
+}
+
+TEST(Predict, SaysHowManyMicroBatchesASplitModelHas) {
+  const ChildResult result = tool({"predict", "--model", "gpt2", "--system", "dgx-a100", "--devices", "4",
+                                   "--scheme", "hybrid:pipeline=4,microbatches=6", "--batch", "2"});
+  EXPECT_THAT(result.out, HasSubstr("2 sequences of 1,024 tokens per micro-batch, 6 micro-batches a step"));
 }
 
 TEST(Show, PrintsASchedule) {

@@ -117,8 +117,11 @@ TEST(Streams, VersionIsAlsoADocument) {
   const ChildResult result = tool({"--version", "--format", "json"});
   EXPECT_EQ(result.status, 0) << result.err;
   const Json document = Json::parse(result.out, "stdout");
-  EXPECT_EQ("tandem " + document.at("version").as_text(),
+  const Json* commit = document.find("commit");
+  EXPECT_EQ("tandem " + document.at("version").as_text() +
+                (commit == nullptr ? "" : " commit " + commit->as_text()),
             tool({"-V"}).out.substr(0, tool({"-V"}).out.find('\n')));
+  EXPECT_NE(tool({"--version", "--help"}).out.find("--format"), std::string::npos);
   EXPECT_NE(document.at("libraries").find("Boost"), nullptr);
   EXPECT_EQ(tool({"--version", "--format", "xml"}).status, 2);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/device/backend.h"
+#include "exec/device/cpu/onednn.h"
 
 namespace tandem::tests {
 
@@ -162,6 +163,7 @@ class DeferredDevice : public DeviceSession {
     bool ended = false;
     std::thread thread;
     void serve() {
+      exec::cpu::set_threads(1);  // as the session's own thread: results depend on how many share a product
       for (;;) {
         std::function<void()> next;
         {

@@ -71,6 +71,13 @@ TEST(EmulatedTraining, ReplaysWhatItCaptured) {
   EXPECT_GT(DeferredDevice::replays, before);
 }
 TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
+/// Losses over a divided vocabulary, whose last part ends in padding, and a weight of which two stages have
+/// copies.
+TEST(EmulatedTraining, PartnersAndStagesShareAVocabulary) {
+  const char* const model = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=41,sequence=6";
+  expect_same(model, "tensor-parallel", 2);
+  expect_same(model, "pipeline:microbatches=1", 2);
+}
 TEST(EmulatedTraining, ServersOnDevicesMergeThere) {
   opened = 0;
   expect_same("digits-mlp", "parameter-server:server=gpu,shards=1", 2);

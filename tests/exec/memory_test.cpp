@@ -58,11 +58,37 @@ TEST(Memory, IsWhatWorkersAllocate) {
         e.data = samples;
         allocated = 0;
         execute(e);
-        const ExecutionGraph lowered(graph, e.job.batch, true, precision);
-        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, make_program(e), lowered).total().n)
+        const Program program = make_program(e);
+        const Stages stages(e, program);
+        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, program, stages, 0).total().n)
             << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
       }
     }
+  }
+}
+
+TEST(Memory, OfStagesIsWhatTheyAllocate) {
+  const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
+  const Backend backend = counting();
+  for (const char* text : {"pipeline:microbatches=4", "pipeline:schedule=interleaved", "tensor-parallel",
+                           "hybrid:pipeline=2,tensor=2,microbatches=3"}) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Execution e;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
+    e.backend = &backend;
+    e.cluster = {4, 1, 4};
+    if (std::string_view(text).starts_with("tensor")) e.cluster = {2, 1, 2};
+    e.job.batch = 4;
+    e.job.optimizer = &optimizer("adam");
+    e.iterations = 2;
+    allocated = 0;
+    execute(e);
+    const Program program = make_program(e);
+    const Stages stages(e, program);
+    int64_t all = 0;
+    for (uint32_t w = 0; w < stages.devices(); ++w) all += worker_memory(e, program, stages, w).total().n;
+    EXPECT_EQ(4 * allocated, all) << text;
   }
 }
 

@@ -63,6 +63,20 @@ TEST(Attention, RotaryTurnsQueriesAndKeys) {
   EXPECT_EQ(l.backward_data[1].pass, Pass::backward_data);
 }
 
+TEST(Attention, NormsOfHeadsHaveAScaleForQueriesAndOneForKeys) {
+  const Lowered l = lower_one("attention", {{256, (32 + 2 * 8) * 128}},
+                              R"({"heads": 32, "kv_heads": 8, "qk_norm": true})", 2);
+  ASSERT_EQ(l.parameters.size(), 2U);
+  EXPECT_EQ(l.parameters[0].elements + l.parameters[1].elements, 2 * 128);
+  ASSERT_EQ(l.forward.size(), 3U);
+  ASSERT_EQ(l.backward_weights.size(), 2U);
+  // A pass over q and k that reads and writes each element, in rows of a head.
+  EXPECT_EQ((l.forward[0].read + l.forward[1].read).n, 4LL * 2 * 256 * (32 + 8) * 128);
+  EXPECT_EQ(l.forward[0].read, l.forward[0].written);
+  EXPECT_EQ(l.forward[0].kind, KernelKind::norm);
+  EXPECT_EQ(l.forward[2].kind, KernelKind::attention);
+}
+
 TEST(AttentionErrors, SayWhatDoesNotFit) {
   const auto fails = [](std::vector<Shape> in, const char* attributes) {
     return error_of([&] { lower_one("attention", in, attributes); });

@@ -21,8 +21,8 @@ TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
     EXPECT_EQ(k.kind, KernelKind::optimizer);
     EXPECT_EQ(k.pass, Pass::update);
     EXPECT_EQ(k.flops.n, 1000 * o.flops);
-    EXPECT_EQ(k.read.n, 4000 * (2 + o.state)) << o.name;
-    EXPECT_EQ(k.written.n, 4000 * (1 + o.state)) << o.name;
+    EXPECT_EQ(k.read.n, 8000 + 1000 * o.state * o.state_bytes) << o.name;
+    EXPECT_EQ(k.written.n, 4000 + 1000 * o.state * o.state_bytes) << o.name;
     EXPECT_FALSE(o.summary.empty());
   }
 }

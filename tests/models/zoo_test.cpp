@@ -111,7 +111,10 @@ TEST_P(Zoo, MatrixFlopsGrowWithTheBatchAndBackwardIsTwiceForward) {
   const auto four = graph.lower(4, Precision::fp32);
   int64_t trained_forward = 0, weights = 0, data = 0;
   for (std::size_t i = 0; i < one.size(); ++i) {
-    EXPECT_EQ(matrix_flops(four[i]).n, 4 * matrix_flops(one[i]).n);
+    // Tokens that do not divide over experts are rounded up.
+    const bool experts = graph.layers()[i].type != nullptr && graph.layers()[i].type->name == "experts";
+    EXPECT_NEAR(static_cast<double>(matrix_flops(four[i]).n), 4 * static_cast<double>(matrix_flops(one[i]).n),
+                experts ? 0.01 * static_cast<double>(matrix_flops(four[i]).n) : 0);
     for (const Kernel& k : one[i].forward) {
       // Attention's backward is 2.5 times its forward and all of it stands in backward-data.
       if (is_matrix(k) && k.kind != KernelKind::attention) trained_forward += k.flops.n * k.repeat;

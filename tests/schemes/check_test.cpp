@@ -159,7 +159,7 @@ TEST(Check, RefusesForwardDependenciesAndDeadlocks) {
 TEST(Check, RefusesTwoRolesThatWaitForEachOther) {
   const auto program = [](bool crossed) {
     Builder b;
-    RoleBuilder x = b.role("x", {{{"i", 2}}}), y = b.role("y", {{{"i", 2}}});
+    RoleBuilder x = b.role("x", {{{"i", 2}}}), y = b.role("y", {{{"i", 2}}}, Site::hosts);
     const uint32_t xy = b.channel(x, y, Address::same_index, {{8}}),
                    yx = b.channel(y, x, Address::same_index, {{8}});
     x.send(xy, 0, {8}, "there");

@@ -3,6 +3,7 @@
 // Small inputs that the tests of schemes share.
 #include <string>
 
+#include "models/hf_config.h"
 #include "schemes/builder.h"
 #include "schemes/scheme.h"
 
@@ -21,6 +22,23 @@ inline const Graph& small_mlp() {
       {"name": "loss", "type": "cross-entropy"}
     ]})",
                                                           "small-mlp.json"));
+  return graph;
+}
+
+/// Four decoder blocks of width 64 with 8 heads, for 32 tokens of a vocabulary of 256.
+inline const Graph& small_gpt() {
+  static const Graph graph = Graph::load("gpt2:layers=4,hidden=64,heads=8,sequence=32,vocabulary=256");
+  return graph;
+}
+
+/// Two decoder blocks of width 64 with 8 heads, 4 of keys and values, and 8 experts of width 32, two of which
+/// take each of 32 tokens; a vocabulary of 256.
+inline const Graph& small_moe() {
+  static const Graph graph = Graph::from_json(models::model_of_hf_config(Json::parse(
+      R"({"model_type": "mixtral", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 32,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 256,
+          "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32})",
+      "small-moe.json")));
   return graph;
 }
 

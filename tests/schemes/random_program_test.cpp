@@ -18,7 +18,7 @@ class Generator {
 
   Program run() {
     workers_.emplace(b_.role("a", {{{"node", size()}, {"local", size()}}}));
-    others_.emplace(b_.role("b", b_.program().roles[0].mesh));
+    others_.emplace(b_.role("b", b_.program().roles[0].mesh, Site::hosts));
     server_.emplace(b_.role("server", {{{"shard", size()}}}, Site::hosts));
     push_ = b_.channel(*workers_, *server_, Address::shards, {{8}, {16}});
     pull_ = b_.channel(*server_, *workers_, Address::reply, {{8}, {16}});

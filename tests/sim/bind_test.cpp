@@ -114,7 +114,7 @@ double slowly_issued(const char* model, const char* scheme, int64_t devices) {
     const bool single = s.overheads.single_process;
     s.overheads = {};
     s.overheads.single_process = single;
-    s.recipe.host = {Time::from_seconds(10e-3), Time::from_seconds(10e-3), {}, {}, true};
+    s.recipe.host = {.forward = Time::from_seconds(10e-3), .backward = Time::from_seconds(10e-3)};
   });
 }
 
@@ -130,7 +130,8 @@ TEST(Host, AStepLastsAsLongAsItsHostIssuesIt) {
 TEST(Host, IssuingThatTheDeviceOutlastsCostsNothing) {
   const auto with = [](Time each, double micro) {
     return step("vgg16", "allreduce", 1, Precision::fp32, [&](ResolvedScheme& s) {
-      s.recipe.host = {each, each, {}, {each, each, each}, micro > 0};
+      s.recipe.host = {
+          .forward = each, .backward = each, .update = {each, each, each}, .runs_ahead = micro > 0};
     });
   };
   EXPECT_EQ(with(Time::from_seconds(20e-6), 1), with({}, 1));

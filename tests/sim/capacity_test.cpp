@@ -66,5 +66,26 @@ TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {
   EXPECT_NEAR(r.scaling_efficiency, r.speedup * static_cast<double>(fewest) / 8, 1e-9);
 }
 
+/// 11 of 16 would do; three on the second node would share its network cards unlike the eight on the first.
+TEST_F(Capacity, SpeedUpsCountFromWholeNodes) {
+  const System system = System::load("dgx-h100", {{"nodes", "3"}});
+  const Graph graph = Graph::load("llama2-70b:layers=52,sequence=2048");
+  const ResolvedScheme scheme = resolve_scheme("fsdp", {});
+  Prediction p;
+  p.system = &system;
+  p.devices = 24;
+  p.job.graph = &graph;
+  p.job.scheme = &scheme;
+  p.job.batch = 1;
+  p.job.precision = Precision::bf16;
+  p.job.optimizer = &optimizer("adam");
+  p.job.recompute = true;
+  p.job.input = false;
+  const int64_t fewest = sim::fewest_devices(p);
+  ASSERT_GT(fewest, 8);
+  ASSERT_LT(fewest, 16);
+  EXPECT_EQ(sim::simulate(p).speedup_base_devices, 16);
+}
+
 }  // namespace
 }  // namespace tandem::tests

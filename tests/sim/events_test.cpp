@@ -259,7 +259,7 @@ TEST(Events, ADeadlockIsNamed) {
   Builder b;
   RoleBuilder first = b.role("idler", Mesh{{{"data", 4}}});
   first.compute({}, "work");
-  RoleBuilder w = b.role("worker", Mesh{{{"data", 4}}});
+  RoleBuilder w = b.role("worker", Mesh{{{"data", 4}}}, Site::hosts);
   const uint32_t gossip = b.channel(w, w, Address::sampled_peer, {Bytes{8}});
   w.send(gossip, 0, Bytes{8}, "push");
   w.recv(gossip, 0, "pull");

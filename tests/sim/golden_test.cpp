@@ -50,7 +50,10 @@ std::string predicted(const Machine& machine, const System& system, const Model&
     line += fmt::format(" shares {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g} {:.5g}\n", t.compute, t.launch,
                         t.exposed_communication, t.waiting, t.server, t.input, t.idle);
   } catch (const InputError& e) {
-    line += fmt::format("refused: {}\n", e.what());
+    std::string why = e.what();  // the same wherever the sources lie
+    const std::string root = std::string(TANDEM_ROOT) + "/";
+    for (std::size_t at; (at = why.find(root)) != std::string::npos;) why.erase(at, root.size());
+    line += fmt::format("refused: {}\n", why);
   }
   return line;
 }

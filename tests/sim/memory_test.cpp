@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "models/adapter.h"
 #include "topologies/system.h"
 
 namespace tandem::tests {
@@ -220,6 +221,58 @@ TEST(Memory, FitsWhatTheCardOffers) {
     before = m.fits();
   }
   EXPECT_FALSE(before);
+}
+
+Graph tuned(const char* adapter) {
+  return with_adapter(Graph::load("llama3.2-1b:sequence=256"), parse_adapter(adapter, {}), {});
+}
+
+TEST(Memory, WeightsThatStayHaveNeitherGradientsNorState) {
+  const Graph g = tuned("lora:rank=16,on=attention");
+  const Asked half{.precision = Precision::bf16, .habits = {{"weights", "half"}}};
+  const MemoryUse m = memory(g, half);
+  EXPECT_EQ(m.parameters.n, 2 * (g.parameter_elements() + g.frozen_elements()));
+  EXPECT_EQ(m.gradients.n, 2 * g.parameter_elements());
+  EXPECT_EQ(m.optimizer.n, 2 * 2 * g.parameter_elements());
+  Asked sharded = half;
+  sharded.scheme = "pytorch-fsdp";
+  sharded.devices = 8;
+  const int64_t whole = 2 * (g.parameter_elements() + g.frozen_elements());
+  expect_share(memory(g, sharded).parameters.n, whole, 8);
+}
+
+/// The embedding, whose weight the output layer uses too, is the largest tensor of all.
+TEST(Memory, FrozenTablesHaveNoGradientsEither) {
+  const Graph whole = Graph::load("llama3.2-1b:sequence=16,layers=1"),
+              g = with_adapter(whole, parse_adapter("lora:rank=1,on=down", {}), {});
+  const Asked half{.precision = Precision::bf16, .habits = {{"weights", "half"}, {"logits", "dropped"}}};
+  const int64_t table = int64_t{2} * 128256 * 2048;
+  EXPECT_LT(memory(g, half).total().n, 2 * g.frozen_elements() + table / 2);
+}
+
+TEST(Memory, StoredWeightsTakeTheirBits) {
+  const Graph g = tuned("qlora:rank=16,on=attention");
+  int64_t stored = 0, whole = g.parameter_elements();
+  for (const Layer& l : g.layers()) (l.frozen_bits > 0 ? stored : whole) += l.frozen_elements();
+  const MemoryUse m = memory(g, {.precision = Precision::bf16, .habits = {{"weights", "half"}}});
+  EXPECT_NEAR(static_cast<double>(m.parameters.n),
+              2 * static_cast<double>(whole) + static_cast<double>(stored) * (4 + 0.125 + 1.0 / 512) / 8,
+              1e3);
+}
+
+TEST(Memory, OptimisersKeepWhatTheirPapersSay) {
+  const auto state = [](const char* name) { return memory("gpt2", {.optimizer = name}).optimizer.n; };
+  EXPECT_EQ(state("adamw"), 8 * parameters());
+  EXPECT_EQ(state("adamw-8bit"), 2 * parameters());
+  EXPECT_EQ(state("adamw-paged"), 0);
+  EXPECT_LT(state("adafactor"), parameters() / 100);
+}
+
+TEST(Memory, UpdatesInTheBackwardPassHoldNoGradients) {
+  const auto peak = [](const char* update) {
+    return memory("gpt2:sequence=64", {.habits = {{"update", update}}}).total().n;
+  };
+  EXPECT_GT(peak("fused") - peak("backward"), 4 * parameters("gpt2:sequence=64") / 2);
 }
 
 TEST(Memory, HabitsAreRead) {

@@ -39,6 +39,7 @@ class RandomPlan {
   void add_role(Program& program) {
     Role role;
     role.name = "role" + std::to_string(program.roles.size());
+    if (!program.roles.empty()) role.site = Site::hosts;  // one role works on the accelerators
     const auto axes = 1 + pick(3);
     for (uint64_t a = 0; a < axes; ++a)
       role.mesh.axes.push_back({"axis" + std::to_string(a), static_cast<int32_t>(1 + pick(4))});

@@ -8,20 +8,30 @@ namespace tandem::exec::cpu {
 namespace {
 
 Prepared embedding(const Call& c, int) {
-  const int64_t tokens = c.shape[0], width = c.shape[1];
+  const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2], first = c.shape[3];
   return [=](std::span<float* const> o, const IterationState&) {
     const auto* ids = reinterpret_cast<const int32_t*>(o[2]);
-    for (int64_t t = 0; t < tokens; ++t) std::copy_n(o[1] + ids[t] * width, width, o[0] + t * width);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t row = ids[t] - first;
+      if (row < 0 || row >= vocabulary)
+        std::fill_n(o[0] + t * width, width, 0.0F);
+      else
+        std::copy_n(o[1] + row * width, width, o[0] + t * width);
+    }
   };
 }
 
 Prepared embedding_backward(const Call& c, int) {
   const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2];
   const bool adds = c.shape[3] != 0;
+  const int64_t first = c.shape[4];
   return [=](std::span<float* const> o, const IterationState&) {
     const auto* ids = reinterpret_cast<const int32_t*>(o[2]);
     if (!adds) std::fill_n(o[0], vocabulary * width, 0.0F);
-    for (int64_t t = 0; t < tokens; ++t) accumulate(o[0] + ids[t] * width, o[1] + t * width, width);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t row = ids[t] - first;
+      if (row >= 0 && row < vocabulary) accumulate(o[0] + row * width, o[1] + t * width, width);
+    }
   };
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "exec/device/cpu/kernel.h"
 #include "exec/device/cpu/math.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cpu {
 
@@ -82,6 +84,65 @@ Prepared cross_entropy_backward(const Call& c, int) {
   };
 }
 
+Prepared cross_entropy_part(const Call& c, int) {
+  const ClassesShape s(c);
+  return [=](std::span<float* const> o, const IterationState&) {
+    const int32_t* label = integers(o[2]);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      float* numbers = o[0] + s.numbers(s.part, r);
+      const float* x = o[1] + r * s.columns;
+      const float top = s.classes > 0 ? largest(x, s.classes) : std::numeric_limits<float>::lowest();
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = 0; i < s.classes; ++i) sum += fast_exp(x[i] - top);
+      numbers[0] = top;
+      numbers[1] = sum;
+      numbers[2] = s.holds(label[r]) ? x[label[r] - s.first()] : 0;
+    }
+  };
+}
+
+Prepared cross_entropy_join(const Call& c, int) {
+  const ClassesShape s(c);
+  return [=](std::span<float* const> o, const IterationState&) {
+    const float* numbers = o[3];
+    const int32_t* label = integers(o[4]);
+    double loss = 0;
+    for (int64_t r = 0; r < s.rows; ++r) {
+      float top = numbers[s.numbers(0, r)], sum = 0, target = 0;
+      for (int64_t p = 1; p < s.parts; ++p) top = std::max(top, numbers[s.numbers(p, r)]);
+      for (int64_t p = 0; p < s.parts; ++p) {
+        const float* of = numbers + s.numbers(p, r);
+        sum += of[1] * fast_exp(of[0] - top);
+        target += of[2];
+      }
+      const float shift = top + std::log(sum);
+      float* logp = o[1] + r * s.columns;
+      const float* x = o[2] + r * s.columns;
+      for (int64_t i = 0; i < s.columns; ++i) logp[i] = x[i] - shift;
+      if (label[r] >= 0) loss -= static_cast<double>(target - shift);
+    }
+    o[0][0] = static_cast<float>(loss / static_cast<double>(s.rows));
+  };
+}
+
+Prepared cross_entropy_part_backward(const Call& c, int) {
+  const ClassesShape s(c);
+  return [=](std::span<float* const> o, const IterationState&) {
+    const int32_t* label = integers(o[2]);
+    const float scale = 1 / static_cast<float>(s.rows);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      float* dx = o[0] + r * s.columns;
+      const float* logp = o[1] + r * s.columns;
+      const int64_t classes = label[r] < 0 ? 0 : s.classes;
+#pragma omp simd
+      for (int64_t i = 0; i < classes; ++i) dx[i] = scale * fast_exp(logp[i]);
+      std::fill_n(dx + classes, s.columns - classes, 0.0F);
+      if (s.holds(label[r])) dx[label[r] - s.first()] -= scale;
+    }
+  };
+}
+
 Prepared mse(const Call& c, int) {
   const int64_t n = c.shape[0];
   return [=](std::span<float* const> o, const IterationState&) {
@@ -112,6 +173,9 @@ void add_softmax(Table& t) {
   set(t, Function::softmax_backward, softmax_backward);
   set(t, Function::cross_entropy, cross_entropy);
   set(t, Function::cross_entropy_backward, cross_entropy_backward);
+  set(t, Function::cross_entropy_part, cross_entropy_part);
+  set(t, Function::cross_entropy_join, cross_entropy_join);
+  set(t, Function::cross_entropy_part_backward, cross_entropy_part_backward);
   set(t, Function::mse, mse);
   set(t, Function::mse_backward, mse_backward);
 }

@@ -8,23 +8,27 @@ namespace tandem::exec::cuda {
 namespace {
 
 template <typename T>
-__global__ void embedding_kernel(int64_t tokens, int64_t width, T* y, const float* table,
-                                 const int32_t* ids) {
+__global__ void embedding_kernel(int64_t tokens, int64_t width, int64_t vocabulary, int64_t begin, T* y,
+                                 const float* table, const int32_t* ids) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  for (int64_t i = global_index(); i < tokens * width; i += stride)
-    store(y + i, table[ids[i / width] * width + i % width]);
+  for (int64_t i = global_index(); i < tokens * width; i += stride) {
+    const int64_t row = ids[i / width] - begin;
+    store(y + i, row < 0 || row >= vocabulary ? 0.0F : table[row * width + i % width]);
+  }
 }
 
 constexpr int kIds = 256;  ///< looked at together, one a thread
 
 template <typename T>
-__global__ void embedding_backward_kernel(int64_t tokens, int64_t width, float* dtable, const T* dy,
-                                          const int32_t* ids) {
+__global__ void embedding_backward_kernel(int64_t tokens, int64_t width, int64_t vocabulary, int64_t start,
+                                          float* dtable, const T* dy, const int32_t* ids) {
   __shared__ unsigned found[kIds / kWarp];
   __shared__ int list[kIds];  // the strip's tokens that hold the id, in order
   const int64_t first = blockIdx.x, column = static_cast<int64_t>(blockIdx.y) * kIds + threadIdx.x;
   const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int32_t id = ids[first];
+  const int64_t row = id - start;
+  if (row < 0 || row >= vocabulary) return;  // another device's; all threads of the block see the same
   for (int64_t begin = 0; begin < first; begin += kIds) {
     const int64_t t = begin + threadIdx.x;
     if (__syncthreads_or(t < first && ids[t] == id ? 1 : 0) != 0) return;  // another block's
@@ -44,10 +48,10 @@ __global__ void embedding_backward_kernel(int64_t tokens, int64_t width, float* 
       list[before + __popc(hits & ((1U << lane) - 1))] = static_cast<int>(threadIdx.x);
     __syncthreads();
     if (count == 0 || column >= width) continue;
-    float sum = dtable[id * width + column];
+    float sum = dtable[row * width + column];
 #pragma unroll 8
     for (int k = 0; k < count; ++k) sum += load(dy + (begin + list[k]) * width + column);
-    dtable[id * width + column] = sum;
+    dtable[row * width + column] = sum;
   }
 }
 
@@ -57,10 +61,10 @@ struct Zero {
 
 template <typename T>
 Prepared embedding(const Call& c) {
-  const int64_t tokens = c.shape[0], width = c.shape[1];
+  const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2], first = c.shape[3];
   return {[=](const Launch& l) {
     launch(embedding_kernel<T>, std::min(16384U, blocks_for(tokens * width)), kThreads, l.stream, tokens,
-           width, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
+           width, vocabulary, first, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
   }};
 }
 
@@ -68,10 +72,12 @@ template <typename T>
 Prepared embedding_backward(const Call& c) {
   const int64_t tokens = c.shape[0], width = c.shape[1], vocabulary = c.shape[2];
   const bool adds = c.shape[3] != 0;
+  const int64_t first = c.shape[4];
   return {[=](const Launch& l) {
     if (!adds) map(vocabulary * width, Zero{}, l.operands[0], l.operands[0], l.stream);
     launch(embedding_backward_kernel<T>, dim3(static_cast<unsigned>(tokens), blocks_for(width, kIds)), kIds,
-           l.stream, tokens, width, l.operands[0], operand<T>(l, 1), operand<int32_t>(l, 2));
+           l.stream, tokens, width, vocabulary, first, l.operands[0], operand<T>(l, 1),
+           operand<int32_t>(l, 2));
   }};
 }
 

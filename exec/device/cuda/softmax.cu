@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax, cross-entropy and mean squared error: one block a row; losses are summed in a fixed order.
 #include "exec/device/cuda/storage.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
 
@@ -81,6 +82,43 @@ __global__ void cross_entropy_backward_kernel(int64_t n, float share, const Stat
   }
 }
 
+__global__ void cross_entropy_part_kernel(ClassesShape s, float* numbers, const float* x,
+                                          const int32_t* labels) {
+  const int64_t row = blockIdx.x, at = row * s.columns;
+  float top, sum;
+  row_softmax(x + at, s.classes, top, sum);
+  if (threadIdx.x > 0) return;
+  float* own = numbers + s.numbers(s.part, row);
+  own[0] = top;
+  own[1] = sum;
+  own[2] = s.holds(labels[row]) ? x[at + labels[row] - s.first()] : 0;
+}
+
+__global__ void cross_entropy_join_kernel(ClassesShape s, float* losses, float* logp, const float* x,
+                                          const float* numbers, const int32_t* labels) {
+  const int64_t row = blockIdx.x, at = row * s.columns;
+  float top = numbers[s.numbers(0, row)], sum = 0, target = 0;
+  for (int64_t p = 1; p < s.parts; ++p) top = fmaxf(top, numbers[s.numbers(p, row)]);
+  for (int64_t p = 0; p < s.parts; ++p) {
+    const float* of = numbers + s.numbers(p, row);
+    sum += of[1] * expf(of[0] - top);
+    target += of[2];
+  }
+  const float shift = top + logf(sum);
+  for (int64_t i = threadIdx.x; i < s.columns; i += blockDim.x) logp[at + i] = x[at + i] - shift;
+  if (threadIdx.x == 0) losses[row] = labels[row] >= 0 ? shift - target : 0;
+}
+
+__global__ void cross_entropy_part_backward_kernel(ClassesShape s, float share, const State* state, float* dx,
+                                                   const float* logp, const int32_t* labels) {
+  const int64_t row = blockIdx.x, at = row * s.columns, label = labels[row];
+  const float scale = share * state->loss_scale;
+  for (int64_t i = threadIdx.x; i < s.columns; i += blockDim.x) {
+    const float hit = i + s.first() == label ? 1.0F : 0.0F;
+    dx[at + i] = label < 0 || i >= s.classes ? 0.0F : scale * (expf(logp[at + i]) - hit);
+  }
+}
+
 /// Squares of each chunk of 4096 elements.
 constexpr int64_t kChunk = 4096;
 template <typename T>
@@ -141,6 +179,34 @@ Prepared cross_entropy_backward(const Call& c) {
   }};
 }
 
+Prepared cross_entropy_part(const Call& c) {
+  const ClassesShape s(c);
+  return {[=](const Launch& l) {
+    launch(cross_entropy_part_kernel, static_cast<unsigned>(s.rows), row_threads(s.columns), l.stream, s,
+           l.operands[0], l.operands[1], operand<int32_t>(l, 2));
+  }};
+}
+
+Prepared cross_entropy_join(const Call& c) {
+  const ClassesShape s(c);
+  return {[=](const Launch& l) {
+            launch(cross_entropy_join_kernel, static_cast<unsigned>(s.rows), row_threads(s.columns), l.stream,
+                   s, l.scratch, l.operands[1], l.operands[2], l.operands[3], operand<int32_t>(l, 4));
+            launch(total_kernel, 1, 1024, l.stream, s.rows, static_cast<double>(s.rows), l.operands[0],
+                   l.scratch);
+          },
+          s.rows};
+}
+
+Prepared cross_entropy_part_backward(const Call& c) {
+  const ClassesShape s(c);
+  return {[=](const Launch& l) {
+    launch(cross_entropy_part_backward_kernel, static_cast<unsigned>(s.rows), row_threads(s.columns),
+           l.stream, s, 1 / static_cast<float>(s.rows), l.state, l.operands[0], l.operands[1],
+           operand<int32_t>(l, 2));
+  }};
+}
+
 Prepared mse(const Call& c) {
   const int64_t n = c.shape[0], chunks = (n + kChunk - 1) / kChunk;
   return {[=](const Launch& l) {
@@ -169,6 +235,9 @@ void add_softmax(Table& t) {
       half_operands<2>);
   set(t, Function::cross_entropy_backward, cross_entropy_backward<float>, cross_entropy_backward<Bf16>,
       cross_entropy_backward<Fp16>, half_operands<0>);
+  set(t, Function::cross_entropy_part, cross_entropy_part);
+  set(t, Function::cross_entropy_join, cross_entropy_join);
+  set(t, Function::cross_entropy_part_backward, cross_entropy_part_backward);
   set(t, Function::mse, mse);
   set(t, Function::mse_backward, mse_backward);
 }

@@ -10,6 +10,13 @@ namespace {
 void attention(LayerCalls& l) {
   const Lowered& w = l.lowered();
   const Attributes attributes(l.layer().attributes);
+  if (attributes.boolean("qk_norm", false))
+    throw InputError(l.layer().attributes.place(), "norms of queries and keys cannot be executed yet");
+  for (const char* key : {"rope_dim", "window", "sinks", "bias_buckets"}) {
+    if (attributes.has(key))
+      throw InputError(l.layer().attributes.place(),
+                       std::string("attention with \"") + key + "\" cannot be executed yet");
+  }
   const bool rotary = attributes.boolean("rotary", false), packed = l.inputs() == 1;
   // {batch, heads, kv heads, query, key, head size, causal}: of the model's own kernel, behind the turning.
   std::vector<int64_t> shape = w.forward.back().shape;

@@ -9,11 +9,13 @@ namespace {
 void embedding(LayerCalls& l) {
   const int64_t tokens = l.batch() * elements(l.shape(0)), width = l.layer().output.back();
   const int64_t vocabulary = l.layer().parameters[0].elements / width;
+  // Of the rows of the whole table, where devices share it.
+  const int64_t first = l.lowered().output_join == Join::none ? 0 : l.partner() * vocabulary;
   const TensorId table = l.parameter(0, 0.05F);  // tables start small and even: Keras' default
-  l.call(make_call(Function::embedding, Pass::forward, {l.out(), table, l.in(0)}, {tokens, width, vocabulary},
-                   l.lowered().forward));
+  l.call(make_call(Function::embedding, Pass::forward, {l.out(), table, l.in(0)},
+                   {tokens, width, vocabulary, first}, l.lowered().forward));
   l.call(make_call(Function::embedding_backward, Pass::backward_weights, {l.gradient(0), l.d_out(), l.in(0)},
-                   {tokens, width, vocabulary, l.shared() ? 1 : 0}, l.lowered().backward_weights));
+                   {tokens, width, vocabulary, l.shared() ? 1 : 0, first}, l.lowered().backward_weights));
 }
 
 /// Adds row t of the table to element t of the first dimension.

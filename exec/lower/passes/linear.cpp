@@ -26,7 +26,9 @@ void linear(LayerCalls& l) {
   const TensorId weight = l.parameter(0, he_bound(s.in));
   const bool bias = l.layer().parameters.size() > 1;
   std::vector<TensorId> forward{l.out(), l.in(0), weight};
-  if (bias) forward.push_back(l.parameter(1, 0));
+  // Devices that share the inputs each make a part of the sum: one of them adds the bias.
+  const TensorId added = bias ? l.parameter(1, 0) : kNoTensor;
+  if (bias && (w.output_join == Join::none || l.partner() == 0)) forward.push_back(added);
   l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 0, 0}, w.forward));
   if (l.needs_d_in(0)) {
     l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), weight},
@@ -43,9 +45,11 @@ void tied_linear(LayerCalls& l) {
   const Sizes s = sizes(l);
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
-  const bool bias = !l.layer().parameters.empty();
+  // The last parameter, behind the copy of a table that another device holds.
+  const auto& own = l.layer().parameters;
+  const bool bias = !own.empty() && own.back().name == "bias";
   std::vector<TensorId> forward{l.out(), l.in(0), table};
-  if (bias) forward.push_back(l.parameter(0, 0));
+  if (bias) forward.push_back(l.parameter(own.size() - 1, 0));
   l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 1, 0}, w.forward));
   if (l.needs_d_in(0)) {
     l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), table},
@@ -53,7 +57,7 @@ void tied_linear(LayerCalls& l) {
   }
   l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in(0)},
                    {s.out, s.in, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
-  if (bias) bias_gradient(l, 0, s);
+  if (bias) bias_gradient(l, own.size() - 1, s);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and losses. A loss is the mean over the batch's rows.
+#include <algorithm>
+
+#include "exec/lower/call_shapes.h"
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
@@ -21,7 +24,27 @@ void softmax(LayerCalls& l) {
                    l.lowered().backward_data));
 }
 
+/// Of one of the devices that have a part of the classes each.
+void cross_entropy_of_part(LayerCalls& l) {
+  auto shape = rows(l);
+  const int64_t count = shape[0], columns = shape[1], part = l.partner(), parts = l.partners();
+  const int64_t classes = std::clamp<int64_t>(l.whole_features(0) - part * columns, 0, columns);
+  shape.insert(shape.end(), {part, parts, classes});
+  const std::vector<Kernel>& kernels = l.lowered().forward;
+  const TensorId numbers = l.keep(parts * count * ClassesShape::kNumbers);
+  const TensorId logp = l.keep(count * columns), labels = l.label(count, true), loss = l.loss();
+  l.call(make_call(Function::cross_entropy_part, Pass::forward, {numbers, l.in(0), labels}, shape,
+                   {kernels.at(0)}));
+  l.exchange(numbers);
+  l.call(make_call(Function::cross_entropy_join, Pass::forward, {loss, logp, l.in(0), numbers, labels}, shape,
+                   {kernels.at(1)}));
+  if (!l.needs_d_in(0)) return;
+  l.call(make_call(Function::cross_entropy_part_backward, Pass::backward_data, {l.d_in(0), logp, labels},
+                   shape, l.lowered().backward_data));
+}
+
 void cross_entropy(LayerCalls& l) {
+  if (!l.lowered().forward_exchanges.empty()) return cross_entropy_of_part(l);
   const auto shape = rows(l);
   const TensorId logp = l.keep(shape[0] * shape[1]), labels = l.label(shape[0], true), loss = l.loss();
   l.call(make_call(Function::cross_entropy, Pass::forward, {loss, logp, l.in(0), labels}, shape,

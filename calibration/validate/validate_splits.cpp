@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate_splits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "base/data.h"
+#include "calibration/validate/validation_statistics.h"
+#include "sim/plan/placement.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+constexpr std::string_view kSplits = "calibration/data/splits";
+
+double dull_rate(const Prediction& p) {
+  const Options& o = p.job.scheme->options;
+  const double stages = static_cast<double>(o.count("pipeline")),
+               micro = std::max<int64_t>(1, o.count("microbatches")),
+               chunks = std::max<int64_t>(1, o.count("chunks"));
+  const double bubble = stages > 1 ? (stages - 1) / (chunks * micro + stages - 1) : 0;
+  const Device& device = p.system->device(p.system->accelerators()[0]);
+  const double peak = device.product_peak(p.job.precision).flops_per_second;
+  return 0.4 * peak * (1 - bubble) * static_cast<double>(p.devices) /
+         (3 * static_cast<double>(p.job.graph->forward_flops().n));  // backward takes twice as many
+}
+
+void predict_split(SplitRow& row, const Json& document) {
+  const Json& place = document.at("system");
+  std::vector<std::pair<std::string, std::string>> sets;
+  const System plain = System::load(row.system, {}, place.place());
+  const auto each = static_cast<int64_t>(plain.accelerators().size());
+  if (row.devices > plain.accelerator_count())
+    sets.emplace_back("nodes", std::to_string((row.devices + each - 1) / each));
+  const System system = System::load(row.system, sets, place.place());
+  const Graph graph = Graph::load(row.model, place.place());
+  ResolvedScheme scheme = resolve_scheme(row.scheme, place.place());
+  scheme.recipe = load_recipe(document.text("recipe", std::string(kDefaultRecipe)), place.place());
+  Prediction p;
+  p.system = &system;
+  p.devices = row.devices;
+  p.job.graph = &graph;
+  p.job.scheme = &scheme;
+  p.job.batch = row.batch;
+  p.job.precision = parse_precision(row.precision, place.place());
+  p.job.optimizer = &optimizer(document.text("optimizer", "adam"), place.place());
+  p.job.recompute = row.recompute;
+  p.job.input = false;
+  p.check_memory = false;  // it ran
+  row.nodes = make_cluster(system, row.devices).nodes;
+  row.dull = dull_rate(p);
+  const Report r = simulate(p);
+  row.predicted = r.samples_per_second;
+  row.low = r.interval.low;
+  row.high = r.interval.high;
+}
+
+SplitRow read_split(const Json& document, const Json& json) {
+  json.only({"model", "devices", "scheme", "batch", "precision", "recompute", "value", "anchor", "fitted",
+             "note", "doubtful"});
+  SplitRow row;
+  row.file = document.place().file->substr(document.place().file->rfind('/') + 1);
+  row.source = document.at("source").as_text();
+  row.system = document.at("system").as_text();
+  row.precision = json.text("precision", document.text("precision", "bf16"));
+  row.held_out = !json.boolean("fitted", false);
+  row.model = json.at("model").as_text();
+  row.devices = json.at("devices").as_int(1, 1'000'000);
+  row.scheme = json.at("scheme").as_text();
+  row.batch = json.at("batch").as_int(1, 1'000'000);
+  row.recompute = json.boolean("recompute", document.boolean("recompute", false));
+  row.published = json.at("value").as_real(1e-12);
+  row.is_anchor = json.boolean("anchor", false);
+  row.note = json.text("note", "");
+  row.doubtful = json.text("doubtful", "");
+  try {
+    predict_split(row, document);
+  } catch (const InputError& e) {
+    row.failure = e.what();
+  }
+  return row;
+}
+
+bool judged(const SplitRow& r) { return r.failure.empty() && r.doubtful.empty() && r.held_out; }
+
+using Rate = double SplitRow::*;
+
+/// Errors of one kind of prediction on the rows of a file.
+struct Judgement {
+  Errors alone, anchored;
+  std::optional<double>
+      order;  ///< Kendall's tau over the configurations of one model, in the mean over models
+};
+
+Judgement judge(const std::vector<const SplitRow*>& rows, Rate rate) {
+  Judgement out;
+  double scale = 0;
+  for (const SplitRow* r : rows) {
+    if (r->is_anchor) scale = r->published / r->*rate;
+  }
+  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> by_model;  // rates a device
+  for (const SplitRow* r : rows) {
+    out.alone.all.push_back(r->*rate / r->published - 1);
+    if (!r->is_anchor && scale > 0) out.anchored.all.push_back(scale * (r->*rate) / r->published - 1);
+    auto& [measured, ours] = by_model[r->model];
+    measured.push_back(r->published / static_cast<double>(r->devices));
+    ours.push_back(r->*rate / static_cast<double>(r->devices));
+    if (rate != &SplitRow::predicted) continue;
+    ++out.alone.intervals;
+    if (r->published >= r->low && r->published <= r->high) ++out.alone.held;
+  }
+  std::vector<double> orders;
+  for (const auto& [model, rates] : by_model) {
+    if (rates.first.size() >= 3) orders.push_back(kendall_tau(rates.first, rates.second));
+  }
+  if (!orders.empty())
+    out.order = std::accumulate(orders.begin(), orders.end(), 0.0) / static_cast<double>(orders.size());
+  return out;
+}
+
+std::string judgement_cells(const Judgement& j) {
+  const std::string anchored =
+      j.anchored.all.empty()
+          ? "– | –"
+          : fmt::format("{:.1f} % | {:.1f} %", 100 * j.anchored.mean(), 100 * j.anchored.quantile(1));
+  return fmt::format("{:+.1f} % | {:.1f} % | {} | {}", 100 * j.alone.bias(), 100 * j.alone.mean(), anchored,
+                     j.order ? fmt::format("{:.2f}", *j.order) : "–");
+}
+
+std::vector<const SplitRow*> furthest_off(const std::vector<SplitRow>& rows) {
+  std::vector<const SplitRow*> worst;
+  for (const SplitRow& r : rows) {
+    if (judged(r)) worst.push_back(&r);
+  }
+  const auto off = [](const SplitRow* r) { return std::abs(std::log(r->predicted / r->published)); };
+  std::stable_sort(worst.begin(), worst.end(),
+                   [&](const SplitRow* a, const SplitRow* b) { return off(a) > off(b); });
+  if (worst.size() > 10) worst.resize(10);
+  return worst;
+}
+
+}  // namespace
+
+std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int threads) {
+  std::vector<Json> documents;
+  for (const std::string& name : files.empty() ? list_data(kSplits) : files) {
+    documents.push_back(Json::load(find_data(kSplits, "table of split models", name)));
+    documents.back().only(
+        {"title", "source", "note", "system", "recipe", "precision", "optimizer", "recompute", "rows"});
+  }
+  std::vector<std::pair<const Json*, const Json*>> all;
+  for (const Json& document : documents) {
+    for (const Json& row : document.at("rows").items()) all.emplace_back(&document, &row);
+  }
+  std::vector<SplitRow> out(all.size());
+  std::vector<std::exception_ptr> failures(all.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < all.size(); i = next++) {
+      try {
+        out[i] = read_split(*all[i].first, *all[i].second);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int t = 1; t < threads; ++t) pool.emplace_back(work);
+  work();
+  for (std::thread& t : pool) t.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return out;
+}
+
+std::string splits_markdown(const std::vector<SplitRow>& rows) {
+  std::string out =
+      "\n## Models split over devices\n\nRates of models that tensor, pipeline and data parallelism divide. "
+      "The dull model beside ours: 40 % of the devices' peak less the pipeline's bubble, communication free. "
+      "With one anchor a single row's measured rate scales all predictions of its file. Order: Kendall's tau "
+      "over the configurations of one model. Rows that something was set on are left out. Vendors publish "
+      "the "
+      "best of a search, so that rates above theirs are no proof of an error, and rates below are.\n\n"
+      "| file | rows | no prediction | inside the interval | bias | mean error | one anchor: mean | worst | "
+      "order | dull: bias | mean error "
+      "| one anchor: mean | worst | order "
+      "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  std::map<std::string, std::pair<std::vector<const SplitRow*>, int64_t>> files;  // and without prediction
+  for (const SplitRow& r : rows) {
+    if (judged(r))
+      files[r.file].first.push_back(&r);
+    else if (!r.failure.empty())
+      ++files[r.file].second;
+  }
+  for (const auto& [file, held] : files) {
+    const Judgement ours = judge(held.first, &SplitRow::predicted), dull = judge(held.first, &SplitRow::dull);
+    out +=
+        fmt::format("| [{0}](calibration/validation/split_{0}.csv) | {1} | {2} | {3:.0f} % | {4} | {5} |\n",
+                    file.substr(0, file.rfind('.')), held.first.size(), held.second,
+                    100 * ours.alone.coverage(), judgement_cells(ours), judgement_cells(dull));
+  }
+  out +=
+      "\nFurthest off:\n\n| file | model | devices | scheme | batch | published | predicted | error |\n"
+      "|---|---|---:|---|---:|---:|---:|---:|\n";
+  for (const SplitRow* r : furthest_off(rows))
+    out += fmt::format("| {} | {} | {} | {} | {} | {:.4g}/s | {:.4g}/s | {:+.1f} % |\n", r->file, r->model,
+                       r->devices, r->scheme, r->batch, r->published, r->predicted,
+                       100 * (r->predicted / r->published - 1));
+  return out;
+}
+
+std::string splits_csv(const std::vector<SplitRow>& rows) {
+  std::string out =
+      "file,system,model,devices,nodes,scheme,batch,precision,recompute,published,predicted,low,high,dull,"
+      "error_percent,anchor,held_out,doubtful,failure,note\n";
+  const auto quoted = [](const std::string& text) { return '"' + text + '"'; };
+  for (const SplitRow& r : rows) {
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{}\n",
+                       r.file, r.system, quoted(r.model), r.devices, r.nodes, quoted(r.scheme), r.batch,
+                       r.precision, r.recompute ? "blocks" : "off", r.published, r.predicted, r.low, r.high,
+                       r.dull,
+                       r.failure.empty() ? fmt::format("{:.2f}", 100 * (r.predicted / r.published - 1)) : "",
+                       r.is_anchor ? "yes" : "no", r.held_out ? "yes" : "no", quoted(r.doubtful),
+                       quoted(r.failure), quoted(r.note));
+  }
+  return out;
+}
+
+}  // namespace tandem::calibration

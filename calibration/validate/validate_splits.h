@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Predictions of models that are split over devices, against published measurements
+// (calibration/data/splits/*.json).
+#include <string>
+#include <vector>
+
+namespace tandem::calibration {
+
+/// One published rate beside its prediction and beside the dull model's.
+struct SplitRow {
+  std::string file, source, system, model, scheme, precision, note, doubtful;
+  int64_t devices = 1, nodes = 1, batch = 1;
+  bool recompute = false;
+  bool held_out = false;     ///< nothing was set on it
+  bool is_anchor = false;    ///< its measured rate scales the anchored predictions of its file
+  double published = 0;      ///< samples/s of all devices, as the three below
+  double predicted = 0;      ///< from datasheet and stock curves
+  double low = 0, high = 0;  ///< its 90 % interval
+  /// 40 % of the devices' peak, less the pipeline's bubble (p - 1) / (v m + p - 1); communication is free.
+  double dull = 0;
+  std::string failure;  ///< why no prediction could be made
+};
+
+/// In the order of `files`, none: all of calibration/data/splits; on `threads` threads, whose number changes
+/// nothing. Throws InputError for damaged files.
+std::vector<SplitRow> validate_splits(const std::vector<std::string>& files, int threads);
+
+/// Section of VALIDATION.md: a table by file with the dull model's errors beside ours, and the rows that are
+/// furthest off.
+std::string splits_markdown(const std::vector<SplitRow>& rows);
+/// One line a row, for the CSV beside the document.
+std::string splits_csv(const std::vector<SplitRow>& rows);
+
+}  // namespace tandem::calibration

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Where a slice's parameters lie among all of the model's. Internal to exec.
+#include <cstdint>
+#include <vector>
+
+#include "exec/lower/execution_graph.h"
+
+namespace tandem::exec {
+
+/// [own, own + elements) of a slice's flat vector are [whole, whole + elements) of the model's.
+struct Piece {
+  int64_t own = 0, whole = 0, elements = 0;
+  bool copy = false;  ///< of a weight that another stage holds, too, whose layer it is
+};
+
+/// Of one of the devices that share the slice's layers, in the order of its flat vector. Rows that pad a
+/// vocabulary to equal parts are in none. Any thread may call it. Throws InputError where a layer's output is
+/// packed in a way that does not divide. O(rows of the weights that are split).
+std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, uint32_t partner);
+
+/// Where a buffer of a slice (running statistics) lies among all of the model's, one behind the other.
+struct BufferPlace {
+  TensorId tensor = 0;  ///< of the slice
+  int64_t at = 0;
+};
+std::vector<BufferPlace> buffers(const ExecutionGraph& whole, const ExecutionGraph& own);
+
+/// From a vector of the model's parameters (several behind each other: an optimiser's state) to a slice's.
+void take_pieces(const std::vector<Piece>& pieces, const std::vector<float>& whole, int64_t whole_elements,
+                 std::vector<float>& own, int64_t own_elements);
+/// And back, of [first, first + elements) of the slice's flat vector alone.
+void give_pieces(const std::vector<Piece>& pieces, const std::vector<float>& own, int64_t own_elements,
+                 int64_t first, int64_t elements, std::vector<float>& whole, int64_t whole_elements);
+
+}  // namespace tandem::exec

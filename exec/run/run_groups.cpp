@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the workers of a run reach each other: transports, groups of collectives, messages between stages.
+#include <algorithm>
+#include <sstream>
+
+#include "exec/comm/scheduled_group.h"
+#include "exec/run/run.h"
+
+namespace tandem::exec {
+
+void Run::make_transport() {
+  if (execution_.rate_limit) {
+    // Servers may stand on nodes of their own, behind those of the workers.
+    const Role* servers = program_.stores.empty() ? nullptr : &program_.roles[program_.stores[0].role];
+    const auto extra = servers != nullptr && servers->site == Site::extra_nodes ? servers->mesh.size() : 0;
+    transport_ = std::make_unique<TcpTransport>(static_cast<uint32_t>(execution_.cluster.nodes + extra),
+                                                execution_.rate_limit, abort_);
+  }
+  if (ranks().several() && workers_ > 1) {
+    if (execution_.rate_limit)
+      throw InputError(
+          "links between processes are real: --rate-limit is for nodes that one machine emulates");
+    if (!program_.stores.empty() && program_.roles[program_.stores[0].role].site == Site::extra_nodes)
+      throw InputError("servers on nodes of their own would be processes without workers: only simulated");
+    if (execution_.cluster.nodes != ranks().size)
+      throw InputError(
+          fmt::format("{} processes for {} nodes: each is one", ranks().size, execution_.cluster.nodes));
+    transport_ = mpi_transport(abort_);
+  }
+}
+
+/// Where each instance computes, in all processes.
+std::vector<std::string> Run::units() const {
+  std::string own;
+  for (uint32_t i = first_here_; i < first_here_ + here_; ++i)
+    own += execution_.backend->unit(device_index(i)) + '\n';
+  std::string all = own;
+  if (here_ < workers_) {
+    all.clear();
+    for (const std::string& part : gather_over_ranks(own)) all += part;
+  }
+  std::vector<std::string> out;
+  std::istringstream lines(all);
+  for (std::string line; std::getline(lines, line);) out.push_back(line);
+  TANDEM_CHECK(out.size() == workers_);
+  return out;
+}
+
+/// The library does a collective where it does it for every group, in every process. Named algorithms are
+/// made of its messages; but where the route is named as well, those within one process take our own copies,
+/// whose route it is.
+std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
+    const Collective& collective, const std::vector<std::vector<uint32_t>>& members, uint32_t local) const {
+  const Backend& backend = *execution_.backend;
+  const bool several = here_ < workers_, named = collective.algorithm != "auto";
+  // What goes over links that this machine emulates leaves the devices.
+  if (backend.group == nullptr || (transport_ && !several)) return {};
+  if (named && !several && execution_.route != PeerRoute::automatic) return {};
+  const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
+  const Schedule schedule =
+      named ? collective_schedule(collective.kind, collective.algorithm, shape, several) : Schedule{};
+  const std::vector<std::string> all_units = units();
+  std::vector<std::unique_ptr<DeviceGroup>> out;
+  bool all = true;
+  for (const std::vector<uint32_t>& group : members) {
+    GroupSetup setup{collective.kind, collective.algorithm, {}, execution_.route, ""};
+    const uint32_t owner = group[0] / here_;
+    if (several)
+      setup.id =
+          gather_over_ranks(owner * here_ == first_here_ ? backend.group_id(execution_.route) : "")[owner];
+    bool mine = false;
+    for (const uint32_t i : group) {
+      setup.units.push_back(all_units[i]);
+      mine = mine || (i >= first_here_ && i < first_here_ + here_);
+    }
+    const bool possible = !several || !setup.id.empty();
+    out.push_back(mine && possible ? backend.group(setup) : nullptr);
+    if (out.back() && named) out.back() = scheduled_group(std::move(out.back()), schedule);
+    all = all && possible && (!mine || out.back() != nullptr);
+  }
+  if (several) {
+    for (const std::string& answer : gather_over_ranks(all ? "yes" : "")) all = all && !answer.empty();
+  }
+  if (!all) out.clear();
+  return out;
+}
+
+/// Messages between stages. Devices of a node are neighbours in the grid.
+void Run::make_peers() {
+  const auto keyed = [](const Channel& c) { return !c.key_layers.empty(); };
+  if (std::none_of(program_.channels.begin(), program_.channels.end(), keyed)) return;
+  const auto count = static_cast<uint32_t>(program_.channels.size());
+  peers_ = std::make_unique<PeerLinks>(transport_.get(), channels_, count, abort_, spins_);
+  channels_ += count;
+  for (uint32_t c = 0; c < count; ++c) {
+    const Channel& channel = program_.channels[c];
+    for (uint32_t key = 0; key < channel.key_layers.size(); ++key) {
+      for (uint32_t i = 0; i < program_.roles[channel.from_role].mesh.size(); ++i)
+        peers_->open(pair(c, key, stages_.device(channel.from_role, i)));
+    }
+  }
+}
+
+PeerLinks::Pair Run::pair(uint32_t channel, uint32_t key, uint32_t instance) const {
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
+  const Channel& c = program_.channels[channel];
+  const uint32_t i = stages_.place(instance).instance;
+  const uint32_t from = stages_.device(c.from_role, i), to = stages_.device(c.to_role, i);
+  return {channel, key, from, to, from / per_node, to / per_node};
+}
+
+void Run::make_groups() {
+  groups_.resize(program_.collectives.size());
+  library_.resize(program_.collectives.size());
+  for (std::size_t c = 0; c < program_.collectives.size(); ++c) {
+    const Collective& collective = program_.collectives[c];
+    if (collective.root != 0)
+      throw InputError("collectives with another root than the first are not executed");
+    const Member m = member(collective, 0);
+    std::vector<std::vector<uint32_t>> members(workers_ / m.ranks, std::vector<uint32_t>(m.ranks));
+    for (uint32_t i = 0; i < workers_; ++i) {
+      const Member at = member(collective, i);
+      members[at.group][at.rank] = i;
+    }
+    library_[c] = library_groups(collective, members, m.local);
+    for (const std::vector<uint32_t>& instances : members) make_group(c, instances, m);
+  }
+  set_gradient_scale();
+}
+
+void Run::make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& m) {
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
+  GroupNodes nodes;
+  if (transport_) {
+    nodes = {transport_.get(), channels_++, std::vector<uint32_t>(m.ranks)};
+    for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = instances[r] / per_node;
+  }
+  const Collective& c = program_.collectives[collective];
+  groups_[collective].push_back(
+      std::make_unique<GroupCollective>(c.kind, c.algorithm, m.ranks, m.local, abort_, spins_, nodes));
+}
+
+/// Sums of gradients become means, over those that are summed and the micro-batches.
+void Run::set_gradient_scale() {
+  for (const Op& op : program_.roles[0].ops) {
+    if (op.kind != OpKind::collective || op.payload != Payload::gradients) continue;
+    const CollKind kind = program_.collectives[op.what].kind;
+    const bool sums = kind == CollKind::all_reduce || kind == CollKind::reduce ||
+                      (kind == CollKind::reduce_scatter && program_.stores.empty());
+    if (!sums) continue;
+    gradient_scale_ = 1 / static_cast<float>(member(program_.collectives[op.what], 0).ranks);
+    sums_shares_ = micro_batches_ > 1 && op.every == 1;
+  }
+  for (const Op& op : program_.roles[0].ops) {
+    if (op.kind == OpKind::collective && op.payload == Payload::gradients && op.micro + 1 < stages_.micros())
+      sums_shares_ = true;
+  }
+  gradient_scale_ /= static_cast<float>(micro_batches_ * stages_.micros());
+}
+
+void Run::stop_library() noexcept {
+  for (const auto& groups_of : library_) {
+    for (const auto& group : groups_of) {
+      if (group) group->stop();
+    }
+  }
+}
+
+void Run::stop_transport() {
+  if (transport_) transport_->stop();
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/run/stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace tandem::exec {
+
+namespace {
+
+/// Coordinate of an instance on the axis of that name, and how long that is.
+struct Coordinate {
+  uint32_t at = 0, size = 1;
+};
+Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::string_view axis) {
+  for (std::size_t a = mesh.axes.size(); a-- > 0;) {
+    const auto size = static_cast<uint32_t>(mesh.axes[a].size);
+    if (mesh.axes[a].name == axis) return {instance % size, size};
+    instance /= size;
+  }
+  return {};
+}
+
+[[noreturn]] void refuse(const Execution& e, const std::string& why) {
+  throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
+}
+
+SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
+  SliceUse use;
+  use.partner = partner;
+  for (const Op& op : role.ops) {
+    if (op.kind == OpKind::compute && program.tasks[op.what].parts) use.parts = true;
+    if (op.kind != OpKind::send || op.payload != Payload::activations) continue;
+    for (const uint32_t layer : program.channels[op.what].key_layers[op.key]) use.sent.push_back(layer);
+  }
+  std::sort(use.sent.begin(), use.sent.end());
+  use.sent.erase(std::unique(use.sent.begin(), use.sent.end()), use.sent.end());
+  return use;
+}
+
+/// A micro-batch takes the slot that has been free the longest when its first op comes up in program order,
+/// and leaves it behind its last op. One slot more than are in use at once lets a message come in while the
+/// last pass before it still runs.
+Slots slots_of(const Role& role, int32_t micros) {
+  std::vector<int32_t> left(static_cast<std::size_t>(micros));
+  bool receives = false;
+  for (const Op& op : role.ops) {
+    left[op.micro] += of_micro_batch(op) ? 1 : 0;
+    receives = receives || op.kind == OpKind::recv;
+  }
+  Slots out;
+  out.of_micro.assign(left.size(), -1);
+  out.count = 0;
+  std::deque<int32_t> free;
+  if (receives && micros > 1) free.push_back(out.count++);
+  for (const Op& op : role.ops) {
+    if (!of_micro_batch(op)) continue;
+    int32_t& slot = out.of_micro[op.micro];
+    if (slot < 0) {
+      if (free.size() < (receives && micros > 1 ? 2U : 1U)) free.push_back(out.count++);
+      slot = free.front();
+      free.pop_front();
+    }
+    if (--left[op.micro] == 0) free.push_back(slot);
+  }
+  return out;
+}
+
+/// What of a split program is only simulated.
+void check_split(const Execution& e, const Program& program, const Role& role) {
+  if (program.sharding.parameters > 1) refuse(e, "sharded parameters of split models are only simulated");
+  if (role.slice.sequence || role.slice.context > 1)
+    refuse(e, "a sequence divided between devices is only simulated");
+  if (role.slice.experts > 1) refuse(e, "experts dealt over devices are only simulated");
+  if (role.slice.ways > 1 && e.job.precision != Precision::fp32)
+    refuse(e, "sums inside shared layers are made in fp32");
+}
+
+/// Partners that have a part of the outputs each must judge them together.
+void check_losses(const Execution& e, const Graph& slice) {
+  const auto& layers = slice.layers();
+  std::vector<Lowered> lowered;
+  for (std::size_t i = 0; i < layers.size() && slice.shared_by() > 1; ++i) {
+    const Layer& l = layers[i];
+    if (l.type == nullptr || !l.output.empty()) continue;
+    if (lowered.empty()) lowered = slice.lower(e.job.batch, e.job.precision);
+    for (const uint32_t from : l.inputs) {
+      if (layers[from].output != e.job.graph->layers()[from].output && lowered[i].forward_exchanges.empty())
+        refuse(e,
+               fmt::format("the loss \"{}\" of outputs divided between devices is only simulated", l.name));
+    }
+  }
+}
+
+}  // namespace
+
+bool of_micro_batch(const Op& op) {
+  return op.payload != Payload::gradients && op.payload != Payload::parameters &&
+         op.payload != Payload::shard && op.payload != Payload::state &&
+         op.payload != Payload::tied_gradients;
+}
+
+Stages::Stages(const Execution& e, const Program& program)
+    : whole_(*e.job.graph, e.job.batch, true, e.job.precision), stage_of_role_(program.roles.size()) {
+  find_places(program);
+  if (program.grid.axes.empty()) {
+    pieces_ = {{{0, 0, whole_.parameters()}}};
+    return;
+  }
+  for (const Role& role : program.roles) {
+    for (const Op& op : role.ops) micros_ = std::max(micros_, uint32_t{op.micro} + 1);
+  }
+  for (uint32_t r = 0; r < program.roles.size(); ++r) {
+    if (program.roles[r].works()) add_stage(e, program, r);
+  }
+}
+
+void Stages::find_places(const Program& program) {
+  devices_of_.resize(program.roles.size());
+  const bool grid = !program.grid.axes.empty();
+  places_.resize(static_cast<std::size_t>(grid ? program.grid.size() : program.roles[0].mesh.size()));
+  for (uint32_t r = 0; r < program.roles.size(); ++r) {
+    const Role& role = program.roles[r];
+    if (grid ? !role.works() : r > 0) continue;
+    for (uint32_t i = 0; i < role.mesh.size(); ++i) {
+      const auto device = static_cast<uint32_t>(grid_device(program, role, i));
+      const Coordinate data = coordinate(role.mesh, i, "data"), tensor = coordinate(role.mesh, i, "tensor");
+      places_[device] = grid ? Place{r, i, data.at, tensor.at} : Place{r, i, i, 0};
+      devices_of_[r].push_back(device);
+      replicas_ = grid ? data.size : static_cast<uint32_t>(role.mesh.size());
+      partners_ = grid ? tensor.size : 1;
+    }
+  }
+}
+
+void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
+  const Role& role = program.roles[r];
+  check_split(e, program, role);
+  Stage s;
+  s.role = r;
+  s.slice = std::make_unique<Graph>(e.job.graph->slice(role.slice));
+  check_losses(e, *s.slice);
+  s.slots = slots_of(role, micros());
+  for (uint32_t p = 0; p < partners_; ++p) {
+    SliceUse use = use_of(program, role, p);
+    use.whole = e.job.graph;
+    s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
+    pieces_.push_back(pieces_of(whole_, s.lowered.back(), p));
+  }
+  stage_of_role_[r] = static_cast<uint32_t>(stages_.size());
+  stages_.push_back(std::move(s));
+}
+
+const ExecutionGraph& Stages::lowered(uint32_t device) const {
+  return split() ? stage(device).lowered[places_[device].partner] : whole_;
+}
+
+const Slots& Stages::slots(uint32_t device) const { return split() ? stage(device).slots : one_; }
+
+std::size_t Stages::piece_of(uint32_t device) const {
+  if (!split()) return 0;
+  return stage_of_role_[places_[device].role] * std::size_t{partners_} + places_[device].partner;
+}
+
+}  // namespace tandem::exec

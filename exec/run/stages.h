@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What each worker trains: the whole model, or a slice of it at a place in the Program's grid of devices.
+// Internal to exec.
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/lower/execution_graph.h"
+#include "exec/run/execution.h"
+#include "exec/run/pieces.h"
+#include "schemes/program.h"
+
+namespace tandem::exec {
+
+/// Where the device with that number is in the grid.
+struct Place {
+  uint32_t role = 0, instance = 0;
+  uint32_t replica = 0;  ///< of the models that train on samples of their own
+  uint32_t partner = 0;  ///< among the devices that share each of its layers
+};
+
+/// Copies of a slice's activations, one for each micro-batch under way.
+struct Slots {
+  int32_t count = 1;
+  std::vector<int32_t> of_micro{0};  ///< [micro-batch]
+};
+
+/// A role that trains, as its instances run it.
+struct Stage {
+  uint32_t role = 0;
+  std::unique_ptr<Graph> slice;         ///< null: the whole model
+  std::vector<ExecutionGraph> lowered;  ///< [partner]
+  Slots slots;
+};
+
+/// Made once, then only read: any thread may ask.
+class Stages {
+ public:
+  /// `execution` outlives it. Throws InputError: a layer that cannot be executed, and what of a split cannot.
+  Stages(const Execution& execution, const Program& program);
+
+  /// The whole model, lowered for one device: what parameters are drawn and handed back as.
+  const ExecutionGraph& whole() const { return whole_; }
+  uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
+  uint32_t replicas() const { return replicas_; }
+  /// Micro-batches in one iteration of the program.
+  int32_t micros() const { return static_cast<int32_t>(micros_); }
+  bool split() const { return !stages_.empty(); }
+  const Place& place(uint32_t device) const { return places_[device]; }
+  /// What the device runs. whole() where the model is not split.
+  const ExecutionGraph& lowered(uint32_t device) const;
+  const Slots& slots(uint32_t device) const;
+  /// Where the device's flat vector lies in that of whole().
+  const std::vector<Piece>& pieces(uint32_t device) const { return pieces_[piece_of(device)]; }
+  /// The device of an instance of a role that trains.
+  uint32_t device(uint32_t role, uint32_t instance) const { return devices_of_[role][instance]; }
+
+ private:
+  void find_places(const Program& program);
+  void add_stage(const Execution& execution, const Program& program, uint32_t role);
+  const Stage& stage(uint32_t device) const { return stages_[stage_of_role_[places_[device].role]]; }
+  std::size_t piece_of(uint32_t device) const;
+
+  ExecutionGraph whole_;
+  std::vector<Place> places_;                      ///< [device]
+  std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
+  std::vector<Stage> stages_;                      ///< none where the model is not split
+  std::vector<uint32_t> stage_of_role_;
+  std::vector<std::vector<Piece>> pieces_;  ///< [stage x partners + partner], or one of everything
+  uint32_t replicas_ = 1, partners_ = 1, micros_ = 1;
+  Slots one_;
+};
+
+/// An op that belongs to the passes of its micro-batch, not to the step as a whole.
+bool of_micro_batch(const Op& op);
+
+}  // namespace tandem::exec

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/adapter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "base/options.h"
+#include "base/text.h"
+
+namespace tandem::models {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kAdapters{"lora", "qlora"};
+
+/// What families and imported configurations call the linear layers of a block.
+const std::map<std::string, std::vector<std::string>, std::less<>>& groups() {
+  static const std::map<std::string, std::vector<std::string>, std::less<>> all{
+      {"attention", {"query", "key", "value", "projection", "qkv", "query_down", "kv_down", "kv"}},
+      {"mlp", {"gate", "up", "down"}},
+      {"head", {"head"}},
+  };
+  return all;
+}
+
+std::string_view last_part(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+/// "self_query" of a decoder with two attentions, and "shared_up" beside experts, are a query and an up.
+std::string_view without_prefix(std::string_view name) {
+  for (const std::string_view prefix : {"self_", "cross_", "shared_"}) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+bool selects(const Adapter& adapter, const std::string& layer) {
+  const std::string_view name = last_part(layer), bare = without_prefix(name);
+  return std::any_of(adapter.on.begin(), adapter.on.end(), [&](const std::string& on) {
+    const auto group = groups().find(on);
+    if (group == groups().end()) return on == name || on == bare;
+    return std::find(group->second.begin(), group->second.end(), bare) != group->second.end();
+  });
+}
+
+void set(Json& attributes, const char* key, int64_t value) {
+  attributes.set(key, Json::make_integer(value, attributes.place()));
+}
+
+void freeze(Layer& layer) {
+  const bool tied = layer.type != nullptr && layer.type->name == "tied-linear";
+  if (!layer.parameters.empty() || tied) set(layer.attributes, "frozen", 1);
+}
+
+/// The layer that nobody reads; a loss only where there is no other.
+uint32_t output_of(const std::vector<Layer>& layers) {
+  std::vector<bool> read(layers.size());
+  for (const Layer& l : layers) {
+    for (const uint32_t from : l.inputs) read[from] = true;
+  }
+  uint32_t out = static_cast<uint32_t>(layers.size() - 1);
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    if (!read[i] && !layers[i].output.empty()) out = i;
+  }
+  return out;
+}
+
+/// The layers of a model again, in their order, with adapters between them.
+class Adapted {
+ public:
+  Adapted(const Graph& graph, const Adapter& adapter) : old_(graph.layers()), adapter_(adapter) {
+    readers_.resize(old_.size());
+    for (uint32_t i = 0; i < old_.size(); ++i) {
+      for (const uint32_t from : old_[i].inputs) readers_[from].push_back(i);
+    }
+    for (uint32_t i = 0; i < old_.size(); ++i) add(i);
+  }
+
+  int64_t adapters() const { return adapters_; }
+  std::vector<Layer>& layers() { return layers_; }
+  uint32_t now(uint32_t old) const { return now_[old].front(); }
+
+ private:
+  void add(uint32_t i) {
+    Layer layer = old_[i];
+    layer.inputs.clear();
+    for (const uint32_t from : old_[i].inputs)
+      layer.inputs.insert(layer.inputs.end(), now_[from].begin(), now_[from].end());
+    if (layer.type == nullptr) {
+      now_.push_back({push(std::move(layer))});
+      return;
+    }
+    freeze(layer);
+    if (layer.type->name != "linear") {
+      now_.push_back({push(std::move(layer))});
+    } else if (const Layer* attention = packed_for(i)) {
+      now_.push_back(unpacked(layer, *attention));
+    } else {
+      now_.push_back({linear(std::move(layer))});
+    }
+  }
+
+  /// The attention that alone reads a projection of queries, keys and values.
+  const Layer* packed_for(uint32_t i) const {
+    if (readers_[i].size() != 1) return nullptr;
+    const Layer& reader = old_[readers_[i].front()];
+    return reader.type->name == "attention" && reader.inputs.size() == 1 ? &reader : nullptr;
+  }
+
+  std::vector<uint32_t> unpacked(const Layer& packed, const Layer& attention) {
+    const int64_t heads = attention.attributes.integer("heads", 1);
+    const int64_t kv_heads = attention.attributes.integer("kv_heads", heads);
+    const int64_t head_dim = packed.output.back() / (heads + 2 * kv_heads);
+    const std::string path = packed.name.substr(0, packed.name.size() - last_part(packed.name).size());
+    std::vector<uint32_t> out;
+    for (const char* part : {"query", "key", "value"}) {
+      Layer layer = packed;
+      layer.name = path + part;
+      set(layer.attributes, "features", (out.empty() ? heads : kv_heads) * head_dim);
+      layer.output.back() = (out.empty() ? heads : kv_heads) * head_dim;
+      out.push_back(linear(std::move(layer)));
+    }
+    return out;
+  }
+
+  /// A linear layer, with an adapter where it gets one.
+  uint32_t linear(Layer layer) {
+    const std::string base = layer.name, split = layer.attributes.text("split", "whole");
+    const int64_t features = layer.output.back();
+    const Place place = layer.attributes.place();
+    const uint32_t input = layer.inputs.front();
+    if (!adapter_.store.empty() && !block_of(layer).empty()) {
+      layer.attributes.set("stored", Json::make_text(adapter_.store, place));
+      if (adapter_.keeps_inputs) set(layer.attributes, "keeps_input", 1);
+    }
+    const uint32_t whole = push(std::move(layer));
+    if (!selects(adapter_, base)) return whole;
+    ++adapters_;
+    uint32_t x = input;
+    if (adapter_.dropout > 0) {
+      Json attributes = Json::make_object(place);
+      attributes.set_path("p", fmt::format("{}", adapter_.dropout), place, true);
+      x = push(made(base + ".lora_dropout", "dropout", {x}, std::move(attributes)));
+    }
+    // Between devices A is whole and B divided where outputs are, and the other way round where inputs are.
+    const uint32_t a = matrix(base + ".lora_a", x, adapter_.rank, split == "rows" ? "rows" : "whole", place);
+    const uint32_t b = matrix(base + ".lora_b", a, features, split == "rows" ? "whole" : split, place);
+    return push(made(base + ".adapted", "add", {whole, b}, Json::make_object(place)));
+  }
+
+  uint32_t matrix(std::string name, uint32_t from, int64_t features, const std::string& split, Place place) {
+    Json attributes = Json::make_object(place);
+    set(attributes, "features", features);
+    set(attributes, "bias", 0);
+    attributes.set("split", Json::make_text(split, place));
+    return push(made(std::move(name), "linear", {from}, std::move(attributes)));
+  }
+
+  static Layer made(std::string name, std::string_view type, std::vector<uint32_t> inputs, Json attributes) {
+    Layer l;
+    l.name = std::move(name);
+    l.type = &layers_registry().at(type);
+    l.inputs = std::move(inputs);
+    l.attributes = std::move(attributes);
+    return l;
+  }
+
+  uint32_t push(Layer layer) {
+    layers_.push_back(std::move(layer));
+    return static_cast<uint32_t>(layers_.size() - 1);
+  }
+
+  const std::vector<Layer>& old_;
+  const Adapter& adapter_;
+  std::vector<std::vector<uint32_t>> readers_;  ///< [layer of the model]
+  std::vector<std::vector<uint32_t>> now_;      ///< [layer of the model]: what stands in its place
+  std::vector<Layer> layers_;
+  int64_t adapters_ = 0;
+};
+
+const std::vector<OptionSpec>& adapter_options() {
+  using Type = OptionSpec::Type;
+  static const std::vector<OptionSpec> all{
+      {"rank", Type::count, "8", "of the learned matrices", "", 1, 65536},
+      {"on", Type::text, "attention", "layers that get them, joined by +: attention, mlp, head, or names"},
+      {"dropout", Type::real, "0", "share of the adapter's inputs that are zeroed", "", 0, 0.99},
+      {"store", Type::choice, "auto",
+       "the weights of linear layers in blocks: half = as they are computed with, nf4 = 4 bits with a scale "
+       "for each 64, nf4-dq = these scales in 8 bits, int8; auto = nf4-dq of qlora, else half",
+       "auto|half|nf4|nf4-dq|int8"},
+      {"inputs", Type::choice, "dropped",
+       "of layers with stored weights: kept = in memory until backward, as bitsandbytes of 2023 did",
+       "dropped|kept"},
+  };
+  return all;
+}
+
+}  // namespace
+
+Adapter parse_adapter(const std::string& text, const Place& place) {
+  const Selection selection = parse_selection(text, place);
+  const std::vector<std::string> valid(kAdapters.begin(), kAdapters.end());
+  if (std::find(valid.begin(), valid.end(), selection.name) == valid.end())
+    throw InputError(place, fmt::format("no adapter \"{}\".{} Valid: {}", printable(selection.name),
+                                        did_you_mean(selection.name, valid), fmt::join(valid, ", ")));
+  const Options o(adapter_options(), selection.settings, selection.name, place);
+  Adapter out{selection.name,
+              o.count("rank"),
+              o.real("dropout"),
+              split(o.text("on"), '+'),
+              {},
+              o.text("inputs") == "kept"};
+  const std::string& store = o.text("store");
+  if (store != "half") out.store = store != "auto" ? store : selection.name == "qlora" ? "nf4-dq" : "";
+  return out;
+}
+
+std::string to_text(const Adapter& a) {
+  std::string out = fmt::format("{}:rank={},on={}", a.name, a.rank, fmt::join(a.on, "+"));
+  if (a.dropout > 0) out += fmt::format(",dropout={}", a.dropout);
+  if (a.store != (a.name == "qlora" ? "nf4-dq" : ""))
+    out += fmt::format(",store={}", a.store.empty() ? "half" : a.store);
+  if (a.keeps_inputs) out += ",inputs=kept";
+  return out;
+}
+
+Graph with_adapter(const Graph& graph, const Adapter& adapter, const Place& place) {
+  Adapted adapted(graph, adapter);
+  if (adapted.adapters() == 0) {
+    std::set<std::string> names;
+    for (const Layer& l : adapted.layers()) {
+      if (l.type != nullptr && l.type->name == "linear") names.emplace(last_part(l.name));
+    }
+    throw InputError(place, fmt::format("{} has no linear layer that \"{}\" names; it has {}", graph.name(),
+                                        printable(fmt::format("{}", fmt::join(adapter.on, "+"))),
+                                        names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  }
+  const uint32_t output = adapted.now(output_of(graph.layers()));
+  return Graph::of({fmt::format("{}, {}", graph.name(), to_text(adapter)), graph.summary(), graph.sample(),
+                    std::nullopt, std::move(adapted.layers()), output});
+}
+
+Graph with_frozen(const Graph& graph, const std::vector<std::string>& names, const Place& place) {
+  std::vector<Layer> layers = graph.layers();
+  for (const std::string& name : names) {
+    const auto stands_under = [&](const Layer& l) {
+      return l.name.starts_with(name) && (l.name.size() == name.size() || l.name[name.size()] == '.');
+    };
+    const bool path = std::any_of(layers.begin(), layers.end(), stands_under);
+    bool found = false;
+    std::vector<std::string> firsts;
+    for (Layer& l : layers) {
+      if (!l.parameters.empty()) firsts.push_back(l.name.substr(0, l.name.find('.')));
+      if (path ? !stands_under(l) : last_part(l.name) != name) continue;
+      freeze(l);
+      found = found || !l.parameters.empty();
+    }
+    if (!found)
+      throw InputError(place,
+                       fmt::format("{} has no layer with weights that is called \"{}\" or stands under "
+                                   "it.{} All: tandem show model {}",
+                                   graph.name(), printable(name), did_you_mean(name, firsts), graph.name()));
+  }
+  const uint32_t output = output_of(layers);
+  Graph out = Graph::of({fmt::format("{}, {} frozen", graph.name(), fmt::join(names, " and ")),
+                         graph.summary(), graph.sample(), std::nullopt, std::move(layers), output});
+  if (out.parameter_elements() == 0)
+    throw InputError(place, fmt::format("nothing of {} is left to learn", graph.name()));
+  return out;
+}
+
+}  // namespace tandem::models

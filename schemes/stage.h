@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The ops of one stage of a split model: passes over its chunks for micro-batches, the sums between devices
+// that share layers, gradient buckets, updates. The counterpart of training.h for slices.
+#include <string>
+#include <vector>
+
+#include "schemes/builder.h"
+#include "schemes/pipeline_schedule.h"
+#include "schemes/scheme.h"
+
+namespace tandem::schemes {
+
+/// One op of a pass over a chunk: a run of layers, or what the devices that share them do in between.
+struct PassageStep {
+  enum class Kind : uint8_t { compute, join, gather };  ///< gather: of parameters that are sharded
+  Kind kind = Kind::compute;
+  LayerRange layers;
+  Pass pass = Pass::forward;
+  bool parts = false;  ///< as Task::parts
+  std::vector<Kernel> kernels = {};
+  CollKind collective = CollKind::all_reduce;
+  Bytes bytes = {};
+  bool gradients = false;  ///< join: of the layer's output gradients, not its outputs
+  bool inside = false;     ///< join: in the middle of the layer's pass
+  bool dealt = false;      ///< gather: of experts' parameters alone, else of all others
+  /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
+  int32_t after = -1, gathered = -1;
+  uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used
+};
+
+/// A pass over one chunk for one micro-batch, in issue order.
+struct Passage {
+  std::vector<PassageStep> steps;
+  /// Backward: [k]: the step with which the k-th of the cuts that were asked for is reached.
+  std::vector<int32_t> reached = {};
+};
+
+/// What to build passages from.
+struct ChunkInput {
+  const Workload* work = nullptr;  ///< of the slice
+  LayerRange layers;
+  int64_t micro_batches = 1;
+  bool gathers = false;  ///< parameters are sharded and gathered, a repeated block at a time, one ahead
+  bool gathers_experts = false;  ///< those of dealt experts too
+};
+
+/// All layers' forward.
+Passage forward_passage(const ChunkInput& in);
+/// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
+/// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
+/// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
+Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
+
+/// Gradients of a stage that are communicated and updated together.
+struct StageBucket {
+  uint32_t key = 0;  ///< index into Program::buckets
+  std::string name;
+  LayerRange layers;   ///< that its tensors belong to
+  int32_t chunk = 0;   ///< in which the last of its gradients is made, ...
+  uint32_t layer = 0;  ///< ... by this layer
+  int64_t elements = 0;
+  std::vector<int64_t> tensors = {};
+  bool dealt = false;  ///< of dealt experts, else of all other layers
+  bool tied = false;   ///< the one tensor of which another stage has a copy
+};
+
+/// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
+/// bucket closes at `limit` bytes of `element` bytes each, and after each chunk. Where `apart`, experts have
+/// buckets of their own, behind all others in the role's flat vector. So has, at its place, the first tensor
+/// of each layer of `tied`. Adds them to the program.
+std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
+                                       const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
+                                       bool apart = false, const std::vector<uint32_t>& tied = {});
+
+}  // namespace tandem::schemes

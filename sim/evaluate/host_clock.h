@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// When the host of one instance has issued its compute ops: the same for every evaluator.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "sim/plan/plan.h"
+
+namespace tandem::sim {
+
+/// For one thread at a time.
+class HostClock {
+ public:
+  /// When a compute op is issued that is about to start; ops of the compute lane in order. `waited`: end of
+  /// that lane's iteration before, 0 before the first.
+  int64_t issued(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) {
+    if (costs.issued.empty()) return 0;
+    for (; iteration_ < iteration; ++iteration_) {
+      int64_t& held = held_[iteration_ % kAhead];
+      begun_ = costs.runs_ahead ? std::max(begun_, held) + costs.issue[of_class].ps : waited;
+      held = 0;
+    }
+    return std::max(begun_, held_[iteration % kAhead]) + costs.issued[of_class][op].ps;
+  }
+
+  /// A message was there at `end`, for which the host has waited. At most kAhead - 1 iterations ahead of the
+  /// compute lane.
+  void received(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t end) {
+    if (!costs.awaits_messages || costs.issued.empty()) return;
+    int64_t& held = held_[iteration % kAhead];
+    held = std::max(held, end - costs.issued[of_class][op].ps);
+  }
+
+ private:
+  static constexpr uint32_t kAhead = 4;
+  uint32_t iteration_ = 0;
+  int64_t begun_ = 0;                      ///< with `iteration_`
+  std::array<int64_t, kAhead> held_ = {};  ///< [iteration]: no earlier than so because of messages
+};
+
+}  // namespace tandem::sim

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "sim/memory/memory_walk.h"
+
+namespace tandem::sim {
+
+namespace {
+
+using ParameterFormat = MemoryHabits::Weights;
+
+}  // namespace
+
+/// What is there before the first step: parameters, statistics, input, the buckets of communication.
+void Walk::take_state() {
+  const int64_t all = work_.graph->parameter_elements();
+  int64_t statistics = 0;
+  for (uint32_t i = 0; i < layers_.size(); ++i) {
+    statistics += work_.layers[i].buffers;
+    if (replica()) continue;
+    take_frozen(layers_[i]);
+    for (const Parameter& p : layers_[i].parameters) {
+      const int64_t size = sharded() && half_ && weights_ == ParameterFormat::master ? 4 : parameter_size();
+      const int64_t bytes = times(share(p.elements, sharding_.of(sharding_.parameters, p.dealt)), size);
+      t_.make(bytes);
+      parameter_bytes_ += bytes;
+    }
+    t_.make(work_.layers[i].buffers * 4);
+  }
+  if (half_ && weights_ == ParameterFormat::master && !sharded()) {
+    const int64_t dealt = sharding_.experts > 0 ? work_.graph->dealt_elements() : 0;
+    const int64_t master = share(times(all - dealt, 4), sharding_.state) +
+                           share(times(dealt, 4), sharding_.of(sharding_.state, true));
+    t_.make(master);
+    parameter_bytes_ += master;
+  }
+  t_.make(in_.workspace.n);
+  const int64_t input = tensor(work_.graph->sample().decoded.n, 1);
+  for (int batch = 0; batch < 2; ++batch) t_.make(input);
+  buffer_bytes_ = statistics * 4 + 2 * input;
+  buckets_ = in_.habits.buckets && replicas(*in_.program) > 1;
+  const int64_t bucket = buckets_ ? times(all, parameter_size()) : largest_message();
+  t_.make(bucket);
+  buffer_bytes_ += bucket;
+}
+
+/// Weights that stay as they are: in the format that is computed with, unless they are stored in fewer bits.
+void Walk::take_frozen(const Layer& layer) {
+  for (const Parameter& p : layer.frozen) {
+    const int64_t part = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
+    const int64_t bytes = layer.frozen_bits > 0
+                              ? static_cast<int64_t>(static_cast<double>(part) * layer.frozen_bits / 8)
+                              : times(part, parameter_size());
+    t_.make(bytes);
+    parameter_bytes_ += bytes;
+  }
+}
+
+/// Those that are stored in fewer bits, written out while a pass over the layer uses them.
+void Walk::make_whole(const Layer& layer, std::vector<Id>& temporary) {
+  if (layer.frozen_bits > 0)
+    temporary.push_back(t_.make(times(layer.frozen_elements(), element_bytes(work_.precision))));
+}
+
+/// The largest bucket of gradients is copied before it travels, unless its units do (reduce_unit).
+int64_t Walk::largest_message() const {
+  int64_t most = 0;
+  if (shards_gradients() || in_.gathers != 0) return 0;
+  for (const Op& op : in_.program->roles[in_.role].ops) {
+    if ((op.kind == OpKind::collective || op.kind == OpKind::send) && op.payload != Payload::parameters &&
+        (!of_layers(op.payload) || in_.program->grid.axes.empty()))
+      most = std::max(most, op.bytes.n);
+  }
+  return most;
+}
+
+/// Gradients of the layer's parameters: new ones, or added to those of micro-batches before. That of an
+/// output layer tied to the embedding waits for the embedding's own (torch's engine sums what meets at one
+/// parameter), unless the embedding is on another device.
+void Walk::weight_gradients(uint32_t i) {
+  const Layer& layer = layers_[i];
+  const int64_t size = parameter_size();
+  const bool sharded = shards_gradients();
+  const auto one = [&](int64_t count, bool first) {
+    const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
+    const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
+    t_.drop(half);
+    if (in_.habits.update == MemoryHabits::Update::backward)
+      t_.drop(t_.make(times(count, weights_ == ParameterFormat::half && half_ ? 2 : 4))), t_.drop(whole);
+    else if (sharded)
+      units_[node_[i].unit].gradients.push_back(whole);
+    else if (!first || (in_.habits.buckets && in_.habits.bucket_views && buckets_))
+      t_.drop(whole);
+    else
+      gradients_.push_back(whole), gradient_bytes_ += count * size;
+  };
+  const int64_t width = layer.output.empty() ? 0 : layer.output.back();
+  if (const auto owner = work_.graph->tied_to(i); owner && !layers_[*owner].parameters.empty()) {
+    const Layer& input = layers_[layer.inputs[0]];
+    tied_.push_back(t_.make(width * input.output.back() * size));
+  }
+  for (const Parameter& p : layer.parameters) one(p.elements, !there_[i]);
+  if (layer.type->name == "embedding" && !tied_.empty() && width > 0) {  // the sum is a third tensor
+    t_.drop(t_.make(layer.parameters[0].elements * size));
+    t_.drop_all(tied_);
+  }
+}
+
+/// Scatters the sums of a unit's gradients: the copy that travels is there until the next unit's is.
+void Walk::reduce_unit(uint32_t unit) {
+  Unit& u = units_[unit];
+  if (u.gradients.empty()) return;
+  t_.drop_all(in_flight_);
+  in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
+  if (!there_[u.first]) {
+    const int64_t cut = share(u.parameters - u.dealt, sharding_.gradients) +
+                        share(u.dealt, sharding_.of(sharding_.gradients, true));
+    const int64_t part = cut * (sharded() && weights_ != ParameterFormat::half ? 4 : parameter_size());
+    gradients_.push_back(t_.make(part));
+    gradient_bytes_ += part;
+  }
+  t_.drop_all(u.gradients);
+}
+
+void Walk::free_gradients() {
+  t_.drop_all(gradients_);
+  there_.assign(layers_.size(), false);
+}
+
+/// Optimiser state is made by the first update; temporaries come and go with each.
+void Walk::update() {
+  const Optimizer& o = *work_.optimizer;
+  if (replica() || o.name == "none") return;
+  std::vector<Id> temporary;
+  for (const Layer& layer : layers_) {
+    for (const Parameter& p : layer.parameters) {
+      make_state(p);
+      if (half_ && weights_ == ParameterFormat::master && !shards_gradients())
+        temporary.push_back(t_.make(updated_bytes(p)));
+    }
+  }
+  state_ = true;
+  for (const Layer& layer : layers_) {
+    for (const Parameter& p : layer.parameters) {
+      using Update = MemoryHabits::Update;
+      if (in_.habits.update == Update::fused || in_.habits.update == Update::backward) continue;
+      const Id id = t_.make(updated_bytes(p));
+      if (in_.habits.update == MemoryHabits::Update::foreach)
+        temporary.push_back(id);
+      else
+        t_.drop(id);
+    }
+  }
+  t_.drop_all(temporary);
+}
+
+/// Of what this device updates of a parameter, in the format of the update.
+int64_t Walk::updated_bytes(const Parameter& p) const {
+  return times(share(p.elements, sharding_.of(sharding_.state, p.dealt)),
+               weights_ == ParameterFormat::half && half_ ? 2 : 4);
+}
+
+void Walk::make_state(const Parameter& p) {
+  const Optimizer& o = *work_.optimizer;
+  if (state_) return;
+  if (!o.executed()) {
+    const int64_t bytes = o.device_state(share(p.elements, sharding_.of(sharding_.state, p.dealt)));
+    t_.make(bytes);
+    state_bytes_ += bytes;
+    return;
+  }
+  for (int64_t s = 0; s < o.state; ++s) t_.make(updated_bytes(p)), state_bytes_ += updated_bytes(p);
+}
+
+/// The sums over all replicas, beside the master's own gradients.
+void Walk::sum_replicas() {
+  std::vector<Id> sums;
+  for (const Layer& layer : layers_) {
+    for (const Parameter& p : layer.parameters) sums.push_back(t_.make(times(p.elements, parameter_size())));
+  }
+  t_.drop_all(gradients_);
+  gradients_ = std::move(sums);
+}
+
+}  // namespace tandem::sim

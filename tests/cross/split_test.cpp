@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models split over workers: what they train, and that both engines run the same ops.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "exec/run/execute.h"
+#include "sim/simulate.h"
+#include "tests/cross/settings.h"
+
+namespace tandem::tests {
+namespace {
+
+struct Split {
+  std::string scheme;
+  int64_t devices = 1, replicas = 1;
+  bool text = false;  ///< a language model whose output layer is tied to the embedding, else of images
+};
+
+std::ostream& operator<<(std::ostream& out, const Split& s) {
+  return out << s.scheme << " on " << s.devices << (s.text ? " of text" : "");
+}
+
+std::vector<Split> splits() {
+  return {
+      {"pipeline:microbatches=4", 2},
+      {"pipeline:microbatches=6,schedule=gpipe", 4},
+      {"pipeline:microbatches=1", 4},
+      {"pipeline:microbatches=4,schedule=interleaved", 2},
+      {"pipeline:microbatches=5,schedule=zero-bubble", 2},
+      {"pipeline:microbatches=8,schedule=zero-bubble", 4},
+      {"layer-split", 3},
+      {"tensor-parallel", 2},
+      {"tensor-parallel:microbatches=3", 2},
+      {"hybrid:pipeline=2,microbatches=4", 4, 2},
+      {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,sharding=1", 4, 2},
+      {"hybrid:pipeline=2,microbatches=3,sharding=2,order=data/pipeline/tensor", 4, 2},
+      {"hybrid:tensor=2,microbatches=2", 4, 2},
+      {"hybrid:tensor=2,pipeline=2,microbatches=4", 4},
+      {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2},
+      {"pipeline:microbatches=4", 2, 1, true},
+      {"pipeline:microbatches=3", 4, 1, true},
+      {"pipeline:microbatches=4,schedule=interleaved", 2, 1, true},
+      {"pipeline:microbatches=4,schedule=zero-bubble", 2, 1, true},
+      {"layer-split", 3, 1, true},
+      {"tensor-parallel", 2, 1, true},
+      {"tensor-parallel:microbatches=3", 4, 1, true},
+      {"hybrid:pipeline=2,microbatches=2", 4, 2, true},
+      {"hybrid:pipeline=2,microbatches=2,sharding=1,bucket=1KiB", 6, 3, true},
+      {"hybrid:pipeline=2,microbatches=3,sharding=2", 4, 2, true},
+      {"hybrid:tensor=2,microbatches=2", 4, 2, true},
+      {"hybrid:tensor=2,pipeline=2,microbatches=3", 4, 1, true},
+      {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble,sharding=1", 8, 2, true},
+  };
+}
+
+const Graph& split_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
+  return graph;
+}
+
+/// A vocabulary that does not divide: two and four parts end in padding.
+const Graph& text_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/text.json");
+  return graph;
+}
+
+const Dataset& digits() {
+  static const Dataset data = load_dataset("digits", false);
+  return data;
+}
+
+Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t nodes = 1) {
+  Execution e;
+  e.job.graph = s.text ? &text_model() : &split_model();
+  e.job.scheme = &scheme;
+  e.backend = &backends_registry().at("cpu");
+  e.cluster = {s.devices, nodes, s.devices / nodes};
+  e.job.batch = 2;
+  e.job.optimizer = &optimizer("momentum");
+  e.iterations = 20;
+  e.warmup = 1;
+  e.data = s.text ? nullptr : &digits();
+  e.rate.base = s.text ? 0.005 : 0.001;
+  return e;
+}
+
+int64_t micro_batches(const Program& p) {
+  int64_t most = 0;
+  for (const Role& role : p.roles) {
+    for (const Op& op : role.ops) most = std::max<int64_t>(most, op.micro + 1);
+  }
+  return most;
+}
+
+class Splits : public testing::TestWithParam<Split> {};
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b, float bound = 1e-5F) {
+  ASSERT_EQ(a.size(), b.size());
+  float most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  EXPECT_LE(most, bound);
+}
+
+/// One worker with all the samples of a step in one batch; of text, whose samples are drawn for each replica,
+/// one for each that sums micro-batches.
+ExecutionResult on_one_worker(const Split& s, int64_t micros) {
+  if (s.text) {
+    const ResolvedScheme sums = resolve_scheme("allreduce:accumulate=" + std::to_string(micros), Place{});
+    return execute(split_execution({"", s.replicas, s.replicas, true}, sums), {false, false, true});
+  }
+  const ResolvedScheme scheme = resolve_scheme("allreduce", Place{});
+  Execution e = split_execution({"allreduce", 1}, scheme);
+  e.job.batch = 2 * micros * s.replicas;
+  return execute(e, {false, false, true});
+}
+
+TEST_P(Splits, TrainAsOneWorkerDoesOnTheWholeBatch) {
+  const Split& s = GetParam();
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
+  const Execution e = split_execution(s, scheme);
+  const ExecutionResult whole = on_one_worker(s, micro_batches(make_program(e)));
+  for (const Backend& backend : {backends()[1], backends()[3]}) {
+    SCOPED_TRACE(backend.name);
+    Execution split = e;
+    split.backend = &backend;
+    const ExecutionResult r = execute(split, {false, false, true});
+    expect_close(r.parameters, whole.parameters);
+    expect_close(r.state, whole.state, 1e-4F);  // a momentum is a sum of ten gradients and of their rounding
+    ASSERT_EQ(r.losses.size(), whole.losses.size());
+    for (std::size_t i = 0; i < r.losses.size(); ++i) EXPECT_NEAR(r.losses[i], whole.losses[i], 1e-5) << i;
+  }
+}
+
+/// Nodes that the machine emulates: messages and sums go over TCP.
+TEST_P(Splits, TrainAlikeOverLinks) {
+  const Split& s = GetParam();
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
+  const ExecutionResult near = execute(split_execution(s, scheme), {false, false, true});
+  Execution e = split_execution(s, scheme, s.devices % 2 == 0 ? 2 : s.devices);
+  e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
+  const ExecutionResult far = execute(e, {false, false, true});
+  expect_close(far.parameters, near.parameters);
+}
+
+/// Gradients that are integers add up exactly, whatever the split and the order.
+TEST_P(Splits, SumIntegersExactly) {
+  const Split& s = GetParam();
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
+  Execution e = split_execution(s, scheme);
+  e.job.optimizer = &optimizer("sgd");
+  e.integer_gradients = true;
+  e.iterations = 5;
+  const int64_t steps = 5 * micro_batches(make_program(e));
+  const ExecutionResult r = execute(e, {false, false, true});
+  for (std::size_t i = 0; i < r.parameters.size(); ++i) {
+    int64_t sum = 0;
+    for (uint32_t w = 0; w < s.replicas; ++w) {
+      for (uint32_t t = 0; t < steps; ++t) sum += integer_gradient(w, t, static_cast<int64_t>(i));
+    }
+    ASSERT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << "element " << i;
+  }
+}
+
+/// Both engines run every op of every role once an iteration, after those it waits for, and move its bytes.
+TEST_P(Splits, RunTheSameOpsInBothEngines) {
+  const Split& s = GetParam();
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
+  Execution e = split_execution(s, scheme);
+  e.iterations = 4;
+  const Program p = make_program(e);
+  const ExecutionResult r = execute(e, {false, true, false});
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, Span> at;
+  for (const Span& x : r.spans)
+    EXPECT_TRUE(at.emplace(std::make_tuple(x.role, x.instance, x.iteration, x.op), x).second);
+  EXPECT_EQ(static_cast<int64_t>(at.size()), 4 * executions(p));
+  for (const auto& [key, span] : at) {
+    const auto [role, instance, iteration, op] = key;
+    for (const Dep& d : p.roles[role].ops[op].deps) {
+      if (d.lag > iteration) continue;
+      EXPECT_GE(span.start, at.at({role, instance, iteration - d.lag, d.op}).end);
+    }
+  }
+  for (const OpTime& t : r.ops) {
+    const Op& op = p.roles[t.role].ops[t.op];
+    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send;
+    EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
+  }
+  static const System box = System::load("dgx1-v100");
+  Prediction q;
+  q.job = e.job;
+  q.job.input = e.data != nullptr;
+  q.system = &box;
+  q.devices = s.devices;
+  q.iterations = 4;
+  EXPECT_EQ(fingerprint(*make_plan(q).program), fingerprint(p));
+  EXPECT_EQ(simulate(q).samples_per_iteration, r.report.samples_per_iteration);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Splits, testing::ValuesIn(splits()));
+
+/// Checkpoints hold the whole model: what one split saved another goes on with.
+TEST(SplitCheckpoints, ResumeUnderAnotherSplit) {
+  const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
+                       second = resolve_scheme("pipeline:microbatches=4", Place{});
+  Execution e = split_execution({"", 4}, first);
+  e.iterations = 10;
+  const ExecutionResult half = execute(e, {false, false, true});
+  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  Execution rest = split_execution({"", 2}, second);
+  rest.iterations = 10;
+  rest.start = &saved;
+  const ExecutionResult r = execute(rest, {false, false, true});
+  expect_close(r.parameters, on_one_worker({"", 4}, 4).parameters);
+}
+
+/// The copy of a tied weight is no parameter of its own.
+TEST(SplitCheckpoints, HoldATiedWeightOnce) {
+  const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
+                       second = resolve_scheme("pipeline:microbatches=4", Place{});
+  Execution e = split_execution({"", 4, 1, true}, first);
+  e.iterations = 10;
+  const ExecutionResult half = execute(e, {false, false, true});
+  EXPECT_EQ(static_cast<int64_t>(half.parameters.size()), text_model().parameter_elements());
+  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  Execution rest = split_execution({"", 2, 1, true}, second);
+  rest.iterations = 10;
+  rest.start = &saved;
+  const ExecutionResult r = execute(rest, {false, false, true});
+  expect_close(r.parameters, on_one_worker({"", 4, 1, true}, 4).parameters);
+}
+
+}  // namespace
+}  // namespace tandem::tests

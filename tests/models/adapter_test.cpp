@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fine-tuning: what stays, what is learned, and what a pass over it costs.
+#include "models/adapter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem::models {
+namespace {
+
+Graph adapted(const std::string& model, const std::string& adapter) {
+  return with_adapter(Graph::load(model), parse_adapter(adapter, {}), {});
+}
+
+const Layer& named(const Graph& g, const std::string& name) {
+  for (const Layer& l : g.layers()) {
+    if (l.name == name) return l;
+  }
+  throw std::runtime_error("no layer " + name);
+}
+
+Flops flops(const std::vector<Kernel>& kernels) {
+  Flops sum;
+  for (const Kernel& k : kernels) sum += k.flops * k.repeat;
+  return sum;
+}
+
+struct Trainable {
+  const char *model, *adapter;
+  int64_t learned;
+};
+
+class AdapterCounts : public testing::TestWithParam<Trainable> {};
+
+TEST_P(AdapterCounts, AreThoseThatFrameworksPrint) {
+  const Graph g = adapted(GetParam().model, GetParam().adapter);
+  EXPECT_EQ(g.parameter_elements(), GetParam().learned);
+  EXPECT_EQ(g.frozen_elements(), Graph::load(GetParam().model).parameter_elements());
+}
+
+// LitGPT prints 4,194,304 and 6,553,600 (tutorials/resource-tables.md); PEFT 9,175,040 and 18,350,080
+// (method_comparison/MetaMathQA, rank 32 and 64) and 9,461,760 on the feed-forward of rank 10.
+INSTANTIATE_TEST_SUITE_P(All, AdapterCounts,
+                         testing::Values(Trainable{"llama2-7b", "lora:rank=8,on=query+value", 4194304},
+                                         Trainable{"llama2-13b", "lora:rank=8,on=query+value", 6553600},
+                                         Trainable{"llama3.2-3b", "lora:rank=32,on=query+value", 9175040},
+                                         Trainable{"llama3.2-3b", "lora:rank=64,on=query+value", 18350080},
+                                         Trainable{"llama3.2-3b", "lora:rank=10,on=mlp", 9461760}));
+
+const std::string kSmall = "llama3.2-1b:layers=2,sequence=64";
+
+TEST(Adapter, LeavesTheForwardPassAsItIsButForItsOwn) {
+  const Graph whole = Graph::load(kSmall), g = adapted(kSmall, "lora:rank=4,on=projection");
+  const auto one = [](const Graph& graph) {
+    Flops sum;
+    for (const Lowered& l : graph.lower(1, Precision::bf16)) sum += matrix_flops(l);
+    return sum.n;
+  };
+  const int64_t width = named(whole, "decoder.0.projection").output.back();
+  EXPECT_EQ(one(g) - one(whole), 2 * 2 * 64 * (width * 4 + 4 * width));
+}
+
+TEST(Adapter, MakesGradientsOfItselfAlone) {
+  const Graph g = adapted(kSmall, "lora:rank=4,on=down");
+  const auto lowered = g.lower(2, Precision::bf16);
+  for (std::size_t i = 0; i < g.layers().size(); ++i) {
+    const Layer& l = g.layers()[i];
+    EXPECT_EQ(lowered[i].backward_weights.empty(), l.parameters.empty()) << l.name;
+    if (l.name.starts_with("decoder.0") && l.name.find("down") == std::string::npos &&
+        l.name != "decoder.0.add2")
+      EXPECT_EQ(flops(lowered[i].backward_data).n, 0) << l.name << " lies before the first adapter";
+    if (l.name == "decoder.1.gate") EXPECT_FALSE(lowered[i].keeps_input);
+    if (l.name == "decoder.1.down.lora_a") EXPECT_TRUE(lowered[i].keeps_input);
+  }
+}
+
+TEST(Adapter, StoredWeightsAreWrittenOutWhereTheyAreUsed) {
+  const Graph g = adapted(kSmall, "qlora:rank=4,on=down"), plain = adapted(kSmall, "lora:rank=4,on=down");
+  const Layer& down = named(g, "decoder.1.down");
+  EXPECT_DOUBLE_EQ(down.frozen_bits, 4 + 8.0 / 64 + 32.0 / 16384);
+  EXPECT_DOUBLE_EQ(named(adapted(kSmall, "qlora:store=nf4"), "decoder.1.up").frozen_bits, 4.5);
+  EXPECT_DOUBLE_EQ(named(g, "embedding1").frozen_bits, 0);
+  const auto at = static_cast<std::size_t>(&down - g.layers().data());
+  const Lowered l = g.lower(1, Precision::bf16)[at], p = plain.lower(1, Precision::bf16)[at];
+  ASSERT_EQ(l.forward.size(), p.forward.size() + 1);
+  ASSERT_EQ(l.backward_data.size(), p.backward_data.size() + 1);
+  EXPECT_EQ(l.forward[0].written.n, 2 * down.frozen_elements());
+  EXPECT_NEAR(static_cast<double>(l.forward[0].read.n), static_cast<double>(down.frozen_elements()) * 0.516,
+              1e4);
+}
+
+TEST(Adapter, DividesWithTheLayerItStandsBeside) {
+  const Graph g = adapted(kSmall, "lora:rank=4,on=query+down"), part = g.slice({{}, 2, false});
+  const auto share = [&](const std::string& name) {
+    return static_cast<double>(named(part, name).parameter_elements()) /
+           static_cast<double>(named(g, name).parameter_elements());
+  };
+  EXPECT_EQ(share("decoder.0.query.lora_a"), 1);
+  EXPECT_EQ(share("decoder.0.query.lora_b"), 0.5);
+  EXPECT_EQ(share("decoder.0.down.lora_a"), 0.5);
+  EXPECT_EQ(share("decoder.0.down.lora_b"), 1);
+  EXPECT_EQ(named(part, "decoder.0.query").frozen_elements() * 2,
+            named(g, "decoder.0.query").frozen_elements());
+}
+
+TEST(Adapter, IsReadAndWrittenAlike) {
+  for (const char* text : {"lora:rank=16,on=attention+mlp", "qlora:rank=8,on=query,dropout=0.05",
+                           "qlora:rank=8,on=head,store=half", "lora:rank=2,on=mlp,store=int8,inputs=kept"}) {
+    EXPECT_EQ(to_text(parse_adapter(text, {})), text);
+  }
+}
+
+void expect_refused(const std::function<void()>& what, const std::string& why) {
+  try {
+    what();
+    ADD_FAILURE() << "not refused: " << why;
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr(why));
+  }
+}
+
+TEST(Adapter, NamesWhatItDoesNotFind) {
+  expect_refused([] { parse_adapter("lorra:rank=8", {}); }, "Did you mean lora?");
+  expect_refused([] { parse_adapter("lora:rank=0", {}); }, "rank");
+  expect_refused([] { parse_adapter("lora:store=nf3", {}); }, "nf4");
+  expect_refused([] { adapted("llama2-7b", "lora:on=qury"); }, "down");
+  expect_refused([] { adapted("resnet50", "lora"); }, "no linear layer");
+}
+
+TEST(Frozen, LayersHaveNoGradients) {
+  const Graph whole = Graph::load("resnet50"), g = with_frozen(whole, {"conv1", "stage1"}, {});
+  EXPECT_EQ(g.parameter_elements() + g.frozen_elements(), whole.parameter_elements());
+  const auto lowered = g.lower(4, Precision::fp32);
+  for (std::size_t i = 0; i < g.layers().size(); ++i) {
+    const Layer& l = g.layers()[i];
+    if (l.name.starts_with("stage1."))
+      EXPECT_TRUE(l.parameters.empty() && lowered[i].backward_weights.empty());
+    if (l.name.starts_with("stage2.")) EXPECT_TRUE(l.frozen.empty());
+  }
+  expect_refused([&] { with_frozen(whole, {"stage9"}, {}); }, "layer");
+  expect_refused(
+      [&] {
+        with_frozen(Graph::load("digits-mlp"), {"linear1", "linear2"}, {});
+      },
+      "left to learn");
+}
+
+TEST(Frozen, IsSaidInAModelFileToo) {
+  const Graph g =
+      Graph::from_json(Json::parse(R"({"name": "m", "summary": "", "inputs": {"x": [8]}, "layers": [
+    {"type": "linear", "features": 4, "frozen": true, "stored": "int8"}, {"type": "linear", "features": 2},
+    {"type": "mse"}]})",
+                                   "test.json"));
+  EXPECT_EQ(g.frozen_elements(), 36);
+  EXPECT_EQ(g.layers()[1].frozen_bits, 8);
+  EXPECT_EQ(g.parameter_elements(), 10);
+}
+
+}  // namespace
+}  // namespace tandem::models
