@@ -31,10 +31,10 @@ std::vector<int32_t> crossings(const std::vector<Layer>& layers) {
 
 struct Blocks {
   std::vector<uint32_t> first;  ///< layers with which a repeated block begins
-  bool equal = true;            ///< in their work
+  bool equal = true;            ///< in their parameters
 };
 
-Blocks blocks_of(const std::vector<Layer>& layers, const std::vector<int64_t>& work) {
+Blocks blocks_of(const std::vector<Layer>& layers) {
   Blocks out;
   std::vector<int64_t> sums;
   for (uint32_t i = 0; i < layers.size(); ++i) {
@@ -44,7 +44,7 @@ Blocks blocks_of(const std::vector<Layer>& layers, const std::vector<int64_t>& w
       out.first.push_back(i);
       sums.push_back(0);
     }
-    sums.back() += work[i];
+    for (const Parameter& p : layers[i].parameters) sums.back() += p.elements;
   }
   out.equal = std::all_of(sums.begin(), sums.end(), [&](int64_t s) { return s == sums[0]; });
   return out;
@@ -163,7 +163,7 @@ std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>
   const auto& layers = graph.layers();
   std::vector<int64_t> work;
   for (const Lowered& l : lowered) work.push_back(matrix_flops(l).n);
-  const Blocks blocks = blocks_of(layers, work);
+  const Blocks blocks = blocks_of(layers);
   const auto count = static_cast<std::size_t>(parts);
   std::vector<uint32_t> cuts;
   if (blocks.equal && !blocks.first.empty() && blocks.first.size() % count == 0) {

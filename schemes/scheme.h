@@ -43,6 +43,7 @@ struct Cluster {
   int64_t nodes = 1;
   int64_t per_node = 1;
   int64_t first = 0;  ///< number of the first device among the machine's, where jobs stand side by side
+  bool operator==(const Cluster&) const = default;
 };
 
 struct Scheme {

@@ -65,8 +65,6 @@ std::vector<Choice> choices(std::size_t roles) {
 class Entries {
  public:
   Entries(const Program& program, const std::vector<Span>& spans) : program_(program), spans_(spans) {
-    for (const Role& role : program.roles)
-      passes_.push_back(role.works() ? passes_of(program, role) : std::vector<std::string>(role.ops.size()));
     for (const Span& s : spans) last_ = std::max(last_, s.iteration);
     ordered_.reserve(spans.size());
     for (const Span& s : spans) ordered_.push_back(&s);
@@ -76,7 +74,8 @@ class Entries {
     });
   }
 
-  std::vector<TimelineEntry> make(const Choice& choice) const {
+  /// More than `most` of them: only some of what they would be.
+  std::vector<TimelineEntry> make(const Choice& choice, std::size_t most) {
     std::vector<TimelineEntry> out;
     std::map<Lane, std::size_t> open;  // of the lane: the entry of its latest op
     const Span* before = nullptr;
@@ -90,6 +89,7 @@ class Entries {
         open.clear();
       before = s;
       add(*s, op, open, out);
+      if (out.size() > most) return out;
     }
     std::stable_sort(out.begin(), out.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
       return a.start_seconds < b.start_seconds;
@@ -98,10 +98,12 @@ class Entries {
   }
 
  private:
-  void add(const Span& s, const Op& op, std::map<Lane, std::size_t>& open,
-           std::vector<TimelineEntry>& out) const {
+  void add(const Span& s, const Op& op, std::map<Lane, std::size_t>& open, std::vector<TimelineEntry>& out) {
     const Role& role = program_.roles[s.role];
-    const std::string& pass = passes_[s.role][s.op];
+    std::vector<std::string>& passes = passes_[s.role];
+    if (passes.empty() && role.works()) passes = passes_of(program_, role);
+    passes.resize(role.ops.size());
+    const std::string& pass = passes[s.op];
     std::string label = program_.labels[op.label];
     if (!pass.empty()) label = op.lane == Lane::comm ? "exchange in " + pass : pass;
     const auto at = open.find(op.lane);
@@ -117,7 +119,7 @@ class Entries {
 
   const Program& program_;
   const std::vector<Span>& spans_;
-  std::vector<std::vector<std::string>> passes_;  ///< [role][op]
+  std::map<uint32_t, std::vector<std::string>> passes_;  ///< [role][op], of those that were asked for
   std::vector<const Span*> ordered_;
   uint32_t last_ = 0;
 };
@@ -156,10 +158,11 @@ bool shows_passes(const Program& program) {
 
 std::vector<TimelineEntry> stage_timeline(const Program& program, const std::vector<Span>& spans,
                                           std::size_t most) {
-  const Entries entries(program, spans);
+  Entries entries(program, spans);
+  const std::vector<Choice> all = choices(program.roles.size());
   std::vector<TimelineEntry> out;
-  for (const Choice& choice : choices(program.roles.size())) {
-    out = entries.make(choice);
+  for (const Choice& choice : all) {
+    out = entries.make(choice, &choice == &all.back() ? SIZE_MAX : most);
     if (out.size() <= most) break;
   }
   return out;

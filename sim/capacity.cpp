@@ -95,13 +95,28 @@ MemoryUse memory_on(const Prediction& p, int64_t devices) {
 }
 
 int64_t fewest_devices(const Prediction& p) {
+  return fewest_devices(p, [&p](int64_t devices) { return memory_on(p, devices); });
+}
+
+int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_t)>& memory_of) {
+  const auto try_memory = [&](int64_t devices) -> std::optional<MemoryUse> {
+    try {
+      return memory_of(devices);
+    } catch (const InputError&) {
+      return std::nullopt;  // the scheme refuses that many
+    }
+  };
+  const auto fits = [&](int64_t devices) {
+    const auto memory = try_memory(devices);
+    return memory && memory->fits();
+  };
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
-  if (fits(p, each)) return each;
+  if (fits(each)) return each;
   int64_t low = 1, high = 2;  // multiples of what one model takes
   std::optional<MemoryUse> before;
   for (;; low = high, high *= 2) {
-    const auto memory = try_memory(p, high * each);
+    const auto memory = try_memory(high * each);
     if (memory && memory->fits()) break;
     // From four on, what did not shrink by doubling the devices never will.
     if (high * each >= kMostDevices || (before && memory && memory->needed() >= before->needed())) return 0;
@@ -109,7 +124,7 @@ int64_t fewest_devices(const Prediction& p) {
   }
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
-    (fits(p, middle * each) ? high : low) = middle;
+    (fits(middle * each) ? high : low) = middle;
   }
   return high * each;
 }

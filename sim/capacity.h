@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Whether a model fits its devices, how many hold it, and what would make it fit.
+#include <functional>
 #include <string>
 
 #include "schemes/memory_habits.h"
@@ -20,6 +21,8 @@ MemoryUse memory_on(const Prediction& prediction, int64_t devices);
 /// the system has; 0 when no number does. Takes for granted that memory does not grow from two devices on.
 /// Cost: one compilation where one device holds it, else some twenty.
 int64_t fewest_devices(const Prediction& prediction);
+/// With the memory that so many devices need, which throws as memory_on() does.
+int64_t fewest_devices(const Prediction& prediction, const std::function<MemoryUse(int64_t)>& memory);
 
 /// For a prediction that does not fit: what it needs, and which batch, number of devices, recomputation or
 /// scheme would fit, each of them tried.

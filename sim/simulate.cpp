@@ -57,9 +57,13 @@ Report asked(const Prediction& p) {
   return r;
 }
 
-void add_memory(Report& r, const Prediction& p, const Simulation& simulation, const Program& program) {
+std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Program& program) {
   const Device& device = p.system->device(p.system->accelerator(0));
-  r.memory_by_role = memory_by_role(simulation.work(), device, program, habits_of(p));
+  return memory_by_role(simulation.work(), device, program, habits_of(p));
+}
+
+void add_memory(Report& r, const Prediction& p, const Simulation& simulation, const Program& program) {
+  r.memory_by_role = memory_of(p, simulation, program);
   r.memory = largest(r.memory_by_role);
 }
 
@@ -78,10 +82,13 @@ void add_rates(Report& r, const Prediction& p, const Simulated& run) {
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
 /// few devices of the last one would share its network cards unlike the others.
-int64_t speedup_base(const Prediction& p) {
+int64_t speedup_base(const Prediction& p, const Simulation& simulation) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
-  const int64_t fewest = p.check_memory ? fewest_devices(p) : each;
+  const auto memory = [&](int64_t devices) {
+    return largest(memory_of(p, simulation, *simulation.program(grown_cluster(*p.system, devices))));
+  };
+  const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
   if (fewest == 0) return p.devices;  // so many and no fewer were asked for
   const auto node = static_cast<int64_t>(p.system->accelerators().size());
   const int64_t whole = fewest > node ? (fewest + node - 1) / node * node : fewest;
@@ -90,7 +97,7 @@ int64_t speedup_base(const Prediction& p) {
 
 void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, const Simulated& run,
                  double scale) {
-  const int64_t base = speedup_base(p);
+  const int64_t base = speedup_base(p, simulation);
   r.speedup = run.rate / (p.devices == base && p.beside.empty() ? run : simulation.run(base, scale)).rate;
   r.speedup_base_devices = base;
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
@@ -119,9 +126,9 @@ Report simulate(const Prediction& p) {
   check_arguments(p);
   const Simulation simulation(p);
   Report r = asked(p);
-  const Program program = compile(p.job, simulation.work(), make_cluster(*p.system, p.devices));
-  add_memory(r, p, simulation, program);
-  r.samples_per_iteration = std::llround(samples_of_all(program));
+  const auto program = simulation.program(make_cluster(*p.system, p.devices));
+  add_memory(r, p, simulation, *program);
+  r.samples_per_iteration = std::llround(samples_of_all(*program));
   r.fits = !p.check_memory || r.memory.fits();
   if (!r.fits) return r;
 
@@ -129,7 +136,8 @@ Report simulate(const Prediction& p) {
   const Simulated run = simulation.run(p.devices, scale, true);
   add_rates(r, p, run);
   add_speedup(r, p, simulation, run, scale);
-  add_memory(r, p, simulation, *run.program);  // of the buckets that were gathered
+  if (run.program != program)
+    add_memory(r, p, simulation, *run.program);  // of the buckets that were gathered
   explain(r, p, run, met);
   return r;
 }

@@ -63,16 +63,27 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside) const {
   options.iterations = iterations(*out.program);
   if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
   options.kept_iterations = 2;
+  options.fingerprint = false;
   if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
   out.trace = evaluate(out.bound.plan, options);
   steady(out);
   return out;
 }
 
+std::shared_ptr<const Program> Simulation::program(const Cluster& cluster) const {
+  const std::lock_guard lock(compiled_lock_);
+  for (const auto& [known, program] : compiled_) {
+    if (known == cluster) return program;
+  }
+  auto fresh = std::make_shared<const Program>(compile(p_.job, work_, cluster));
+  compiled_.emplace_back(cluster, fresh);
+  return fresh;
+}
+
 Bound Simulation::bound(const Cluster& cluster, double scale) const {
   CostInput in;
   in.cluster = cluster;
-  in.program = std::make_shared<const Program>(compile(p_.job, work_, cluster));
+  in.program = program(cluster);
   in.system = p_.system;
   in.job = p_.job;
   in.profile = p_.profile;

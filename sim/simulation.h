@@ -2,8 +2,10 @@
 #pragma once
 // One prediction's job, compiled, bound and evaluated on any number of devices.
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/bind/bind.h"
@@ -29,6 +31,8 @@ class Simulation {
  public:
   explicit Simulation(const Prediction& prediction);
   const Workload& work() const { return work_; }
+  /// The job compiled, once for each cluster.
+  std::shared_ptr<const Program> program(const Cluster& cluster) const;
   /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
   /// Throws InputError where the scheme cannot run there.
   Bound bound(const Cluster& cluster, double scale) const;
@@ -44,6 +48,8 @@ class Simulation {
 
   const Prediction& p_;
   Workload work_;
+  mutable std::mutex compiled_lock_;
+  mutable std::vector<std::pair<Cluster, std::shared_ptr<const Program>>> compiled_;
 };
 
 }  // namespace tandem::sim

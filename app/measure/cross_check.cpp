@@ -55,6 +55,10 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
           out.push_back({model, batch, 2, scheme, n, rate_limit});
       }
     }
+    if (model == gpt) {  // models split between the two
+      for (const char* scheme : {"pipeline:microbatches=4", "tensor-parallel"})
+        out.push_back({model, batch, 2, scheme, n});
+    }
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back(
           {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});

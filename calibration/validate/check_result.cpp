@@ -22,6 +22,8 @@ std::string group_of(const CheckRow& r) {
   if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices);
   if (r.devices == 1) return "throughput, one worker";
   if (!r.rate_limit.empty()) return "throughput, ring over links of " + r.rate_limit;
+  if (r.scheme.starts_with("pipeline") || r.scheme.starts_with("tensor-parallel"))
+    return fmt::format("throughput, model split, {} workers", r.devices);
   if (r.scheme.find("parameter-server") == std::string::npos)
     return fmt::format("throughput, all-reduce, {} workers", r.devices);
   return fmt::format("throughput, parameter server, {} workers", r.devices);

@@ -12,16 +12,20 @@ namespace tandem::sim {
 /// For one thread at a time.
 class HostClock {
  public:
-  /// When a compute op is issued that is about to start; ops of the compute lane in order. `waited`: end of
-  /// that lane's iteration before, 0 before the first.
-  int64_t issued(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) {
-    if (costs.issued.empty()) return 0;
+  /// From when on the host issues the iteration: an op RoleCosts::issued after that. Iterations in order, and
+  /// again after received(). `waited`: end of the compute lane's iteration before, 0 before the first.
+  int64_t begin(const RoleCosts& costs, uint32_t of_class, uint32_t iteration, int64_t waited) {
     for (; iteration_ < iteration; ++iteration_) {
       int64_t& held = held_[iteration_ % kAhead];
       begun_ = costs.runs_ahead ? std::max(begun_, held) + costs.issue[of_class].ps : waited;
       held = 0;
     }
-    return std::max(begun_, held_[iteration % kAhead]) + costs.issued[of_class][op].ps;
+    return std::max(begun_, held_[iteration % kAhead]);
+  }
+  /// When a compute op is issued that is about to start; ops of the compute lane in order.
+  int64_t issued(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t waited) {
+    if (costs.issued.empty()) return 0;
+    return begin(costs, of_class, iteration, waited) + costs.issued[of_class][op].ps;
   }
 
   /// A message was there at `end`, for which the host has waited. At most kAhead - 1 iterations ahead of the

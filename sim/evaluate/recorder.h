@@ -53,9 +53,10 @@ class Recorder {
   /// One execution. `weight` as above, `count` how many instances it stands for (from `instance` on).
   void op(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
           uint64_t weight, uint32_t count = 1) {
-    hash(mark(stem(role, iteration, op), e.start, e.end) * weight, count);
+    hash(hashes() ? mark(stem(role, iteration, op), e.start, e.end) * weight : 0, count);
     if (instance < kept_) keep(role, instance, iteration, op, e, count);
   }
+  bool hashes() const { return options_.fingerprint; }
   /// Only the order-free part, for rows of instances; kept instances then go through keep().
   void hash(uint64_t sum, int64_t executions) {
     trace_.fingerprint += sum;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
@@ -44,6 +45,56 @@ struct OpPlan {
   int64_t runs = 0;
 };
 
+/// A compute op of every row: its lane's end, and what all rows wait for beside; times in picoseconds.
+struct AlikeOp {
+  int64_t floor = 0, duration = 0, issued = 0;
+};
+
+/// max(max(lane, floor) + duration * factor, begin + issued) of every row; all below 2^49 ps. Returns the
+/// latest. `factor`: empty, 1 for all; `begin`: empty, none is late.
+template <bool noisy, bool issues>
+[[gnu::always_inline]] inline int64_t run_rows_alike(Row& lane, const AlikeOp& op,
+                                                     const std::vector<double>& factor, const Row& begin) {
+  const auto n = static_cast<int64_t>(lane.size());
+  int64_t* __restrict ends = lane.data();
+  const double* __restrict by = factor.data();
+  const int64_t* __restrict from = begin.data();
+  const double seconds = Time{op.duration}.seconds();
+  int64_t latest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t end = std::max(ends[i], op.floor) + (noisy ? short_picoseconds(seconds * by[i]) : op.duration);
+    if (issues) end = std::max(end, from[i] + op.issued);
+    ends[i] = end;
+    latest = std::max(latest, end);
+  }
+  return latest;
+}
+
+[[gnu::always_inline]] inline int64_t run_alike_of_any(Row& lane, const AlikeOp& op,
+                                                       const std::vector<double>& factor, const Row& begin) {
+  if (factor.empty())
+    return begin.empty() ? run_rows_alike<false, false>(lane, op, factor, begin)
+                         : run_rows_alike<false, true>(lane, op, factor, begin);
+  return begin.empty() ? run_rows_alike<true, false>(lane, op, factor, begin)
+                       : run_rows_alike<true, true>(lane, op, factor, begin);
+}
+
+#if defined(__x86_64__)
+/// The same numbers, four rows at a time.
+[[gnu::target("avx2")]] int64_t run_alike_avx2(Row& lane, const AlikeOp& op,
+                                               const std::vector<double>& factor, const Row& begin) {
+  return run_alike_of_any(lane, op, factor, begin);
+}
+#endif
+
+int64_t run_alike(Row& lane, const AlikeOp& op, const std::vector<double>& factor, const Row& begin) {
+#if defined(__x86_64__)
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  if (wide) return run_alike_avx2(lane, op, factor, begin);
+#endif
+  return run_alike_of_any(lane, op, factor, begin);
+}
+
 /// Messages between the stages of a pipeline that were sent and not yet received, in order.
 struct Letter {
   Row sent, arrived;  ///< [row]
@@ -69,6 +120,7 @@ class RoleSweep {
     for (Row& lane : lanes_) lane.assign(rows_, 0);
     waited_.assign(rows_, 0);
     if (!costs_.issued.empty()) host_.resize(rows_);
+    begin_.assign(host_.size(), 0);
     start_.assign(rows_, 0);
     ready_.assign(std::min(rows_, recorder.kept()), 0);
     last_.assign(rows_, 0);
@@ -83,7 +135,7 @@ class RoleSweep {
   bool advance() {
     bool moved = false;
     for (; iteration_ < static_cast<uint32_t>(iterations_); ++iteration_, next_ = 0) {
-      if (next_ == 0 && !calm_) draw_iteration();
+      if (next_ == 0) begin_iteration();
       for (; next_ < ops_.size(); ++next_, moved = true) {
         if ((iteration_ + 1) % role_.ops[next_].every == 0) {
           if (role_.ops[next_].kind == OpKind::recv && box(next_).empty()) return moved;
@@ -150,11 +202,16 @@ class RoleSweep {
     return t < 0 ? Time{} : plan_.transfers.at(static_cast<std::size_t>(t)).alone(plan_.capacity, factor);
   }
 
-  void draw_iteration() {
+  void begin_iteration() {
+    for (uint32_t i = 0; i < host_.size(); ++i)
+      begin_[i] = host_[i].begin(costs_, class_of(i), iteration_, waited_[i]);
+    if (calm_) return;
     factor_.assign(rows_, 0);
+    largest_factor_ = 0;
     for (uint32_t i = 0; i < count_; ++i) {  // one row for all is as slow as the slowest
       double& factor = factor_[rows_ == count_ ? i : 0];
       factor = std::max(factor, plan_.iteration_factor(r_, i, iteration_));
+      largest_factor_ = std::max(largest_factor_, factor);
     }
   }
 
@@ -179,11 +236,14 @@ class RoleSweep {
   /// A compute op ends when the host has issued it.
   void wait_for_host(uint32_t o, Row& lane) {
     if (costs_.issued.empty() || role_.ops[o].kind != OpKind::compute) return;
-    for (uint32_t i = 0; i < rows_; ++i) {
-      const int64_t late = host_[i].issued(costs_, class_of(i), o, iteration_, waited_[i]) - lane[i];
-      if (late <= 0) continue;
-      lane[i] += late;
-      if (i == 0 && recorder_.tracks(r_)) recorder_.launch(late);
+    const int64_t late = begin_[0] + costs_.issued[class_of(0)][o].ps - lane[0];
+    if (late > 0 && recorder_.tracks(r_)) recorder_.launch(late);
+    if (costs_.class_of.empty()) {
+      const int64_t issued = costs_.issued[0][o].ps;
+      for (uint32_t i = 0; i < rows_; ++i) lane[i] = std::max(lane[i], begin_[i] + issued);
+    } else {
+      for (uint32_t i = 0; i < rows_; ++i)
+        lane[i] = std::max(lane[i], begin_[i] + costs_.issued[class_of(i)][o].ps);
     }
   }
 
@@ -200,12 +260,19 @@ class RoleSweep {
     const Op& op = role_.ops[o];
     ++ops_[o].runs;
     Row& lane = lanes_[static_cast<int>(op.lane)];
-    find_starts(o, lane);
     const uint32_t kept = std::min(rows_, recorder_.kept());
-    std::copy_n(start_.begin(), kept, ready_.begin());
-    const uint64_t stem = Recorder::stem(r_, iteration_, o);
     const bool collective = op.kind == OpKind::collective && rows_ == count_;
-    const int64_t latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
+    const std::optional<int64_t> floor = alike(o);
+    int64_t latest = 0;
+    if (floor) {
+      for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_[i] = std::max(lane[i], *floor);
+      latest = run_alike(o, lane, *floor);
+    } else {
+      find_starts(o, lane);
+      std::copy_n(start_.begin(), kept, ready_.begin());
+      const uint64_t stem = Recorder::stem(r_, iteration_, o);
+      latest = collective ? run_groups(o, lane, stem) : run_rows(o, lane, stem);
+    }
     if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(latest);
     const uint32_t weight = rows_ == count_ ? 1 : count_;
@@ -215,6 +282,33 @@ class RoleSweep {
       recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last}, weight);
     }
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
+  }
+
+  /// Where a compute op asks no more of one row than of another: what all of them wait for.
+  std::optional<int64_t> alike(uint32_t o) const {
+    const bool noisy = !calm_ && plan_.disturbance.compute_sigma != 0;
+    if (role_.ops[o].kind != OpKind::compute || !costs_.class_of.empty() || noisy || recorder_.hashes() ||
+        static_cast<double>(ops_[o].time[0].ps) * std::max(1.0, largest_factor_) >= 0x1p49)
+      return std::nullopt;
+    int64_t floor = 0;
+    for (const Dep& dep : role_.ops[o].deps) {
+      if (role_.ops[dep.op].lane == role_.ops[o].lane || dep.lag > iteration_) continue;
+      const Ends& ends = ends_[dep.op][(iteration_ - dep.lag) % ends_[dep.op].size()];
+      if (ends.ran && !ends.scalar) return std::nullopt;
+      if (ends.ran) floor = std::max(floor, ends.value);
+    }
+    return floor;
+  }
+
+  int64_t run_alike(uint32_t o, Row& lane, int64_t floor) {
+    const int64_t issued = costs_.issued.empty() ? 0 : costs_.issued[0][o].ps;
+    const int64_t first =
+        start_[0] +
+        (factor_.empty() ? ops_[o].time[0].ps : short_picoseconds(ops_[o].time[0].seconds() * factor_[0]));
+    if (!begin_.empty() && begin_[0] + issued > first && recorder_.tracks(r_))
+      recorder_.launch(begin_[0] + issued - first);
+    recorder_.hash(0, count_);
+    return sim::run_alike(lane, {floor, ops_[o].time[0].ps, issued}, factor_, begin_);
   }
 
   void find_starts(uint32_t o, const Row& lane) {
@@ -249,10 +343,9 @@ class RoleSweep {
         run_durations(o, lane);
         wait_for_host(o, lane);
     }
-    for (uint32_t i = 0; i < rows_; ++i) {
-      latest = std::max(latest, lane[i]);
+    for (uint32_t i = 0; i < rows_; ++i) latest = std::max(latest, lane[i]);
+    for (uint32_t i = 0; i < rows_ && recorder_.hashes(); ++i)
       sum += Recorder::mark(stem, start_[i], lane[i]) * weight_[i];
-    }
     recorder_.hash(sum, count_);
     return latest;
   }
@@ -276,8 +369,10 @@ class RoleSweep {
     Letter letter = std::move(box(o).front());
     box(o).pop_front();
     for (uint32_t i = 0; i < rows_; ++i) lane[i] = std::max(start_[i], letter.arrived[i]);
-    for (uint32_t i = 0; i < host_.size(); ++i)
+    for (uint32_t i = 0; i < host_.size(); ++i) {
       host_[i].received(costs_, class_of(i), o, iteration_, lane[i]);
+      begin_[i] = host_[i].begin(costs_, class_of(i), iteration_, waited_[i]);
+    }
     if (recorder_.tracks(r_)) recorder_.heard(r_, 0, letter.sent[0]);
   }
 
@@ -299,7 +394,7 @@ class RoleSweep {
         lane[first + offset] = end;
       }
       latest = std::max(latest, end);
-      sum += Recorder::mark(stem, begin, end) * ops_[o].meeting->weight[g];
+      if (recorder_.hashes()) sum += Recorder::mark(stem, begin, end) * ops_[o].meeting->weight[g];
     }
     recorder_.hash(sum, count_);
     return latest;
@@ -352,10 +447,12 @@ class RoleSweep {
   std::vector<std::vector<Ends>> ends_;  ///< [op][iteration % (lag + 1)]
   std::vector<uint64_t> weight_;         ///< [row]
   std::vector<double> factor_;           ///< [row]
+  double largest_factor_ = 0;            ///< of these
   std::vector<Row> spare_;
   Row lanes_[kLanes], start_, ready_;  ///< `ready_`: of the instances kept, without waiting for others
   std::vector<uint32_t> last_;         ///< [group]: who came last to the collective that runs
   std::vector<HostClock> host_;        ///< [row], where issuing takes time
+  Row begin_;                          ///< [row]: from when on it issues this iteration
   Row waited_;                         ///< [row]: end of the compute lane's previous iteration
 };
 

@@ -18,6 +18,7 @@ struct EvaluateOptions {
   int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
   int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last so many iterations ...
   int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
+  bool fingerprint = true;      ///< fill Trace::fingerprint: two thirds of a sweep over many rows
 };
 
 /// What a worker's compute lane can stand still for; the time shares of a Report.
@@ -72,6 +73,7 @@ struct Trace {
   int64_t events = 0;  ///< op completions evaluated
   std::vector<Span> spans;
   uint64_t fingerprint = 0;  ///< order-independent hash of all (role, instance, iteration, op, start, end)
+                             ///< where asked for
 };
 
 }  // namespace tandem::sim
