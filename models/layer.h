@@ -124,6 +124,7 @@ struct OwnTensor {
   int64_t size = 0;      ///< bytes an element; 0 = as the pass computes
   /// Until its backward pass is over, or only while one of its passes runs.
   enum class Life : uint8_t { kept, forward, backward } life = Life::kept;
+  bool remade = false;  ///< Lowered::remade can make it again from the others
 };
 
 /// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the
@@ -137,6 +138,8 @@ struct Lowered {
   /// (masks, statistics) that are kept. A tensor kept by two layers is counted once.
   bool keeps_input = false, keeps_output = false;
   std::vector<OwnTensor> own;
+  /// Elementwise kernels of forward that make those own tensors that say so.
+  std::vector<Kernel> remade = {};
   /// True when the output is the input's memory (reshape, dropout in evaluation, in-place relu).
   bool in_place = false;
   /// Buffers that are state but not learned (batch-norm running statistics), in elements.

@@ -14,7 +14,7 @@ struct Job {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool input = true;  ///< storage, decoding and host-to-device copies; false: synthetic data on the device
-  bool recompute = false;  ///< as in Workload
+  Recompute recompute = {};
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).

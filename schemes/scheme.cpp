@@ -91,7 +91,7 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
 }  // namespace
 
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
-                       bool input, bool recompute) {
+                       bool input, const Recompute& recompute) {
   return {&graph, graph.lower(batch, precision), batch, precision, &optimizer, input, recompute};
 }
 

@@ -12,6 +12,7 @@
 #include "schemes/pipeline_schedule.h"
 #include "schemes/program.h"
 #include "schemes/recipe.h"
+#include "schemes/recompute.h"
 
 namespace tandem::schemes {
 
@@ -23,9 +24,7 @@ struct Workload {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   bool input = true;  ///< model the input pipeline (false = synthetic data on the device)
-  /// Repeated blocks keep their input alone and run forward once more in front of their backward (Chen et
-  /// al. 2016, Training Deep Nets with Sublinear Memory Cost); also called activation checkpointing.
-  bool recompute = false;
+  Recompute recompute = {};
   /// In the order in which gradients get ready, elements from which on a bucket is full, instead of the
   /// scheme's own rule; behind the last of them every tensor is a bucket. Empty: the scheme's rule.
   std::vector<int64_t> buckets = {};
@@ -34,7 +33,7 @@ struct Workload {
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
 /// `graph` and `optimizer` must outlive it. Throws InputError as Graph::lower does. O(layers).
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
-                       bool input, bool recompute = false);
+                       bool input, const Recompute& recompute = {});
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give
 /// per_node = 0 and nodes = what they touch; schemes that need a grid refuse them).

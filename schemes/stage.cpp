@@ -186,7 +186,7 @@ class Backward {
     for (std::size_t u = units.size(); u-- > 0;) {
       if (ahead >= 0) w_.close(ahead);
       if (in_.gathers) ahead = u > 0 ? w_.gather(units[u - 1]) : -1;
-      const bool again = in_.work->recompute && !block_of(w_.layer(units[u].first)).empty();
+      const bool again = in_.work->recompute.blocks && !block_of(w_.layer(units[u].first)).empty();
       if (again && what_ != Slot::What::weights) write_forward(w_, units[u], true);
       for (uint32_t i = units[u].end(); i-- > units[u].first;) layer(i);
     }
@@ -216,6 +216,8 @@ class Backward {
     if (w_.layer(i).type == nullptr) return;
     int32_t inputs = -1;  // the inputs of all partners, which the parameters' gradients need
     if (what_ != Slot::What::weights) {
+      if (in_.work->recompute.selective())
+        w_.compute(i, pass_of_data(), parts(), kernels_again(in_.work->recompute, w_.layer(i), l));
       if (l.output_join == Join::scatter)
         w_.close(w_.join(CollKind::all_gather, i, whole_output(w_, i), true));
       if (what_ == Slot::What::backward) inputs = gather_inputs(i);

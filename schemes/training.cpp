@@ -118,7 +118,7 @@ void Training::split_into_segments() {
     ++segment.layers;
     append(segment.forward, work_.layers[i].forward);
     std::vector<Kernel> backward;
-    if (work_.recompute && !block_of(layers[i]).empty()) append(backward, work_.layers[i].forward);
+    append(backward, kernels_again(work_.recompute, layers[i], work_.layers[i]));
     append_backward(backward, work_, i, learns);
     if (accumulation_.micro_batches > 1 && !accumulation_.of_shards) {
       for (const Parameter& p : layers[i].parameters)

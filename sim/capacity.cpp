@@ -61,9 +61,9 @@ std::vector<std::string> remedies(const Prediction& p) {
   for (const bool change_scheme : {false, true}) {
     if (change_scheme && !may_spread) continue;
     for (const bool again : {false, true}) {
-      if (again && p.job.recompute) continue;
+      if (again && p.job.recompute.blocks) continue;
       Prediction changed = change_scheme ? spread : p;
-      changed.job.recompute = p.job.recompute || again;
+      if (again) changed.job.recompute = {.blocks = true};
       const int64_t devices = fewest_devices(changed);
       if (devices == 0 || devices >= least) continue;
       least = devices;

@@ -81,8 +81,10 @@ std::vector<Flag> question_flags() {
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
        "pytorch; "
        "all: tandem list recipes"},
-      {"recompute", "off|blocks",
-       "blocks: activations inside repeated blocks are made again in backward instead of kept; default off"},
+      {"recompute", "off|blocks|...",
+       "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
+       "norms, "
+       "activations and attention joined by +; default off"},
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
@@ -174,7 +176,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
-  q.recompute = arguments.choice("recompute", "off", {"off", "blocks"}) == "blocks";
+  q.recompute = arguments.value("recompute", "off", parse_recompute);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));

@@ -26,7 +26,7 @@ struct Question {
   int64_t batch = 32;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  bool recompute = false;
+  Recompute recompute = {};
   std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
   int32_t iterations = 0;  ///< 0: as many as steady figures need

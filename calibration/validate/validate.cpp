@@ -152,7 +152,7 @@ Setting make_setting(const Json& s) {
   Prediction& p = out.prediction;
   p.job.precision = parse_precision(s.text("precision", "fp32"), s.place());
   p.job.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
-  p.job.recompute = s.boolean("recompute", false);
+  p.job.recompute = parse_recompute(s.text("recompute", "off"), s.place());
   p.check_memory = false;  // it ran
   return out;
 }

@@ -68,8 +68,7 @@ MemoryRow read_row(const Json& document, const Json& json, const Json* defaults)
   row.precision = text("precision", "fp32");
   row.optimizer = text("optimizer", "adamw");
   row.scheme = text("scheme", "allreduce");
-  const Json* recompute = value_of(json, defaults, "recompute");
-  row.recompute = recompute != nullptr && recompute->as_bool();
+  row.recompute = parse_recompute(text("recompute", "off"), json.place());
   row.habits = text("memory", "");
   row.adapter = text("adapter", "");
   row.metric = text("metric", "allocated");
@@ -176,8 +175,8 @@ std::string memory_csv(const std::vector<MemoryRow>& rows) {
   for (const MemoryRow& r : rows) {
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu,
                        r.devices, quoted(r.model), quoted(r.adapter), r.batch, r.precision, r.optimizer,
-                       quoted(r.scheme), r.recompute ? "blocks" : "off", quoted(r.habits), r.metric,
-                       r.published.n, r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
+                       quoted(r.scheme), r.recompute.text(), quoted(r.habits), r.metric, r.published.n,
+                       r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
                        r.metric == "fits" ? (r.fitted ? "yes" : "no") : "", r.held_out ? "yes" : "no",
                        quoted(r.doubtful), quoted(r.failure));
   }

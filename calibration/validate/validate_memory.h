@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "schemes/recompute.h"
 
 namespace tandem::calibration {
 
@@ -12,7 +13,7 @@ namespace tandem::calibration {
 struct MemoryRow {
   std::string file, source, gpu, model, adapter, scheme, precision, optimizer, habits, note, doubtful;
   int64_t devices = 1, batch = 1;
-  bool recompute = false;
+  Recompute recompute = {};
   bool held_out = false;  ///< no constant of the model was set with its file in view
   /// "allocated" (max_memory_allocated), "reserved" (max_memory_reserved), "nvidia_smi", or "fits".
   std::string metric;

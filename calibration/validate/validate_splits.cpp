@@ -77,7 +77,7 @@ SplitRow read_split(const Json& document, const Json& json) {
   row.devices = json.at("devices").as_int(1, 1'000'000);
   row.scheme = json.at("scheme").as_text();
   row.batch = json.at("batch").as_int(1, 1'000'000);
-  row.recompute = json.boolean("recompute", document.boolean("recompute", false));
+  row.recompute = parse_recompute(json.text("recompute", document.text("recompute", "off")), json.place());
   row.published = json.at("value").as_real(1e-12);
   row.is_anchor = json.boolean("anchor", false);
   row.note = json.text("note", "");
@@ -227,8 +227,7 @@ std::string splits_csv(const std::vector<SplitRow>& rows) {
   for (const SplitRow& r : rows) {
     out += fmt::format("{},{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{}\n",
                        r.file, r.system, quoted(r.model), r.devices, r.nodes, quoted(r.scheme), r.batch,
-                       r.precision, r.recompute ? "blocks" : "off", r.published, r.predicted, r.low, r.high,
-                       r.dull,
+                       r.precision, r.recompute.text(), r.published, r.predicted, r.low, r.high, r.dull,
                        r.failure.empty() ? fmt::format("{:.2f}", 100 * (r.predicted / r.published - 1)) : "",
                        r.is_anchor ? "yes" : "no", r.held_out ? "yes" : "no", quoted(r.doubtful),
                        quoted(r.failure), quoted(r.note));

@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "schemes/recompute.h"
+
 namespace tandem::calibration {
 
 /// One published rate beside its prediction and beside the dull model's.
 struct SplitRow {
   std::string file, source, system, model, scheme, precision, note, doubtful;
   int64_t devices = 1, nodes = 1, batch = 1;
-  bool recompute = false;
+  Recompute recompute = {};
   bool held_out = false;     ///< nothing was set on it
   bool is_anchor = false;    ///< its measured rate scales the anchored predictions of its file
   double published = 0;      ///< samples/s of all devices, as the three below

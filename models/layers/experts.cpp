@@ -62,20 +62,27 @@ class Writing {
   const int64_t size_;
 };
 
+/// Of the gate, and its product with the other half.
+std::vector<Kernel> activations_of(const Routing& r, int64_t size) {
+  const int64_t inner = product({r.held, r.feed});
+  return {elementwise(Pass::forward, inner, 1, size, 4), elementwise(Pass::forward, inner, 2, size)};
+}
+
 /// The products of all experts with one of their matrices are one kernel (grouped gemm, MegaBlocks).
 Writing forward_of(const Routing& r, int64_t size) {
   const Pass pass = Pass::forward;
-  const int64_t routed = product({r.routed, r.hidden}), inner = product({r.held, r.feed});
+  const int64_t routed = product({r.routed, r.hidden});
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
   w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));          // router
   w.add(elementwise(pass, product({r.rows, r.count}), 1, 4, 5));  // softmax, choice
   w.move(routed, routed);                                         // to the experts' order
   w.to_experts();
+  const std::vector<Kernel> activations = activations_of(r, size);
   w.add(into);  // gate
-  w.add(elementwise(pass, inner, 1, size, 4));
+  w.add(activations[0]);
   w.add(into);  // up
-  w.add(elementwise(pass, inner, 2, size));
+  w.add(activations[1]);
   w.add(gemm(pass, r.own, r.each, r.hidden, r.feed, size));  // down
   w.from_experts();
   w.add(elementwise(pass, routed, 1, size, 2));  // weighted, back into order, summed
@@ -177,10 +184,18 @@ Lowered experts(const LayerInput& in) {
     out.input_join = Join::copy;
     out.output_join = Join::sum;
   }
-  // The routed input and what leaves the experts; gate, its activation, up, their product; probabilities.
+  // The routed input; gate, its activation, up, their product; probabilities. Tokens are weighted in front of
+  // the last product (Megatron-Core's weighted activations), so what leaves the experts need not stay.
   const int64_t held = parts_of(r.held, in.batch), wide = product({held, r.hidden}),
                 inner = product({held, r.feed});
-  out.own = {{wide}, {wide}, {inner}, {inner}, {inner}, {inner}, {product({shape[0], r.count}), 4}};
+  constexpr auto kKept = OwnTensor::Life::kept;
+  out.own = {{wide},
+             {inner},
+             {inner, 0, kKept, true},
+             {inner},
+             {inner, 0, kKept, true},
+             {product({shape[0], r.count}), 4}};
+  out.remade = activations_of(r, size);
   out.keeps_input = true;
   return out;
 }

@@ -70,7 +70,8 @@ void Walk::read_units() {
     for (const Parameter& p : layers_[i].parameters)
       unit.dealt += p.dealt && sharding_.experts > 0 ? p.elements : 0;
     node_[i].unit = it->second;
-    node_[i].again = work_.recompute && it->second != 0;
+    node_[i].again = work_.recompute.blocks && it->second != 0;
+    node_[i].remakes = work_.recompute.drops_output(layers_[i], work_.layers[i]);
   }
 }
 
@@ -105,13 +106,30 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   const bool softmax = autocast() && layers_[i].type->name == "attention";
   int64_t largest = 0;
   for (const OwnTensor& o : work_.layers[i].own) {
-    if (o.life != life) continue;
+    if (o.life != life || work_.recompute.drops_own(layers_[i], o)) continue;
     const int64_t size = o.size > 0 ? o.size : softmax ? 4 : element_bytes(work_.precision);
     if (o.size == 0) largest = std::max(largest, o.elements);
     out.push_back(t_.make(tensor(times(o.elements, judges), size)));
   }
   if (softmax && life == Life::kept) out.push_back(t_.make(tensor(largest, element_bytes(work_.precision))));
   return out;
+}
+
+/// Those that are made again in backward.
+std::vector<Walk::Id> Walk::own_again(uint32_t i) {
+  std::vector<Id> out;
+  for (const OwnTensor& o : work_.layers[i].own) {
+    if (o.life != Life::kept || !work_.recompute.drops_own(layers_[i], o)) continue;
+    out.push_back(t_.make(tensor(o.elements, o.size > 0 ? o.size : element_bytes(work_.precision))));
+  }
+  return out;
+}
+
+/// The output of a layer that let go of it, from its inputs, which may have to be made first.
+void Walk::remake(uint32_t i, std::vector<Id>& temporary) {
+  if (!node_[i].remakes) return;
+  for (const uint32_t from : layers_[i].inputs) remake(from, temporary);
+  temporary.push_back(t_.make(bytes(i)));
 }
 
 /// References of an output: one for each layer that will read it, and one where a layer keeps it.
@@ -126,7 +144,8 @@ void Walk::forward(uint32_t i, bool again) {
   for (const uint32_t from : layer.inputs) {
     if (given(from) || idle) continue;
     const Id input = cast(i, from, temporary);
-    if (keep && (l.keeps_input || fused_loss(i))) n.kept.push_back(t_.hold(input));
+    const bool reads = l.keeps_input || fused_loss(i) || n.remakes;
+    if (keep && reads && !node_[from].remakes) n.kept.push_back(t_.hold(input));
     if (!again && n.again && node_[from].unit != n.unit)
       units_[n.unit].inputs.push_back(t_.hold(node_[from].output));
   }
@@ -142,6 +161,7 @@ void Walk::forward(uint32_t i, bool again) {
   if (!idle) {
     for (const Id id : own(i, Life::forward)) temporary.push_back(id);
     for (const Id id : own(i, Life::kept)) (keep ? n.kept : temporary).push_back(id);
+    for (const Id id : own_again(i)) temporary.push_back(id);
   }
   if (is_loss(i) && !layer.inputs.empty() && in_.gathers > 1)  // the outputs of all devices
     variables_.push_back(t_.make(bytes(layer.inputs[0]) * in_.gathers));
@@ -149,7 +169,7 @@ void Walk::forward(uint32_t i, bool again) {
   const int32_t readers = again ? readers_inside(i) : n.readers;
   n.output = l.in_place ? t_.hold(node_[layer.inputs[0]].output) : t_.make(bytes(i));
   for (int32_t r = 1; r < readers; ++r) t_.hold(n.output);
-  if (keep && l.keeps_output) n.kept.push_back(t_.hold(n.output));
+  if (keep && l.keeps_output && !n.remakes) n.kept.push_back(t_.hold(n.output));
   if (readers == 0 && (again || is_loss(i))) t_.drop(n.output);
   t_.drop_all(temporary);
   for (const uint32_t from : layer.inputs) {
@@ -241,6 +261,14 @@ void Walk::backward(uint32_t i) {
   if (layer.type == nullptr) return;
   if (sharding_.parameters > 1) gather(n.unit);
   if (n.again) make_again(n.unit);
+  std::vector<Id> remade;
+  if (n.trained) {
+    if (work_.layers[i].keeps_output) remake(i, remade);
+    for (const uint32_t from : layer.inputs) {
+      if (work_.layers[i].keeps_input) remake(from, remade);
+    }
+    for (const Id id : own_again(i)) remade.push_back(id);
+  }
   if (n.trained && !(replica() && is_loss(i))) {
     std::vector<Id> temporary = own(i, Life::backward);
     make_whole(layer, temporary);
@@ -254,6 +282,7 @@ void Walk::backward(uint32_t i) {
   } else if (replica() && is_loss(i) && !layer.inputs.empty()) {
     node_[layer.inputs[0]].gradient = t_.make(bytes(layer.inputs[0]));  // comes from the master
   }
+  t_.drop_all(remade);
   t_.drop(n.gradient);
   n.gradient = kNone;
   t_.drop_all(n.kept);

@@ -52,7 +52,8 @@ class Walk {
     bool trained = false;  // it or a layer before it has parameters
     int64_t size = 4;      // bytes an element of its output
     uint32_t unit = 0;     // whose parameters are gathered together; 0 = outside of blocks
-    bool again = false;    // made again in backward
+    bool again = false;    // made again in backward, with its block
+    bool remakes = false;  // its output alone is, for its readers' backward passes
     int32_t readers = 0;   // layers that read its output
     Id output = kNone, gradient = kNone;
     std::vector<Id> kept;     // dropped behind its backward pass
@@ -88,6 +89,7 @@ class Walk {
   void add_gradient(uint32_t to, Id gradient);
   void weight_gradients(uint32_t i);
   void make_again(uint32_t unit);
+  void remake(uint32_t i, std::vector<Id>& temporary);
   void gather(uint32_t unit);
   void let_go(uint32_t unit);
   void reduce_unit(uint32_t unit);
@@ -119,6 +121,7 @@ class Walk {
   bool autocast() const { return half_ && weights_ == MemoryHabits::Weights::fp32 && !sharded(); }
   bool fused_loss(uint32_t i) const;
   std::vector<Id> own(uint32_t i, OwnTensor::Life life);
+  std::vector<Id> own_again(uint32_t i);
 
   const WalkInput& in_;
   const Workload& work_;

@@ -68,7 +68,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     p.job.optimizer = &optimizer(asked.optimizer);
     p.job.input = asked.input;
     p.job.precision = asked.precision;
-    p.job.recompute = asked.recompute;
+    p.job.recompute = {.blocks = asked.recompute};
     p.speeds.compute = asked.compute_speed;
     p.seed = asked.seed;
     answer = simulate(p);

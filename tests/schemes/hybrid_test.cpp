@@ -113,7 +113,7 @@ TEST(Hybrid, RecomputationGoesForwardTwice) {
     return collective_bytes(p, CollKind::all_reduce, Lane::comm);
   };
   const int64_t once = forward();
-  work.recompute = true;
+  work.recompute = {.blocks = true};
   EXPECT_EQ(forward() - once, 2 * kLayers * kTensorBytes);  // with the sums of the blocks' forward
 }
 

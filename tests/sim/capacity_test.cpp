@@ -22,7 +22,7 @@ class Capacity : public testing::Test {
   }
   std::string advice(const ResolvedScheme& scheme, bool recompute) const {
     Prediction p = ask(scheme, 4);
-    p.job.recompute = recompute;
+    p.job.recompute = {.blocks = recompute};
     return sim::fit_advice(p);
   }
   Graph graph_ = Graph::load("gpt2:layers=48,hidden=1600,heads=25");
@@ -79,7 +79,7 @@ TEST_F(Capacity, SpeedUpsCountFromWholeNodes) {
   p.job.batch = 1;
   p.job.precision = Precision::bf16;
   p.job.optimizer = &optimizer("adam");
-  p.job.recompute = true;
+  p.job.recompute = {.blocks = true};
   p.job.input = false;
   const int64_t fewest = sim::fewest_devices(p);
   ASSERT_GT(fewest, 8);

@@ -20,7 +20,7 @@ struct Asked {
   int64_t devices = 1;
   const char* optimizer = "adamw";
   Settings habits = {};
-  bool recompute = false;
+  Recompute recompute = {};
   int64_t batch = 1;
   const char* device = "h100-sxm";
 };
@@ -132,7 +132,7 @@ TEST(Memory, GatheredUnitsComeAndGo) {
                                      .devices = devices,
                                      .optimizer = "sgd",
                                      .habits = {{"update", "fused"}, {"loss", "fused"}},
-                                     .recompute = true})
+                                     .recompute = {.blocks = true}})
         .total();
   };
   const Bytes few = at(64), many = at(1024);
@@ -149,13 +149,42 @@ TEST(Memory, OneDeviceSpreadsNothing) {
 TEST(Memory, RecomputationKeepsOneTensorABlock) {
   const auto total = [](const char* model, bool recompute) {
     return static_cast<double>(
-        memory(model, {"allreduce", Precision::fp32, 1, "none", {}, recompute, 8}).total().n);
+        memory(model, {"allreduce", Precision::fp32, 1, "none", {}, {.blocks = recompute}, 8}).total().n);
   };
   const double hidden = 8.0 * 4 * 1024 * 768, weights = 4.0 * (12 * 768 * 768 + 13 * 768);
   EXPECT_NEAR(total("gpt2:layers=24", true) - total("gpt2", true), 12 * (hidden + weights),
               0.04 * 12 * (hidden + weights));
   EXPECT_GT(total("gpt2:layers=24", false) - total("gpt2", false), 5 * 12 * (hidden + weights));
   EXPECT_EQ(total("lenet5", true), total("lenet5", false)) << "it has no repeated blocks";
+}
+
+/// What is kept less in each block, by hand: outputs of both norms; the activated gate and its product with
+/// the other half; of attention that is not fused all that it makes for itself.
+TEST(Memory, SelectiveRecomputationKeepsWhatItNames) {
+  const auto of_blocks = [](const std::string& model, Recompute recompute) {
+    const auto at = [&](int layers) {
+      const std::string name = model + std::to_string(layers);
+      return memory(name.c_str(), {"allreduce", Precision::fp32, 1, "none", {}, recompute, 16}).total().n;
+    };
+    return at(12) - at(6);
+  };
+  const std::string llama = "llama3.2-1b:sequence=512,vocabulary=1024,layers=";
+  const int64_t tokens = int64_t{16} * 512 * 4 * 6, hidden = tokens * 2048, feed = tokens * 8192;
+  const int64_t all = of_blocks(llama, {});
+  EXPECT_EQ(all - of_blocks(llama, {.norms = true}), 2 * hidden);
+  EXPECT_EQ(all - of_blocks(llama, {.activations = true}), 2 * feed);
+  EXPECT_EQ(all - of_blocks(llama, {.norms = true, .activations = true}), 2 * (hidden + feed));
+
+  const std::string gpt = "gpt2:sequence=512,vocabulary=1024,fused=0,layers=";
+  const Graph graph = Graph::load(gpt + "1");
+  int64_t own = 0;
+  const auto lowered = graph.lower(1, Precision::fp32);
+  for (std::size_t i = 0; i < lowered.size(); ++i) {
+    if (graph.layers()[i].type != nullptr && graph.layers()[i].type->name == "attention")
+      own += own_kept_bytes(lowered[i], 4);
+  }
+  EXPECT_GT(own, int64_t{12} * 512 * 512 * 4);  // scores of 12 heads at least
+  EXPECT_EQ(of_blocks(gpt, {}) - of_blocks(gpt, {.attention = true}), 6 * 16 * own);
 }
 
 /// torch.nn.DataParallel keeps parameters, summed gradients and the optimiser on device 0 (the PRACE guide's
@@ -200,7 +229,7 @@ TEST(Memory, TheLossWorksInFp32) {
   const auto at = [](const char* loss) {
     return static_cast<double>(
         memory("gpt2:layers=1",
-               {"allreduce", Precision::bf16, 1, "none", {{"loss", loss}, {"weights", "half"}}, false, 16})
+               {"allreduce", Precision::bf16, 1, "none", {{"loss", loss}, {"weights", "half"}}, {}, 16})
             .total()
             .n);
   };
@@ -215,7 +244,7 @@ TEST(Memory, FitsWhatTheCardOffers) {
   bool before = true;
   for (int64_t batch = 8; batch <= 512; batch *= 2) {
     const MemoryUse m =
-        memory("resnet50", {"allreduce", Precision::fp32, 1, "momentum", {}, false, batch, "a100-sxm-40gb"});
+        memory("resnet50", {"allreduce", Precision::fp32, 1, "momentum", {}, {}, batch, "a100-sxm-40gb"});
     EXPECT_TRUE(before || !m.fits()) << "a larger batch never fits where a smaller one does not";
     EXPECT_EQ(m.fits(), m.nvidia_smi <= device.usable);
     before = m.fits();
@@ -288,7 +317,7 @@ TEST(Memory, RecomputationCostsAForwardPass) {
   const ResolvedScheme scheme = resolve_scheme("allreduce", {});
   int64_t flops[2] = {}, again = 0;
   for (const bool recompute : {false, true}) {
-    work.recompute = recompute;
+    work.recompute = {.blocks = recompute};
     const Program p = scheme.scheme->compile(work, {1, 1, 1}, scheme.options);
     for (const Task& t : p.tasks) {
       for (const Kernel& k : t.kernels) flops[recompute ? 1 : 0] += k.flops.n * k.repeat;

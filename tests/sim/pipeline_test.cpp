@@ -164,7 +164,8 @@ TEST(Pipeline, RecomputedStagesHoldTheInputsOfTheirBlocks) {
   const Graph graph = Graph::load("gpt2:layers=16,hidden=512,heads=8,sequence=256");
   const auto activations = [&](const std::string& text) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
-    const Workload work = make_workload(graph, 16, Precision::bf16, optimizer("sgd"), false, true);
+    const Workload work =
+        make_workload(graph, 16, Precision::bf16, optimizer("sgd"), false, {.blocks = true});
     const auto roles = memory_by_role(work, Device::load("h100-sxm"),
                                       scheme.scheme->compile(work, {4, 1, 4}, scheme.options));
     return roles.at(1).memory.activations.n;

@@ -74,7 +74,7 @@ std::vector<Setting> settings() {
        {},
        4,
        [](auto& p) {
-         p.job.recompute = true;
+         p.job.recompute = {.blocks = true};
          trained_with(p, Precision::bf16, "adamw");
        }},
       {"micro-batches",
@@ -370,7 +370,7 @@ std::vector<Setting> settings() {
        4,
        [](auto& p) {
          trained_with(p, Precision::bf16, "adamw");
-         p.job.recompute = true;
+         p.job.recompute = {.blocks = true};
          p.memory = {{"weights", "master"}, {"buckets", "views"}, {"update", "foreach"}, {"logits", "fp32"}};
        }},
       {"attention in eager operations",

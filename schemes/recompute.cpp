@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schemes/recompute.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tandem::schemes {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, bool Recompute::*>, 3> kParts = {
+    {{"norms", &Recompute::norms},
+     {"activations", &Recompute::activations},
+     {"attention", &Recompute::attention}}};
+
+bool is_any_of(const Layer& layer, std::initializer_list<std::string_view> types) {
+  return layer.type != nullptr && std::count(types.begin(), types.end(), layer.type->name) > 0;
+}
+
+bool is_attention(const Layer& layer) { return is_any_of(layer, {"attention"}); }
+
+}  // namespace
+
+bool Recompute::drops_output(const Layer& layer, const Lowered& lowered) const {
+  if (lowered.in_place || layer.inputs.empty()) return false;
+  return (norms && is_any_of(layer, {"layer-norm", "rms-norm"})) ||
+         (activations && is_any_of(layer, {"gelu", "swish", "sigmoid", "tanh", "softplus", "mul"}));
+}
+
+bool Recompute::drops_own(const Layer& layer, const OwnTensor& own) const {
+  return (attention && is_attention(layer)) || (activations && own.remade);
+}
+
+std::string Recompute::text() const {
+  if (blocks) return "blocks";
+  std::vector<std::string_view> parts;
+  for (const auto& [word, part] : kParts) {
+    if (this->*part) parts.push_back(word);
+  }
+  return parts.empty() ? "off" : fmt::format("{}", fmt::join(parts, "+"));
+}
+
+Recompute parse_recompute(std::string_view text, const Place& place) {
+  Recompute out;
+  if (text == "off") return out;
+  if (text == "blocks") return {.blocks = true};
+  for (const std::string& word : split(text, '+')) {
+    const auto at =
+        std::find_if(kParts.begin(), kParts.end(), [&](const auto& p) { return p.first == word; });
+    if (at == kParts.end())
+      throw InputError(place,
+                       fmt::format("nothing named \"{}\" is computed again; valid: off, blocks, or some of "
+                                   "norms, activations and attention, joined by +",
+                                   printable(word)));
+    out.*at->second = true;
+  }
+  return out;
+}
+
+std::vector<Kernel> kernels_again(const Recompute& recompute, const Layer& layer, const Lowered& lowered) {
+  const bool whole = (recompute.blocks && !block_of(layer).empty()) ||
+                     recompute.drops_output(layer, lowered) || (recompute.attention && is_attention(layer));
+  if (whole) return lowered.forward;
+  return recompute.activations ? lowered.remade : std::vector<Kernel>{};
+}
+
+}  // namespace tandem::schemes

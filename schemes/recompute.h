@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a backward pass makes again instead of finding it kept, also called activation checkpointing.
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "models/graph.h"
+
+namespace tandem::schemes {
+
+struct Recompute {
+  /// Repeated blocks keep their input alone and run forward once more in front of their backward (Chen et
+  /// al. 2016, Training Deep Nets with Sublinear Memory Cost). Alone or not at all.
+  bool blocks = false;
+  /// Selectively (Korthikanti et al. 2022, section 5; Megatron-Core's recompute_modules): outputs of layer
+  /// and RMS norms ("layernorm"); those of activations, their products with gates, and the same inside
+  /// experts
+  /// ("moe_act"); what attention makes between its input and its output ("core_attn").
+  bool norms = false, activations = false, attention = false;
+
+  bool operator==(const Recompute&) const = default;
+  bool selective() const { return norms || activations || attention; }
+  /// Of a layer: its output is let go of behind its readers and made again for their backward passes.
+  bool drops_output(const Layer& layer, const Lowered& lowered) const;
+  /// Of a layer: the tensors that it makes for itself (OwnTensor::remade, all of an attention) are.
+  bool drops_own(const Layer& layer, const OwnTensor& own) const;
+  /// "off", "blocks", "norms+activations".
+  std::string text() const;
+};
+
+/// As text() gives it; the selective ones in any order. Throws InputError at `place`.
+Recompute parse_recompute(std::string_view text, const Place& place);
+
+/// What the layer runs again in its backward pass. O(kernels).
+std::vector<Kernel> kernels_again(const Recompute& recompute, const Layer& layer, const Lowered& lowered);
+
+}  // namespace tandem::schemes
