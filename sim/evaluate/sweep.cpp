@@ -46,15 +46,15 @@ struct OpPlan {
 };
 
 /// A compute op of every row: its lane's end, and what all rows wait for beside; times in picoseconds.
-struct AlikeOp {
+struct UniformOp {
   int64_t floor = 0, duration = 0, issued = 0;
 };
 
 /// max(max(lane, floor) + duration * factor, begin + issued) of every row; all below 2^49 ps. Returns the
 /// latest. `factor`: empty, 1 for all; `begin`: empty, none is late.
 template <bool noisy, bool issues>
-[[gnu::always_inline]] inline int64_t run_rows_alike(Row& lane, const AlikeOp& op,
-                                                     const std::vector<double>& factor, const Row& begin) {
+[[gnu::always_inline]] inline int64_t run_uniform_rows(Row& lane, const UniformOp& op,
+                                                       const std::vector<double>& factor, const Row& begin) {
   const auto n = static_cast<int64_t>(lane.size());
   int64_t* __restrict ends = lane.data();
   const double* __restrict by = factor.data();
@@ -70,29 +70,29 @@ template <bool noisy, bool issues>
   return latest;
 }
 
-[[gnu::always_inline]] inline int64_t run_alike_of_any(Row& lane, const AlikeOp& op,
-                                                       const std::vector<double>& factor, const Row& begin) {
+[[gnu::always_inline]] inline int64_t run_uniform_plain(Row& lane, const UniformOp& op,
+                                                        const std::vector<double>& factor, const Row& begin) {
   if (factor.empty())
-    return begin.empty() ? run_rows_alike<false, false>(lane, op, factor, begin)
-                         : run_rows_alike<false, true>(lane, op, factor, begin);
-  return begin.empty() ? run_rows_alike<true, false>(lane, op, factor, begin)
-                       : run_rows_alike<true, true>(lane, op, factor, begin);
+    return begin.empty() ? run_uniform_rows<false, false>(lane, op, factor, begin)
+                         : run_uniform_rows<false, true>(lane, op, factor, begin);
+  return begin.empty() ? run_uniform_rows<true, false>(lane, op, factor, begin)
+                       : run_uniform_rows<true, true>(lane, op, factor, begin);
 }
 
 #if defined(__x86_64__)
 /// The same numbers, four rows at a time.
-[[gnu::target("avx2")]] int64_t run_alike_avx2(Row& lane, const AlikeOp& op,
-                                               const std::vector<double>& factor, const Row& begin) {
-  return run_alike_of_any(lane, op, factor, begin);
+[[gnu::target("avx2")]] int64_t run_uniform_avx2(Row& lane, const UniformOp& op,
+                                                 const std::vector<double>& factor, const Row& begin) {
+  return run_uniform_plain(lane, op, factor, begin);
 }
 #endif
 
-int64_t run_alike(Row& lane, const AlikeOp& op, const std::vector<double>& factor, const Row& begin) {
+int64_t run_uniform(Row& lane, const UniformOp& op, const std::vector<double>& factor, const Row& begin) {
 #if defined(__x86_64__)
   static const bool wide = __builtin_cpu_supports("avx2") != 0;
-  if (wide) return run_alike_avx2(lane, op, factor, begin);
+  if (wide) return run_uniform_avx2(lane, op, factor, begin);
 #endif
-  return run_alike_of_any(lane, op, factor, begin);
+  return run_uniform_plain(lane, op, factor, begin);
 }
 
 /// Messages between the stages of a pipeline that were sent and not yet received, in order.
@@ -262,11 +262,11 @@ class RoleSweep {
     Row& lane = lanes_[static_cast<int>(op.lane)];
     const uint32_t kept = std::min(rows_, recorder_.kept());
     const bool collective = op.kind == OpKind::collective && rows_ == count_;
-    const std::optional<int64_t> floor = alike(o);
+    const std::optional<int64_t> floor = uniform(o);
     int64_t latest = 0;
     if (floor) {
       for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_[i] = std::max(lane[i], *floor);
-      latest = run_alike(o, lane, *floor);
+      latest = run_uniform(o, lane, *floor);
     } else {
       find_starts(o, lane);
       std::copy_n(start_.begin(), kept, ready_.begin());
@@ -285,7 +285,7 @@ class RoleSweep {
   }
 
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
-  std::optional<int64_t> alike(uint32_t o) const {
+  std::optional<int64_t> uniform(uint32_t o) const {
     const bool noisy = !calm_ && plan_.disturbance.compute_sigma != 0;
     if (role_.ops[o].kind != OpKind::compute || !costs_.class_of.empty() || noisy || recorder_.hashes() ||
         static_cast<double>(ops_[o].time[0].ps) * std::max(1.0, largest_factor_) >= 0x1p49)
@@ -300,7 +300,7 @@ class RoleSweep {
     return floor;
   }
 
-  int64_t run_alike(uint32_t o, Row& lane, int64_t floor) {
+  int64_t run_uniform(uint32_t o, Row& lane, int64_t floor) {
     const int64_t issued = costs_.issued.empty() ? 0 : costs_.issued[0][o].ps;
     const int64_t first =
         start_[0] +
@@ -308,7 +308,7 @@ class RoleSweep {
     if (!begin_.empty() && begin_[0] + issued > first && recorder_.tracks(r_))
       recorder_.launch(begin_[0] + issued - first);
     recorder_.hash(0, count_);
-    return sim::run_alike(lane, {floor, ops_[o].time[0].ps, issued}, factor_, begin_);
+    return sim::run_uniform(lane, {floor, ops_[o].time[0].ps, issued}, factor_, begin_);
   }
 
   void find_starts(uint32_t o, const Row& lane) {

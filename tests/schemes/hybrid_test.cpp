@@ -230,9 +230,8 @@ TEST(ModelCuts, EqualBlocksAreDealtEvenly) {
   }
 }
 
-// Early stages hold more micro-batches, so what cannot be equal is larger behind.
-TEST(Cuts, AreAsEvenAsBlocksAllow) {
-  const Graph graph = Graph::load("gpt2:layers=10,hidden=512,heads=8,sequence=512,vocabulary=64");
+/// How many repeated blocks are in each of four parts.
+std::vector<int> blocks_of_parts(const Graph& graph) {
   const auto parts = cut_model(graph, graph.lower(1, Precision::bf16), 4);
   std::vector<int> blocks;
   for (const LayerRange& part : parts) {
@@ -241,6 +240,18 @@ TEST(Cuts, AreAsEvenAsBlocksAllow) {
     seen.erase("");
     blocks.push_back(static_cast<int>(seen.size()));
   }
+  return blocks;
+}
+
+// Every other block sees 128 keys alone, and the output layer is as much work as three blocks.
+TEST(ModelCuts, WindowsOfAttentionDoNotCount) {
+  EXPECT_EQ(blocks_of_parts(Graph::load("gpt-oss-120b:sequence=4096")), (std::vector<int>{9, 9, 9, 9}));
+}
+
+// Early stages hold more micro-batches, so what cannot be equal is larger behind.
+TEST(Cuts, AreAsEvenAsBlocksAllow) {
+  std::vector<int> blocks =
+      blocks_of_parts(Graph::load("gpt2:layers=10,hidden=512,heads=8,sequence=512,vocabulary=64"));
   EXPECT_EQ(blocks.front(), 2);
   std::sort(blocks.begin(), blocks.end());
   EXPECT_EQ(blocks, (std::vector<int>{2, 2, 3, 3}));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "sim/evaluate/contention.h"
 #include "sim/evaluate/evaluate.h"
 #include "sim/evaluate/events.h"
@@ -38,6 +40,35 @@ TEST(Sweep, EqualsEventsBitForBit) {
     ASSERT_EQ(contention(plan), "") << seed;
     expect_same(run_sweep(plan, kOptions), run_events(plan, kOptions), seed);
     if (HasFailure()) return;
+  }
+}
+
+/// Without it, compute ops that ask the same of all rows are run together.
+TEST(Sweep, IsTheSameWithoutItsFingerprint) {
+  EvaluateOptions without = kOptions;
+  without.fingerprint = false;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    Plan plan = RandomPlan(seed, {.noisy = seed % 2 == 0}).make();
+    if (seed % 4 == 0) plan.disturbance.compute_sigma = 0;
+    for (RoleCosts& costs : plan.roles) {
+      if (seed % 3 == 0) costs.class_of.clear();  // all are of the first class
+    }
+    Trace with = run_sweep(plan, kOptions);
+    with.fingerprint = 0;
+    expect_same(run_sweep(plan, without), with, seed);
+    if (HasFailure()) return;
+  }
+}
+
+/// Rounding that loops can be vectorised over is that of single values.
+TEST(Sweep, ShortTimesRoundAsAllDo) {
+  EXPECT_EQ(short_picoseconds(0), 0);
+  EXPECT_EQ(short_picoseconds(0.5e-12), picoseconds(0.5e-12));
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    const double seconds = to_unit(mix64(i)) * std::ldexp(1e-12, static_cast<int>(i % 49));
+    ASSERT_EQ(short_picoseconds(seconds), picoseconds(seconds)) << seconds;
+    const int64_t whole = static_cast<int64_t>(mix64(i) >> (15 + i % 49));
+    ASSERT_EQ(short_picoseconds(Time{whole}.seconds()), whole);
   }
 }
 
