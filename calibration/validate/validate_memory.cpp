@@ -39,7 +39,8 @@ void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme)
   const int64_t nodes = (row.devices + kNode - 1) / kNode;
   const Cluster cluster{row.devices, nodes, row.devices / nodes};
   const Program program = scheme.scheme->compile(work, cluster, scheme.options);
-  const MemoryUse m = device_memory(work, device, program, memory_habits(settings, "memory", {}));
+  const auto roles = memory_by_role(work, device, program, memory_habits(settings, "memory", {}));
+  const MemoryUse m = row.first && row.metric != "fits" ? roles.front().memory : largest(roles);
   row.predicted = row.metric == "allocated"  ? m.total()
                   : row.metric == "reserved" ? m.reserved
                                              : m.nvidia_smi;
@@ -48,7 +49,7 @@ void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme)
 
 MemoryRow read_row(const Json& document, const Json& json, const Json* defaults) {
   json.only({"gpu", "devices", "model", "batch", "precision", "optimizer", "scheme", "recompute", "memory",
-             "adapter", "metric", "value", "note", "doubtful"});
+             "adapter", "metric", "role", "value", "note", "doubtful"});
   const auto text = [&](std::string_view key, std::string_view fallback) {
     const Json* value = value_of(json, defaults, key);
     return value != nullptr ? value->as_text() : std::string(fallback);
@@ -72,6 +73,11 @@ MemoryRow read_row(const Json& document, const Json& json, const Json* defaults)
   row.habits = text("memory", "");
   row.adapter = text("adapter", "");
   row.metric = text("metric", "allocated");
+  const std::string role = text("role", "largest");
+  if (role != "largest" && role != "first")
+    throw InputError(json.place(),
+                     fmt::format("\"role\": no \"{}\"; valid: largest, first", printable(role)));
+  row.first = role == "first";
   row.note = json.text("note", "");
   row.doubtful = json.text("doubtful", "");
   if (row.metric == "fits")
