@@ -125,6 +125,9 @@ struct OwnTensor {
   /// Until its backward pass is over, or only while one of its passes runs.
   enum class Life : uint8_t { kept, forward, backward } life = Life::kept;
   bool remade = false;  ///< Lowered::remade can make it again from the others
+  /// Of a norm or a gated activation that is composed of simple operations; where that is one kernel its
+  /// inputs are kept instead.
+  bool composed = false;
 };
 
 /// What it returns. Kernels are for the whole batch at the given precision. `backward_weights` holds the

@@ -26,6 +26,11 @@ const std::vector<OptionSpec>& memory_options() {
       {"modules", Type::choice, "lazy",
        "kernels on the device: lazy = those in use (CUDA 11.7 and later), eager = all of the library's",
        "lazy|eager"},
+      {"kernels", Type::choice, "eager",
+       "RMS norms and gated activations (SwiGLU): eager = of simple operations that keep what they make, "
+       "fused = "
+       "one kernel each that keeps its inputs",
+       "eager|fused"},
       {"loss", Type::choice, "eager",
        "cross-entropy: eager = fp32 copies of the logits, fused = one kernel, the gradient written over the "
        "logits; "
@@ -58,6 +63,7 @@ MemoryHabits memory_habits(const std::vector<std::pair<std::string, std::string>
   out.buckets = buckets != "none";
   out.bucket_views = buckets == "views";
   out.cuda = o.text("modules") == "lazy" ? MemoryHabits::Cuda::lazy : MemoryHabits::Cuda::eager;
+  out.fused_kernels = o.text("kernels") == "fused";
   using Loss = MemoryHabits::Loss;
   using Logits = MemoryHabits::Logits;
   const std::string &loss = o.text("loss"), &logits = o.text("logits");

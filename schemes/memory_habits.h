@@ -25,6 +25,7 @@ struct MemoryHabits {
   bool buckets = false;       ///< buckets of all gradients are there from the start (DDP's reducer)
   /// Kernels' code on the device: of those in use (CUDA 11.7 and later), or of the whole framework.
   enum class Cuda : uint8_t { lazy, eager } cuda = Cuda::lazy;
+  bool fused_kernels = false;  ///< RMS norms and gated activations are one each and keep inputs alone
   /// Cross-entropy in eager operations, or in one kernel that writes its gradient over the logits; or no
   /// loss: the sum of the logits is back-propagated, as benchmarks of speed do.
   enum class Loss : uint8_t { eager, fused, sum } loss = Loss::eager;

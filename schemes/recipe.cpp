@@ -41,8 +41,8 @@ Recipe::Host read_host(const Json& json) {
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
-  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_update", "composed_updates",
-             "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
+  json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_kernels", "fused_update",
+             "composed_updates", "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
@@ -51,6 +51,7 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.composes = json.boolean("composes", false);
   out.wide_parts = json.boolean("wide_parts", false);
   out.fused_bias = json.boolean("fused_bias", true);
+  out.fused_kernels = json.boolean("fused_kernels", false);
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {

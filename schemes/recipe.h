@@ -42,10 +42,11 @@ struct Recipe {
   /// Devices that share a layer do its products in as many parts as they are, the communication of one part
   /// under the product of the next (Transformer Engine's userbuffers).
   bool products_in_parts = false;
-  bool composes = false;     ///< builds compound operations of simple kernels: Kernel::parts
-  bool wide_parts = false;   ///< what it composes computes in fp32 where tensors have 2 bytes
-  bool fused_bias = true;    ///< a product's kernel adds the bias
-  bool fused_update = true;  ///< the optimiser's arithmetic is one kernel; else Kernel::parts
+  bool composes = false;       ///< builds compound operations of simple kernels: Kernel::parts
+  bool wide_parts = false;     ///< what it composes computes in fp32 where tensors have 2 bytes
+  bool fused_bias = true;      ///< a product's kernel adds the bias
+  bool fused_kernels = false;  ///< the default of memory habits
+  bool fused_update = true;    ///< the optimiser's arithmetic is one kernel; else Kernel::parts
   /// An update that is written in the framework's elementwise operations.
   struct Composed {
     int64_t kernels = 1;  ///< for a tensor

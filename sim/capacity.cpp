@@ -81,10 +81,14 @@ std::vector<std::string> remedies(const Prediction& p) {
 MemoryHabits habits_of(const Prediction& p) {
   auto settings = p.job.scheme->memory;
   settings.insert(settings.end(), p.memory.begin(), p.memory.end());
+  const auto unless_told = [&](const char* key, const char* value) {
+    const bool told =
+        std::any_of(settings.begin(), settings.end(), [&](const auto& s) { return s.first == key; });
+    if (!told) settings.emplace_back(key, value);
+  };
   // A recipe that updates in one kernel needs no temporaries for it.
-  const bool told =
-      std::any_of(settings.begin(), settings.end(), [](const auto& s) { return s.first == "update"; });
-  if (!told && p.job.scheme->recipe.fused_update) settings.emplace_back("update", "fused");
+  if (p.job.scheme->recipe.fused_update) unless_told("update", "fused");
+  if (p.job.scheme->recipe.fused_kernels) unless_told("kernels", "fused");
   return memory_habits(settings, "--memory", {});
 }
 

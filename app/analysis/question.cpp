@@ -89,7 +89,7 @@ std::vector<Flag> question_flags() {
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
        "modules=lazy|eager, "
-       "loss=eager|fused|sum, logits=kept|fp32|dropped"},
+       "kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",

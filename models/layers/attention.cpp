@@ -161,7 +161,9 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));
     out.backward_weights.push_back(kernel(Pass::backward_weights, 2, 4));
     out.own.insert(out.own.end(), {{rows, 4}, {product({rows, h.head_dim})}});
-    if (size < 4) out.own.push_back({product({rows, h.head_dim}), 4});
+    if (size >= 4) continue;
+    out.own.push_back({product({rows, h.head_dim}), 4});
+    out.own.back().composed = true;  // the attention keeps the input
   }
 }
 

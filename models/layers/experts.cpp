@@ -195,6 +195,7 @@ Lowered experts(const LayerInput& in) {
              {inner},
              {inner, 0, kKept, true},
              {product({shape[0], r.count}), 4}};
+  out.own[2].composed = true;
   out.remade = activations_of(r, size);
   out.keeps_input = true;
   return out;

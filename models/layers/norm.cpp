@@ -85,10 +85,14 @@ Lowered layer_norm(const LayerInput& in) {
 Lowered rms_norm(const LayerInput& in) {
   const Shape& shape = in.only(1);
   Lowered out = row_norm(in, elements(shape) / shape.back(), 1, 1, {{"scale", shape.back()}});
-  if (!in.frozen) out.own.push_back({elements(shape)});
+  const auto keep = [&](int64_t size) {
+    out.own.push_back({elements(shape), size});
+    out.own.back().composed = true;
+  };
+  if (!in.frozen) keep(0);
   if (in.element_size() < 4) {
     out.keeps_input = false;
-    out.own.push_back({elements(shape), 4});
+    keep(4);
   }
   return out;
 }

@@ -71,7 +71,7 @@ void Walk::read_units() {
       unit.dealt += p.dealt && sharding_.experts > 0 ? p.elements : 0;
     node_[i].unit = it->second;
     node_[i].again = work_.recompute.blocks && it->second != 0;
-    node_[i].remakes = work_.recompute.drops_output(layers_[i], work_.layers[i]);
+    node_[i].remakes = work_.recompute.drops_output(layers_[i], work_.layers[i]) || gates(i);
   }
 }
 
@@ -106,7 +106,7 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   const bool softmax = autocast() && layers_[i].type->name == "attention";
   int64_t largest = 0;
   for (const OwnTensor& o : work_.layers[i].own) {
-    if (o.life != life || work_.recompute.drops_own(layers_[i], o)) continue;
+    if (o.life != life || spared(o) || work_.recompute.drops_own(layers_[i], o)) continue;
     const int64_t size = o.size > 0 ? o.size : softmax ? 4 : element_bytes(work_.precision);
     if (o.size == 0) largest = std::max(largest, o.elements);
     out.push_back(t_.make(tensor(times(o.elements, judges), size)));
@@ -115,11 +115,29 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   return out;
 }
 
+/// An activation that a product alone reads, in one kernel with it.
+bool Walk::gates(uint32_t i) const {
+  const auto is = [](const Layer& layer, std::string_view type) {
+    return layer.type != nullptr && layer.type->name == type;
+  };
+  if (!in_.habits.fused_kernels || node_[i].readers != 1) return false;
+  if (!is(layers_[i], "swish") && !is(layers_[i], "gelu")) return false;
+  return std::any_of(layers_.begin() + i, layers_.end(), [&](const Layer& layer) {
+    return is(layer, "mul") && std::count(layer.inputs.begin(), layer.inputs.end(), i) > 0;
+  });
+}
+
+bool Walk::keeps_input(uint32_t i) const {
+  const Lowered& l = work_.layers[i];
+  return l.keeps_input ||
+         std::any_of(l.own.begin(), l.own.end(), [&](const OwnTensor& o) { return spared(o); });
+}
+
 /// Those that are made again in backward.
 std::vector<Walk::Id> Walk::own_again(uint32_t i) {
   std::vector<Id> out;
   for (const OwnTensor& o : work_.layers[i].own) {
-    if (o.life != Life::kept || !work_.recompute.drops_own(layers_[i], o)) continue;
+    if (o.life != Life::kept || spared(o) || !work_.recompute.drops_own(layers_[i], o)) continue;
     out.push_back(t_.make(tensor(o.elements, o.size > 0 ? o.size : element_bytes(work_.precision))));
   }
   return out;
@@ -144,7 +162,7 @@ void Walk::forward(uint32_t i, bool again) {
   for (const uint32_t from : layer.inputs) {
     if (given(from) || idle) continue;
     const Id input = cast(i, from, temporary);
-    const bool reads = l.keeps_input || fused_loss(i) || n.remakes;
+    const bool reads = keeps_input(i) || fused_loss(i) || n.remakes;
     if (keep && reads && !node_[from].remakes) n.kept.push_back(t_.hold(input));
     if (!again && n.again && node_[from].unit != n.unit)
       units_[n.unit].inputs.push_back(t_.hold(node_[from].output));
@@ -265,7 +283,7 @@ void Walk::backward(uint32_t i) {
   if (n.trained) {
     if (work_.layers[i].keeps_output) remake(i, remade);
     for (const uint32_t from : layer.inputs) {
-      if (work_.layers[i].keeps_input) remake(from, remade);
+      if (keeps_input(i)) remake(from, remade);
     }
     for (const Id id : own_again(i)) remade.push_back(id);
   }

@@ -122,6 +122,10 @@ class Walk {
   bool fused_loss(uint32_t i) const;
   std::vector<Id> own(uint32_t i, OwnTensor::Life life);
   std::vector<Id> own_again(uint32_t i);
+  /// Where norms are one kernel.
+  bool spared(const OwnTensor& own) const { return in_.habits.fused_kernels && own.composed; }
+  bool keeps_input(uint32_t i) const;
+  bool gates(uint32_t i) const;
 
   const WalkInput& in_;
   const Workload& work_;

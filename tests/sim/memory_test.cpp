@@ -158,6 +158,22 @@ TEST(Memory, RecomputationKeepsOneTensorABlock) {
   EXPECT_EQ(total("lenet5", true), total("lenet5", false)) << "it has no repeated blocks";
 }
 
+/// In bf16 a composed RMS norm keeps 2 bytes an element of its normalised rows and 4 of its input; one that
+/// is a single kernel keeps 2 of its input. A block has two, of the hidden width. A gate that is one kernel
+/// does not keep its activation, 2 bytes.
+TEST(Memory, FusedKernelsKeepTheirInputs) {
+  const auto of_blocks = [](const char* kernels) {
+    const auto at = [&](int layers) {
+      const std::string name = "llama3.2-1b:sequence=512,vocabulary=1024,layers=" + std::to_string(layers);
+      const Settings habits{{"kernels", kernels}, {"weights", "half"}};
+      return memory(name.c_str(), {"allreduce", Precision::bf16, 1, "none", habits, {}, 16}).total().n;
+    };
+    return at(12) - at(6);
+  };
+  const int64_t norms = int64_t{2} * 2048 * (2 + 4 - 2), gate = int64_t{8192} * 2;
+  EXPECT_EQ(of_blocks("eager") - of_blocks("fused"), 6 * 16 * 512 * (norms + gate));
+}
+
 /// What is kept less in each block, by hand: outputs of both norms; the activated gate and its product with
 /// the other half; of attention that is not fused all that it makes for itself.
 TEST(Memory, SelectiveRecomputationKeepsWhatItNames) {
