@@ -134,6 +134,9 @@ struct OwnTensor {
 /// kernels that make parameter gradients, `backward_data` those that make the input's gradient (Graph::lower
 /// drops them where no earlier layer has parameters).
 struct Lowered {
+  /// What selective recomputation calls the layer: its output, or what an attention makes on the way to it,
+  /// is cheap to make again.
+  enum class Cheap : uint8_t { no, norm, activation, attention } cheap = Cheap::no;
   Shape output;
   std::vector<Parameter> parameters;
   std::vector<Kernel> forward, backward_data, backward_weights;

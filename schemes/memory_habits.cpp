@@ -12,8 +12,7 @@ const std::vector<OptionSpec>& memory_options() {
        "auto|fp32|master|half"},
       {"update", Type::choice, "foreach",
        "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none; "
-       "backward "
-       "= each parameter is updated, and its gradient freed, in the backward pass",
+       "backward = each parameter is updated, and its gradient freed, in the backward pass",
        "foreach|each|fused|backward"},
       {"gradients", Type::choice, "freed",
        "between steps: freed, or zeroed in place (PyTorch before 2.0); whole = also where they are spread, "

@@ -21,22 +21,17 @@ constexpr std::array<std::pair<std::string_view, bool Recompute::*>, 3> kParts =
      {"activations", &Recompute::activations},
      {"attention", &Recompute::attention}}};
 
-bool is_any_of(const Layer& layer, std::initializer_list<std::string_view> types) {
-  return layer.type != nullptr && std::count(types.begin(), types.end(), layer.type->name) > 0;
-}
-
-bool is_attention(const Layer& layer) { return is_any_of(layer, {"attention"}); }
+using Cheap = Lowered::Cheap;
 
 }  // namespace
 
-bool Recompute::drops_output(const Layer& layer, const Lowered& lowered) const {
-  if (lowered.in_place || layer.inputs.empty()) return false;
-  return (norms && is_any_of(layer, {"layer-norm", "rms-norm"})) ||
-         (activations && is_any_of(layer, {"gelu", "swish", "sigmoid", "tanh", "softplus", "mul"}));
+bool Recompute::drops_output(const Lowered& lowered) const {
+  if (lowered.in_place) return false;
+  return (norms && lowered.cheap == Cheap::norm) || (activations && lowered.cheap == Cheap::activation);
 }
 
-bool Recompute::drops_own(const Layer& layer, const OwnTensor& own) const {
-  return (attention && is_attention(layer)) || (activations && own.remade);
+bool Recompute::drops_own(const Lowered& lowered, const OwnTensor& own) const {
+  return (attention && lowered.cheap == Cheap::attention) || (activations && own.remade);
 }
 
 std::string Recompute::text() const {
@@ -56,18 +51,19 @@ Recompute parse_recompute(std::string_view text, const Place& place) {
     const auto at =
         std::find_if(kParts.begin(), kParts.end(), [&](const auto& p) { return p.first == word; });
     if (at == kParts.end())
-      throw InputError(place,
-                       fmt::format("nothing named \"{}\" is computed again; valid: off, blocks, or some of "
-                                   "norms, activations and attention, joined by +",
-                                   printable(word)));
+      throw InputError(
+          place, fmt::format("nothing named \"{}\" is computed again.{} Valid: off, blocks, or some of "
+                             "norms, activations and attention, joined by +",
+                             printable(word),
+                             did_you_mean(word, {"off", "blocks", "norms", "activations", "attention"})));
     out.*at->second = true;
   }
   return out;
 }
 
 std::vector<Kernel> kernels_again(const Recompute& recompute, const Layer& layer, const Lowered& lowered) {
-  const bool whole = (recompute.blocks && !block_of(layer).empty()) ||
-                     recompute.drops_output(layer, lowered) || (recompute.attention && is_attention(layer));
+  const bool whole = (recompute.blocks && !block_of(layer).empty()) || recompute.drops_output(lowered) ||
+                     (recompute.attention && lowered.cheap == Cheap::attention);
   if (whole) return lowered.forward;
   return recompute.activations ? lowered.remade : std::vector<Kernel>{};
 }

@@ -22,9 +22,9 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
   bool selective() const { return norms || activations || attention; }
   /// Of a layer: its output is let go of behind its readers and made again for their backward passes.
-  bool drops_output(const Layer& layer, const Lowered& lowered) const;
+  bool drops_output(const Lowered& lowered) const;
   /// Of a layer: the tensors that it makes for itself (OwnTensor::remade, all of an attention) are.
-  bool drops_own(const Layer& layer, const OwnTensor& own) const;
+  bool drops_own(const Lowered& lowered, const OwnTensor& own) const;
   /// "off", "blocks", "norms+activations".
   std::string text() const;
 };

@@ -281,13 +281,13 @@ class Backward {
   std::size_t next_ = 0;
 };
 
+}  // namespace
+
 std::string range_name(const Graph& graph, LayerRange layers) {
   const std::string& first = graph.layers()[layers.first].name;
   const std::string& last = graph.layers()[layers.end() - 1].name;
   return first == last ? first : first + ".." + last;
 }
-
-}  // namespace
 
 Passage forward_passage(const ChunkInput& in) {
   Writer w(in);

@@ -27,6 +27,7 @@ struct PassageStep {
   /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
   int32_t after = -1, gathered = -1;
   uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used
+  std::string label = {};      ///< of its ops, likewise
 };
 
 /// A pass over one chunk for one micro-batch, in issue order.
@@ -44,6 +45,9 @@ struct ChunkInput {
   bool gathers = false;  ///< parameters are sharded and gathered, a repeated block at a time, one ahead
   bool gathers_experts = false;  ///< those of dealt experts too
 };
+
+/// "decoder.0.qkv..decoder.0.down"; of a single layer its name.
+std::string range_name(const Graph& graph, LayerRange layers);
 
 /// All layers' forward.
 Passage forward_passage(const ChunkInput& in);

@@ -16,17 +16,23 @@ namespace {
 
 constexpr int64_t kMostDevices = 1 << 20;
 
+using MemoryOf = std::function<MemoryUse(int64_t devices)>;
+
+MemoryOf memory_of(const Prediction& p) {
+  return [&p](int64_t devices) { return memory_on(p, devices); };
+}
+
 /// Nothing where the scheme refuses that many devices.
-std::optional<MemoryUse> try_memory(const Prediction& p, int64_t devices) {
+std::optional<MemoryUse> try_memory(const MemoryOf& memory, int64_t devices) {
   try {
-    return memory_on(p, devices);
+    return memory(devices);
   } catch (const InputError&) {
     return std::nullopt;
   }
 }
 
-bool fits(const Prediction& p, int64_t devices) {
-  const auto memory = try_memory(p, devices);
+bool fits(const MemoryOf& memory_of, int64_t devices) {
+  const auto memory = try_memory(memory_of, devices);
   return memory && memory->fits();
 }
 
@@ -35,7 +41,7 @@ int64_t largest_batch(Prediction p) {
   int64_t low = 0, high = p.job.batch;
   while (high - low > 1) {
     p.job.batch = low + (high - low) / 2;
-    (fits(p, p.devices) ? low : high) = p.job.batch;
+    (fits(memory_of(p), p.devices) ? low : high) = p.job.batch;
   }
   return low;
 }
@@ -54,7 +60,7 @@ std::vector<std::string> remedies(const Prediction& p) {
   const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
   Prediction spread = p;
   spread.job.scheme = &sharded;
-  const auto own = try_memory(p, 64), other = try_memory(spread, 64);
+  const auto own = try_memory(memory_of(p), 64), other = try_memory(memory_of(spread), 64);
   const bool may_spread = own && other && other->needed() < own->needed();
   std::vector<std::string> out;
   int64_t least = INT64_MAX;
@@ -98,29 +104,16 @@ MemoryUse memory_on(const Prediction& p, int64_t devices) {
   return device_memory(work, p.system->device(p.system->accelerator(0)), program, habits_of(p));
 }
 
-int64_t fewest_devices(const Prediction& p) {
-  return fewest_devices(p, [&p](int64_t devices) { return memory_on(p, devices); });
-}
+int64_t fewest_devices(const Prediction& p) { return fewest_devices(p, memory_of(p)); }
 
-int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_t)>& memory_of) {
-  const auto try_memory = [&](int64_t devices) -> std::optional<MemoryUse> {
-    try {
-      return memory_of(devices);
-    } catch (const InputError&) {
-      return std::nullopt;  // the scheme refuses that many
-    }
-  };
-  const auto fits = [&](int64_t devices) {
-    const auto memory = try_memory(devices);
-    return memory && memory->fits();
-  };
+int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_t)>& needs) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
-  if (fits(each)) return each;
+  if (fits(needs, each)) return each;
   int64_t low = 1, high = 2;  // multiples of what one model takes
   std::optional<MemoryUse> before;
   for (;; low = high, high *= 2) {
-    const auto memory = try_memory(high * each);
+    const auto memory = try_memory(needs, high * each);
     if (memory && memory->fits()) break;
     // From four on, what did not shrink by doubling the devices never will.
     if (high * each >= kMostDevices || (before && memory && memory->needed() >= before->needed())) return 0;
@@ -128,7 +121,7 @@ int64_t fewest_devices(const Prediction& p, const std::function<MemoryUse(int64_
   }
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
-    (fits(middle * each) ? high : low) = middle;
+    (fits(needs, middle * each) ? high : low) = middle;
   }
   return high * each;
 }

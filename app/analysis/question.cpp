@@ -65,8 +65,7 @@ std::vector<Flag> question_flags() {
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"adapter", "NAME[:key=value,...]",
        "fine-tuning: lora:rank=16,on=attention+mlp learns small matrices beside weights that stay; qlora "
-       "stores "
-       "these in 4 bits (store=nf4|nf4-dq|int8|half); on: attention, mlp, head or names of layers; "
+       "stores these in 4 bits (store=nf4|nf4-dq|int8|half); on: attention, mlp, head or names of layers; "
        "dropout=0.05"},
       {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
       {"system", "NAME|FILE", "the machine (tandem list systems)"},
@@ -83,8 +82,7 @@ std::vector<Flag> question_flags() {
        "all: tandem list recipes"},
       {"recompute", "off|blocks|...",
        "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
-       "norms, "
-       "activations and attention joined by +; default off"},
+       "norms, activations and attention joined by +; default off"},
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "

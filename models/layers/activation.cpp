@@ -12,6 +12,7 @@ enum class Keeps : uint8_t { input, output };
 /// operation and each transcendental function as the few operations that fast-math code takes.
 Lowered activation(const LayerInput& in, Keeps keeps, bool in_place, int64_t forward, int64_t backward) {
   Lowered out;
+  out.cheap = Lowered::Cheap::activation;
   out.output = in.only();
   const int64_t count = in.total(out.output);
   out.forward = {elementwise(Pass::forward, count, 1, in.element_size(), forward)};

@@ -246,6 +246,7 @@ Lowered attention(const LayerInput& in) {
       list.push_back(block_kernel(in, h, pass, fused));
     if (!forward) list.insert(list.end(), turning.begin(), turning.end());
   }
+  out.cheap = Lowered::Cheap::attention;
   out.keeps_input = out.keeps_output = true;
   out.own = own_tensors(in, h, fused);
   if (in.attributes.boolean("qk_norm", false)) add_head_norms(in, h, out);

@@ -61,6 +61,7 @@ Lowered add(const LayerInput& in) {
 Lowered mul(const LayerInput& in) {
   const auto others = other_elements(in);
   Lowered out;
+  out.cheap = Lowered::Cheap::activation;  // with a gate
   out.output = in.shapes[0];
   out.forward = {forward_kernel(in, others)};
   const int64_t count = in.total(in.shapes[0]);

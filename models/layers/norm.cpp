@@ -48,6 +48,7 @@ Lowered batch_norm(const LayerInput& in) {
 Lowered row_norm(const LayerInput& in, int64_t rows_per_sample, int64_t reads, int64_t statistics,
                  std::vector<Parameter> parameters) {
   Lowered out;
+  out.cheap = Lowered::Cheap::norm;
   out.output = in.only(1);
   const int64_t rows = checked_mul(in.batch, rows_per_sample, "a tensor");
   const int64_t length = elements(out.output) / rows_per_sample;

@@ -353,9 +353,7 @@ class Hybrid {
   }
 
   std::string label(const Stage& stage, const PassageStep& step) const {
-    const auto& layers = stage.graph->layers();
-    const std::string &first = layers[step.layers.first].name, &last = layers[step.layers.end() - 1].name;
-    const std::string range = first == last ? first : first + ".." + last;
+    const std::string range = range_name(*stage.graph, step.layers);
     if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
     if (step.kind == PassageStep::Kind::join)
       return fmt::format("{} {}",
@@ -378,9 +376,8 @@ class Hybrid {
             std::vector<OpId>& ops) {
     OpId done;
     for (PassageStep& step : passage.steps) {
-      const std::string text = label(stage, step);
-      OpHandle op = step.kind == PassageStep::Kind::compute ? compute(stage, step, text)
-                                                            : collective(stage, step, text);
+      if (step.label.empty()) step.label = label(stage, step);
+      OpHandle op = step.kind == PassageStep::Kind::compute ? compute(stage, step) : collective(stage, step);
       for (const int32_t on : {step.after, step.gathered}) {
         if (on >= 0) op.after(ops[static_cast<std::size_t>(on)]);
       }
@@ -398,21 +395,21 @@ class Hybrid {
     return done;
   }
 
-  OpHandle compute(Stage& stage, PassageStep& step, const std::string& text) {
+  OpHandle compute(Stage& stage, PassageStep& step) {
     if (step.task == UINT32_MAX)
       step.task = b_.task({step.layers.first, step.layers.layers, step.pass, step.kernels, step.parts});
-    return stage.role.again(step.task, text);
+    return stage.role.again(step.task, step.label);
   }
 
-  OpHandle collective(Stage& stage, const PassageStep& step, const std::string& text) {
+  OpHandle collective(Stage& stage, const PassageStep& step) {
     if (step.kind == PassageStep::Kind::gather)
-      return stage.role.collective(step.collective, replicas_of(step.dealt), step.bytes, "auto", text)
+      return stage.role.collective(step.collective, replicas_of(step.dealt), step.bytes, "auto", step.label)
           .on(Lane::reduce)
           .of(Payload::parameters, stage.buckets.front().key);
     if (step.inside)
-      return stage.role.collective(step.collective, partners(step.collective), step.bytes, "auto", text)
+      return stage.role.collective(step.collective, partners(step.collective), step.bytes, "auto", step.label)
           .of(Payload::exchanged, step.layers.first);
-    return stage.role.collective(step.collective, mask({kTensor}), step.bytes, "auto", text)
+    return stage.role.collective(step.collective, mask({kTensor}), step.bytes, "auto", step.label)
         .of(step.gradients ? Payload::activation_gradients : Payload::activations, step.layers.first);
   }
 

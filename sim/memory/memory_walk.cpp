@@ -71,7 +71,7 @@ void Walk::read_units() {
       unit.dealt += p.dealt && sharding_.experts > 0 ? p.elements : 0;
     node_[i].unit = it->second;
     node_[i].again = work_.recompute.blocks && it->second != 0;
-    node_[i].remakes = work_.recompute.drops_output(layers_[i], work_.layers[i]) || gates(i);
+    node_[i].remakes = work_.recompute.drops_output(work_.layers[i]) || gates(i);
   }
 }
 
@@ -106,7 +106,7 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   const bool softmax = autocast() && layers_[i].type->name == "attention";
   int64_t largest = 0;
   for (const OwnTensor& o : work_.layers[i].own) {
-    if (o.life != life || spared(o) || work_.recompute.drops_own(layers_[i], o)) continue;
+    if (o.life != life || spared(o) || work_.recompute.drops_own(work_.layers[i], o)) continue;
     const int64_t size = o.size > 0 ? o.size : softmax ? 4 : element_bytes(work_.precision);
     if (o.size == 0) largest = std::max(largest, o.elements);
     out.push_back(t_.make(tensor(times(o.elements, judges), size)));
@@ -115,16 +115,17 @@ std::vector<Walk::Id> Walk::own(uint32_t i, Life life) {
   return out;
 }
 
-/// An activation that a product alone reads, in one kernel with it.
+/// An activation that a product with another tensor alone reads, in one kernel with it.
 bool Walk::gates(uint32_t i) const {
-  const auto is = [](const Layer& layer, std::string_view type) {
-    return layer.type != nullptr && layer.type->name == type;
+  const auto activates = [&](uint32_t layer, std::size_t inputs) {
+    return work_.layers[layer].cheap == Lowered::Cheap::activation && layers_[layer].inputs.size() == inputs;
   };
-  if (!in_.habits.fused_kernels || node_[i].readers != 1) return false;
-  if (!is(layers_[i], "swish") && !is(layers_[i], "gelu")) return false;
-  return std::any_of(layers_.begin() + i, layers_.end(), [&](const Layer& layer) {
-    return is(layer, "mul") && std::count(layer.inputs.begin(), layer.inputs.end(), i) > 0;
-  });
+  if (!in_.habits.fused_kernels || node_[i].readers != 1 || work_.layers[i].in_place || !activates(i, 1))
+    return false;
+  for (uint32_t j = i + 1; j < layers_.size(); ++j) {
+    if (std::count(layers_[j].inputs.begin(), layers_[j].inputs.end(), i) > 0) return activates(j, 2);
+  }
+  return false;
 }
 
 bool Walk::keeps_input(uint32_t i) const {
@@ -137,7 +138,7 @@ bool Walk::keeps_input(uint32_t i) const {
 std::vector<Walk::Id> Walk::own_again(uint32_t i) {
   std::vector<Id> out;
   for (const OwnTensor& o : work_.layers[i].own) {
-    if (o.life != Life::kept || spared(o) || !work_.recompute.drops_own(layers_[i], o)) continue;
+    if (o.life != Life::kept || spared(o) || !work_.recompute.drops_own(work_.layers[i], o)) continue;
     out.push_back(t_.make(tensor(o.elements, o.size > 0 ? o.size : element_bytes(work_.precision))));
   }
   return out;

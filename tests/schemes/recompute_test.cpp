@@ -24,7 +24,7 @@ TEST(Recompute, UnknownWordsAreRefusedWithWhatIsValid) {
       parsed(text);
       FAIL() << text;
     } catch (const InputError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("valid: off, blocks, or some of norms, activations and attention"));
+      EXPECT_THAT(error.what(), HasSubstr("Valid: off, blocks, or some of norms, activations and attention"));
     }
   }
 }
@@ -60,8 +60,8 @@ TEST(Recompute, ExpertsMakeTheirActivationsAgain) {
     if (layer.type == nullptr || layer.type->name != "experts") continue;
     int64_t dropped = 0;
     for (const OwnTensor& own : lowered[i].own) {
-      if (parsed("activations").drops_own(layer, own)) dropped += own.elements;
-      EXPECT_FALSE(parsed("norms").drops_own(layer, own));
+      if (parsed("activations").drops_own(lowered[i], own)) dropped += own.elements;
+      EXPECT_FALSE(parsed("norms").drops_own(lowered[i], own));
     }
     EXPECT_EQ(dropped, int64_t{2} * 4096 * 2 * 14336);  // tokens x experts of each x width, twice
     for (const Kernel& k : kernels_again(parsed("activations"), layer, lowered[i])) {
