@@ -133,7 +133,7 @@ Report simulate(const Prediction& p) {
   if (!r.fits) return r;
 
   const auto [scale, met] = fit_anchor(p, simulation, r.notes);
-  const Simulated run = simulation.run(p.devices, scale, true);
+  const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
   add_rates(r, p, run);
   add_speedup(r, p, simulation, run, scale);
   if (run.program != program)

@@ -38,8 +38,7 @@ Bytes workspaces(const Device& device) {
 
 /// Outputs gathered on a root say that one process drives all devices, and that worker 0 is its master.
 bool has_master(const Program& program) {
-  const auto& ops = program.roles[0].ops;
-  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+  return program.roles[0].ops.any([&](const Op& op) {
     return op.kind == OpKind::collective && op.payload == Payload::activations &&
            program.collectives[op.what].kind == CollKind::reduce;
   });
