@@ -28,12 +28,12 @@ struct Posted {
 };
 using Post = std::map<std::pair<uint32_t, uint32_t>, std::deque<Posted>>;  ///< by channel and key
 
-/// What a call did. Times count from its beginning.
+/// What a call did behind its first work. Times count from the end of that.
 struct CallOutcome {
-  std::vector<int64_t> end;  ///< [op]
+  std::vector<int64_t> end;  ///< [op behind it]
   int64_t lane[kLanes] = {};
   int64_t latest = 0;
-  /// Where the host began with it. If it bound nowhere, it might have begun up to `slack` later.
+  /// When the host had issued the first of its ops. If it bound nowhere, it might have been up to `slack`.
   int64_t issued = 0, slack = INT64_MAX;
   bool bound = false;
   Recorder::CallEffect record;
@@ -42,11 +42,15 @@ struct CallOutcome {
 
 /// What calls of a routine with equal costs have in common.
 struct CallKind {
-  uint32_t first = 0;  ///< op of the call that stands for all
-  uint32_t lanes = 0;  ///< mask of those it uses beside compute
-  uint32_t free_before =
-      0;                ///< of these: whose first op waits for work, so that it is as good as free before
+  uint32_t first = 0;   ///< op of the call that stands for all
   bool repeats = true;  ///< runs in every iteration
+  /// Its ops up to the first work, which waits for the call's input: they run by themselves, so that what
+  /// follows does not depend on when that came.
+  uint32_t before = 0;
+  std::vector<uint32_t> inputs;  ///< of these: those on other lanes that what follows waits for
+  uint32_t lanes = 0;            ///< mask of those that what follows uses beside compute
+  /// Of these: whose first op waits for work of this iteration, so that to be free earlier changes nothing.
+  uint32_t free_before = 0;
 };
 
 class FoldedRole {
@@ -156,14 +160,23 @@ class FoldedRole {
   uint32_t add_routine(const CallPart& part) {
     CallKind routine;
     routine.first = part.first;
+    const auto lane = [&](uint32_t i) { return ops_.stored(part, i).lane; };
+    while (routine.before < part.count && lane(routine.before) != Lane::compute) ++routine.before;
+    routine.before = std::min(routine.before + 1, part.count);
     for (uint32_t i = 0; i < part.count; ++i) {
       const OpPlace op{&part, i, &ops_.stored(part, i)};
       routine.repeats = routine.repeats && op.op->every == 1;
-      const uint32_t lane = 1U << static_cast<int>(op.op->lane);
-      if (op.op->lane == Lane::compute || (routine.lanes & lane) != 0) continue;
-      routine.lanes |= lane;
+      if (i < routine.before) continue;
+      for (const Dep& dep : op.op->deps) {
+        if (dep.op < routine.before && lane(dep.op) != Lane::compute) routine.inputs.push_back(dep.op);
+      }
+      const uint32_t own = 1U << static_cast<int>(lane(i));
+      if (lane(i) == Lane::compute || (routine.lanes & own) != 0) continue;
+      routine.lanes |= own;
       each_dep(op, [&](uint32_t on, uint16_t lag) {
-        if (lag == 0 && op_at(on).lane == Lane::compute) routine.free_before |= lane;
+        const bool work = lag == 0 && op_at(on).lane == Lane::compute;
+        // Work inside ends at or after the beginning, work outside before it.
+        if (work && on >= part.first + routine.before - 1) routine.free_before |= own;
       });
     }
     routines_.push_back(routine);
@@ -283,13 +296,14 @@ class FoldedRole {
   }
 
   void call(const CallPart& part, const CallKind& routine) {
-    if (!routine.repeats || recorder_.hashes() || recorder_.keeps_spans(iteration_)) {
-      for (uint32_t i = 0; i < part.count; ++i) run({&part, i, &ops_.stored(part, i)});
-      return;
-    }
+    const bool alone = !routine.repeats || recorder_.hashes() || recorder_.keeps_spans(iteration_);
+    for (uint32_t i = 0; i < (alone ? part.count : routine.before); ++i)
+      run({&part, i, &ops_.stored(part, i)});
+    if (alone || routine.before == part.count) return;
     const int64_t begin = lanes_[static_cast<int>(Lane::compute)];
     describe(part, routine, begin);
-    const int64_t issued = host_ ? begin_ + costs_.issued[class_][part.first].ps - begin : 0;
+    const uint32_t next = part.first + routine.before;
+    const int64_t issued = host_ ? begin_ + costs_.issued[class_][next].ps - begin : 0;
     std::vector<CallOutcome>& known = effects_[key_];
     const auto at =
         std::find_if(known.begin(), known.end(), [&](const CallOutcome& e) { return e.holds(issued); });
@@ -300,6 +314,10 @@ class FoldedRole {
     if (effect.record.repeats && known.size() < kMostEffects) known.push_back(std::move(effect));
   }
 
+  static Recorder::CallOps behind(const CallPart& part, const CallKind& routine, int64_t begin) {
+    return {&part, routine.before, routine.lanes, begin};
+  }
+
   /// All that the call's effect depends on but for the host.
   void describe(const CallPart& part, const CallKind& routine, int64_t begin) {
     key_.assign({variant_[part_]});
@@ -308,19 +326,21 @@ class FoldedRole {
       const bool free = (routine.free_before >> l & 1U) != 0;
       key_.push_back(free ? std::max<int64_t>(lanes_[l] - begin, 0) : lanes_[l] - begin);
     }
+    for (const uint32_t i : routine.inputs) key_.push_back(end_[part.first + i] - begin);
     for (const auto& [i, dep] : part.deps) {
+      if (i < routine.before) continue;
       const int64_t end = awaited(dep.op, dep.lag);
       const bool works = ops_.stored(part, i).lane == Lane::compute;
       key_.push_back(end < 0 ? INT64_MIN : works ? std::max<int64_t>(end - begin, 0) : end - begin);
     }
-    recorder_.describe(r_, iteration_, part, routine.lanes, begin, key_);
+    recorder_.describe(r_, iteration_, behind(part, routine, begin), routine.inputs, key_);
   }
 
   CallOutcome run_call(const CallPart& part, const CallKind& routine, int64_t begin) {
     CallOutcome out;
-    const int64_t base = host_ ? costs_.issued[class_][part.first].ps : 0;
+    const int64_t base = host_ ? costs_.issued[class_][part.first + routine.before].ps : 0;
     recorder_.begin_call(r_);
-    for (uint32_t i = 0; i < part.count; ++i) {
+    for (uint32_t i = routine.before; i < part.count; ++i) {
       const Op& op = ops_.stored(part, i);
       const int64_t end = run({&part, i, &op});
       out.end.push_back(end - begin);
@@ -330,7 +350,7 @@ class FoldedRole {
       out.slack = std::min(out.slack, end - begin - (costs_.issued[class_][part.first + i].ps - base));
     }
     for (int l = 0; l < kLanes; ++l) out.lane[l] = lanes_[l] - begin;
-    out.record = recorder_.end_call(r_, part, routine.lanes, begin);
+    out.record = recorder_.end_call(r_, behind(part, routine, begin));
     return out;
   }
 
@@ -342,10 +362,12 @@ class FoldedRole {
     if (begin + effect.latest >= kNever)
       throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(begin + effect.latest);
-    recorder_.hash(0, int64_t{count_} * part.count);
-    for (const uint32_t i : exports_[part_]) store(part.first + i, begin + effect.end[i]);
-    recorder_.repeat_call(r_, iteration_, part, routine.lanes, begin, lanes_[static_cast<int>(Lane::compute)],
-                          effect.record);
+    recorder_.hash(0, int64_t{count_} * (part.count - routine.before));
+    for (const uint32_t i : exports_[part_]) {
+      if (i >= routine.before) store(part.first + i, begin + effect.end[i - routine.before]);
+    }
+    recorder_.repeat_call(r_, iteration_, behind(part, routine, begin),
+                          lanes_[static_cast<int>(Lane::compute)], effect.record);
   }
 
   const Plan& plan_;

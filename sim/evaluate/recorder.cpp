@@ -230,17 +230,21 @@ void Recorder::describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, 
   key.push_back(-1);
 }
 
-void Recorder::describe(uint32_t role, uint32_t iteration, const OpList::Part& call, uint32_t lanes,
-                        int64_t begin, std::vector<int64_t>& key) const {
+void Recorder::describe(uint32_t role, uint32_t iteration, const CallOps& call,
+                        const std::vector<uint32_t>& inputs, std::vector<int64_t>& key) const {
   if (!tracks(role)) return;
   const Tracked& t = tracked_[role];
-  key.push_back(t.compute_end - begin);
+  key.push_back(t.compute_end - call.begin);
   for (int lane = 0; lane < kLanes; ++lane) {
-    if ((lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane], iteration, begin, key);
+    if ((call.lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane], iteration, call.begin, key);
   }
-  for (const auto& [op, dep] : call.deps) {
-    if (dep.lag <= iteration && t.lane[dep.op] != Lane::compute)
-      describe_chain(t, t.numbers.at(dep.op, iteration - dep.lag), iteration, begin, key);
+  const auto ask = [&](uint32_t on, uint16_t lag) {
+    if (lag <= iteration && t.lane[on] != Lane::compute)
+      describe_chain(t, t.numbers.at(on, iteration - lag), iteration, call.begin, key);
+  };
+  for (const uint32_t i : inputs) ask(call.part->first + i, 0);
+  for (const auto& [op, dep] : call.part->deps) {
+    if (op >= call.before) ask(dep.op, dep.lag);
   }
 }
 
@@ -257,8 +261,8 @@ void Recorder::begin_call(uint32_t role) {
   call_sums_.on_lane[0] = t.final_;
 }
 
-Recorder::CallEffect Recorder::end_call(uint32_t role, const OpList::Part& call, uint32_t lanes,
-                                        int64_t begin) {
+Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
+  const int64_t begin = call.begin;
   CallEffect out;
   if (!tracks(role)) return out;
   Tracked& t = tracked_[role];
@@ -267,7 +271,7 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const OpList::Part& call,
   for (int l = 0; l < kLanes; ++l) out.busy[l] = trace_.busy[l].ps - call_sums_.busy[l];
   for (int m = 0; m < kMoves; ++m) out.moved[m] = trace_.moved[m].ps - call_sums_.moved[m];
   std::map<uint64_t, uint64_t> left;  // number of an execution: its place in out.left, from 1
-  for (uint32_t i = 0; i < call.count; ++i) {
+  for (uint32_t i = 0; i < call.part->count - call.before; ++i) {
     const uint64_t n = call_newest_ + 1 + i;
     const Done* d = t.number(n);
     if (d == nullptr || d->end <= t.compute_end) continue;
@@ -283,11 +287,11 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const OpList::Part& call,
     left[n] = out.left.size();
   }
   for (int l = 0; l < kLanes; ++l) {
-    if ((lanes >> l & 1U) == 0) continue;
+    if ((call.lanes >> l & 1U) == 0) continue;
     const auto at = left.find(t.on_lane[l]);
     out.on_lane[l] = at == left.end() ? 0 : at->second;
   }
-  out.final_end = {t.final_end.first - begin, t.final_end.second - call.first};
+  out.final_end = {t.final_end.first - begin, t.final_end.second - call.first()};
   const auto [end, last] = call_sums_.final_end;
   if (end > t.final_end.first || (end == t.final_end.first && last <= t.final_end.second)) {
     t.final_end = call_sums_.final_end;
@@ -296,8 +300,9 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const OpList::Part& call,
   return out;
 }
 
-void Recorder::repeat_call(uint32_t role, uint32_t iteration, const OpList::Part& call, uint32_t lanes,
-                           int64_t begin, int64_t compute_end, const CallEffect& effect) {
+void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& call, int64_t compute_end,
+                           const CallEffect& effect) {
+  const int64_t begin = call.begin;
   if (!tracks(role)) return;
   Tracked& t = tracked_[role];
   for (int w = 0; w < kWaits; ++w) trace_.exposed[w].ps += effect.exposed[w];
@@ -306,7 +311,7 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const OpList::Part
   const uint64_t before = t.newest();
   const auto number = [&](uint64_t place) { return place == 0 ? 0 : before + place; };
   const std::pair<int64_t, uint32_t> last{effect.final_end.first + begin,
-                                          effect.final_end.second + call.first};
+                                          effect.final_end.second + call.first()};
   const bool latest =
       last.first > t.final_end.first || (last.first == t.final_end.first && last.second < t.final_end.second);
   if (latest) {
@@ -321,11 +326,11 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const OpList::Part
     d.after = number(relative.after);
     for (uint32_t k = 0; k < d.count; ++k) d.stretches[k].end += begin;
     t.recent.push_back(d);
-    t.numbers.at(call.first + op, iteration) = t.newest();
+    t.numbers.at(call.first() + op, iteration) = t.newest();
     if (latest && op == effect.final_end.second) t.final_ = t.newest();
   }
   for (int l = 0; l < kLanes; ++l) {
-    if ((lanes >> l & 1U) != 0) t.on_lane[l] = number(effect.on_lane[l]);
+    if ((call.lanes >> l & 1U) != 0) t.on_lane[l] = number(effect.on_lane[l]);
   }
   t.on_lane[static_cast<int>(Lane::compute)] = 0;
   t.compute_end = compute_end;

@@ -144,8 +144,15 @@ class Recorder {
     uint32_t count = 0;
   };
 
-  /// What a tracked instance's call of a routine adds here. Times count from its beginning, where the compute
-  /// lane was free.
+  /// Consecutive ops of a call of a routine, from `before` on. They begin at `begin`, where the compute lane
+  /// is free, and use the lanes of the mask `lanes` beside it.
+  struct CallOps {
+    const OpList::Part* part = nullptr;
+    uint32_t before = 0, lanes = 0;
+    int64_t begin = 0;
+    uint32_t first() const { return part->first + before; }
+  };
+  /// What they add here for a tracked instance. Times count from their beginning.
   struct CallEffect {
     int64_t exposed[kWaits] = {}, busy[kLanes] = {}, moved[kMoves] = {};
     /// Executions that its compute lane's end leaves under way, and which of the call's ops they are of;
@@ -155,16 +162,16 @@ class Recorder {
     std::pair<int64_t, uint32_t> final_end{-1, 0};
     bool repeats = true;  ///< it depended on nothing that describe() does not tell
   };
-  /// Appends to `key` all that a call's effect depends on here, if it begins at `begin` and uses `lanes` (a
-  /// mask) beside the compute lane.
-  void describe(uint32_t role, uint32_t iteration, const OpList::Part& call, uint32_t lanes, int64_t begin,
+  /// Appends to `key` all that this effect depends on here; `inputs`: which of the call's earlier ops these
+  /// wait for.
+  void describe(uint32_t role, uint32_t iteration, const CallOps& call, const std::vector<uint32_t>& inputs,
                 std::vector<int64_t>& key) const;
-  /// Before the first and behind the last of the call's ops.
+  /// Before the first and behind the last of the ops.
   void begin_call(uint32_t role);
-  CallEffect end_call(uint32_t role, const OpList::Part& call, uint32_t lanes, int64_t begin);
-  /// The same again, instead of its ops. `compute_end`: of its compute lane.
-  void repeat_call(uint32_t role, uint32_t iteration, const OpList::Part& call, uint32_t lanes, int64_t begin,
-                   int64_t compute_end, const CallEffect& effect);
+  CallEffect end_call(uint32_t role, const CallOps& call);
+  /// The same again, instead of the ops. `compute_end`: of their compute lane.
+  void repeat_call(uint32_t role, uint32_t iteration, const CallOps& call, int64_t compute_end,
+                   const CallEffect& effect);
 
  private:
   /// Numbers that are 0 at first. Pages of them that are never used cost nothing.
