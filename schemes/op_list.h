@@ -3,6 +3,7 @@
 // The ops of a role. A step with hundreds of micro-batches repeats the same passes over and over: the list
 // holds such a pass once, and says where it is called. Read as a vector of ops, it is the same list.
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -30,6 +31,11 @@ class OpList {
     std::vector<std::pair<uint32_t, Dep>> deps = {};
     uint32_t end() const { return first + count; }
   };
+
+  OpList() = default;
+  OpList(std::initializer_list<Op> ops) {
+    for (const Op& op : ops) push_back(op);
+  }
 
   // As a vector.
   std::size_t size() const { return size_; }

@@ -142,7 +142,7 @@ class Hybrid {
     ModelSlice slice = split_.slice();
     for (int32_t c = 0; c < split_.shape.chunks; ++c)
       slice.ranges.push_back(ranges_[static_cast<std::size_t>(c * split_.shape.stages + s)]);
-    auto graph = std::make_unique<Graph>(work_.graph->slice(slice));
+    auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work =
         make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute);

@@ -72,10 +72,13 @@ MemoryUse use(WalkInput in, const Device& device) {
 std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
                                   const MemoryHabits& habits) {
   std::vector<RoleMemory> out;
+  ModelSlice division = program.roles[0].slice;  // roles differ in their layers alone
+  division.ranges.clear();
+  const Graph whole = work.graph->slice(division);
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     const Role& role = program.roles[r];
     if (!role.works()) continue;
-    const Graph slice = work.graph->slice(role.slice);
+    const Graph slice = whole.slice(role.slice);
     const Workload part =
         make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute);
     out.push_back({role.name, role.mesh.size(),
