@@ -274,10 +274,11 @@ class Binder {
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
-    const auto members = group_of(role.mesh, c.axes, instance);
-    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n, last);
+    const auto key =
+        std::make_tuple(r, first_of_group(role.mesh, c.axes, instance), op.what, op.bytes.n, last);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
+    const auto members = group_of(role.mesh, c.axes, instance);
     const auto priced = [&](const std::vector<uint32_t>& group) { return collective_of(r, group, op, last); };
     if (own_transfers(role)) return collectives_[key] = add(priced(members));
     std::vector<std::vector<uint32_t>> groups{members};
