@@ -332,15 +332,15 @@ Graph Graph::slice(const ModelSlice& slice) const {
   part->sharing = slice;
   part->sharing.ranges.clear();
   part->sharing.sequence = slice.sequence && slice.ways > 1;
-  if (slice.context > 1) {
+  const bool divided = part->sharing == impl_->sharing;  // already
+  if (slice.context > 1 && !divided) {
     if (part->sample.unit != "sequences")
       throw InputError(
           fmt::format("{}: its samples are no sequences that devices could divide", impl_->name));
     divide_sequence(part->layers, slice.context);
   }
-  if (slice.ways > 1 || slice.experts > 1 || slice.context > 1 || slice.capacity > 0)
-    infer_shapes(part->layers, part->sharing);
-  if (slice.ways > 1) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
+  if (!divided) infer_shapes(part->layers, part->sharing);
+  if (slice.ways > 1 && !divided) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
   if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
   for (uint32_t i = 0; i < part->layers.size(); ++i) {
     Layer& layer = part->layers[i];

@@ -15,10 +15,15 @@ uint32_t append(std::vector<T>& list, T value) {
 
 }  // namespace
 
-Op& OpHandle::op() { return builder_->program_.roles[role_].ops[id_.index]; }
+Op& OpHandle::op() {
+  OpList& ops = list();
+  return id_.index + 1 == ops.size() ? ops.last() : ops[id_.index];
+}
+
+OpList& OpHandle::list() { return builder_->program_.roles[role_].ops; }
 
 OpHandle& OpHandle::after(OpId other) {
-  if (other.valid()) op().deps.push_back({other.index, 0});
+  if (other.valid()) list().depend(id_.index, {other.index, 0});
   return *this;
 }
 
@@ -28,7 +33,7 @@ OpHandle& OpHandle::after(const std::vector<OpId>& ops) {
 }
 
 OpHandle& OpHandle::after_last(OpId other, uint16_t lag) {
-  if (other.valid()) op().deps.push_back({other.index, lag});
+  if (other.valid()) list().depend(id_.index, {other.index, lag});
   return *this;
 }
 
@@ -96,7 +101,10 @@ Program Builder::finish() {
 
 OpHandle RoleBuilder::add(Op op, std::string_view label) {
   op.label = builder_->label(label);
-  return OpHandle(*builder_, index_, {append(builder_->program_.roles[index_].ops, std::move(op))});
+  OpList& ops = builder_->program_.roles[index_].ops;
+  const auto index = static_cast<uint32_t>(ops.size());
+  ops.push_back(std::move(op));
+  return OpHandle(*builder_, index_, {index});
 }
 
 OpHandle RoleBuilder::compute(Task task, std::string_view label) {
@@ -107,6 +115,13 @@ OpHandle RoleBuilder::again(uint32_t task, std::string_view label) {
   Op op;
   op.what = task;
   return add(std::move(op), label);
+}
+
+uint32_t RoleBuilder::fold(OpId first) { return builder_->program_.roles[index_].ops.fold(first.index); }
+
+OpId RoleBuilder::call(uint32_t routine, int32_t micro) {
+  TANDEM_CHECK(micro >= 0 && micro <= UINT16_MAX);
+  return {builder_->program_.roles[index_].ops.call(routine, static_cast<uint16_t>(micro))};
 }
 
 OpHandle RoleBuilder::input(int64_t samples, Bytes bytes, std::string_view label) {

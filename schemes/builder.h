@@ -39,6 +39,7 @@ class OpHandle {
   friend class RoleBuilder;
   OpHandle(Builder& builder, uint32_t role, OpId id) : builder_(&builder), role_(role), id_(id) {}
   Op& op();
+  OpList& list();
   Builder* builder_;
   uint32_t role_;
   OpId id_;
@@ -88,6 +89,11 @@ class RoleBuilder {
   OpHandle gate(uint32_t store, std::string_view label = "gate");                      // lane host
   OpHandle reply(uint32_t channel,
                  std::string_view label = "reply");  // lane comm; bytes of the message's key
+  /// The ops from `first` on become a routine, called once so far (OpList::fold); returns its index.
+  uint32_t fold(OpId first);
+  /// Its ops once more, for another micro-batch; returns the first. What they wait for outside of the routine
+  /// is to be said anew.
+  OpId call(uint32_t routine, int32_t micro);
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
   uint32_t index() const { return index_; }

@@ -22,19 +22,34 @@ class Checker {
 
   void run() {
     check_tables();
-    for (role_ = 0; role_ < p_.roles.size(); ++role_) {
-      for (op_ = 0; op_ < role().ops.size(); ++op_) {
-        check_op();
-        check_deps();
-      }
-    }
+    for (role_ = 0; role_ < p_.roles.size(); ++role_) check_role();
     check_messages();
     check_deadlock();
   }
 
  private:
   const Role& role() const { return p_.roles[role_]; }
-  const Op& op() const { return role().ops[op_]; }
+  const Op& op() const { return *current_; }
+
+  /// Every op that stands alone, those of a routine once, and what each call of it waits for.
+  void check_role() {
+    std::vector<bool> known(role().ops.routines().size());
+    for (const OpList::Part& part : role().ops.parts()) {
+      const bool again = part.routine >= 0 && known[static_cast<std::size_t>(part.routine)];
+      for (uint32_t i = 0; i < part.count && !again; ++i) {
+        op_ = part.first + i;
+        current_ = &role().ops.stored(part, i);
+        check_op();
+        for (const Dep& d : current_->deps) check_dep(part.routine < 0 ? d : Dep{d.op + part.first, d.lag});
+      }
+      if (part.routine >= 0) known[static_cast<std::size_t>(part.routine)] = true;
+      for (const auto& [i, dep] : part.deps) {
+        op_ = part.first + i;
+        current_ = &role().ops.stored(part, i);
+        check_dep(dep);
+      }
+    }
+  }
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw ProgramError(fmt::format("role \"{}\", op {} ({} \"{}\"): {}", role().name, op_, name(op().kind),
@@ -274,19 +289,18 @@ class Checker {
     require(op().key < c.key_bytes.size(), "its key does not exist");
   }
 
-  void check_deps() const {
-    for (const Dep& d : op().deps) {
-      if (d.op >= role().ops.size()) refuse(fmt::format("depends on op {}, which does not exist", d.op));
-      if (d.lag == 0 && d.op >= op_) refuse(fmt::format("depends on op {}, which is not earlier", d.op));
-      require(d.lag == 0 || !served(role_), "a role that runs per message cannot look back");
-    }
+  void check_dep(const Dep& d) const {
+    if (d.op >= role().ops.size()) refuse(fmt::format("depends on op {}, which does not exist", d.op));
+    if (d.lag == 0 && d.op >= op_) refuse(fmt::format("depends on op {}, which is not earlier", d.op));
+    require(d.lag == 0 || !served(role_), "a role that runs per message cannot look back");
   }
 
   /// What a recv can wait for: (channel, key).
   using Port = std::pair<uint32_t, uint32_t>;
-  /// An op of a repeating role.
+  /// An op of a repeating role that sends or receives, which no op of a routine does.
   struct Place {
     uint32_t role, op;
+    uint16_t every;
   };
   using Ports = std::map<Port, std::vector<Place>>;
 
@@ -295,27 +309,31 @@ class Checker {
     const uint32_t to = p_.channels[c].to_role;
     if (!served(to)) return {c};
     std::vector<uint32_t> out;
-    for (const Op& answer : p_.roles[to].ops) {
+    p_.roles[to].ops.each_distinct([&](const Op& answer, int64_t) {
       if (answer.kind == OpKind::send) out.push_back(answer.what);
-    }
+    });
     return out;
   }
 
   void collect(Ports& sent, Ports& received) const {
     for (uint32_t r = 0; r < p_.roles.size(); ++r) {
       if (served(r)) continue;
-      for (uint32_t i = 0; i < p_.roles[r].ops.size(); ++i) {
-        const Op& o = p_.roles[r].ops[i];
-        if (o.kind == OpKind::recv) received[{o.what, o.key}].push_back({r, i});
-        if (o.kind != OpKind::send) continue;
-        for (const uint32_t c : delivers(o.what)) sent[{c, o.key}].push_back({r, i});
+      const OpList& ops = p_.roles[r].ops;
+      for (const OpList::Part& part : ops.parts()) {
+        for (uint32_t i = 0; i < part.count && part.routine < 0; ++i) {
+          const Op& o = ops.stored(part, i);
+          const Place at{r, part.first + i, o.every};
+          if (o.kind == OpKind::recv) received[{o.what, o.key}].push_back(at);
+          if (o.kind != OpKind::send) continue;
+          for (const uint32_t c : delivers(o.what)) sent[{c, o.key}].push_back(at);
+        }
       }
     }
   }
 
-  std::vector<uint16_t> rates(const std::vector<Place>& ops) const {
+  static std::vector<uint16_t> rates(const std::vector<Place>& ops) {
     std::vector<uint16_t> out;
-    for (const Place& at : ops) out.push_back(p_.roles[at.role].ops[at.op].every);
+    for (const Place& at : ops) out.push_back(at.every);
     std::sort(out.begin(), out.end());
     return out;
   }
@@ -339,66 +357,126 @@ class Checker {
   }
 
   /// Lag-0 waits of all repeating roles: lane order, deps, and the n-th recv for the n-th send of its port.
-  /// A cycle among them never starts. Lists are topological, so only waits between lists can close one.
+  /// A cycle among them never starts. Lists are topological, so only waits between lists can close one. A
+  /// call of a routine counts as one op, which asks for more than its ops do: what looks like a cycle then is
+  /// looked at op by op.
   void check_deadlock() const {
-    std::vector<uint32_t> first(p_.roles.size() + 1, 0);
-    for (std::size_t r = 0; r < p_.roles.size(); ++r) {
-      first[r + 1] = first[r] + static_cast<uint32_t>(p_.roles[r].ops.size());
+    const std::string cycle = Waits(p_).cycle(sends_and_receipts());
+    if (cycle.empty()) return;
+    Program plain = p_;
+    bool folded = false;
+    for (Role& role : plain.roles) {
+      folded = folded || !role.ops.routines().empty();
+      role.ops.begin();  // writes all ops out
     }
-    std::vector<std::vector<uint32_t>> next(first.back());
-    std::vector<uint32_t> waits(first.back(), 0);
-    const auto edge = [&](uint32_t from, uint32_t to) {
-      next[from].push_back(to);
-      ++waits[to];
-    };
-    for (uint32_t r = 0; r < p_.roles.size(); ++r) {
-      int64_t last[kLanes];
-      std::fill(std::begin(last), std::end(last), -1);
-      for (uint32_t i = 0; i < p_.roles[r].ops.size(); ++i) {
-        const Op& o = p_.roles[r].ops[i];
-        int64_t& before = last[static_cast<std::size_t>(o.lane)];
-        if (before >= 0) edge(first[r] + static_cast<uint32_t>(before), first[r] + i);
-        before = i;
-        for (const Dep& d : o.deps) {
-          if (d.lag == 0) edge(first[r] + d.op, first[r] + i);
-        }
-      }
-    }
+    const std::string real = folded ? Waits(plain).cycle(sends_and_receipts()) : cycle;
+    if (!real.empty()) throw ProgramError(real);
+  }
+
+  using Message = std::pair<Place, Place>;
+  std::vector<Message> sends_and_receipts() const {
+    std::vector<Message> out;
     Ports sent, received;
     collect(sent, received);
     for (const auto& [port, ops] : received) {
       const std::vector<Place>& from = sent[port];
-      for (std::size_t n = 0; n < ops.size(); ++n)
-        edge(first[from[n].role] + from[n].op, first[ops[n].role] + ops[n].op);
+      for (std::size_t n = 0; n < ops.size(); ++n) out.emplace_back(from[n], ops[n]);
     }
-    find_cycle(first, next, waits);
+    return out;
   }
 
-  /// Kahn's algorithm: whatever cannot be removed waits for a cycle.
-  void find_cycle(const std::vector<uint32_t>& first, const std::vector<std::vector<uint32_t>>& next,
-                  std::vector<uint32_t>& waits) const {
-    std::vector<uint32_t> ready;
-    for (uint32_t i = 0; i < waits.size(); ++i) {
-      if (waits[i] == 0) ready.push_back(i);
+  /// What waits for what within an iteration: a node for each op that stands alone, and for each call.
+  class Waits {
+   public:
+    explicit Waits(const Program& program) : p_(program), first_(program.roles.size()) {
+      uint32_t nodes = 0;
+      for (std::size_t r = 0; r < p_.roles.size(); ++r) {
+        for (const OpList::Part& part : p_.roles[r].ops.parts()) {
+          first_[r].push_back(nodes);
+          nodes += part.routine < 0 ? part.count : 1;
+        }
+      }
+      next_.resize(nodes);
+      waits_.resize(nodes);
+      for (uint32_t r = 0; r < p_.roles.size(); ++r) add_role(r);
     }
-    for (std::size_t at = 0; at < ready.size(); ++at) {
-      for (const uint32_t n : next[ready[at]]) {
-        if (--waits[n] == 0) ready.push_back(n);
+
+    /// "" or what to say of one.
+    std::string cycle(const std::vector<Message>& messages) {
+      for (const auto& [from, to] : messages) edge(node(from.role, from.op), node(to.role, to.op));
+      std::vector<uint32_t> ready;
+      for (uint32_t i = 0; i < waits_.size(); ++i) {
+        if (waits_[i] == 0) ready.push_back(i);
+      }
+      for (std::size_t at = 0; at < ready.size(); ++at) {  // Kahn's algorithm
+        for (const uint32_t n : next_[ready[at]]) {
+          if (--waits_[n] == 0) ready.push_back(n);
+        }
+      }
+      return ready.size() == waits_.size() ? "" : text(waits_.size() - ready.size());
+    }
+
+   private:
+    uint32_t node(uint32_t role, uint32_t op) const {
+      const std::size_t k = p_.roles[role].ops.part_of(op);
+      const OpList::Part& part = p_.roles[role].ops.parts()[k];
+      return first_[role][k] + (part.routine < 0 ? op - part.first : 0);
+    }
+
+    void edge(uint32_t from, uint32_t to) {
+      next_[from].push_back(to);
+      ++waits_[to];
+    }
+
+    void add_role(uint32_t r) {
+      const OpList& ops = p_.roles[r].ops;
+      int64_t last[kLanes];
+      std::fill(std::begin(last), std::end(last), -1);
+      for (std::size_t k = 0; k < ops.parts().size(); ++k) {
+        const OpList::Part& part = ops.parts()[k];
+        for (uint32_t i = 0; i < part.count; ++i) {
+          const uint32_t own = first_[r][k] + (part.routine < 0 ? i : 0);
+          const Op& o = ops.stored(part, i);
+          int64_t& before = last[static_cast<std::size_t>(o.lane)];
+          if (before >= 0 && before != own) edge(static_cast<uint32_t>(before), own);
+          before = own;
+          if (part.routine >= 0) continue;
+          for (const Dep& d : o.deps) {
+            if (d.lag == 0) edge(node(r, d.op), own);
+          }
+        }
+        for (const auto& [i, dep] : part.deps) {
+          if (dep.lag == 0) edge(node(r, dep.op), first_[r][k]);
+        }
       }
     }
-    if (ready.size() == waits.size()) return;
-    const auto stuck = static_cast<uint32_t>(
-        std::find_if(waits.begin(), waits.end(), [](uint32_t w) { return w > 0; }) - waits.begin());
-    const auto r =
-        static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), stuck) - first.begin() - 1);
-    throw ProgramError(
-        fmt::format("role \"{}\", op {}: deadlock, it waits for itself through other ops ({} of {} ops "
-                    "never start)",
-                    p_.roles[r].name, stuck - first[r], waits.size() - ready.size(), waits.size()));
-  }
+
+    std::string text(std::size_t stuck) const {
+      const auto at = static_cast<uint32_t>(
+          std::find_if(waits_.begin(), waits_.end(), [](uint32_t w) { return w > 0; }) - waits_.begin());
+      for (uint32_t r = 0; r < p_.roles.size(); ++r) {
+        const auto& parts = p_.roles[r].ops.parts();
+        for (std::size_t k = parts.size(); k-- > 0;) {
+          if (first_[r][k] > at) continue;
+          if (at >= first_[r][k] + (parts[k].routine < 0 ? parts[k].count : 1)) break;
+          return fmt::format(
+              "role \"{}\", op {}: deadlock, it waits for itself through other ops ({} of {} ops never "
+              "start)",
+              p_.roles[r].name, parts[k].first + at - first_[r][k], stuck, waits_.size());
+        }
+      }
+      return "deadlock";
+    }
+
+    const Program& p_;
+    std::vector<std::vector<uint32_t>> first_;  ///< [role][part]: its first node
+    std::vector<std::vector<uint32_t>> next_;   ///< [node]
+    std::vector<uint32_t> waits_;
+  };
 
   const Program& p_;
   uint32_t role_ = 0, op_ = 0;
+  const Op* current_ = nullptr;
 };
 
 }  // namespace

@@ -85,9 +85,8 @@ bool is_static(const Program& program) {
             (program.channels[op.what].address != Address::same_index ||
              program.channels[op.what].from_role == program.channels[op.what].to_role));
   };
-  return std::all_of(program.roles.begin(), program.roles.end(), [&](const Role& role) {
-    return role.on_channel < 0 && std::none_of(role.ops.begin(), role.ops.end(), by_arrival);
-  });
+  return std::all_of(program.roles.begin(), program.roles.end(),
+                     [&](const Role& role) { return role.on_channel < 0 && !role.ops.any(by_arrival); });
 }
 
 bool in_lock_step(const Program& program, uint32_t roles) {
@@ -109,9 +108,9 @@ bool free_running(const Program& program, uint32_t roles) {
 
 uint32_t meeting_axes(const Program& program) {
   uint32_t axes = 0;
-  for (const Op& op : program.roles[0].ops) {
+  program.roles[0].ops.each_distinct([&](const Op& op, int64_t) {
     if (op.kind == OpKind::collective) axes |= program.collectives[op.what].axes;
-  }
+  });
   return axes;
 }
 

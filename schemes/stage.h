@@ -35,6 +35,11 @@ struct Passage {
   std::vector<PassageStep> steps;
   /// Backward: [k]: the step with which the k-th of the cuts that were asked for is reached.
   std::vector<int32_t> reached = {};
+  /// Once it has been written: the routine of its ops (OpList::fold), the steps with which its result is
+  /// there, of its first and its last work, those that wait for its input, and the gathers that wait for the
+  /// work before it.
+  int32_t routine = -1, done = -1, first_compute = -1, last_compute = -1;
+  std::vector<uint32_t> begins = {}, gathers_behind = {};
 };
 
 /// What to build passages from.

@@ -159,7 +159,7 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = extrapolates(p, run.bound, device);
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
-  add_timeline(r, run);
+  if (p.timeline) add_timeline(r, run);
 }
 
 }  // namespace tandem::sim

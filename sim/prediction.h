@@ -46,6 +46,7 @@ struct Prediction {
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
+  bool timeline = true;      ///< the report has one
   bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/statistics.h"
 #include "sim/anchor.h"
@@ -57,13 +58,27 @@ Report asked(const Prediction& p) {
   return r;
 }
 
-std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Program& program) {
-  const Device& device = p.system->device(p.system->accelerator(0));
-  return memory_by_role(simulation.work(), device, program, habits_of(p));
-}
+/// What programs of a prediction hold, each walked through once.
+class Memories {
+ public:
+  Memories(const Prediction& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
+  const std::vector<RoleMemory>& of(const std::shared_ptr<const Program>& program) {
+    auto at = known_.find(program);
+    if (at == known_.end()) {
+      const Device& device = p_.system->device(p_.system->accelerator(0));
+      at = known_.emplace(program, memory_by_role(simulation_.work(), device, *program, habits_of(p_))).first;
+    }
+    return at->second;
+  }
 
-void add_memory(Report& r, const Prediction& p, const Simulation& simulation, const Program& program) {
-  r.memory_by_role = memory_of(p, simulation, program);
+ private:
+  const Prediction& p_;
+  const Simulation& simulation_;
+  std::map<std::shared_ptr<const Program>, std::vector<RoleMemory>> known_;
+};
+
+void add_memory(Report& r, Memories& memories, const std::shared_ptr<const Program>& program) {
+  r.memory_by_role = memories.of(program);
   r.memory = largest(r.memory_by_role);
 }
 
@@ -82,11 +97,11 @@ void add_rates(Report& r, const Prediction& p, const Simulated& run) {
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
 /// few devices of the last one would share its network cards unlike the others.
-int64_t speedup_base(const Prediction& p, const Simulation& simulation) {
+int64_t speedup_base(const Prediction& p, const Simulation& simulation, Memories& memories) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
   const auto memory = [&](int64_t devices) {
-    return largest(memory_of(p, simulation, *simulation.program(grown_cluster(*p.system, devices))));
+    return largest(memories.of(simulation.program(grown_cluster(*p.system, devices))));
   };
   const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
   if (fewest == 0) return p.devices;  // so many and no fewer were asked for
@@ -95,9 +110,9 @@ int64_t speedup_base(const Prediction& p, const Simulation& simulation) {
   return std::min(whole % each == 0 ? whole : fewest, p.devices);
 }
 
-void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, const Simulated& run,
-                 double scale) {
-  const int64_t base = speedup_base(p, simulation);
+void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, Memories& memories,
+                 const Simulated& run, double scale) {
+  const int64_t base = speedup_base(p, simulation, memories);
   r.speedup = run.rate / (p.devices == base && p.beside.empty() ? run : simulation.run(base, scale)).rate;
   r.speedup_base_devices = base;
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
@@ -127,17 +142,17 @@ Report simulate(const Prediction& p) {
   const Simulation simulation(p);
   Report r = asked(p);
   const auto program = simulation.program(make_cluster(*p.system, p.devices));
-  add_memory(r, p, simulation, *program);
+  Memories memories(p, simulation);
+  add_memory(r, memories, program);
   r.samples_per_iteration = std::llround(samples_of_all(*program));
   r.fits = !p.check_memory || r.memory.fits();
   if (!r.fits) return r;
 
   const auto [scale, met] = fit_anchor(p, simulation, r.notes);
-  const Simulated run = simulation.run(p.devices, scale, true);
+  const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
   add_rates(r, p, run);
-  add_speedup(r, p, simulation, run, scale);
-  if (run.program != program)
-    add_memory(r, p, simulation, *run.program);  // of the buckets that were gathered
+  add_speedup(r, p, simulation, memories, run, scale);
+  if (run.program != program) add_memory(r, memories, run.program);  // of the buckets that were gathered
   explain(r, p, run, met);
   return r;
 }

@@ -21,7 +21,8 @@ constexpr int64_t kMostBeside = 512;  // devices of a job whose instances have t
 /// nothing.
 int64_t period(const Program& program) {
   int64_t iterations = program.micro_batches;
-  for (const Op& op : program.roles[0].ops) iterations = std::lcm(iterations, int64_t{op.every});
+  program.roles[0].ops.each_distinct(
+      [&](const Op& op, int64_t) { iterations = std::lcm(iterations, int64_t{op.every}); });
   const int64_t steps = iterations / program.micro_batches;
   return steps > 1000 ? 1 : steps;
 }
@@ -55,7 +56,7 @@ double samples_of_all(const Program& program) {
 
 Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
 
-Simulated Simulation::run(int64_t devices, double scale, bool beside) const {
+Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timeline) const {
   Simulated out;
   out.bound = bound(make_cluster(*p_.system, devices), scale);
   out.program = out.bound.plan.program;
@@ -65,6 +66,7 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside) const {
   options.kept_iterations = 2;
   options.fingerprint = false;
   if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
+  if (!timeline) options.kept_iterations = 0;
   out.trace = evaluate(out.bound.plan, options);
   steady(out);
   return out;

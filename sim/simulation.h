@@ -37,7 +37,8 @@ class Simulation {
   /// Throws InputError where the scheme cannot run there.
   Bound bound(const Cluster& cluster, double scale) const;
   /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
-  Simulated run(int64_t devices, double scale, bool beside = false) const;
+  /// `timeline`: keep spans.
+  Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
 
  private:
   Plan joined(const Plan& own, int64_t devices, double scale) const;

@@ -197,6 +197,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.memory = memory;
   p.iterations = iterations;
   p.seed = seed;
+  p.timeline = timeline;
   p.profile = profile;
   p.anchor = anchor;
   p.disturbance = disturbance;

@@ -34,6 +34,7 @@ struct Question {
   std::string profile = "stock";
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
+  bool timeline = true;  ///< reports have one
   /// --with: jobs on the same machine.
   struct Beside {
     Graph graph;

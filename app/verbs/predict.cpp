@@ -84,7 +84,8 @@ std::string remarks(const std::vector<Report>& reports) {
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_out(arguments);
-  const Question question = read_question(arguments);
+  Question question = read_question(arguments);
+  question.timeline = format == "json" && !arguments.has("no-timeline");
   if (arguments.has("elasticities")) {
     Progress progress(arguments);
     progress.show("turning each resource of the machine ...");
@@ -105,8 +106,6 @@ int predict(const Arguments& arguments) {
     }
   }
   check_fits(question, reports);
-  if (arguments.has("no-timeline"))
-    for (Report& r : reports) r.timeline.clear();
   if (format == "json") {
     put_result(arguments, reports_to_json(reports, arguments.has("reproducible")));
   } else if (format == "csv") {

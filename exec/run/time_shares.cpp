@@ -151,7 +151,7 @@ class MeasuredShares {
   const Run& run_;
   const std::vector<std::unique_ptr<Worker>>& workers_;
   std::size_t warm_;
-  const std::vector<Op>& ops_;
+  const OpList& ops_;
   bool apart_ = false;              ///< some shard is reached over links
   std::vector<Stretch> stretches_;  ///< by start
   int64_t longest_ = 0;             ///< of them

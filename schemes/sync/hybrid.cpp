@@ -142,7 +142,7 @@ class Hybrid {
     ModelSlice slice = split_.slice();
     for (int32_t c = 0; c < split_.shape.chunks; ++c)
       slice.ranges.push_back(ranges_[static_cast<std::size_t>(c * split_.shape.stages + s)]);
-    auto graph = std::make_unique<Graph>(work_.graph->slice(slice));
+    auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work =
         make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute);
@@ -295,19 +295,17 @@ class Hybrid {
     const auto c = static_cast<std::size_t>(slot.chunk);
     const OpId copied = input(stage, slot);
     const OpId received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
-    std::vector<OpId> ops;
-    const OpId done = emit(stage, stage.forward[c], slot, {copied, received}, ops);
-    const OpId first = first_compute(stage.forward[c], ops);
+    Passage& passage = stage.forward[c];
+    const OpId begin = emit(stage, passage, slot, {copied, received});
+    const OpId done = step_of(begin, passage.done), first = step_of(begin, passage.first_compute);
     if (!stage.first_forward[c].valid()) stage.first_forward[c] = first;
     if (copied.valid()) stage.inputs.push_back(first);
     send(stage, slot, neighbour(stage, slot.chunk, true, false), done, false);
   }
 
-  static OpId first_compute(const Passage& passage, const std::vector<OpId>& ops) {
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (passage.steps[i].kind == PassageStep::Kind::compute) return ops[i];
-    }
-    return {};
+  /// Step `i` of a passage whose first op is `begin`; -1: none.
+  static OpId step_of(OpId begin, int32_t i) {
+    return i < 0 ? OpId{} : OpId{begin.index + static_cast<uint32_t>(i)};
   }
 
   /// Whole backward, or the two halves of it. Gradients are reduced behind those of the last micro-batch, or
@@ -324,8 +322,8 @@ class Hybrid {
     OpId received;
     if (slot.what != Slot::What::weights)
       received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
-    std::vector<OpId> ops;
-    const OpId done = emit(stage, passage, slot, {received}, ops);
+    const OpId begin = emit(stage, passage, slot, {received});
+    const OpId done = step_of(begin, passage.done);
     if (slot.what != Slot::What::weights)
       send(stage, slot, neighbour(stage, slot.chunk, false, true), done, true);
     if (!reduces) return;
@@ -334,8 +332,7 @@ class Hybrid {
       if (stage.buckets[i].chunk != slot.chunk) continue;
       stage.made[i] = stage.last_compute;
       if (!replicates(stage.buckets[i].dealt)) continue;
-      const int32_t step = passage.reached[reached++];
-      reduce(stage, i, step < 0 ? OpId{} : ops[static_cast<std::size_t>(step)], slot);
+      reduce(stage, i, step_of(begin, passage.reached[reached++]), slot);
     }
   }
 
@@ -370,29 +367,44 @@ class Hybrid {
     return fmt::format("{} {}", what, range);
   }
 
-  /// The ops of a passage; `ops` their ids. The first of them waits for `start`. Returns the op with which
-  /// the chunk's result is there.
-  OpId emit(Stage& stage, Passage& passage, const Slot& slot, const std::vector<OpId>& start,
-            std::vector<OpId>& ops) {
-    OpId done;
-    for (PassageStep& step : passage.steps) {
+  /// The ops of a passage, the first of which waits for `start`. Returns the first.
+  OpId emit(Stage& stage, Passage& passage, const Slot& slot, const std::vector<OpId>& start) {
+    if (passage.steps.empty()) return {};
+    const OpId begin = passage.routine < 0
+                           ? write(stage, passage, slot)
+                           : stage.role.call(static_cast<uint32_t>(passage.routine), slot.micro_batch);
+    for (const uint32_t gather : passage.gathers_behind)
+      stage.role.op({begin.index + gather}).after(stage.last_compute);
+    for (const uint32_t step : passage.begins) stage.role.op({begin.index + step}).after(start);
+    if (passage.last_compute >= 0) stage.last_compute = step_of(begin, passage.last_compute);
+    return begin;
+  }
+
+  /// The same for the first time, without what it waits for outside.
+  OpId write(Stage& stage, Passage& passage, const Slot& slot) {
+    using Kind = PassageStep::Kind;
+    OpId begin;
+    for (int32_t i = 0; i < static_cast<int32_t>(passage.steps.size()); ++i) {
+      PassageStep& step = passage.steps[static_cast<std::size_t>(i)];
       if (step.label.empty()) step.label = label(stage, step);
-      OpHandle op = step.kind == PassageStep::Kind::compute ? compute(stage, step) : collective(stage, step);
-      for (const int32_t on : {step.after, step.gathered}) {
-        if (on >= 0) op.after(ops[static_cast<std::size_t>(on)]);
-      }
-      if (step.kind == PassageStep::Kind::gather)
-        op.after(stage.last_compute);
-      else if (!done.valid())
-        op.after(start);
+      OpHandle op = step.kind == Kind::compute ? compute(stage, step) : collective(stage, step);
+      if (i == 0) begin = op;
       op.micro(slot.micro_batch);
-      if (step.kind != PassageStep::Kind::gather &&
-          !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward))
-        done = op;
-      if (step.kind == PassageStep::Kind::compute) stage.last_compute = op;
-      ops.push_back(op);
+      for (const int32_t on : {step.after, step.gathered}) op.after(step_of(begin, on));
+      if (step.kind == Kind::gather) {
+        op.after(step_of(begin, passage.last_compute));
+        if (passage.last_compute < 0) passage.gathers_behind.push_back(static_cast<uint32_t>(i));
+        continue;
+      }
+      if (passage.done < 0) passage.begins.push_back(static_cast<uint32_t>(i));
+      if (!(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward))
+        passage.done = i;
+      if (step.kind != Kind::compute) continue;
+      passage.last_compute = i;
+      if (passage.first_compute < 0) passage.first_compute = i;
     }
-    return done;
+    passage.routine = static_cast<int32_t>(stage.role.fold(begin));
+    return begin;
   }
 
   OpHandle compute(Stage& stage, PassageStep& step) {

@@ -117,11 +117,9 @@ class Binder {
       return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
     };
     double ahead = 0;  // compute that is still to come in the iteration
-    for (std::size_t i = 0; i < role.ops.size(); ++i)
-      ahead += computes(role.ops[i]) ? duration[i].seconds() : 0;
+    each_stored(role, [&](const Op& op, uint32_t i) { ahead += computes(op) ? duration[i].seconds() : 0; });
     double queued = 0, owed = 0, added = 0;
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      const Op& op = role.ops[i];
+    each_stored(role, [&](const Op& op, uint32_t i) {
       if (op.kind == OpKind::collective && (program_.grid.axes.empty() || beside(op))) {
         const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
         const double seconds = t.alone(costs_->capacity()).seconds();
@@ -136,8 +134,26 @@ class Binder {
         ahead -= seconds;
         queued = std::max(0.0, queued - seconds);
       }
-    }
+    });
     return added;
+  }
+
+  /// f(op as it is stored, index) for every op in order.
+  template <typename F>
+  static void each_stored(const Role& role, F f) {
+    for (const OpList::Part& part : role.ops.parts()) {
+      for (uint32_t i = 0; i < part.count; ++i) f(role.ops.stored(part, i), part.first + i);
+    }
+  }
+
+  static uint32_t last_collective(const Role& role) {
+    const auto& parts = role.ops.parts();
+    for (std::size_t k = parts.size(); k-- > 0;) {
+      for (uint32_t i = parts[k].count; i-- > 0;) {
+        if (role.ops.stored(parts[k], i).kind == OpKind::collective) return parts[k].first + i;
+      }
+    }
+    return 0;
   }
 
   std::vector<Time> durations(uint32_t r, uint32_t instance) {
@@ -149,32 +165,39 @@ class Binder {
     std::vector<Time> out(role.ops.size());
     bool first = role.works() && in_.cluster.devices > 1;
     std::vector<std::optional<Time>> tasks(program_.tasks.size());
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      const Op& op = role.ops[i];
-      if (op.kind != OpKind::compute) continue;
+    each_stored(role, [&](const Op& op, uint32_t i) {
+      if (op.kind != OpKind::compute) return;
       const Task& task = program_.tasks[op.what];
       auto& time = tasks[op.what];
       if (!time) time = costs_->task(task, v, role.site);
       out[i] = *time;
-      if (!first || copies_module(task)) continue;
+      if (!first || copies_module(task)) return;
       out[i] += costs_->start(where_[r][0], role.site);
       first = false;
-    }
+    });
     return durations_.emplace(key, std::move(out)).first->second;
   }
 
   std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {
     const Role& role = program_.roles[r];
     std::vector<int32_t> out(role.ops.size(), -1);
-    std::size_t last = 0;
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      if (role.ops[i].kind == OpKind::collective) last = i;
-    }
-    for (std::size_t i = 0; i < role.ops.size(); ++i) {
-      const Op& op = role.ops[i];
-      if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
-      if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
-      if (op.kind == OpKind::send && is_static_) out[i] = message_transfer(r, instance, op);
+    const uint32_t last = last_collective(role);
+    std::vector<std::vector<int32_t>> known(role.ops.routines().size());
+    for (const OpList::Part& part : role.ops.parts()) {
+      // Calls of a routine load the same, but for the last collective.
+      const bool holds_last = last >= part.first && last < part.end();
+      auto* same = part.routine < 0 || holds_last ? nullptr : &known[static_cast<std::size_t>(part.routine)];
+      if (same != nullptr && !same->empty()) {
+        std::copy(same->begin(), same->end(), out.begin() + part.first);
+        continue;
+      }
+      for (uint32_t i = part.first; i < part.end(); ++i) {
+        const Op& op = role.ops.stored(part, i - part.first);
+        if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
+        if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
+        if (op.kind == OpKind::send && is_static_) out[i] = message_transfer(r, instance, op);
+      }
+      if (same != nullptr) same->assign(out.begin() + part.first, out.begin() + part.end());
     }
     return out;
   }
@@ -251,10 +274,11 @@ class Binder {
   int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
-    const auto members = group_of(role.mesh, c.axes, instance);
-    const auto key = std::make_tuple(r, members.front(), op.what, op.bytes.n, last);
+    const auto key =
+        std::make_tuple(r, first_of_group(role.mesh, c.axes, instance), op.what, op.bytes.n, last);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
+    const auto members = group_of(role.mesh, c.axes, instance);
     const auto priced = [&](const std::vector<uint32_t>& group) { return collective_of(r, group, op, last); };
     if (own_transfers(role)) return collectives_[key] = add(priced(members));
     std::vector<std::vector<uint32_t>> groups{members};
@@ -281,9 +305,9 @@ class Binder {
   void account(uint32_t r) {
     const VertexId v = where_[r][0];
     std::map<uint32_t, double> runs;  // of a task in an iteration
-    for (const Op& op : program_.roles[r].ops) {
-      if (op.kind == OpKind::compute) runs[op.what] += 1.0 / op.every;
-    }
+    program_.roles[r].ops.each_distinct([&](const Op& op, int64_t times) {
+      if (op.kind == OpKind::compute) runs[op.what] += static_cast<double>(times) / op.every;
+    });
     for (const auto& [task, count] : runs) {
       for (const Kernel& k : program_.tasks[task].kernels) {
         const KernelTime time = costs_->kernel(k, v);

@@ -17,12 +17,12 @@ class MachineCosts : public Costs {
  public:
   MachineCosts(const CostInput& in, std::shared_ptr<const MachineProfile> machine)
       : Costs(in), machine_(std::move(machine)) {
-    for (const Op& op : program().roles[0].ops) {
-      if (op.kind != OpKind::compute) continue;
-      const int64_t times = std::max(1, program().micro_batches / op.every);  // in a step of the optimiser
+    program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+      if (op.kind != OpKind::compute) return;
+      const int64_t times = runs * std::max(1, program().micro_batches / op.every);  // in a step
       for (const Kernel& k : program().tasks[op.what].kernels)
         step_ += (k.read + k.written) * (k.repeat * times);
-    }
+    });
   }
 
   Time task(const Task& task, VertexId, Site) override {

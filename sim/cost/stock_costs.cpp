@@ -37,25 +37,26 @@ class StockCosts : public Costs {
     const Role& role = program().roles[r];
     if (!host_issues(at, role.site)) return {};
     const CostInput& in = input();
-    double sum = in.cluster.devices > 1 && role.works()
-                     ? overheads().iteration.seconds() /
-                           (static_cast<double>(program().micro_batches) * in.speeds.launch)
-                     : 0;
-    const double unpacking = unpack_seconds();
+    Time sum = in.cluster.devices > 1 && role.works()
+                   ? Time::from_seconds(overheads().iteration.seconds() /
+                                        (static_cast<double>(program().micro_batches) * in.speeds.launch))
+                   : Time{};
     HostTimes out;
+    out.issued.reserve(role.ops.size());
+    std::vector<Time> known(program().tasks.size(), Time{-1});
     std::vector<bool> begun;  // [micro-batch]
-    for (const Op& op : role.ops) {
-      if (op.kind == OpKind::compute && program().tasks[op.what].pass != Pass::update) {
-        if (begun.size() <= op.micro) begun.resize(op.micro + 1U);
-        if (!begun[op.micro]) sum += host_seconds(recipe_.host.micro_batch);
-        begun[op.micro] = true;
+    for (const OpList::Part& part : role.ops.parts()) {
+      for (uint32_t i = 0; i < part.count; ++i) {
+        const Op& op = role.ops.stored(part, i);
+        const uint32_t micro = part.routine < 0 ? op.micro : part.micro;
+        if (op.kind == OpKind::compute && program().tasks[op.what].pass != Pass::update) {
+          if (begun.size() <= micro) begun.resize(micro + 1U);
+          if (!begun[micro]) sum += Time::from_seconds(host_seconds(recipe_.host.micro_batch));
+          begun[micro] = true;
+        }
+        sum += issued_by(op, known);
+        out.issued.push_back(sum);
       }
-      if (op.kind == OpKind::compute && !copies_module(program().tasks[op.what]) &&
-          !issued_late(program().tasks[op.what]))
-        sum += issue_seconds(program().tasks[op.what]) / op.every;
-      if (op.kind == OpKind::collective) sum += host_seconds(recipe_.host.collective) / op.every;
-      if (op.kind == OpKind::recv && !of_layers(op.payload)) sum += unpacking / op.every;
-      out.issued.push_back(Time::from_seconds(sum));
     }
     // The process that drives all devices gathers their outputs before it goes on.
     out.awaits_messages = recipe_.host.awaits_messages;
@@ -157,6 +158,22 @@ class StockCosts : public Costs {
   /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
   /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
   /// one allocator of the process.
+  /// Of an op in the mean over the iterations; `known`: of tasks, or -1.
+  Time issued_by(const Op& op, std::vector<Time>& known) {
+    double seconds = 0;
+    if (op.kind == OpKind::compute) {
+      const Task& task = program().tasks[op.what];
+      if (op.every == 1 && known[op.what].ps >= 0) return known[op.what];
+      if (!copies_module(task) && !issued_late(task)) seconds = issue_seconds(task) / op.every;
+      const Time time = Time::from_seconds(seconds);
+      if (op.every == 1) known[op.what] = time;
+      return time;
+    }
+    if (op.kind == OpKind::collective) seconds = host_seconds(recipe_.host.collective) / op.every;
+    if (op.kind == OpKind::recv && !of_layers(op.payload)) seconds = unpack_seconds() / op.every;
+    return Time::from_seconds(seconds);
+  }
+
   double issue_seconds(const Task& task) {
     const CostInput& in = input();
     double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds();

@@ -181,6 +181,9 @@ std::string describe(const Plan& plan, const Load& load) {
 }  // namespace
 
 std::string contention(const Plan& plan) {
+  if (std::all_of(plan.transfers.begin(), plan.transfers.end(),
+                  [](const Transfer& t) { return t.uses.empty(); }))
+    return "";
   Loads loads(plan);
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     for (int lane = 0; lane < kLanes; ++lane) loads.add(r, lane);

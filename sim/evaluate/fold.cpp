@@ -38,7 +38,11 @@ int64_t units_of(const Plan& plan, uint32_t r, const Op& op) {
 }  // namespace
 
 std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t r, uint32_t o) {
-  const Op& op = plan.program->roles[r].ops[o];
+  return transfers_of(plan, r, o, plan.program->roles[r].ops[o]);
+}
+
+std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t r, uint32_t o,
+                                                      const Op& op) {
   std::map<int32_t, int64_t> count;
   if (has_transfer(op)) {
     const RoleCosts& costs = plan.roles[r];
@@ -53,6 +57,7 @@ std::string what_differs(const Plan& plan) {
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     const Role& role = plan.program->roles[r];
     const RoleCosts& costs = plan.roles.at(r);
+    if (costs.class_of.empty()) continue;
     for (uint32_t o = 0; o < role.ops.size(); ++o) {
       bool same = true;
       if (has_transfer(role.ops[o])) {

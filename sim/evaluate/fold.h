@@ -13,6 +13,9 @@ namespace tandem::sim {
 /// The transfers that one run of op `op` of role `role` makes: (index into Plan::transfers, how often), once
 /// per instance or per group of a collective, in increasing index. Empty for other ops.
 std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t role, uint32_t op);
+/// The same, the op being at hand, as it is stored.
+std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t role, uint32_t index,
+                                                      const Op& op);
 
 /// "" when all instances of every role take equal times, else what differs. Such a plan folds to one row per
 /// role: without noise, what is equal before an op is equal after it.

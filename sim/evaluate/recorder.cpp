@@ -2,6 +2,9 @@
 #include "sim/evaluate/recorder.h"
 
 #include <algorithm>
+#include <map>
+#include <new>
+#include <utility>
 
 namespace tandem::sim {
 
@@ -26,16 +29,30 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
     if (r > 0 && (!split || !role.works() || !plan.measured(r))) continue;
     Tracked& t = tracked_[r];
     t.role = &role;
-    for (const Op& op : role.ops) {
-      for (const Dep& dep : op.deps) t.ring = std::max<uint32_t>(t.ring, dep.lag + 8U);
+    t.lane.reserve(role.ops.size());
+    for (const OpList::Part& part : role.ops.parts()) {
+      for (uint32_t i = 0; i < part.count; ++i) t.lane.push_back(role.ops.stored(part, i).lane);
+      for (const auto& [op, dep] : part.deps)
+        t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
     }
-    t.numbers.assign(role.ops.size(), std::vector<uint64_t>(t.ring));
+    role.ops.each_distinct([&](const Op& op, int64_t) {
+      for (const Dep& dep : op.deps) t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
+    });
+    const std::size_t numbers = std::max<std::size_t>(1, role.ops.size() * t.numbers.ring);
+    t.numbers.data.reset(static_cast<uint64_t*>(std::calloc(numbers, sizeof(uint64_t))));
+    if (t.numbers.data == nullptr) throw std::bad_alloc();
   }
 }
 
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
                     uint32_t count, uint32_t worker) {
-  if (instance == 0 && tracks(role)) account(tracked_[role], iteration, op, e);
+  if (instance == 0 && tracks(role))
+    account(tracked_[role], iteration, op, plan_.program->roles[role].ops[op], e);
+  keep_span(role, instance, iteration, op, e, count, worker);
+}
+
+void Recorder::keep_span(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op,
+                         const OpInterval& e, uint32_t count, uint32_t worker) {
   if (!plan_.measured(role)) return;  // its iterations are at another rate
   if (iteration + static_cast<uint32_t>(options_.kept_iterations) < made_[worker]) return;
   const auto wanted = static_cast<uint32_t>(std::max(options_.kept_instances, 0));
@@ -130,6 +147,7 @@ void Recorder::charge(const Tracked& t, Stretch s, int64_t begin) {
   const Time time{s.end - begin};
   trace_.exposed[static_cast<int>(s.wait)] += time;
   if (s.wait == Wait::communication) trace_.moved[s.move] += time;
+  waits_ += s.wait == Wait::waiting ? 1 : 0;
   if (s.wait == Wait::waiting)
     trace_.awaited[static_cast<uint32_t>(grid_device(*plan_.program, *t.role, s.awaited))] += time;
 }
@@ -152,28 +170,37 @@ void Recorder::charge_chain(Tracked& t, uint64_t last, int64_t at) {
 
 void Recorder::ready(uint32_t role, uint32_t iteration, uint32_t index, int64_t at) {
   Tracked& t = tracked_[role];
-  const auto& ops = t.role->ops;
-  const Op& op = ops[index];
-  uint64_t& after = t.after[static_cast<int>(op.lane)];
+  const Op& op = t.role->ops[index];
+  ready_behind(t, iteration, op.lane, at, op.deps);
+}
+
+void Recorder::ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64_t at) {
+  deps_.clear();
+  each_dep(op, [&](uint32_t on, uint16_t lag) { deps_.push_back({on, lag}); });
+  ready_behind(tracked_[role], iteration, op.op->lane, at, deps_);
+}
+
+void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at,
+                            const std::vector<Dep>& deps) {
+  uint64_t& after = t.after[static_cast<int>(lane)];
   after = 0;
-  for (const Dep& dep : op.deps) {
-    const Op& on = ops[dep.op];
-    if (dep.lag > iteration || on.lane == Lane::compute || on.lane == op.lane) continue;
-    const uint64_t n = t.numbers[dep.op][(iteration - dep.lag) % t.ring];
+  for (const Dep& dep : deps) {
+    const Lane other = t.lane[dep.op];
+    if (dep.lag > iteration || other == Lane::compute || other == lane) continue;
+    const uint64_t n = t.numbers.at(dep.op, iteration - dep.lag);
     if (after == 0 && t.ended(n, at) && t.number(n)->iteration == iteration - dep.lag) after = n;
   }
-  const uint64_t before = t.on_lane[static_cast<int>(op.lane)];
-  if (after == 0 && op.lane != Lane::compute && t.ended(before, at)) after = before;
-  if (op.lane != Lane::compute || at <= t.compute_end) return;
+  const uint64_t before = t.on_lane[static_cast<int>(lane)];
+  if (after == 0 && lane != Lane::compute && t.ended(before, at)) after = before;
+  if (lane != Lane::compute || at <= t.compute_end) return;
   charge_chain(t, after, at);
   t.compute_end = at;
 }
 
-void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const OpInterval& e) {
-  const Op& op = t.role->ops[index];
+void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const Op& op, const OpInterval& e) {
   t.recent.push_back(done(t, iteration, op, e));
-  const uint64_t n = t.dropped + t.recent.size();
-  t.numbers[index][iteration % t.ring] = t.on_lane[static_cast<int>(op.lane)] = n;
+  const uint64_t n = t.newest();
+  t.numbers.at(index, iteration) = t.on_lane[static_cast<int>(op.lane)] = n;
   const auto [end, last] = t.final_end;
   if (e.end > end || (e.end == end && index < last)) {
     t.final_ = n;
@@ -184,7 +211,130 @@ void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const OpI
   if (op.lane != Lane::compute) return;
   if (!works) charge_chain(t, n, e.end);
   t.compute_end = e.end;
-  for (; t.recent.size() > 1 && t.recent.front().end <= t.compute_end; ++t.dropped) t.recent.pop_front();
+  t.forget_accounted();
+}
+
+// A later op asks only for executions that end after all time that is accounted for, which is up to where the
+// compute lane is free: what else a call leaves behind makes no difference.
+
+void Recorder::describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, int64_t begin,
+                              std::vector<int64_t>& key) const {
+  const auto since = [&](int64_t at) { return std::max<int64_t>(at - begin, 0); };
+  for (const Done* d = t.number(n); d != nullptr && d->end > begin; d = t.number(d->after)) {
+    key.insert(key.end(), {iteration - d->iteration, since(d->ready), since(d->end), d->count});
+    for (uint32_t i = 0; i < d->count; ++i) {
+      const Stretch& s = d->stretches[i];
+      key.insert(key.end(), {since(s.end), static_cast<int64_t>(s.wait), s.move, s.awaited});
+    }
+  }
+  key.push_back(-1);
+}
+
+void Recorder::describe(uint32_t role, uint32_t iteration, const CallOps& call,
+                        const std::vector<uint32_t>& inputs, std::vector<int64_t>& key) const {
+  if (!tracks(role)) return;
+  const Tracked& t = tracked_[role];
+  key.push_back(t.compute_end - call.begin);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((call.lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane], iteration, call.begin, key);
+  }
+  const auto ask = [&](uint32_t on, uint16_t lag) {
+    if (lag <= iteration && t.lane[on] != Lane::compute)
+      describe_chain(t, t.numbers.at(on, iteration - lag), iteration, call.begin, key);
+  };
+  for (const uint32_t i : inputs) ask(call.part->first + i, 0);
+  for (const auto& [op, dep] : call.part->deps) {
+    if (op >= call.before) ask(dep.op, dep.lag);
+  }
+}
+
+void Recorder::begin_call(uint32_t role) {
+  if (!tracks(role)) return;
+  Tracked& t = tracked_[role];
+  call_newest_ = t.newest();
+  call_waits_ = waits_;
+  call_sums_ = {};
+  for (int w = 0; w < kWaits; ++w) call_sums_.exposed[w] = trace_.exposed[w].ps;
+  for (int l = 0; l < kLanes; ++l) call_sums_.busy[l] = trace_.busy[l].ps;
+  for (int m = 0; m < kMoves; ++m) call_sums_.moved[m] = trace_.moved[m].ps;
+  call_sums_.final_end = std::exchange(t.final_end, {-1, 0});
+  call_sums_.on_lane[0] = t.final_;
+}
+
+Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
+  const int64_t begin = call.begin;
+  CallEffect out;
+  if (!tracks(role)) return out;
+  Tracked& t = tracked_[role];
+  out.repeats = waits_ == call_waits_;
+  for (int w = 0; w < kWaits; ++w) out.exposed[w] = trace_.exposed[w].ps - call_sums_.exposed[w];
+  for (int l = 0; l < kLanes; ++l) out.busy[l] = trace_.busy[l].ps - call_sums_.busy[l];
+  for (int m = 0; m < kMoves; ++m) out.moved[m] = trace_.moved[m].ps - call_sums_.moved[m];
+  std::map<uint64_t, uint64_t> left;  // number of an execution: its place in out.left, from 1
+  for (uint32_t i = 0; i < call.part->count - call.before; ++i) {
+    const uint64_t n = call_newest_ + 1 + i;
+    const Done* d = t.number(n);
+    if (d == nullptr || d->end <= t.compute_end) continue;
+    Done copy = *d;
+    copy.ready -= begin;
+    copy.end -= begin;
+    for (uint32_t k = 0; k < copy.count; ++k) copy.stretches[k].end -= begin;
+    const Done* after = t.number(d->after);
+    const bool under_way = after != nullptr && after->end > t.compute_end;
+    out.repeats = out.repeats && (!under_way || left.contains(d->after));
+    copy.after = under_way && left.contains(d->after) ? left[d->after] : 0;
+    out.left.emplace_back(copy, i);
+    left[n] = out.left.size();
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    if ((call.lanes >> l & 1U) == 0) continue;
+    const auto at = left.find(t.on_lane[l]);
+    out.on_lane[l] = at == left.end() ? 0 : at->second;
+  }
+  out.final_end = {t.final_end.first - begin, t.final_end.second - call.first()};
+  const auto [end, last] = call_sums_.final_end;
+  if (end > t.final_end.first || (end == t.final_end.first && last <= t.final_end.second)) {
+    t.final_end = call_sums_.final_end;
+    t.final_ = call_sums_.on_lane[0];
+  }
+  return out;
+}
+
+void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& call, int64_t compute_end,
+                           const CallEffect& effect) {
+  const int64_t begin = call.begin;
+  if (!tracks(role)) return;
+  Tracked& t = tracked_[role];
+  for (int w = 0; w < kWaits; ++w) trace_.exposed[w].ps += effect.exposed[w];
+  for (int l = 0; l < kLanes; ++l) trace_.busy[l].ps += effect.busy[l];
+  for (int m = 0; m < kMoves; ++m) trace_.moved[m].ps += effect.moved[m];
+  const uint64_t before = t.newest();
+  const auto number = [&](uint64_t place) { return place == 0 ? 0 : before + place; };
+  const std::pair<int64_t, uint32_t> last{effect.final_end.first + begin,
+                                          effect.final_end.second + call.first()};
+  const bool latest =
+      last.first > t.final_end.first || (last.first == t.final_end.first && last.second < t.final_end.second);
+  if (latest) {
+    t.final_ = 0;  // unless it is under way still, it is accounted for
+    t.final_end = last;
+  }
+  for (const auto& [relative, op] : effect.left) {
+    Done d = relative;
+    d.iteration = iteration;
+    d.ready += begin;
+    d.end += begin;
+    d.after = number(relative.after);
+    for (uint32_t k = 0; k < d.count; ++k) d.stretches[k].end += begin;
+    t.recent.push_back(d);
+    t.numbers.at(call.first() + op, iteration) = t.newest();
+    if (latest && op == effect.final_end.second) t.final_ = t.newest();
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    if ((call.lanes >> l & 1U) != 0) t.on_lane[l] = number(effect.on_lane[l]);
+  }
+  t.on_lane[static_cast<int>(Lane::compute)] = 0;
+  t.compute_end = compute_end;
+  t.forget_accounted();
 }
 
 void Recorder::finish() {

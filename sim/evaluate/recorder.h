@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,24 @@ struct OpInterval {
   int64_t ready = 0, start = 0, end = 0;
   uint32_t last = 0;
 };
+
+/// An op of a role, found without writing out the role's list: `offset` in a part of it.
+struct OpPlace {
+  const OpList::Part* part = nullptr;
+  uint32_t offset = 0;
+  const Op* op = nullptr;  ///< as it is stored (OpList::stored)
+  uint32_t index() const { return part->first + offset; }
+};
+
+/// Calls f(op, lag) for all that the op waits for, as indices into the role's list.
+template <typename F>
+void each_dep(const OpPlace& at, F f) {
+  const uint32_t base = at.part->routine < 0 ? 0 : at.part->first;
+  for (const Dep& dep : at.op->deps) f(dep.op + base, dep.lag);
+  for (const auto& [offset, dep] : at.part->deps) {
+    if (offset == at.offset) f(dep.op, dep.lag);
+  }
+}
 
 /// All that a Trace tells about op executions. Ops of one lane are to be reported in order, and an op after
 /// its dependencies; everything else may come in any order.
@@ -66,6 +86,11 @@ class Recorder {
             uint32_t count = 1) {
     keep(role, instance, iteration, op, e, count, tracks(role) ? instance : 0);
   }
+  void keep(uint32_t role, uint32_t instance, uint32_t iteration, const OpPlace& op, const OpInterval& e,
+            uint32_t count) {
+    if (instance == 0 && tracks(role)) account(tracked_[role], iteration, op.index(), *op.op, e);
+    keep_span(role, instance, iteration, op.index(), e, count, tracks(role) ? instance : 0);
+  }
   /// Of a server, in the iteration of the worker that asked for it.
   void keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
             uint32_t count, uint32_t worker);
@@ -75,6 +100,7 @@ class Recorder {
   /// The first instance of such a role has all that an op needs but other members of a collective: what had
   /// it waited for? Before keep() of that op, and after that of all ops ended by then that it depends on.
   void ready(uint32_t role, uint32_t iteration, uint32_t op, int64_t at);
+  void ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64_t at);
   /// The recv of the role's first instance that is kept next was ended by this reply, or by this message of a
   /// peer.
   void replied(uint32_t role, const Way& way) { tracked_[role].way = {way, true}; }
@@ -93,11 +119,14 @@ class Recorder {
   /// Plan::transfers[index] ran once more, `count` times.
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
   void message(const Transfer& transfer);
+  /// Does keep() of this iteration leave spans, beside what it adds up?
+  bool keeps_spans(uint32_t iteration) const {
+    return iteration + static_cast<uint32_t>(options_.kept_iterations) >= made_[0];
+  }
   void makespan(int64_t end) { trace_.makespan.ps = std::max(trace_.makespan.ps, end); }
   /// Finishes the sums and orders the spans. Call once.
   void finish();
 
- private:
   /// What an execution spent its time on, up to `end` from where the one before ends.
   struct Stretch {
     int64_t end = 0;
@@ -114,19 +143,63 @@ class Recorder {
     std::array<Stretch, kStretches> stretches;
     uint32_t count = 0;
   };
+
+  /// Consecutive ops of a call of a routine, from `before` on. They begin at `begin`, where the compute lane
+  /// is free, and use the lanes of the mask `lanes` beside it.
+  struct CallOps {
+    const OpList::Part* part = nullptr;
+    uint32_t before = 0, lanes = 0;
+    int64_t begin = 0;
+    uint32_t first() const { return part->first + before; }
+  };
+  /// What they add here for a tracked instance. Times count from their beginning.
+  struct CallEffect {
+    int64_t exposed[kWaits] = {}, busy[kLanes] = {}, moved[kMoves] = {};
+    /// Executions that its compute lane's end leaves under way, and which of the call's ops they are of;
+    /// Done::after counts within these, from 1.
+    std::vector<std::pair<Done, uint32_t>> left;
+    uint64_t on_lane[kLanes] = {};  ///< likewise
+    std::pair<int64_t, uint32_t> final_end{-1, 0};
+    bool repeats = true;  ///< it depended on nothing that describe() does not tell
+  };
+  /// Appends to `key` all that this effect depends on here; `inputs`: which of the call's earlier ops these
+  /// wait for.
+  void describe(uint32_t role, uint32_t iteration, const CallOps& call, const std::vector<uint32_t>& inputs,
+                std::vector<int64_t>& key) const;
+  /// Before the first and behind the last of the ops.
+  void begin_call(uint32_t role);
+  CallEffect end_call(uint32_t role, const CallOps& call);
+  /// The same again, instead of the ops. `compute_end`: of their compute lane.
+  void repeat_call(uint32_t role, uint32_t iteration, const CallOps& call, int64_t compute_end,
+                   const CallEffect& effect);
+
+ private:
+  /// Numbers that are 0 at first. Pages of them that are never used cost nothing.
+  struct Numbers {
+    std::unique_ptr<uint64_t[], void (*)(void*)> data{nullptr, std::free};
+    uint32_t ring = 8;  ///< more than any lag, so that lanes may run ahead
+    uint64_t& at(uint32_t op, uint32_t iteration) { return data[std::size_t{op} * ring + iteration % ring]; }
+    uint64_t at(uint32_t op, uint32_t iteration) const {
+      return data[std::size_t{op} * ring + iteration % ring];
+    }
+  };
   /// The first instance of a role that works: executions that ended after all time that is accounted for,
   /// with some more before.
   struct Tracked {
     const Role* role = nullptr;
+    std::vector<Lane> lane;  ///< [op]
     std::deque<Done> recent;
-    uint64_t dropped = 0;                               ///< before `recent`
-    std::vector<std::vector<uint64_t>> numbers;         ///< [op][iteration % ring]
-    uint32_t ring = 8;                                  ///< more than any lag, so that lanes may run ahead
+    uint64_t dropped = 0;  ///< before `recent`
+    Numbers numbers;
     uint64_t on_lane[kLanes] = {}, after[kLanes] = {};  ///< last number; Done::after of the next
     uint64_t final_ = 0;                                ///< which ended last ...
     std::pair<int64_t, uint32_t> final_end;             ///< ... and when, which op
     int64_t compute_end = 0;                            ///< all time up to here is accounted for
     std::pair<Way, bool> way;                           ///< whether a server replied
+    uint64_t newest() const { return dropped + recent.size(); }
+    void forget_accounted() {
+      for (; recent.size() > 1 && recent.front().end <= compute_end; ++dropped) recent.pop_front();
+    }
     const Done* number(uint64_t n) const { return n <= dropped ? nullptr : &recent[n - dropped - 1]; }
     bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
   };
@@ -134,7 +207,12 @@ class Recorder {
   void add_way(const Tracked& t, Done& d, int64_t end) const;
   void charge(const Tracked& t, Stretch stretch, int64_t begin);
   void charge_chain(Tracked& t, uint64_t last, int64_t at);
-  void account(Tracked& t, uint32_t iteration, uint32_t op, const OpInterval& e);
+  void account(Tracked& t, uint32_t iteration, uint32_t index, const Op& op, const OpInterval& e);
+  void ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at, const std::vector<Dep>& deps);
+  void keep_span(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
+                 uint32_t count, uint32_t worker);
+  void describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, int64_t begin,
+                      std::vector<int64_t>& key) const;
   void forget_early();
 
   const Plan& plan_;
@@ -150,6 +228,12 @@ class Recorder {
   std::vector<std::pair<Span, uint32_t>> spans_;  ///< with the worker whose iteration it is
   std::size_t most_spans_ = 4096;
   std::vector<Tracked> tracked_;  ///< [role]
+  std::vector<Dep> deps_;         ///< of the op that is ready
+  int64_t waits_ = 0;             ///< charges to other workers
+  /// When a call began: its number, the sums so far, `waits_`.
+  uint64_t call_newest_ = 0;
+  CallEffect call_sums_;
+  int64_t call_waits_ = 0;
 };
 
 }  // namespace tandem::sim

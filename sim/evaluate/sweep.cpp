@@ -38,7 +38,7 @@ struct Meeting {
 
 struct OpPlan {
   std::vector<Time> time;            ///< [class], where nothing is random
-  const Meeting* meeting = nullptr;  ///< collectives, unless folded
+  const Meeting* meeting = nullptr;  ///< of a collective
   bool needed = false;               ///< by an op on another lane
   uint32_t lag = 0;                  ///< largest of these
   uint32_t last_use = 0;             ///< last op that needs it in the same iteration
@@ -103,8 +103,7 @@ using Mail = std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>>;  ///< 
 
 class RoleSweep {
  public:
-  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, bool folded, Recorder& recorder,
-            Mail& mail)
+  RoleSweep(const Plan& plan, uint32_t r, const EvaluateOptions& options, Recorder& recorder, Mail& mail)
       : mail_(mail),
         plan_(plan),
         r_(r),
@@ -114,9 +113,8 @@ class RoleSweep {
         recorder_(recorder),
         calm_(plan.disturbance.none()),
         count_(static_cast<uint32_t>(role_.mesh.size())),
-        rows_(folded ? 1 : count_) {
-    weight_.assign(rows_, 0);
-    for (uint32_t i = 0; i < count_; ++i) weight_[folded ? 0 : i] += Recorder::weight(r, i);
+        rows_(count_) {
+    for (uint32_t i = 0; i < count_; ++i) weight_.push_back(Recorder::weight(r, i));
     for (Row& lane : lanes_) lane.assign(rows_, 0);
     waited_.assign(rows_, 0);
     if (!costs_.issued.empty()) host_.resize(rows_);
@@ -168,9 +166,7 @@ class RoleSweep {
     const Op& op = role_.ops[o];
     OpPlan& p = ops_[o];
     for (std::size_t c = 0; c < costs_.duration.size(); ++c) p.time.push_back(alone(c, o, 1));
-    if (op.kind == OpKind::collective && rows_ == count_) {
-      p.meeting = &meeting(plan_.program->collectives[op.what].axes);
-    }
+    if (op.kind == OpKind::collective) p.meeting = &meeting(plan_.program->collectives[op.what].axes);
     p.last_use = o;
   }
 
@@ -208,10 +204,9 @@ class RoleSweep {
     if (calm_) return;
     factor_.assign(rows_, 0);
     largest_factor_ = 0;
-    for (uint32_t i = 0; i < count_; ++i) {  // one row for all is as slow as the slowest
-      double& factor = factor_[rows_ == count_ ? i : 0];
-      factor = std::max(factor, plan_.iteration_factor(r_, i, iteration_));
-      largest_factor_ = std::max(largest_factor_, factor);
+    for (uint32_t i = 0; i < count_; ++i) {
+      factor_[i] = plan_.iteration_factor(r_, i, iteration_);
+      largest_factor_ = std::max(largest_factor_, factor_[i]);
     }
   }
 
@@ -261,7 +256,7 @@ class RoleSweep {
     ++ops_[o].runs;
     Row& lane = lanes_[static_cast<int>(op.lane)];
     const uint32_t kept = std::min(rows_, recorder_.kept());
-    const bool collective = op.kind == OpKind::collective && rows_ == count_;
+    const bool collective = op.kind == OpKind::collective;
     const std::optional<int64_t> floor = uniform(o);
     int64_t latest = 0;
     if (floor) {
@@ -275,11 +270,10 @@ class RoleSweep {
     }
     if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(latest);
-    const uint32_t weight = rows_ == count_ ? 1 : count_;
     for (uint32_t i = 0; i < kept; ++i) {
       if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
-      recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last}, weight);
+      recorder_.keep(r_, i, iteration_, o, {ready_[i], start_[i], lane[i], last});
     }
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
   }
@@ -428,7 +422,7 @@ class RoleSweep {
     for (uint32_t i = 0; i < rows_; ++i) {
       int64_t end = 0;
       for (const Row& lane : lanes_) end = std::max(end, lane[i]);
-      recorder_.iteration(i, iteration_, end, rows_ == count_ ? 1 : count_);
+      recorder_.iteration(i, iteration_, end);
     }
   }
 
@@ -456,15 +450,17 @@ class RoleSweep {
   Row waited_;                         ///< [row]: end of the compute lane's previous iteration
 };
 
-Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded) {
+}  // namespace
+
+Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
   if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
   Trace trace;
-  trace.evaluator = folded ? "folded" : "sweep";
+  trace.evaluator = "sweep";
   Recorder recorder(plan, options, trace);
   Mail mail;
   std::deque<RoleSweep> roles;
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
-    roles.emplace_back(plan, r, options, folded, recorder, mail);
+    roles.emplace_back(plan, r, options, recorder, mail);
   for (bool moved = true; moved;) {
     moved = false;
     for (RoleSweep& role : roles) moved = role.advance() || moved;
@@ -474,10 +470,5 @@ Trace sweep(const Plan& plan, const EvaluateOptions& options, bool folded) {
   recorder.finish();
   return trace;
 }
-
-}  // namespace
-
-Trace run_sweep(const Plan& plan, const EvaluateOptions& options) { return sweep(plan, options, false); }
-Trace run_folded(const Plan& plan, const EvaluateOptions& options) { return sweep(plan, options, true); }
 
 }  // namespace tandem::sim

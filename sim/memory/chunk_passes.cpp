@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,24 +13,58 @@ namespace {
 
 using Key = std::pair<uint32_t, uint32_t>;  // micro-batch, chunk
 
+/// What an op has to do with a chunk.
+struct Visit {
+  bool forward = true;
+  uint32_t chunk = 0;
+  bool operator==(const Visit&) const = default;
+};
+
+std::optional<Visit> visit_of(const Program& program, const Op& op, const std::vector<LayerRange>& chunks) {
+  const Task* task = op.kind == OpKind::compute ? &program.tasks[op.what] : nullptr;
+  if (task == nullptr || task->pass == Pass::update) return {};
+  uint32_t c = 0;
+  while (c + 1 < chunks.size() && task->layer >= chunks[c].end()) ++c;
+  return Visit{task->pass == Pass::forward, c};
+}
+
+/// Of a call's ops; equal neighbours count as one.
+std::vector<Visit> visits(const Program& program, const OpList& ops, const OpList::Part& part,
+                          const std::vector<LayerRange>& chunks) {
+  std::vector<Visit> out;
+  for (uint32_t i = 0; i < part.count; ++i) {
+    const auto visit = visit_of(program, ops.stored(part, i), chunks);
+    if (visit && (out.empty() || !(out.back() == *visit))) out.push_back(*visit);
+  }
+  return out;
+}
+
 std::vector<ChunkPass> all_passes(const Program& program, const Role& role,
                                   const std::vector<LayerRange>& chunks) {
   std::map<Key, std::size_t> back;  // where its backward pass is, so far
   std::set<Key> begun;
   std::vector<std::pair<ChunkPass, bool>> passes;  // and whether it counts
-  for (const Op& op : role.ops) {
-    const Task* task = op.kind == OpKind::compute ? &program.tasks[op.what] : nullptr;
-    if (task == nullptr || task->pass == Pass::update) continue;
-    uint32_t c = 0;
-    while (c + 1 < chunks.size() && task->layer >= chunks[c].end()) ++c;
-    const Key key{op.micro, c};
-    const bool forward = task->pass == Pass::forward;
-    if (forward && !begun.insert(key).second) continue;
-    if (!forward) {
+  const auto add = [&](const Visit& visit, uint32_t micro) {
+    const Key key{micro, visit.chunk};
+    if (visit.forward && !begun.insert(key).second) return;
+    if (!visit.forward) {
       const auto [at, first] = back.emplace(key, passes.size());
       if (!first) passes[std::exchange(at->second, passes.size())].second = false;
     }
-    passes.push_back({{forward, op.micro, chunks[c]}, true});
+    passes.push_back({{visit.forward, micro, chunks[visit.chunk]}, true});
+  };
+  std::map<int32_t, std::vector<Visit>> known;  // of a routine
+  for (const OpList::Part& part : role.ops.parts()) {
+    if (part.routine < 0) {
+      for (uint32_t i = 0; i < part.count; ++i) {
+        const Op& op = role.ops.stored(part, i);
+        if (const auto visit = visit_of(program, op, chunks)) add(*visit, op.micro);
+      }
+      continue;
+    }
+    auto at = known.find(part.routine);
+    if (at == known.end()) at = known.emplace(part.routine, visits(program, role.ops, part, chunks)).first;
+    for (const Visit& visit : at->second) add(visit, part.micro);
   }
   std::vector<ChunkPass> out;
   for (const auto& [pass, counts] : passes) {

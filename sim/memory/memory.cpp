@@ -38,8 +38,7 @@ Bytes workspaces(const Device& device) {
 
 /// Outputs gathered on a root say that one process drives all devices, and that worker 0 is its master.
 bool has_master(const Program& program) {
-  const auto& ops = program.roles[0].ops;
-  return std::any_of(ops.begin(), ops.end(), [&](const Op& op) {
+  return program.roles[0].ops.any([&](const Op& op) {
     return op.kind == OpKind::collective && op.payload == Payload::activations &&
            program.collectives[op.what].kind == CollKind::reduce;
   });
@@ -73,10 +72,13 @@ MemoryUse use(WalkInput in, const Device& device) {
 std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, const Program& program,
                                   const MemoryHabits& habits) {
   std::vector<RoleMemory> out;
+  ModelSlice division = program.roles[0].slice;  // roles differ in their layers alone
+  division.ranges.clear();
+  const Graph whole = work.graph->slice(division);
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     const Role& role = program.roles[r];
     if (!role.works()) continue;
-    const Graph slice = work.graph->slice(role.slice);
+    const Graph slice = whole.slice(role.slice);
     const Workload part =
         make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute);
     out.push_back({role.name, role.mesh.size(),

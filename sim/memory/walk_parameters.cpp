@@ -66,11 +66,11 @@ void Walk::make_whole(const Layer& layer, std::vector<Id>& temporary) {
 int64_t Walk::largest_message() const {
   int64_t most = 0;
   if (shards_gradients() || in_.gathers != 0) return 0;
-  for (const Op& op : in_.program->roles[in_.role].ops) {
+  in_.program->roles[in_.role].ops.each_distinct([&](const Op& op, int64_t) {
     if ((op.kind == OpKind::collective || op.kind == OpKind::send) && op.payload != Payload::parameters &&
         (!of_layers(op.payload) || in_.program->grid.axes.empty()))
       most = std::max(most, op.bytes.n);
-  }
+  });
   return most;
 }
 

@@ -105,4 +105,14 @@ std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instanc
   return members;
 }
 
+uint32_t first_of_group(const Mesh& mesh, uint32_t axes, uint32_t instance) {
+  uint32_t first = instance, stride = 1;
+  for (std::size_t a = mesh.axes.size(); a-- > 0;) {
+    const auto size = static_cast<uint32_t>(mesh.axes[a].size);
+    if (((axes >> a) & 1U) != 0) first -= instance / stride % size * stride;
+    stride *= size;
+  }
+  return first;
+}
+
 }  // namespace tandem::sim

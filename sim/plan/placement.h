@@ -28,5 +28,7 @@ std::vector<std::vector<VertexId>> place(const Program& program, const System& s
 
 /// Members of the group that `instance` belongs to, in mesh order; the group's first member names it.
 std::vector<uint32_t> group_of(const Mesh& mesh, uint32_t axes, uint32_t instance);
+/// Its first member. O(axes).
+uint32_t first_of_group(const Mesh& mesh, uint32_t axes, uint32_t instance);
 
 }  // namespace tandem::sim

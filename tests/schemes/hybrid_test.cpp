@@ -151,7 +151,7 @@ TEST(Hybrid, CopiesOfATiedWeightAddTheirGradients) {
       EXPECT_EQ(p.buckets[reduced.key].elements, table);
       ASSERT_EQ(recv.deps.size(), 1U);
       EXPECT_EQ(&all[recv.deps[0].op], &send);
-      const auto received = static_cast<uint32_t>(&recv - all.data());
+      const auto received = static_cast<uint32_t>(&recv - &*all.begin());
       const auto updated = std::find_if(all.begin(), all.end(), [&](const Op& op) {
         return op.kind == OpKind::compute && op.payload != Payload::none && op.key == reduced.key;
       });

@@ -116,6 +116,7 @@ TEST(Placement, GroupsAreWhatDiffersInTheirAxesAlone) {
         EXPECT_EQ(groups.of(i) == groups.of(j), same) << axes << " " << i << " " << j;
       }
       EXPECT_EQ(group_of(mesh, axes, i), expected) << axes << " " << i;
+      EXPECT_EQ(first_of_group(mesh, axes, i), expected.front()) << axes << " " << i;
       EXPECT_EQ(groups.first(groups.of(i)), expected.front());
       EXPECT_EQ(groups.size(), expected.size());
     }

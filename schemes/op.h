@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// One op of a Program, and what it is made of. Meaning of every field: schemes/semantics.md.
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tandem::schemes {
+
+/// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
+/// Sums inside layers that devices share are on `comm`, and the messages of a pipeline and the gradients of a
+/// split model have lanes of their own, as frameworks give each its own communicator and stream.
+enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv };
+inline constexpr int kLanes = 7;
+std::string_view name(Lane lane);
+
+enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };
+std::string_view name(OpKind kind);
+
+/// Waits for `op` (index in the same role) of `lag` iterations ago; lag 0 = this iteration (then op must
+/// come earlier in the list). Dependencies on iterations before the first are satisfied.
+struct Dep {
+  uint32_t op = 0;
+  uint16_t lag = 0;
+};
+
+/// What an op works on or moves, where its kind does not say it.
+enum class Payload : uint8_t {
+  none,         ///< compute: the layers' own tensors; send, recv: gradients there, parameters back
+  gradients,    ///< of bucket `key`; a compute op with this payload casts them (compression)
+  parameters,   ///< of bucket `key`; a compute op with this payload is the optimiser's update of them
+  state,        ///< parameters of bucket `key` and the optimiser's state that belongs to them
+  shard,        ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
+                ///< reduce-scatter over all instances cuts it
+  activations,  ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
+  activation_gradients,  ///< their gradients, which a backward pass makes
+  exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
+  tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
+};
+inline constexpr int kPayloads = 9;
+std::string_view name(Payload payload);
+/// Of layers, which a message's or a collective's key then names, and not of a bucket?
+inline bool of_layers(Payload p) { return p >= Payload::activations; }
+
+struct Op {
+  OpKind kind = OpKind::compute;
+  Lane lane = Lane::compute;
+  Payload payload = Payload::none;
+  uint32_t what = 0;  ///< index into tasks / copies / collectives / channels / stores, by kind
+  /// Index into buckets; server roles use the message's; of a channel between working roles index into its
+  /// keys; of a collective inside a layer that devices share (a grid has them) the layer whose output it is.
+  uint32_t key = 0;
+  Bytes bytes;            ///< payload per instance; 0 for compute, apply and gate
+  uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
+  uint16_t micro = 0;     ///< the micro-batch of the iteration that it works for
+  uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
+  std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
+};
+
+}  // namespace tandem::schemes
