@@ -56,6 +56,10 @@ class StockCosts : public Costs {
       if (op.kind == OpKind::collective) sum += host_seconds(recipe_.host.collective) / op.every;
       if (op.kind == OpKind::recv && !of_layers(op.payload)) sum += unpacking / op.every;
       out.issued.push_back(Time::from_seconds(sum));
+      if (recipe_.host.awaits_counts && op.kind == OpKind::compute && counts(program().tasks[op.what])) {
+        out.awaited.resize(role.ops.size());
+        out.awaited[out.issued.size() - 1] = true;
+      }
     }
     // The process that drives all devices gathers their outputs before it goes on.
     out.awaits_messages = recipe_.host.awaits_messages;
@@ -146,6 +150,10 @@ class StockCosts : public Costs {
     if (issued_late(task) && in.system->device(v).kind == Device::Kind::gpu)
       seconds = std::max(seconds, issue_seconds(task) / in.compute_scale);
     return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
+  }
+
+  static bool counts(const Task& task) {
+    return std::any_of(task.kernels.begin(), task.kernels.end(), [](const Kernel& k) { return k.counts; });
   }
 
   /// An update that the host issues when its gradients are summed: nothing hides that.
