@@ -373,6 +373,7 @@ class RoleSweep {
       letter.arrived[i] = lane[i] + t.delay(factor).ps;
     }
     box(o).push_back(std::move(letter));
+    hold_host(o, lane);
   }
 
   void run_recv(uint32_t o, Row& lane) {
