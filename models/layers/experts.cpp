@@ -45,7 +45,7 @@ class Writing {
   void move(int64_t read, int64_t written) { add(copy_kernel(pass_, read, written, size_)); }
   void exchange(Exchange::Kind kind, int64_t elements) {
     const auto at = static_cast<uint32_t>(kernels.size());
-    exchanges.push_back({kind, at, at, r_.active, r_.count, elements});
+    exchanges.push_back({kind, at, at, elements, r_.active, r_.count});
   }
   void to_experts() {
     if (r_.dealt > 1) exchange(Exchange::Kind::all_to_all, product({r_.routed, r_.hidden}));

@@ -276,6 +276,7 @@ class RoleSweep {
     if (floor) {
       for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_[i] = std::max(lane[i], *floor);
       latest = run_uniform(o, lane, *floor);
+      hold_host(o, lane);
     } else {
       find_starts(o, lane);
       std::copy_n(start_.begin(), kept, ready_.begin());
