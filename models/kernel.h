@@ -56,6 +56,10 @@ struct Kernel {
   /// Stays in 2 bytes where products of the model are in fp8: what makes logits (as Transformer Engine and
   /// torchao leave it).
   bool half = false;
+  /// Of a layer of experts: routing, moving tokens, the experts' products (Recipe::Host::experts).
+  bool routed = false;
+  /// Says how many tokens each expert takes: hosts read that before they issue what depends on it.
+  bool counts = false;
 };
 
 /// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.

@@ -84,6 +84,7 @@ struct Exchange {
   uint32_t after = 0;    ///< so many of the pass' kernels come before it
   uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer
   int64_t elements = 0;  ///< of the whole batch in one device's buffer; of gather and scatter in the whole
+  int64_t active = 0, count = 0;  ///< all_to_all: each token travels for so many experts, of so many
 };
 
 /// What a layer type's function is given.

@@ -101,9 +101,13 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
     throw InputError(
         "experts=whole: devices that share layers then send tokens of their own, which needs sequence=on");
   split.capacity = o.real("capacity");
+  split.relays = o.text("dispatcher") == "deepep";
+  split.overlaps = o.flag("overlap");
   split.sharding = o.text("sharding") == "none" ? 0 : o.text("sharding")[0] - '0';
   split.bucket = o.bytes("bucket");
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
+  if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
+    throw InputError("overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved gives");
   return split;
 }
 

@@ -25,6 +25,8 @@ struct GridSplit {
   bool sequence = false;
   bool whole_experts = false;
   double capacity = 0;
+  bool relays = false;    ///< tokens go once to a node, and on from there (DeepEP)
+  bool overlaps = false;  ///< all-to-alls of a micro-batch are under the work of another
   int64_t sharding = 0;
   Bytes bucket;
   int64_t gradient = 4;  ///< bytes of one

@@ -18,12 +18,17 @@ Recipe::Kernels read_kernels(const Json& json) {
 }
 
 Recipe::Host read_host(const Json& json) {
-  json.only({"forward", "backward", "mixed", "micro_batch", "collective", "update", "runs_ahead",
-             "awaits_sums", "awaits_messages"});
+  json.only({"forward", "backward", "mixed", "experts", "micro_batch", "collective", "update", "runs_ahead",
+             "awaits_sums", "awaits_messages", "awaits_counts"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
   if (const Json* mixed = json.find("mixed")) host.mixed = mixed->as_time();
+  host.experts = {host.forward, host.backward};
+  if (const Json* experts = json.find("experts")) {
+    if (experts->items().size() != host.experts.size()) experts->fail("needs two times: forward and backward");
+    for (std::size_t i = 0; i < host.experts.size(); ++i) host.experts[i] = experts->items()[i].as_time();
+  }
   if (const Json* micro = json.find("micro_batch")) host.micro_batch = micro->as_time();
   if (const Json* collective = json.find("collective")) host.collective = collective->as_time();
   const Json& update = json.at("update");
@@ -34,6 +39,7 @@ Recipe::Host read_host(const Json& json) {
   host.runs_ahead = json.boolean("runs_ahead", true);
   host.awaits_sums = json.boolean("awaits_sums", false);
   host.awaits_messages = json.boolean("awaits_messages", false);
+  host.awaits_counts = json.boolean("awaits_counts", false);
   return host;
 }
 
@@ -105,15 +111,17 @@ Kernel bias_after(const Recipe& recipe, const Kernel& kernel) {
 Time issue_time(const Recipe& recipe, const Task& task, Precision precision, const Optimizer& optimizer) {
   const Recipe::Host& host = recipe.host;
   const auto state = std::clamp<int64_t>(optimizer.state, 0, static_cast<int64_t>(host.update.size()) - 1);
-  const Time forward = host.forward + (element_bytes(precision) == 2 ? host.mixed : Time{});
+  const Time mixed = element_bytes(precision) == 2 ? host.mixed : Time{};
   Time sum;
   for (const Kernel& k : task.kernels) {
+    const Time forward = mixed + (k.routed ? host.experts[0] : host.forward);
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);
     if (k.pass == Pass::forward && !bias_after(recipe, k).shape.empty()) sum += forward * k.repeat;
     if (k.pass == Pass::forward)
       sum += forward * launches(recipe, k);  // in backward too, where it is recomputed
-    if (k.pass == Pass::backward_data) sum += host.backward * launches(recipe, k);
+    if (k.pass == Pass::backward_data)
+      sum += (k.routed ? host.experts[1] : host.backward) * launches(recipe, k);
   }
   return sum;
 }

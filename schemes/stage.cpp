@@ -63,6 +63,8 @@ class Writer {
     step.inside = true;
     step.collective = kinds[static_cast<std::size_t>(e.kind)];
     step.bytes = Bytes{element_bytes(in_.work->precision)} * e.elements;
+    step.active = e.active;
+    step.count = e.count;
     step.after = last_;
     return add(std::move(step));
   }

@@ -23,6 +23,7 @@ struct PassageStep {
   Bytes bytes = {};
   bool gradients = false;  ///< join: of the layer's output gradients, not its outputs
   bool inside = false;     ///< join: in the middle of the layer's pass
+  int64_t active = 0, count = 0;  ///< join inside: as Exchange
   bool dealt = false;      ///< gather: of experts' parameters alone, else of all others
   /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
   int32_t after = -1, gathered = -1;

@@ -27,7 +27,7 @@ import statistics
 import subprocess
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
@@ -47,7 +47,8 @@ SPACE = {
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
                   "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
-                  "exchange_efficiency", "switch_step", "switch_efficiency.hopper",
+                  "exchange_efficiency.ampere", "exchange_efficiency.hopper", "exchange_efficiency.blackwell",
+                  "switch_step", "switch_efficiency.hopper",
                   "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
 }
 
@@ -164,7 +165,8 @@ class Runner:
         self.program = program
         self.folder = tempfile.TemporaryDirectory()
         root = self.folder.name
-        os.symlink(os.path.join(ROOT, "topologies"), os.path.join(root, "topologies"))
+        for folder in ("topologies", "models"):
+            os.symlink(os.path.join(ROOT, folder), os.path.join(root, folder))
         os.makedirs(os.path.join(root, "calibration/profiles"))
         for other in os.listdir(os.path.dirname(PROFILE)):  # what is not fitted here
             if other != os.path.basename(PROFILE):

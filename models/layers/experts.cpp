@@ -19,11 +19,13 @@ struct Routing {
   int64_t held = 0;            ///< what the experts of this device take
   int64_t each = 0;            ///< an expert of them, rounded up
   int64_t count = 0, own = 0;  ///< experts in all and on this device
+  int64_t active = 0;          ///< of all, for each token
   int64_t feed = 0, hidden = 0;
   int64_t dealt = 1;     ///< devices that hold different experts
   bool gathers = false;  ///< partners bring their parts of the sequence together for their parts of experts
   bool sums = false;     ///< partners sum what their parts of experts make
   bool bias = false;
+  bool drops = false;  ///< every expert takes as many tokens as its capacity, whatever the router says
 
   int64_t wide() const { return product({held, hidden}); }
   /// Behind an exchange tokens lie by where they came from, and are put in order once more.
@@ -36,11 +38,14 @@ int64_t parts_of(int64_t count, int64_t parts) { return (count + parts - 1) / pa
 class Writing {
  public:
   Writing(Pass pass, const Routing& routing, int64_t size) : pass_(pass), r_(routing), size_(size) {}
-  void add(Kernel kernel) { kernels.push_back(std::move(kernel)); }
+  void add(Kernel kernel) {
+    kernel.routed = true;
+    kernels.push_back(std::move(kernel));
+  }
   void move(int64_t read, int64_t written) { add(copy_kernel(pass_, read, written, size_)); }
   void exchange(Exchange::Kind kind, int64_t elements) {
     const auto at = static_cast<uint32_t>(kernels.size());
-    exchanges.push_back({kind, at, at, elements});
+    exchanges.push_back({kind, at, at, elements, r_.active, r_.count});
   }
   void to_experts() {
     if (r_.dealt > 1) exchange(Exchange::Kind::all_to_all, product({r_.routed, r_.hidden}));
@@ -75,7 +80,9 @@ Writing forward_of(const Routing& r, int64_t size) {
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
   w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));          // router
-  w.add(elementwise(pass, product({r.rows, r.count}), 1, 4, 5));  // softmax, choice
+  Kernel choice = elementwise(pass, product({r.rows, r.count}), 1, 4, 5);  // softmax, choice
+  choice.counts = !r.drops;
+  w.add(std::move(choice));
   w.move(routed, routed);                                         // to the experts' order
   w.to_experts();
   const std::vector<Kernel> activations = activations_of(r, size);
@@ -133,7 +140,8 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.count = in.attributes.integer("count");
   r.feed = in.attributes.integer("feed");
   r.bias = in.attributes.boolean("bias", false);
-  const int64_t active = in.attributes.integer("active");
+  r.active = in.attributes.integer("active");
+  const int64_t active = r.active;
   if (active > r.count)
     in.attributes.fail(fmt::format("{} active experts of {}: at most all of them", active, r.count));
   divide(in, r);
@@ -142,6 +150,7 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   if (in.capacity > 0) {
     const double each = in.capacity * static_cast<double>(r.routed) / static_cast<double>(r.count);
     r.routed = product({r.count, static_cast<int64_t>(std::ceil(each))});
+    r.drops = true;
   }
   r.held = product({r.routed, r.gathers ? in.ways : 1});
   r.each = parts_of(r.held, r.own);

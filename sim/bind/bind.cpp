@@ -103,6 +103,7 @@ class Binder {
       costs.issued.assign(classes, host.issued);
     }
     costs.runs_ahead = host.runs_ahead;
+    costs.awaited = host.awaited;
     costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
     if (role.works()) account(r);
     bound_.plan.roles.push_back(std::move(costs));

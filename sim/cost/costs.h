@@ -36,6 +36,7 @@ struct HostTimes {
   std::vector<Time> issued;  ///< [op], as RoleCosts::issued; empty: issuing takes no time
   bool runs_ahead = true;    ///< as RoleCosts::runs_ahead
   bool awaits_messages = false;
+  std::vector<bool> awaited = {};  ///< [op], as RoleCosts::awaited
 };
 
 /// One kernel, all its launches, at the input's scale.

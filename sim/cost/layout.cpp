@@ -48,7 +48,10 @@ bool LayoutInput::offers(std::string_view algorithm) const {
          library.algorithms.end();
 }
 
-std::vector<Laid> lay_out(const LayoutInput& input, const std::string& algorithm) {
+std::vector<Laid> lay_out(LayoutInput input, const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::string algorithm = text.substr(0, slash);
+  if (slash != std::string::npos) input.parameters = std::string_view(text).substr(slash + 1);
   std::vector<Laid> out;
   if (algorithm == "auto") {
     for (const std::string& name : input.library.algorithms) {

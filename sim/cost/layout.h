@@ -30,6 +30,8 @@ class LayoutInput {
   const Library& library;
   const Group& group;
   const CollKind kind;
+  /// What stands behind the layout's name and a slash, for those that need more than the group.
+  std::string_view parameters;
 
  private:
   mutable std::vector<Ring> rings_;
@@ -64,9 +66,9 @@ struct Laid {
 };
 
 /// `algorithm` as the layout of that name, or where it cannot, as the schedule. "auto": all that the library
-/// would choose from, at least one. Throws InputError when a named algorithm is unknown or cannot serve the
+/// would choose from, at least one. A name may go on after a slash (LayoutInput::parameters). Throws InputError when a named algorithm is unknown or cannot serve the
 /// kind and group.
-std::vector<Laid> lay_out(const LayoutInput& input, const std::string& algorithm);
+std::vector<Laid> lay_out(LayoutInput input, const std::string& text);
 
 /// Throws InputError with the nearest names when `algorithm` names neither a layout nor a schedule.
 void check_algorithm(const std::string& algorithm, const Place& place = {});

@@ -92,6 +92,8 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
     p.step[1] *= step;
   }
   lib.switch_step *= base;
+  if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
+    lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
@@ -127,7 +129,8 @@ Library read_library(const Json& json, const std::string& family) {
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
-  lib.exchange_efficiency = json.real("exchange_efficiency", 1, 0.01, 1);
+  if (const Json* exchange = json.find("exchange_efficiency"); exchange && !exchange->is_object())
+    lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},
         std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},

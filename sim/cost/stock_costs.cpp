@@ -48,14 +48,18 @@ class StockCosts : public Costs {
     for (const OpList::Part& part : role.ops.parts()) {
       for (uint32_t i = 0; i < part.count; ++i) {
         const Op& op = role.ops.stored(part, i);
-        const uint32_t micro = part.routine < 0 ? op.micro : part.micro;
-        if (op.kind == OpKind::compute && program().tasks[op.what].pass != Pass::update) {
+        const bool computes = op.kind == OpKind::compute;
+        if (computes && program().tasks[op.what].pass != Pass::update) {
+          const uint32_t micro = part.routine < 0 ? op.micro : part.micro;
           if (begun.size() <= micro) begun.resize(micro + 1U);
           if (!begun[micro]) sum += Time::from_seconds(host_seconds(recipe_.host.micro_batch));
           begun[micro] = true;
         }
-        sum += issued_by(op, known);
+        sum.ps += issued_by(op, known).ps;
         out.issued.push_back(sum);
+        if (!computes || !recipe_.host.awaits_counts || !counts(program().tasks[op.what])) continue;
+        out.awaited.resize(role.ops.size());
+        out.awaited[part.first + i] = true;
       }
     }
     // The process that drives all devices gathers their outputs before it goes on.
@@ -147,6 +151,10 @@ class StockCosts : public Costs {
     if (issued_late(task) && in.system->device(v).kind == Device::Kind::gpu)
       seconds = std::max(seconds, issue_seconds(task) / in.compute_scale);
     return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
+  }
+
+  static bool counts(const Task& task) {
+    return std::any_of(task.kernels.begin(), task.kernels.end(), [](const Kernel& k) { return k.counts; });
   }
 
   /// An update that the host issues when its gradients are summed: nothing hides that.

@@ -265,8 +265,8 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
                {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
   const uint32_t ended = info.lane_ops[lane][state.position];
-  if (info.role->ops[ended].kind == OpKind::recv)
-    host_[global].received(*info.costs, class_of(info, instance), ended, state.iteration, now_);
+  if (HostClock::waits_for(*info.costs, info.role->ops[ended].kind, ended))
+    host_[global].ended(*info.costs, class_of(info, instance), ended, state.iteration, now_);
   ++state.position;
   state.state = State::blocked;
   for (int other = 0; other < kLanes; ++other) {

@@ -47,8 +47,9 @@ struct CallKind {
   /// Its ops up to the first work, which waits for the call's input: they run by themselves, so that what
   /// follows does not depend on when that came.
   uint32_t before = 0;
-  std::vector<uint32_t> inputs;  ///< of these: those on other lanes that what follows waits for
-  uint32_t lanes = 0;            ///< mask of those that what follows uses beside compute
+  std::vector<uint32_t> inputs;   ///< of these: those on other lanes that what follows waits for
+  std::vector<uint32_t> awaited;  ///< of what follows: those that the host waits for
+  uint32_t lanes = 0;             ///< mask of those that what follows uses beside compute
   /// Of these: whose first op waits for work of this iteration, so that to be free earlier changes nothing.
   uint32_t free_before = 0;
 };
@@ -167,6 +168,7 @@ class FoldedRole {
       const OpPlace op{&part, i, &ops_.stored(part, i)};
       routine.repeats = routine.repeats && op.op->every == 1;
       if (i < routine.before) continue;
+      if (HostClock::waits_for(costs_, op.op->kind, op.index())) routine.awaited.push_back(i);
       for (const Dep& dep : op.op->deps) {
         if (dep.op < routine.before && lane(dep.op) != Lane::compute) routine.inputs.push_back(dep.op);
       }
@@ -247,6 +249,12 @@ class FoldedRole {
     if (at != rings_.end()) at->second[iteration_ % at->second.size()] = end;
   }
 
+  /// The host goes on when an op that it waits for has ended.
+  void hold_host(uint32_t o, int64_t end) {
+    host_->ended(costs_, class_, o, iteration_, end);
+    begin_ = host_->begin(costs_, class_, iteration_, waited_);
+  }
+
   std::deque<Posted>& box(const Op& op) { return mail_[{op.what, op.key}]; }
 
   /// Returns the end; how far the host bound it is in `late_`.
@@ -270,10 +278,6 @@ class FoldedRole {
         const Posted letter = box(op).front();
         box(op).pop_front();
         lane = std::max(start, letter.arrived);
-        if (host_) {
-          host_->received(costs_, class_, o, iteration_, lane);
-          begin_ = host_->begin(costs_, class_, iteration_, waited_);
-        }
         if (tracks) recorder_.heard(r_, 0, letter.sent);
         break;
       }
@@ -284,6 +288,7 @@ class FoldedRole {
         if (late_ > 0 && tracks) recorder_.launch(late_);
         lane += std::max<int64_t>(late_, 0);
     }
+    if (HostClock::waits_for(costs_, op.kind, o)) hold_host(o, lane);
     if (lane >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.hash(
         recorder_.hashes() ? Recorder::mark(Recorder::stem(r_, iteration_, o), start, lane) * weight_ : 0,
@@ -349,6 +354,7 @@ class FoldedRole {
       out.bound = out.bound || late_ > 0;
       out.slack = std::min(out.slack, end - begin - (costs_.issued[class_][part.first + i].ps - base));
     }
+    out.bound = out.bound || !routine.awaited.empty();
     for (int l = 0; l < kLanes; ++l) out.lane[l] = lanes_[l] - begin;
     out.record = recorder_.end_call(r_, behind(part, routine, begin));
     return out;
@@ -363,6 +369,8 @@ class FoldedRole {
       throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(begin + effect.latest);
     recorder_.hash(0, int64_t{count_} * (part.count - routine.before));
+    for (const uint32_t i : routine.awaited)
+      hold_host(part.first + i, begin + effect.end[i - routine.before]);
     for (const uint32_t i : exports_[part_]) {
       if (i >= routine.before) store(part.first + i, begin + effect.end[i - routine.before]);
     }

@@ -13,7 +13,7 @@ namespace tandem::sim {
 class HostClock {
  public:
   /// From when on the host issues the iteration: an op RoleCosts::issued after that. Iterations in order, and
-  /// again after received(). `waited`: end of the compute lane's iteration before, 0 before the first.
+  /// again after ended(). `waited`: end of the compute lane's iteration before, 0 before the first.
   int64_t begin(const RoleCosts& costs, uint32_t of_class, uint32_t iteration, int64_t waited) {
     for (; iteration_ < iteration; ++iteration_) {
       int64_t& held = held_[iteration_ % kAhead];
@@ -28,10 +28,16 @@ class HostClock {
     return begin(costs, of_class, iteration, waited) + costs.issued[of_class][op].ps;
   }
 
-  /// A message was there at `end`, for which the host has waited. At most kAhead - 1 iterations ahead of the
-  /// compute lane.
-  void received(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t end) {
-    if (!costs.awaits_messages || costs.issued.empty()) return;
+  /// The host waits for an op before it issues what follows: for a message, or for a result that it reads.
+  static bool waits_for(const RoleCosts& costs, OpKind kind, uint32_t op) {
+    if (costs.issued.empty()) return false;
+    const bool message = kind == OpKind::recv || kind == OpKind::send;
+    return message ? costs.awaits_messages : !costs.awaited.empty() && costs.awaited[op];
+  }
+
+  /// An op for which the host waits has ended at `end`. At most kAhead - 1 iterations ahead of the compute
+  /// lane.
+  void ended(const RoleCosts& costs, uint32_t of_class, uint32_t op, uint32_t iteration, int64_t end) {
     int64_t& held = held_[iteration % kAhead];
     held = std::max(held, end - costs.issued[of_class][op].ps);
   }

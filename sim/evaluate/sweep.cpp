@@ -242,6 +242,15 @@ class RoleSweep {
     }
   }
 
+  /// The host goes on when an op that it waits for has ended.
+  void hold_host(uint32_t o, const Row& lane) {
+    if (!HostClock::waits_for(costs_, role_.ops[o].kind, o)) return;
+    for (uint32_t i = 0; i < host_.size(); ++i) {
+      host_[i].ended(costs_, class_of(i), o, iteration_, lane[i]);
+      begin_[i] = host_[i].begin(costs_, class_of(i), iteration_, waited_[i]);
+    }
+  }
+
   int64_t duration(uint32_t o, uint32_t i) const {
     if (calm_) return ops_[o].time[class_of(i)].ps;
     if (role_.ops[o].kind == OpKind::compute) {
@@ -262,6 +271,7 @@ class RoleSweep {
     if (floor) {
       for (uint32_t i = 0; i < kept; ++i) ready_[i] = start_[i] = std::max(lane[i], *floor);
       latest = run_uniform(o, lane, *floor);
+      hold_host(o, lane);
     } else {
       find_starts(o, lane);
       std::copy_n(start_.begin(), kept, ready_.begin());
@@ -336,6 +346,7 @@ class RoleSweep {
       default:
         run_durations(o, lane);
         wait_for_host(o, lane);
+        hold_host(o, lane);
     }
     for (uint32_t i = 0; i < rows_; ++i) latest = std::max(latest, lane[i]);
     for (uint32_t i = 0; i < rows_ && recorder_.hashes(); ++i)
@@ -357,16 +368,14 @@ class RoleSweep {
       letter.arrived[i] = lane[i] + t.delay(factor).ps;
     }
     box(o).push_back(std::move(letter));
+    hold_host(o, lane);
   }
 
   void run_recv(uint32_t o, Row& lane) {
     Letter letter = std::move(box(o).front());
     box(o).pop_front();
     for (uint32_t i = 0; i < rows_; ++i) lane[i] = std::max(start_[i], letter.arrived[i]);
-    for (uint32_t i = 0; i < host_.size(); ++i) {
-      host_[i].received(costs_, class_of(i), o, iteration_, lane[i]);
-      begin_[i] = host_[i].begin(costs_, class_of(i), iteration_, waited_[i]);
-    }
+    hold_host(o, lane);
     if (recorder_.tracks(r_)) recorder_.heard(r_, 0, letter.sent[0]);
   }
 

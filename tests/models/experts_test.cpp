@@ -27,6 +27,23 @@ TEST(Experts, ComputeForTheActiveOnesAndHoldAll) {
   EXPECT_EQ(flops(l.backward_weights, KernelKind::gemm), products);
 }
 
+/// Hosts read the router's choice to size what follows, but where every expert takes its capacity.
+TEST(Experts, SayWhatHostsReadAndIssueSlowly) {
+  const auto counting = [](const Lowered& l) {
+    return std::count_if(l.forward.begin(), l.forward.end(), [](const Kernel& k) { return k.counts; });
+  };
+  const Lowered free = lower_one("experts", {{1024, 4096}}, kMixtral);
+  EXPECT_EQ(counting(free), 1);
+  EXPECT_TRUE(free.forward[1].counts) << "behind the router's product";
+  for (const auto* kernels : {&free.forward, &free.backward_data}) {
+    for (const Kernel& k : *kernels) EXPECT_TRUE(k.routed);
+  }
+  const Graph graph = Graph::load("mixtral-8x7b:layers=1,sequence=32");
+  ModelSlice slice;
+  slice.capacity = 1.25;
+  for (const Lowered& l : graph.slice(slice).lower(1, Precision::bf16)) EXPECT_EQ(counting(l), 0);
+}
+
 TEST(Experts, TokensThatDoNotDivideRoundUp) {
   const Lowered l = lower_one("experts", {{5, 8}}, R"({"count": 4, "active": 1, "feed": 16})");
   EXPECT_EQ(l.forward[3].shape, (std::vector<int64_t>{4, 2, 16, 8}));

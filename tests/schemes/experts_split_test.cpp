@@ -57,6 +57,65 @@ TEST(ExpertAxis, SendsEveryTokenToItsExpertsAndBack) {
   EXPECT_EQ(bytes_of(dealt("hybrid", 4), CollKind::all_to_all, Lane::comm), 0);
 }
 
+/// Which algorithm carries the all-to-alls of role 0.
+std::string exchanged_by(const Program& p) {
+  for (const Op& op : p.roles[0].ops) {
+    if (op.kind == OpKind::collective && p.collectives[op.what].kind == CollKind::all_to_all)
+      return p.collectives[op.what].algorithm;
+  }
+  return "";
+}
+
+TEST(ExpertAxis, DispatchersChooseTheWayOfTokens) {
+  EXPECT_EQ(exchanged_by(dealt("hybrid:expert=4", 4)), "auto");
+  const Program p = dealt("hybrid:expert=4,dispatcher=deepep", 4);
+  EXPECT_EQ(exchanged_by(p), "deepep/2/8");
+  EXPECT_EQ(print(parse_program(print(p))), print(p));
+}
+
+/// Ops of role 0 by what they do, in any order.
+std::map<std::string, int> counted(const Program& p) {
+  std::map<std::string, int> out;
+  for (const Op& op : p.roles[0].ops)
+    ++out[fmt::format("{} {} {} {}", name(op.kind), p.labels[op.label], op.micro, op.bytes.n)];
+  return out;
+}
+
+/// Exchanges directly behind which a compute op of another micro-batch stands.
+int covered(const Program& p) {
+  const auto& ops = p.roles[0].ops;
+  int out = 0;
+  for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
+    const bool exchange = ops[i].kind == OpKind::collective && ops[i].payload == Payload::exchanged;
+    out += exchange && ops[i + 1].kind == OpKind::compute && ops[i + 1].micro != ops[i].micro;
+  }
+  return out;
+}
+
+// With m micro-batches on one stage, all but the first forward and the last backward are in pairs; each of
+// the two passes over 2 layers exchanges 4 times, and all but the last exchange of a pair is under the other.
+TEST(ExpertAxis, OverlapPutsExchangesUnderAnotherMicroBatch) {
+  const Program plain = dealt("hybrid:expert=4,microbatches=5", 4),
+                paired = dealt("hybrid:expert=4,microbatches=5,overlap=on", 4);
+  EXPECT_EQ(counted(plain), counted(paired));
+  EXPECT_EQ(covered(plain), 0);
+  EXPECT_GE(covered(paired), 4 * (8 - 1));
+  const Program stages = compile("hybrid:pipeline=2,expert=2,schedule=interleaved,microbatches=4,chunks=2,overlap=on",
+                                 Graph::load("mixtral-8x7b:layers=4,sequence=32,hidden=64,heads=8,head_dim=8,feed=32"),
+                                 {4, 1, 4});
+  EXPECT_NO_THROW(check(stages));
+  EXPECT_GT(covered(stages), 0);
+}
+
+TEST(ExpertAxis, OverlapNeedsWorkOfTwoMicroBatches) {
+  try {
+    dealt("hybrid:pipeline=2,expert=2,overlap=on", 4);
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("schedule=interleaved"), std::string::npos) << e.what();
+  }
+}
+
 // GShard, section 2.2: every expert takes `capacity` times its even share of a device's tokens.
 TEST(ExpertAxis, CapacityPadsWhatTravels) {
   const int64_t even = bytes_of(dealt("hybrid:expert=4", 4), CollKind::all_to_all, Lane::comm);

@@ -39,6 +39,21 @@ TEST(Recipe, KernelByKernelUpdatesMoveTheirStateMoreOften) {
   }
 }
 
+TEST(Recipe, ALayerOfExpertsIsIssuedMoreSlowly) {
+  const Recipe core = load_recipe("megatron-core"), eager = load_recipe("megatron");
+  Kernel k;
+  k.kind = KernelKind::elementwise;
+  const auto issued = [&](const Recipe& recipe, Pass pass, bool routed) {
+    k.pass = pass;
+    k.routed = routed;
+    return issue_time(recipe, {0, 1, pass, {k}}, Precision::fp32, optimizer("adam"));
+  };
+  EXPECT_EQ(issued(core, Pass::forward, true), core.host.experts[0]);
+  EXPECT_EQ(issued(core, Pass::backward_data, true), core.host.experts[1]);
+  EXPECT_EQ(issued(core, Pass::forward, false), core.host.forward);
+  EXPECT_EQ(issued(eager, Pass::forward, true), eager.host.forward) << "where nothing is said";
+}
+
 TEST(Recipe, ABiasIsAKernelOfItsOwnWhereTheProductDoesNotAddIt) {
   const Graph graph = Graph::load("bert-base");
   const Recipe loop = load_recipe("pytorch-loop"), fused = load_recipe("pytorch");

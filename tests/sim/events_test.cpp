@@ -99,6 +99,23 @@ TEST(Events, AStepTakesAsLongAsTheSlowerOfHostAndDevice) {
   }
 }
 
+TEST(Events, AHostThatReadsAResultIssuesWhatFollowsBehindIt) {
+  for (const auto& run : {run_events, run_sweep, evaluate}) {
+    // The first op is issued in 4 ms and read; 7 ms later the second is, which has long been waiting.
+    Plan plan = issued(7, true);
+    plan.roles[0].awaited = {true, false};
+    const Trace read = run(plan, {.iterations = 8});
+    EXPECT_EQ(read.makespan, Time{8 * 11 * kMs});
+    EXPECT_EQ(read.exposed_to(Wait::launch), Time{8 * (3 + 1) * kMs});
+    // Read, the second op leaves the host no start: it begins with the next iteration when that has ended.
+    plan.roles[0].awaited = {false, true};
+    EXPECT_EQ(run(plan, {.iterations = 8}).makespan, Time{8 * 11 * kMs});
+    plan.roles[0].issued[0] = {Time{4 * kMs}, Time{5 * kMs}};
+    plan.roles[0].issue = {Time{5 * kMs}};
+    EXPECT_EQ(run(plan, {.iterations = 8}).makespan, Time{8 * 10 * kMs});
+  }
+}
+
 TEST(Events, LatencyFollowsThePayloadAndFreesTheLane) {
   // Two keys pushed one after the other: 2 us each on the lane, 5 us of latency overlap.
   ServerSetting s{.workers = 1, .keys = 2};

@@ -532,6 +532,40 @@ TEST(Patterns, ExchangesOfManyNodesSendAllThatLeavesOne) {
   }
 }
 
+/// Most bytes on a link of one class, per byte of payload.
+double busiest(const Pattern& p, HopClass hop) {
+  double out = 0;
+  for (const auto& [link, weight] : p.load[static_cast<std::size_t>(hop)]) out = std::max(out, weight);
+  return out;
+}
+
+// Of n nodes, n (1 - C(E - E/n, k) / C(E, k)) have one of a token's k experts of E, in the mean, and as many of
+// the members; of one expert a token the relay sends what every pair for itself sends.
+TEST(Patterns, RelayedTokensGoOnceToANode) {
+  const auto laid = [](int64_t nodes, const char* algorithm) {
+    const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});
+    const Library library = library_of(s);
+    const auto members = first(s, 8 * nodes);
+    const Group group = make_group(s, members);
+    return lay_out({s, library, group, CollKind::all_to_all}, algorithm).front().pattern;
+  };
+  // Two nodes, two experts a token of 16: both elsewhere with probability 8/16 x 7/15.
+  const double apart = 8.0 / 16 * 7 / 15;
+  const Pattern two = laid(2, "deepep/2/16");
+  EXPECT_NEAR(most(two).first, 2 * (1 - apart) / 2 / 2, 1e-9);
+  EXPECT_NEAR(most(two).second, 2 * (1 - apart) / 2 / 2, 1e-9);
+  const double hit = 16 * (1 - 15.0 / 16 * 14 / 15);
+  EXPECT_NEAR(busiest(two, HopClass::fabric), hit / 2 * 7 / 8, 1e-9);
+  for (const int64_t nodes : {2, 4, 40}) {
+    const auto n = static_cast<double>(nodes);
+    EXPECT_NEAR(most(laid(nodes, "deepep/1/640")).first, (n - 1) / n, 1e-9) << nodes;
+  }
+  // One of each member's experts: every token goes everywhere, once.
+  EXPECT_NEAR(busiest(laid(1, "deepep/8/8"), HopClass::fabric), 7.0 / 8, 1e-9);
+  // Many experts of one node: a single copy leaves for eight.
+  EXPECT_LT(most(laid(2, "deepep/8/128")).first, 0.26 * most(laid(2, "direct")).first);
+}
+
 TEST(Patterns, SchedulesLoadTheWireWithWhatTheySend) {
   const System s = System::load("dgx-h100", {{"nodes", "4"}});
   const auto members = first(s, 32);

@@ -117,6 +117,8 @@ class RandomPlan {
       }
       costs.issue.push_back(sum);
     }
+    for (const Op& op : role.ops)
+      costs.awaited.push_back(op.kind == OpKind::compute && pick(4) == 0);  // read before the host goes on
   }
 
   SplitMix64 random_;

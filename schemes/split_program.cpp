@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schemes/split_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "schemes/model_cuts.h"
+#include "schemes/pipeline_schedule.h"
+#include "schemes/stage.h"
+#include "schemes/training.h"
+
+namespace tandem::schemes {
+
+namespace {
+
+/// Joins the stages of one program.
+class Hybrid {
+ public:
+  Hybrid(const Workload& work, const GridSplit& split) : work_(work), split_(split) {}
+
+  Program run() {
+    lay_out();
+    for (int32_t s = 0; s < split_.shape.stages; ++s) add_stage(s);
+    connect();
+    connect_copies();
+    for (Stage& stage : stages_) write(stage);
+    return b_.finish();
+  }
+
+ private:
+  struct Stage {
+    explicit Stage(const RoleBuilder& builder) : role(builder) {}
+    int32_t index = 0;
+    std::unique_ptr<Graph> graph;
+    Workload work;
+    std::vector<LayerRange> chunks;
+    RoleBuilder role;
+    std::vector<StageBucket> buckets;
+    std::vector<Passage> forward, backward, data, weights, last;  ///< [chunk]; last: of the last micro-batch
+    std::vector<OpId> first_forward;                              ///< [chunk]
+    std::vector<OpId> inputs;                                     ///< the latest copies
+    OpId last_compute;
+    std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
+  };
+  /// A stage and its layer whose first tensor is a weight that other stages have copies of: an embedding, or
+  /// an output layer tied to it.
+  struct Holder {
+    int32_t stage = 0;
+    uint32_t layer = 0;
+    bool operator==(const Holder&) const = default;
+  };
+  /// From one holder to another.
+  struct CopyWay {
+    Holder from, to;
+    uint32_t channel = 0;
+  };
+  /// Channels from a stage to the next and back.
+  struct Ways {
+    uint32_t forward = 0, backward = 0;
+  };
+
+  int64_t stages() const { return split_.shape.stages; }
+  int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
+  /// The axes among them that the stages' meshes have.
+  uint32_t mask(std::initializer_list<GridAxis> axes) const {
+    uint32_t out = 0;
+    for (const GridAxis axis : axes) out |= own_axis_[axis] < 32 ? 1U << own_axis_[axis] : 0;
+    return out;
+  }
+  /// Over which a parameter, or an expert's, is replicated.
+  uint32_t replicas_of(bool dealt) const {
+    return dealt ? mask({kData, kContext}) : mask({kData, kExpert, kContext});
+  }
+  bool replicates(bool dealt) const { return split_.holders(dealt) > 1; }
+
+  void lay_out() {
+    uint32_t own = 0;
+    for (const GridAxis axis : split_.order) {
+      const Axis a{std::string(name(axis)), static_cast<int32_t>(split_.size[axis])};
+      b_.program().grid.axes.push_back(a);
+      if (axis == kPipeline) continue;
+      own_axis_[axis] = own++;
+      mesh_.axes.push_back(a);
+    }
+    b_.program().replicas = split_.replicas();
+    b_.samples_per_iteration(checked_mul(work_.batch, split_.shape.micro_batches, "the samples of a step"));
+    const int64_t d = split_.holders(false), level = split_.sharding;
+    const bool fewer = level > 0 && split_.size[kExpert] > 1;
+    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, level >= 1 ? d : 1, fewer ? split_.holders(true) : 0});
+    ranges_ = cut_model(*work_.graph, work_.layers, parts());
+    whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
+    for (uint32_t i = 0; i < work_.graph->layers().size(); ++i) {
+      const auto owner = work_.graph->tied_to(i);
+      if (owner && !work_.graph->layers()[*owner].parameters.empty()) add_copy(*owner, i);
+    }
+  }
+
+  int32_t stage_of(uint32_t layer) const {
+    int32_t part = 0;
+    while (layer >= ranges_[static_cast<std::size_t>(part)].end()) ++part;
+    return part % split_.shape.stages;
+  }
+
+  void add_copy(uint32_t owner, uint32_t tied) {
+    const Holder copy{stage_of(tied), tied}, first{stage_of(owner), owner};
+    if (copy.stage == first.stage) return;
+    std::vector<Holder>& all = copies_[owner];
+    if (all.empty()) all.push_back(first);
+    for (const Holder& h : all) {
+      if (h.stage == copy.stage)
+        throw InputError(fmt::format("{}: layers \"{}\" and \"{}\" on one stage use a weight of another",
+                                     work_.graph->name(), work_.graph->layers()[h.layer].name,
+                                     work_.graph->layers()[tied].name));
+    }
+    all.push_back(copy);
+  }
+
+  /// Layers of the stage that hold such a weight.
+  std::vector<uint32_t> copies_of(int32_t stage) const {
+    std::vector<uint32_t> out;
+    for (const auto& [owner, holders] : copies_) {
+      for (const Holder& h : holders) {
+        if (h.stage == stage) out.push_back(h.layer);
+      }
+    }
+    return out;
+  }
+
+  void add_stage(int32_t s) {
+    ModelSlice slice = split_.slice();
+    for (int32_t c = 0; c < split_.shape.chunks; ++c)
+      slice.ranges.push_back(ranges_[static_cast<std::size_t>(c * split_.shape.stages + s)]);
+    auto graph = std::make_unique<Graph>(whole_->slice(slice));
+    const std::vector<LayerRange> chunks = slice.ranges;
+    Workload work =
+        make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute);
+    const std::string name = stages() > 1 ? fmt::format("stage {}", s) : "worker";
+    RoleBuilder role = b_.role(name, mesh_);
+    Role& r = b_.program().roles[role.index()];
+    if (stages() == 1) slice.ranges.clear();
+    r.slice = slice;
+    for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
+    auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
+                                 split_.size[kExpert] > 1, copies_of(s));
+    stages_.push_back(Stage(role));
+    Stage& stage = stages_.back();
+    stage.index = s;
+    stage.graph = std::move(graph);
+    stage.work = std::move(work);
+    stage.chunks = chunks;
+    stage.buckets = std::move(buckets);
+    stage.first_forward.resize(chunks.size());
+    stage.made.resize(stage.buckets.size());
+    stage.reduced.resize(stage.buckets.size());
+    for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
+  }
+
+  void write_passages(Stage& stage, int32_t c) {
+    const bool gathers = split_.sharding >= 3;
+    const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
+                        gathers && replicates(false), gathers && replicates(true)};
+    std::vector<uint32_t> cuts;
+    for (const StageBucket& b : stage.buckets) {
+      if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
+    }
+    using What = Slot::What;
+    stage.forward.push_back(forward_passage(in));
+    stage.backward.push_back(backward_passage(in, What::backward));
+    stage.last.push_back(backward_passage(in, What::backward, cuts));
+    stage.data.push_back(backward_passage(in, What::data));
+    stage.weights.push_back(backward_passage(in, What::weights, cuts));
+  }
+
+  /// Layers whose outputs go from part k of the model to part k + 1.
+  std::vector<uint32_t> between(int32_t part) const {
+    if (part + 1 >= parts()) return {};
+    return crossing(*whole_, ranges_[static_cast<std::size_t>(part) + 1].first);
+  }
+  /// Of one micro-batch.
+  Bytes message(const std::vector<uint32_t>& layers) const {
+    Bytes sum;
+    for (const uint32_t layer : layers)
+      sum += Bytes{element_bytes(work_.precision)} *
+             checked_mul(elements(whole_->layers()[layer].output), work_.batch, "the activations");
+    return sum;
+  }
+
+  /// A channel each way between neighbours, and between the last stage and the first where there are several
+  /// chunks; its keys are the chunks.
+  void connect() {
+    for (int32_t s = 0; s < split_.shape.stages && stages() > 1; ++s) {
+      const int32_t next = (s + 1) % split_.shape.stages;
+      if (next == 0 && split_.shape.chunks == 1) break;
+      std::vector<Bytes> keys;
+      std::vector<std::vector<uint32_t>> layers;
+      for (int32_t c = 0; c < split_.shape.chunks; ++c) {
+        layers.push_back(between(c * split_.shape.stages + s));
+        keys.push_back(message(layers.back()));
+      }
+      const RoleBuilder &from = stage(s).role, &to = stage(next).role;
+      ways_.push_back({b_.channel(from, to, Address::same_index, keys, layers),
+                       b_.channel(to, from, Address::same_index, keys, layers)});
+    }
+  }
+
+  /// A channel between any two stages with copies of one weight.
+  void connect_copies() {
+    for (const auto& [owner, holders] : copies_) {
+      for (const Holder& from : holders) {
+        for (const Holder& to : holders) {
+          if (from == to) continue;
+          const auto& buckets = stage(from.stage).buckets;
+          const auto at = std::find_if(buckets.begin(), buckets.end(),
+                                       [&](const StageBucket& b) { return b.tied && b.layer == from.layer; });
+          const int64_t cuts = split_.sharding > 0 ? split_.holders(false) : 1;
+          const Bytes bytes{split_.gradient * ((at->elements + cuts - 1) / cuts)};
+          copy_ways_.push_back({from, to,
+                                b_.channel(stage(from.stage).role, stage(to.stage).role, Address::same_index,
+                                           {bytes}, {{from.layer, to.layer}})});
+        }
+      }
+    }
+  }
+  Stage& stage(int32_t s) { return stages_[static_cast<std::size_t>(s)]; }
+  const Ways& way(int32_t s) const { return ways_[static_cast<std::size_t>(s)]; }
+
+  void write(Stage& stage) {
+    const std::vector<Slot> slots = split_.schedule->slots(stage.index, split_.shape);
+    using What = Slot::What;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      Emission first = begin(stage, slots[i]);
+      const bool paired = split_.overlaps && slots[i].what == What::backward && i + 1 < slots.size() &&
+                          slots[i + 1].what == What::forward;
+      if (paired) {
+        Emission second = begin(stage, slots[++i]);
+        emit_by_turns(stage, first, second);
+        end(stage, first);
+        end(stage, second);
+        continue;
+      }
+      emit_whole(stage, first);
+      end(stage, first);
+    }
+    write_updates(stage);
+  }
+
+  /// A passage on its way into the list of ops.
+  struct Emission {
+    Slot slot;
+    Passage* passage = nullptr;
+    OpId copied, received;       ///< what its first op waits for
+    std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one behind the other from `first` on
+    OpId first, done;            ///< with the latter the chunk's result is there
+    OpId first_compute, last_compute;
+    OpId at(int32_t step) const {
+      if (step < 0) return {};
+      return first.valid() ? OpId{first.index + static_cast<uint32_t>(step)}
+                           : ops[static_cast<std::size_t>(step)];
+    }
+  };
+  static bool emits(const Emission& e) { return e.ops.size() < e.passage->steps.size(); }
+
+  Emission begin(Stage& stage, const Slot& slot) {
+    return slot.what == Slot::What::forward ? begin_forward(stage, slot) : begin_backward(stage, slot);
+  }
+  void end(Stage& stage, const Emission& e) {
+    if (e.slot.what == Slot::What::forward)
+      end_forward(stage, e);
+    else
+      end_backward(stage, e);
+  }
+
+  /// Two passages of different micro-batches, changing from one to the other with each all-to-all: what one
+  /// waits for is under the work of the other (Megatron-Core's overlap_moe_expert_parallel_comm).
+  void emit_by_turns(Stage& stage, Emission& first, Emission& second) {
+    for (Emission *now = &first, *other = &second; emits(*now) || emits(*other); std::swap(now, other)) {
+      while (emits(*now)) {
+        const PassageStep& step = now->passage->steps[now->ops.size()];
+        const bool exchanged = step.inside && step.collective == CollKind::all_to_all;
+        emit_turn(stage, *now);
+        if (exchanged) break;
+      }
+    }
+  }
+
+  /// The part before this chunk is held by the stage before, or for the first stage the last one's chunk
+  /// before.
+  struct Neighbour {
+    bool is = false;
+    uint32_t channel = 0, key = 0;
+  };
+  /// `towards`: where activations of the chunk come from (false) or go to (true).
+  Neighbour neighbour(const Stage& stage, int32_t chunk, bool towards, bool backward) const {
+    const int32_t part = chunk * split_.shape.stages + stage.index;
+    const int32_t sender = towards ? part : part - 1;  // in the forward direction
+    if (stages() == 1 || sender < 0 || sender + 1 >= parts()) return {};
+    const Ways& w = way(sender % split_.shape.stages);
+    return {true, backward ? w.backward : w.forward, static_cast<uint32_t>(sender / split_.shape.stages)};
+  }
+
+  OpId receive(Stage& stage, const Slot& slot, const Neighbour& from, bool backward) {
+    if (!from.is) return {};
+    return stage.role.recv(from.channel, from.key, backward ? "receive gradients" : "receive activations")
+        .on(Lane::recv)
+        .of(backward ? Payload::activation_gradients : Payload::activations, from.key)
+        .micro(slot.micro_batch);
+  }
+
+  void send(Stage& stage, const Slot& slot, const Neighbour& to, OpId after, bool backward) {
+    if (!to.is) return;
+    stage.role
+        .send(to.channel, to.key, b_.program().channels[to.channel].key_bytes[to.key],
+              backward ? "send gradients" : "send activations")
+        .on(Lane::send)
+        .of(backward ? Payload::activation_gradients : Payload::activations, to.key)
+        .after(after)
+        .micro(slot.micro_batch);
+  }
+
+  /// A stage that reads the model's inputs copies its own, two micro-batches ahead.
+  OpId input(Stage& stage, const Slot& slot) {
+    if (!work_.input || stage.index != 0 || slot.chunk != 0) return {};
+    const int64_t whole = checked_mul(work_.graph->sample().decoded.n, work_.batch, "the input's bytes");
+    const int64_t bytes = (whole + split_.size[kContext] - 1) / split_.size[kContext];
+    OpHandle copy = stage.role.input(work_.batch, {bytes}).micro(slot.micro_batch);
+    const std::size_t before = stage.inputs.size();
+    if (before >= 2) copy.after(stage.inputs[before - 2]);
+    return copy;
+  }
+
+  Emission begin_forward(Stage& stage, const Slot& slot) {
+    Emission e{slot, &stage.forward[static_cast<std::size_t>(slot.chunk)]};
+    e.copied = input(stage, slot);
+    e.received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
+    return e;
+  }
+
+  void end_forward(Stage& stage, const Emission& e) {
+    OpId& begun = stage.first_forward[static_cast<std::size_t>(e.slot.chunk)];
+    if (!begun.valid()) begun = e.first_compute;
+    if (e.copied.valid()) stage.inputs.push_back(e.first_compute);
+    send(stage, e.slot, neighbour(stage, e.slot.chunk, true, false), e.done, false);
+  }
+
+  /// Whole backward, or the two halves of it. Gradients are reduced behind those of the last micro-batch, or
+  /// under ZeRO 2 and 3 behind those of each.
+  bool reduces(const Slot& slot) const {
+    return slot.what != Slot::What::data &&
+           (split_.sharding >= 2 || slot.micro_batch + 1 == split_.shape.micro_batches);
+  }
+
+  Emission begin_backward(Stage& stage, const Slot& slot) {
+    const auto c = static_cast<std::size_t>(slot.chunk);
+    Passage& passage = slot.what == Slot::What::data      ? stage.data[c]
+                       : slot.what == Slot::What::weights ? stage.weights[c]
+                       : reduces(slot)                    ? stage.last[c]
+                                                          : stage.backward[c];
+    Emission e{slot, &passage};
+    if (slot.what != Slot::What::weights)
+      e.received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
+    return e;
+  }
+
+  void end_backward(Stage& stage, const Emission& e) {
+    const Slot& slot = e.slot;
+    if (slot.what != Slot::What::weights)
+      send(stage, slot, neighbour(stage, slot.chunk, false, true), e.done, true);
+    if (!reduces(slot)) return;
+    std::size_t reached = 0;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      if (stage.buckets[i].chunk != slot.chunk) continue;
+      stage.made[i] = e.last_compute;
+      if (!replicates(stage.buckets[i].dealt)) continue;
+      reduce(stage, i, e.at(e.passage->reached[reached++]), slot);
+    }
+  }
+
+  void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
+    const StageBucket& bucket = stage.buckets[i];
+    const bool scatter = split_.sharding > 0;
+    stage.reduced[i] = stage.role
+                           .collective(scatter ? CollKind::reduce_scatter : CollKind::all_reduce,
+                                       replicas_of(bucket.dealt), Bytes{split_.gradient} * bucket.elements,
+                                       "auto", (scatter ? "reduce-scatter " : "all-reduce ") + bucket.name)
+                           .on(Lane::reduce)
+                           .of(Payload::gradients, bucket.key)
+                           .after(gradient)
+                           .micro(slot.micro_batch);
+  }
+
+  std::string label(const Stage& stage, const PassageStep& step) const {
+    const std::string range = range_name(*stage.graph, step.layers);
+    if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
+    if (step.kind == PassageStep::Kind::join)
+      return fmt::format("{} {}",
+                         step.collective == CollKind::all_reduce   ? "sum"
+                         : step.collective == CollKind::all_gather ? "gather"
+                         : step.collective == CollKind::all_to_all ? "exchange tokens of"
+                         : step.collective == CollKind::shift      ? "pass on"
+                                                                   : "scatter",
+                         range);
+    const std::string_view what = step.pass == Pass::forward         ? "forward"
+                                  : !step.parts                      ? "backward"
+                                  : step.pass == Pass::backward_data ? "backward-data"
+                                                                     : "backward-weights";
+    return fmt::format("{} {}", what, range);
+  }
+
+  /// All of a passage, one op behind the other: a call of the routine that its ops become when it is written
+  /// for the first time.
+  void emit_whole(Stage& stage, Emission& e) {
+    Passage& passage = *e.passage;
+    if (passage.steps.empty()) return;
+    e.first = passage.routine < 0
+                  ? write(stage, e)
+                  : stage.role.call(static_cast<uint32_t>(passage.routine), e.slot.micro_batch);
+    for (const uint32_t gather : passage.gathers_behind)
+      stage.role.op({e.first.index + gather}).after(stage.last_compute);
+    for (const uint32_t step : passage.begins)
+      stage.role.op({e.first.index + step}).after({e.copied, e.received});
+    e.done = e.at(passage.done);
+    e.first_compute = e.at(passage.first_compute);
+    e.last_compute = e.at(passage.last_compute);
+    if (e.last_compute.valid()) stage.last_compute = e.last_compute;
+  }
+
+  /// The same for the first time, without what it waits for outside. Returns the first op.
+  OpId write(Stage& stage, Emission& e) {
+    Passage& passage = *e.passage;
+    for (const PassageStep& step : passage.steps) {
+      const auto i = static_cast<uint32_t>(e.ops.size());
+      const bool gather = step.kind == PassageStep::Kind::gather;
+      if (gather && passage.last_compute < 0) passage.gathers_behind.push_back(i);
+      if (!gather && passage.done < 0) passage.begins.push_back(i);
+      OpHandle op = emit_step(stage, e);
+      if (gather) op.after(e.last_compute);
+      if (gives_result(step, e.slot)) passage.done = static_cast<int32_t>(i);
+      if (step.kind != PassageStep::Kind::compute) continue;
+      if (passage.first_compute < 0) passage.first_compute = static_cast<int32_t>(i);
+      passage.last_compute = static_cast<int32_t>(i);
+      e.last_compute = op;
+    }
+    const OpId first = e.ops.front();
+    e.ops.clear();
+    passage.routine = static_cast<int32_t>(stage.role.fold(first));
+    return first;
+  }
+
+  /// The next op of one of two passages that take turns.
+  void emit_turn(Stage& stage, Emission& e) {
+    const PassageStep& step = e.passage->steps[e.ops.size()];
+    OpHandle op = emit_step(stage, e);
+    if (step.kind == PassageStep::Kind::gather)
+      op.after(stage.last_compute);
+    else if (!e.done.valid())
+      op.after({e.copied, e.received});
+    if (gives_result(step, e.slot)) e.done = op;
+    if (step.kind != PassageStep::Kind::compute) return;
+    if (!e.first_compute.valid()) e.first_compute = op;
+    stage.last_compute = e.last_compute = op;
+  }
+
+  static bool gives_result(const PassageStep& step, const Slot& slot) {
+    return step.kind != PassageStep::Kind::gather &&
+           !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward);
+  }
+
+  /// The op of the passage's next step, which waits for what it needs of the same passage.
+  OpHandle emit_step(Stage& stage, Emission& e) {
+    PassageStep& step = e.passage->steps[e.ops.size()];
+    if (step.label.empty()) step.label = label(stage, step);
+    OpHandle op = step.kind == PassageStep::Kind::compute ? compute(stage, step) : collective(stage, step);
+    op.micro(e.slot.micro_batch);
+    for (const int32_t on : {step.after, step.gathered}) op.after(e.at(on));
+    e.ops.push_back(op);
+    return op;
+  }
+
+  OpHandle compute(Stage& stage, PassageStep& step) {
+    if (step.task == UINT32_MAX)
+      step.task = b_.task({step.layers.first, step.layers.layers, step.pass, step.kernels, step.parts});
+    return stage.role.again(step.task, step.label);
+  }
+
+  OpHandle collective(Stage& stage, const PassageStep& step) {
+    if (step.kind == PassageStep::Kind::gather)
+      return stage.role.collective(step.collective, replicas_of(step.dealt), step.bytes, "auto", step.label)
+          .on(Lane::reduce)
+          .of(Payload::parameters, stage.buckets.front().key);
+    if (step.inside) {
+      const bool relayed = split_.relays && step.collective == CollKind::all_to_all;
+      const std::string way = relayed ? fmt::format("deepep/{}/{}", step.active, step.count) : "auto";
+      return stage.role.collective(step.collective, partners(step.collective), step.bytes, way, step.label)
+          .of(Payload::exchanged, step.layers.first);
+    }
+    return stage.role.collective(step.collective, mask({kTensor}), step.bytes, "auto", step.label)
+        .of(step.gradients ? Payload::activation_gradients : Payload::activations, step.layers.first);
+  }
+
+  /// Who exchanges in the middle of a layer's pass.
+  uint32_t partners(CollKind kind) const {
+    if (kind == CollKind::shift) return mask({kContext});
+    if (kind != CollKind::all_to_all) return mask({kTensor});
+    return split_.whole_experts ? mask({kExpert, kTensor}) : mask({kExpert});
+  }
+
+  /// Gradients of a weight with copies, or of each replica's share of it, are summed over the stages that
+  /// have one, when nothing else is sent or received any more: each sends its own to the others, and adds
+  /// theirs.
+  void sum_copies(Stage& stage) {
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const StageBucket& bucket = stage.buckets[i];
+      if (!bucket.tied) continue;
+      const Holder own{stage.index, bucket.layer};
+      OpId done = replicates(false) ? stage.reduced[i] : stage.made[i];
+      for (const bool sends : {true, false}) {
+        for (const CopyWay& way : copy_ways_) {
+          if ((sends ? way.from : way.to) != own) continue;
+          const Bytes bytes = b_.program().channels[way.channel].key_bytes[0];
+          const OpHandle op =
+              sends
+                  ? stage.role.send(way.channel, 0, bytes, "send gradients of " + bucket.name).on(Lane::send)
+                  : stage.role.recv(way.channel, 0, "add gradients of " + bucket.name).on(Lane::recv);
+          done = OpHandle(op).of(Payload::tied_gradients, 0).after(done);
+        }
+      }
+      stage.reduced[i] = done;
+    }
+  }
+
+  OpId update(Stage& stage, std::size_t i) {
+    const StageBucket& bucket = stage.buckets[i];
+    const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+    std::vector<Kernel> kernels;
+    for (const int64_t elements : bucket.tensors)
+      append_update(kernels, *work_.optimizer, (elements + holders - 1) / holders, 1);
+    return stage.role
+        .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
+                 fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
+        .of(holders > 1 ? Payload::shard : Payload::parameters, bucket.key)
+        .after(stage.reduced[i]);
+  }
+
+  /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
+  /// again.
+  void write_updates(Stage& stage) {
+    const bool gathers = split_.sharding > 0 && split_.sharding < 3;
+    sum_copies(stage);
+    std::vector<OpId> updated(stage.buckets.size());
+    for (const bool tied : {false, true}) {  // the last gradients come last
+      for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+        if (stage.buckets[i].tied == tied) updated[i] = update(stage, i);
+      }
+    }
+    for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
+      const StageBucket& bucket = stage.buckets[i];
+      if (!replicates(bucket.dealt)) continue;
+      const OpId gathered = stage.role
+                                .collective(CollKind::all_gather, replicas_of(bucket.dealt),
+                                            Bytes{element_bytes(work_.precision)} * bucket.elements, "auto",
+                                            "all-gather " + bucket.name)
+                                .on(Lane::reduce)
+                                .of(Payload::parameters, bucket.key)
+                                .after(updated[i]);
+      const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
+      if (next.valid()) stage.role.op(next).after_last(gathered);
+    }
+  }
+
+  const Workload& work_;
+  const GridSplit& split_;
+  Builder b_;
+  Mesh mesh_;
+  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
+  std::vector<LayerRange> ranges_;                                ///< [part]
+  std::unique_ptr<Graph> whole_;                                  ///< all layers, shared
+  std::vector<Stage> stages_;
+  std::vector<Ways> ways_;                          ///< [stage]: to the next
+  std::map<uint32_t, std::vector<Holder>> copies_;  ///< of an embedding's weight, itself first
+  std::vector<CopyWay> copy_ways_;
+};
+
+}  // namespace
+
+Program split_program(const Workload& work, const GridSplit& split) { return Hybrid(work, split).run(); }
+
+}  // namespace tandem::schemes
