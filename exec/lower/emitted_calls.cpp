@@ -16,8 +16,7 @@ struct LayerTensors {
   std::vector<TensorId> contributions;  ///< gradients that the readers hand back, where several do
   std::vector<TensorId> partial;        ///< those of readers that devices share, which make parts of a sum
   TensorId arriving = kNoTensor;        ///< from another device
-  TensorId exchanged = kNoTensor;       ///< as SliceTensors', ...
-  uint32_t before = 0;                  ///< ... and this
+  std::vector<ExchangedTensors> forward_exchanges, backward_exchanges;  ///< as SliceTensors'
   std::vector<TensorId> parameters, gradients;
 };
 
@@ -32,8 +31,9 @@ struct Emission {
   std::vector<LayerTensors> layers;
 };
 
-/// Last layer first, a layer's last tensor first.
-void lay_out_parameters(Emission& e) {
+/// Last layer first, a layer's last tensor first; `dealt`: of the tensors of dealt experts, which come behind
+/// all others, or of these.
+void lay_out_parameters(Emission& e, bool dealt) {
   const auto& layers = e.graph.layers();
   TensorTable& tensors = e.out.tensors;
   for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
@@ -42,6 +42,7 @@ void lay_out_parameters(Emission& e) {
     own.parameters.resize(count);
     own.gradients.resize(count);
     for (std::size_t p = count; p-- > 0;) {
+      if ((layers[i].parameters[p].dealt && e.graph.deals_experts()) != dealt) continue;
       const int64_t size = layers[i].parameters[p].elements;
       own.parameters[p] = tensors.add(TensorKind::parameter, size, i);
       own.gradients[p] = tensors.add(TensorKind::parameter_gradient, size, i);
@@ -50,6 +51,14 @@ void lay_out_parameters(Emission& e) {
       e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
     }
   }
+}
+
+/// In front of all that the layer's backward pass does so far.
+void put_in_front(Emission& e, uint32_t layer, const std::vector<Call>& calls) {
+  std::vector<Call>& backward = e.out.backward[layer];
+  backward.insert(backward.begin(), calls.begin(), calls.end());
+  for (ExchangedTensors& x : e.layers[layer].backward_exchanges)
+    x.before += static_cast<uint32_t>(calls.size());
 }
 
 /// One layer's view of what is emitted.
@@ -64,6 +73,7 @@ class LayerEmitter : public LayerCalls {
   bool training() const override { return e_.training; }
   uint32_t partner() const override { return e_.use.partner; }
   uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }
+  const ModelSlice& sharing() const override { return e_.graph.sharing(); }
   int64_t whole_features(std::size_t input) const override {
     const Graph& whole = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
     return whole.layers()[from(input)].output.back();
@@ -139,7 +149,7 @@ class LayerEmitter : public LayerCalls {
     clear.shape = {whole(producer)};
     clear.scalars = {0};
     clear.layer = last;
-    out_.backward[last].insert(out_.backward[last].begin(), clear);
+    put_in_front(e_, last, {clear});
     return p.parts;
   }
   TensorId parameter(std::size_t index, float bound, float constant) override {
@@ -179,10 +189,10 @@ class LayerEmitter : public LayerCalls {
     out_.logits = in(0);
     return out_.losses.back();
   }
-  void exchange(TensorId tensor) override {
-    TANDEM_CHECK(own_.exchanged == kNoTensor);
-    own_.exchanged = tensor;
-    own_.before = static_cast<uint32_t>(out_.forward[index_].size());
+  void exchange(Pass pass, ExchangedTensors what) override {
+    const bool forward = pass == Pass::forward;
+    what.before = static_cast<uint32_t>((forward ? out_.forward : out_.backward)[index_].size());
+    (forward ? own_.forward_exchanges : own_.backward_exchanges).push_back(what);
   }
   void call(Call call) override {
     call.layer = index_;
@@ -317,8 +327,7 @@ void add_up(Emission& e, uint32_t i) {
                            output.elements, i));
     if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
-  std::vector<Call>& backward = e.out.backward[i];
-  backward.insert(backward.begin(), calls.begin(), calls.end());
+  put_in_front(e, i, calls);
 }
 
 }  // namespace
@@ -346,12 +355,12 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   Emission e{graph, flow, batch, training, use, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
-  lay_out_parameters(e);
+  for (const bool dealt : {false, true}) lay_out_parameters(e, dealt);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
   for (const LayerTensors& l : e.layers)
-    e.out.slice.push_back(
-        {l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0], l.exchanged, l.before});
+    e.out.slice.push_back({l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0],
+                           l.forward_exchanges, l.backward_exchanges});
   e.out.output = e.layers.back().out;
   return std::move(e.out);
 }

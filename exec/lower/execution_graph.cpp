@@ -70,8 +70,12 @@ void resolve_memory(EmittedCalls& e) {
   }
   if (!e.losses.empty()) e.output = e.losses.back();
   for (SliceTensors& s : e.slice) {
-    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.exchanged}) {
-      if (*t != kNoTensor) *t = e.tensors.root(*t);
+    const auto own = [&](TensorId& t) { t = t != kNoTensor ? e.tensors.root(t) : t; };
+    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial}) own(*t);
+    for (auto* exchanges : {&s.forward, &s.backward}) {
+      for (ExchangedTensors& x : *exchanges) {
+        for (TensorId* t : {&x.from, &x.to, &x.counts, &x.arrived}) own(*t);
+      }
     }
   }
 }
@@ -94,6 +98,14 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vect
     if (s.arriving != kNoTensor) extend(out[s.arriving], layers, 2 * layers - 1 - i);
     if (received) extend(out[s.output], i, i);
     if (received && s.gradient != kNoTensor) extend(out[s.gradient], 2 * layers - 1 - i, 3 * layers);
+    for (const auto* exchanges : {&s.forward, &s.backward}) {
+      const int64_t pass = exchanges == &s.forward ? i : 2 * layers - 1 - i;
+      for (const ExchangedTensors& x : *exchanges) {
+        for (const TensorId t : {x.from, x.to, x.counts, x.arrived}) {
+          if (t != kNoTensor) extend(out[t], pass, pass);
+        }
+      }
+    }
   }
 }
 

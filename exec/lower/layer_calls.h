@@ -38,6 +38,16 @@ struct Tensor {
 
 inline constexpr TensorId kNoTensor = UINT32_MAX;
 
+/// What devices exchange in the middle of a pass over a layer.
+struct ExchangedTensors {
+  TensorId from = kNoTensor, to = kNoTensor;  ///< alike where it is changed in place
+  uint32_t before = 0;                        ///< behind so many of the pass' calls in the layer's list
+  /// Of tokens that travel: how many of this device's go to each expert, int32, and how many of each device's
+  /// come to each of this one's, [device, expert]. `back`: from the experts to where they came from.
+  TensorId counts = kNoTensor, arrived = kNoTensor;
+  bool back = false;
+};
+
 /// Of one layer of a slice: what devices exchange; kNoTensor where there is no such tensor.
 struct SliceTensors {
   TensorId output = kNoTensor;    ///< sent, received, or summed over the devices that share the layer
@@ -45,8 +55,7 @@ struct SliceTensors {
   TensorId arriving = kNoTensor;  ///< of a sent output: the gradient that comes back
   TensorId partial =
       kNoTensor;  ///< sum of the gradients of readers that devices share: to be summed over those
-  TensorId exchanged = kNoTensor;  ///< in the middle of the forward pass ...
-  uint32_t before = 0;             ///< ... behind so many of its calls
+  std::vector<ExchangedTensors> forward = {}, backward = {};  ///< in the middle of these passes, in order
 };
 
 /// One learned tensor and how it starts.
@@ -68,7 +77,8 @@ class LayerCalls {
   virtual bool training() const = 0;
   /// Place among the devices that share the layer, 0 where none do.
   virtual uint32_t partner() const = 0;
-  virtual uint32_t partners() const = 0;  ///< that share it
+  virtual uint32_t partners() const = 0;          ///< that share it
+  virtual const ModelSlice& sharing() const = 0;  ///< how they do
   /// Features (the last dimension) of that input as all partners have it together, without padding.
   virtual int64_t whole_features(std::size_t input) const = 0;
   virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
@@ -103,8 +113,9 @@ class LayerCalls {
   virtual TensorId buffer(int64_t elements, float initial) = 0;
   virtual TensorId label(int64_t elements, bool integer) = 0;
   virtual TensorId loss() = 0;
-  /// The forward pass goes on when the partners have exchanged this tensor. Once a layer.
-  virtual void exchange(TensorId tensor) = 0;
+  /// The pass goes on when devices have exchanged what `what` names, whose `before` need not be said. In a
+  /// backward pass in front of all that makes parameters' gradients.
+  virtual void exchange(Pass pass, ExchangedTensors what) = 0;
   /// Appends; `pass` of the call decides the list (backward passes share one, in the order appended).
   virtual void call(Call call) = 0;
 };

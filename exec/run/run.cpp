@@ -244,9 +244,10 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
   const Bucket& bucket = program_.buckets[key];
-  const int64_t replica = stages_.place(instance).replica;
-  const int64_t from = cut(bucket.elements, stages_.replicas(), replica),
-                to = cut(bucket.elements, stages_.replicas(), replica + 1);
+  const bool dealt = stages_.dealt(bucket);
+  const int64_t at = dealt ? stages_.place(instance).holder : stages_.place(instance).replica,
+                of = dealt ? stages_.expert_holders() : stages_.replicas();
+  const int64_t from = cut(bucket.elements, of, at), to = cut(bucket.elements, of, at + 1);
   return {bucket.first + from, to - from};
 }
 

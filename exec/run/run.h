@@ -106,6 +106,12 @@ class Run {
   /// The way of a channel's messages from or to a worker, whose counterpart has its number in the other role.
   PeerLinks::Pair pair(uint32_t channel, uint32_t key, uint32_t instance) const;
 
+  // ---- experts on other devices ----
+
+  /// Tokens' ways: one of `rank` of the members of an all-to-all to another.
+  PeerLinks& tokens() { return *tokens_; }
+  PeerLinks::Pair token_way(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const;
+
   // ---- parameter server ----
 
   ParameterStore* store() { return store_.get(); }  ///< null where the program has none
@@ -132,6 +138,7 @@ class Run {
   void make_transport();
   void make_peers();
   void make_groups();
+  void make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members);
   void make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& member);
   void set_gradient_scale();
   std::vector<std::string> units() const;
@@ -161,7 +168,9 @@ class Run {
   std::unique_ptr<Transport> transport_;  ///< between nodes
   uint32_t channels_ = 0;                 ///< of it in use
   std::unique_ptr<PeerLinks> peers_;      ///< null where no stages exchange messages
-  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;  ///< [collective][group]
+  std::unique_ptr<PeerLinks> tokens_;     ///< null where no experts are dealt
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> token_members_;  ///< [collective, group]
+  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;             ///< [collective][group]
   /// [collective][group]: empty where the library does not make it, null where another process has the
   /// group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library_;

@@ -15,14 +15,19 @@
 namespace tandem::tests {
 namespace {
 
+/// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
+/// or a mixture of experts over images.
+enum class Of : uint8_t { images, text, experts };
+
 struct Split {
   std::string scheme;
   int64_t devices = 1, replicas = 1;
-  bool text = false;  ///< a language model whose output layer is tied to the embedding, else of images
+  Of of = Of::images;
 };
 
 std::ostream& operator<<(std::ostream& out, const Split& s) {
-  return out << s.scheme << " on " << s.devices << (s.text ? " of text" : "");
+  constexpr const char* kNames[] = {"", " of text", " of experts"};
+  return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
 }
 
 std::vector<Split> splits() {
@@ -42,19 +47,29 @@ std::vector<Split> splits() {
       {"hybrid:tensor=2,microbatches=2", 4, 2},
       {"hybrid:tensor=2,pipeline=2,microbatches=4", 4},
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2},
-      {"pipeline:microbatches=4", 2, 1, true},
-      {"pipeline:microbatches=3", 4, 1, true},
-      {"pipeline:microbatches=4,schedule=interleaved", 2, 1, true},
-      {"pipeline:microbatches=4,schedule=zero-bubble", 2, 1, true},
-      {"layer-split", 3, 1, true},
-      {"tensor-parallel", 2, 1, true},
-      {"tensor-parallel:microbatches=3", 4, 1, true},
-      {"hybrid:pipeline=2,microbatches=2", 4, 2, true},
-      {"hybrid:pipeline=2,microbatches=2,sharding=1,bucket=1KiB", 6, 3, true},
-      {"hybrid:pipeline=2,microbatches=3,sharding=2", 4, 2, true},
-      {"hybrid:tensor=2,microbatches=2", 4, 2, true},
-      {"hybrid:tensor=2,pipeline=2,microbatches=3", 4, 1, true},
-      {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble,sharding=1", 8, 2, true},
+      {"pipeline:microbatches=4", 2, 1, Of::text},
+      {"pipeline:microbatches=3", 4, 1, Of::text},
+      {"pipeline:microbatches=4,schedule=interleaved", 2, 1, Of::text},
+      {"pipeline:microbatches=4,schedule=zero-bubble", 2, 1, Of::text},
+      {"layer-split", 3, 1, Of::text},
+      {"tensor-parallel", 2, 1, Of::text},
+      {"tensor-parallel:microbatches=3", 4, 1, Of::text},
+      {"hybrid:pipeline=2,microbatches=2", 4, 2, Of::text},
+      {"hybrid:pipeline=2,microbatches=2,sharding=1,bucket=1KiB", 6, 3, Of::text},
+      {"hybrid:pipeline=2,microbatches=3,sharding=2", 4, 2, Of::text},
+      {"hybrid:tensor=2,microbatches=2", 4, 2, Of::text},
+      {"hybrid:tensor=2,pipeline=2,microbatches=3", 4, 1, Of::text},
+      {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble,sharding=1", 8, 2, Of::text},
+      {"hybrid:expert=2", 2, 2, Of::experts},
+      {"hybrid:expert=4,microbatches=2", 4, 4, Of::experts},
+      {"hybrid:expert=2,microbatches=2,bucket=1KiB", 4, 4, Of::experts},
+      {"hybrid:expert=2,sharding=1,order=expert/data/pipeline/tensor", 4, 4, Of::experts},
+      {"hybrid:expert=2,microbatches=3,sharding=2,bucket=1KiB", 4, 4, Of::experts},
+      {"hybrid:tensor=2,microbatches=2", 2, 1, Of::experts},
+      {"hybrid:expert=2,tensor=2,microbatches=2", 4, 2, Of::experts},
+      {"hybrid:expert=2,pipeline=2,microbatches=3", 4, 2, Of::experts},
+      {"hybrid:expert=2,pipeline=2,microbatches=4,schedule=zero-bubble", 4, 2, Of::experts},
+      {"hybrid:expert=2,pipeline=2,microbatches=4,schedule=interleaved", 4, 2, Of::experts},
   };
 }
 
@@ -69,6 +84,15 @@ const Graph& text_model() {
   return graph;
 }
 
+const Graph& experts_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
+  return graph;
+}
+
+const Graph& model_of(const Split& s) {
+  return s.of == Of::text ? text_model() : s.of == Of::experts ? experts_model() : split_model();
+}
+
 const Dataset& digits() {
   static const Dataset data = load_dataset("digits", false);
   return data;
@@ -76,7 +100,7 @@ const Dataset& digits() {
 
 Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t nodes = 1) {
   Execution e;
-  e.job.graph = s.text ? &text_model() : &split_model();
+  e.job.graph = &model_of(s);
   e.job.scheme = &scheme;
   e.backend = &backends_registry().at("cpu");
   e.cluster = {s.devices, nodes, s.devices / nodes};
@@ -84,8 +108,8 @@ Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t 
   e.job.optimizer = &optimizer("momentum");
   e.iterations = 20;
   e.warmup = 1;
-  e.data = s.text ? nullptr : &digits();
-  e.rate.base = s.text ? 0.005 : 0.001;
+  e.data = s.of == Of::text ? nullptr : &digits();
+  e.rate.base = s.of == Of::text ? 0.005 : 0.001;
   return e;
 }
 
@@ -109,12 +133,12 @@ void expect_close(const std::vector<float>& a, const std::vector<float>& b, floa
 /// One worker with all the samples of a step in one batch; of text, whose samples are drawn for each replica,
 /// one for each that sums micro-batches.
 ExecutionResult on_one_worker(const Split& s, int64_t micros) {
-  if (s.text) {
+  if (s.of == Of::text) {
     const ResolvedScheme sums = resolve_scheme("allreduce:accumulate=" + std::to_string(micros), Place{});
-    return execute(split_execution({"", s.replicas, s.replicas, true}, sums), {false, false, true});
+    return execute(split_execution({"", s.replicas, s.replicas, Of::text}, sums), {false, false, true});
   }
   const ResolvedScheme scheme = resolve_scheme("allreduce", Place{});
-  Execution e = split_execution({"allreduce", 1}, scheme);
+  Execution e = split_execution({"allreduce", 1, 1, s.of}, scheme);
   e.job.batch = 2 * micros * s.replicas;
   return execute(e, {false, false, true});
 }
@@ -222,16 +246,16 @@ TEST(SplitCheckpoints, ResumeUnderAnotherSplit) {
 TEST(SplitCheckpoints, HoldATiedWeightOnce) {
   const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
                        second = resolve_scheme("pipeline:microbatches=4", Place{});
-  Execution e = split_execution({"", 4, 1, true}, first);
+  Execution e = split_execution({"", 4, 1, Of::text}, first);
   e.iterations = 10;
   const ExecutionResult half = execute(e, {false, false, true});
   EXPECT_EQ(static_cast<int64_t>(half.parameters.size()), text_model().parameter_elements());
   const Checkpoint saved{10, half.parameters, half.state, half.buffers};
-  Execution rest = split_execution({"", 2, 1, true}, second);
+  Execution rest = split_execution({"", 2, 1, Of::text}, second);
   rest.iterations = 10;
   rest.start = &saved;
   const ExecutionResult r = execute(rest, {false, false, true});
-  expect_close(r.parameters, on_one_worker({"", 4, 1, true}, 4).parameters);
+  expect_close(r.parameters, on_one_worker({"", 4, 1, Of::text}, 4).parameters);
 }
 
 }  // namespace
