@@ -31,24 +31,38 @@ struct Emission {
   std::vector<LayerTensors> layers;
 };
 
-/// Last layer first, a layer's last tensor first; `dealt`: of the tensors of dealt experts, which come behind
-/// all others, or of these.
-void lay_out_parameters(Emission& e, bool dealt) {
-  const auto& layers = e.graph.layers();
+void lay_out_parameter(Emission& e, uint32_t layer, std::size_t index) {
   TensorTable& tensors = e.out.tensors;
-  for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
-    LayerTensors& own = e.layers[i];
-    const auto count = layers[i].parameters.size();
-    own.parameters.resize(count);
-    own.gradients.resize(count);
-    for (std::size_t p = count; p-- > 0;) {
-      if ((layers[i].parameters[p].dealt && e.graph.deals_experts()) != dealt) continue;
-      const int64_t size = layers[i].parameters[p].elements;
-      own.parameters[p] = tensors.add(TensorKind::parameter, size, i);
-      own.gradients[p] = tensors.add(TensorKind::parameter_gradient, size, i);
-      tensors[own.parameters[p]].offset = tensors[own.gradients[p]].offset = e.out.parameters;
-      e.out.learned.push_back({own.parameters[p], own.gradients[p], i, static_cast<uint32_t>(p), 0, 0});
-      e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+  LayerTensors& own = e.layers[layer];
+  const int64_t size = e.graph.layers()[layer].parameters[index].elements;
+  const TensorId t = own.parameters[index] = tensors.add(TensorKind::parameter, size, layer);
+  own.gradients[index] = tensors.add(TensorKind::parameter_gradient, size, layer);
+  tensors[t].offset = tensors[own.gradients[index]].offset = e.out.parameters;
+  e.out.learned.push_back({t, own.gradients[index], layer, static_cast<uint32_t>(index), 0, 0});
+  e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+}
+
+void lay_out_frozen(Emission& e, uint32_t layer, std::size_t index) {
+  const int64_t size = e.graph.layers()[layer].frozen[index].elements;
+  const TensorId t = e.layers[layer].parameters[index] = e.out.tensors.add(TensorKind::frozen, size, layer);
+  e.out.tensors[t].offset = e.out.frozen_elements;
+  e.out.frozen.push_back({t, kNoTensor, layer, static_cast<uint32_t>(index), 0, 0});
+  e.out.frozen_elements = checked_add(e.out.frozen_elements, size, "the number of parameters");
+}
+
+/// Last layer first, a layer's last tensor first, but tensors of dealt experts behind all others.
+void lay_out_parameters(Emission& e) {
+  const auto& layers = e.graph.layers();
+  for (const bool dealt : {false, true}) {
+    for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
+      const auto& parameters = layers[i].parameters;
+      LayerTensors& own = e.layers[i];
+      own.parameters.resize(parameters.size() + layers[i].frozen.size(), kNoTensor);
+      own.gradients.resize(parameters.size(), kNoTensor);
+      for (std::size_t p = parameters.size(); p-- > 0;) {
+        if ((parameters[p].dealt && e.graph.deals_experts()) == dealt) lay_out_parameter(e, i, p);
+      }
+      for (std::size_t p = layers[i].frozen.size(); p-- > 0 && !dealt;) lay_out_frozen(e, i, p);
     }
   }
 }
@@ -154,8 +168,10 @@ class LayerEmitter : public LayerCalls {
   }
   TensorId parameter(std::size_t index, float bound, float constant) override {
     const TensorId t = own_.parameters.at(index);
-    for (LearnedTensor& l : out_.learned) {
-      if (l.parameter == t) l.bound = bound, l.constant = constant;
+    for (auto* list : {&out_.learned, &out_.frozen}) {
+      for (LearnedTensor& l : *list) {
+        if (l.parameter == t) l.bound = bound, l.constant = constant;
+      }
     }
     return t;
   }
@@ -218,10 +234,12 @@ class LayerEmitter : public LayerCalls {
 
   const LearnedTensor& tie(int64_t rows, int64_t width) {
     const uint32_t owner = e_.graph.tied_to(index_).value_or(index_);
-    for (const LearnedTensor& l : out_.learned) {
-      if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
-      tied_gradient_ = l.gradient;
-      return l;
+    for (const auto* list : {&out_.learned, &out_.frozen}) {
+      for (const LearnedTensor& l : *list) {
+        if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
+        tied_gradient_ = l.gradient;
+        return l;
+      }
     }
     throw InputError(layer().attributes.place(),
                      fmt::format("layer \"{}\" finds no embedding of {} x {} whose weight it could use",
@@ -355,7 +373,7 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   Emission e{graph, flow, batch, training, use, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
-  for (const bool dealt : {false, true}) lay_out_parameters(e, dealt);
+  lay_out_parameters(e);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
   for (const LayerTensors& l : e.layers)

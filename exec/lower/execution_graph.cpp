@@ -146,7 +146,8 @@ Sizes place_tensors(EmittedCalls& e, const std::vector<ArenaBlock>& life) {
   std::vector<ArenaBlock> blocks;
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     Tensor& x = e.tensors[t];
-    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient)
+    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient ||
+        x.kind == TensorKind::frozen)
       continue;
     if (x.kind == TensorKind::input || x.kind == TensorKind::label) {
       x.offset = out.input_elements;
@@ -198,6 +199,8 @@ const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
   return impl_->calls.backward.at(layer);
 }
 const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
+const std::vector<LearnedTensor>& ExecutionGraph::frozen() const { return impl_->calls.frozen; }
+int64_t ExecutionGraph::frozen_elements() const { return impl_->calls.frozen_elements; }
 int64_t ExecutionGraph::parameters() const { return impl_->calls.parameters; }
 int64_t ExecutionGraph::input_elements() const { return impl_->sizes.input_elements; }
 int64_t ExecutionGraph::arena() const { return impl_->sizes.arena; }

@@ -18,6 +18,7 @@ enum class TensorKind : uint8_t {
   activation,          ///< outputs, and what backward needs of them
   gradient,            ///< of activations: scratch of one backward pass
   parameter,           ///< a slice of the flat parameter vector
+  frozen,              ///< a slice of the flat vector of weights that stay as they are
   parameter_gradient,  ///< the slice of the flat gradient vector at the same place
   buffer,              ///< state that is not learned: running statistics; starts at Tensor::initial
   loss,                ///< one float: mean loss of the batch
@@ -26,8 +27,8 @@ enum class TensorKind : uint8_t {
 struct Tensor {
   TensorKind kind = TensorKind::activation;
   int64_t elements = 0;
-  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of the inputs' buffer (inputs
-  /// and labels), else of the arena.
+  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of that of the weights that
+  /// stay, of the inputs' buffer (inputs and labels), else of the arena.
   int64_t offset = 0;
   float initial = 0;  ///< buffers only
   bool integer = false;
@@ -58,10 +59,10 @@ struct SliceTensors {
   std::vector<ExchangedTensors> forward = {}, backward = {};  ///< in the middle of these passes, in order
 };
 
-/// One learned tensor and how it starts.
+/// One learned tensor, or one that stays as it is, and how it starts.
 struct LearnedTensor {
-  TensorId parameter = 0, gradient = 0;
-  uint32_t layer = 0, index = 0;  ///< Graph::layers()[layer].parameters[index]
+  TensorId parameter = 0, gradient = 0;  ///< gradient: kNoTensor of one that stays
+  uint32_t layer = 0, index = 0;         ///< Graph::layers()[layer].parameters[index], or frozen[index]
   /// Start values: uniform in +-bound (He / Glorot, by fan), or constant.
   float bound = 0, constant = 0;
 };
@@ -73,6 +74,10 @@ class LayerCalls {
   virtual ~LayerCalls() = default;
   virtual const Layer& layer() const = 0;
   virtual const Lowered& lowered() const = 0;  ///< for the whole batch
+  /// The layer's weights, and whether they are learned. Where they stay as they are, gradient() and calls of
+  /// Pass::backward_weights must not be made, and lowered() has no kernels for these.
+  const std::vector<Parameter>& weights() const { return learns() ? layer().parameters : layer().frozen; }
+  bool learns() const { return layer().frozen.empty(); }
   virtual int64_t batch() const = 0;
   virtual bool training() const = 0;
   /// Place among the devices that share the layer, 0 where none do.
@@ -103,7 +108,7 @@ class LayerCalls {
   /// Another layer's parameter (tied weights, Graph::tied_to), to whose gradient that layer adds its own; the
   /// layer's copy of it where another device holds it.
   virtual TensorId tied(int64_t rows, int64_t width) = 0;
-  virtual TensorId tied_gradient() = 0;
+  virtual TensorId tied_gradient() = 0;  ///< kNoTensor where it stays as it is
   /// A tied layer has already left its share in this layer's gradient when this one's backward runs.
   virtual bool shared() const = 0;
   /// From forward to backward. `activation`: stored as outputs are.

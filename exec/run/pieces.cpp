@@ -107,24 +107,32 @@ void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uin
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion) {
+std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion,
+                             bool frozen) {
   std::vector<Piece> out;
-  for (const LearnedTensor& l : own.learned()) {
+  const auto tensors = [&](const ExecutionGraph& of) -> const auto& {
+    return frozen ? of.frozen() : of.learned();
+  };
+  const auto weights = [&](const ExecutionGraph& of, uint32_t layer) -> const auto& {
+    const Layer& l = of.graph().layers()[layer];
+    return frozen ? l.frozen : l.parameters;
+  };
+  for (const LearnedTensor& l : tensors(own)) {
     // An output layer's copy of an embedding's weight stands before what else it has.
-    const bool copies =
-        own.graph().layers()[l.layer].parameters.size() > whole.graph().layers()[l.layer].parameters.size();
+    const bool copies = weights(own, l.layer).size() > weights(whole, l.layer).size();
     const bool copy = copies && l.index == 0;
     const uint32_t layer = copy ? whole.graph().tied_to(l.layer).value() : l.layer;
     const uint32_t index = copies && !copy ? l.index - 1 : l.index;
-    const auto all =
-        std::find_if(whole.learned().begin(), whole.learned().end(),
-                     [&](const LearnedTensor& w) { return w.layer == layer && w.index == index; });
-    TANDEM_CHECK(all != whole.learned().end());
+    const auto all = std::find_if(tensors(whole).begin(), tensors(whole).end(), [&](const LearnedTensor& w) {
+      return w.layer == layer && w.index == index;
+    });
+    TANDEM_CHECK(all != tensors(whole).end());
     const Tensor &part = own.tensors()[l.parameter], &of = whole.tensors()[all->parameter];
     const Layer& of_part = own.graph().layers()[l.layer];
     const Part p{of_part, {part.offset, of.offset, part.elements, copy}, of.elements};
-    if (!copy && of_part.parameters[l.index].dealt)
-      add_experts(p, of_part.parameters[l.index].name, portion, out);
+    const Parameter& weight = weights(own, l.layer)[l.index];
+    if (!copy && weight.dealt)
+      add_experts(p, weight.name, portion, out);
     else
       add_part(whole, p, l.layer, portion.partner, out);
   }

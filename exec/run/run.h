@@ -67,6 +67,8 @@ class Run {
   const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
   /// The optimiser's: one flat vector after the other; after fetch_store() the store's at the end.
   const std::vector<float>& start_state() const { return start_state_; }
+  /// Of the weights that stay as they are, in a flat vector of their own.
+  const std::vector<float>& frozen() const { return frozen_; }
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
@@ -162,7 +164,7 @@ class Run {
   std::unique_ptr<Iterations> iterations_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
-  std::vector<float> start_, start_state_;
+  std::vector<float> start_, start_state_, frozen_;
   bool sums_shares_ = false;
   float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
   std::unique_ptr<Transport> transport_;  ///< between nodes

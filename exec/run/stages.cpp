@@ -113,6 +113,7 @@ Stages::Stages(const Execution& e, const Program& program)
   find_places(program);
   if (program.grid.axes.empty()) {
     pieces_ = {{{0, 0, whole_.parameters()}}};
+    frozen_pieces_ = {{{0, 0, whole_.frozen_elements()}}};
     return;
   }
   for (const Role& role : program.roles) {
@@ -162,8 +163,10 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
     SliceUse use = use_of(program, role, p);
     use.whole = e.job.graph;
     s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
-    for (uint32_t x = 0; x < experts_; ++x)
+    for (uint32_t x = 0; x < experts_; ++x) {
       pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}));
+      frozen_pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}, true));
+    }
   }
   for (const LearnedTensor& l : s.lowered[0].learned()) {
     if (role.slice.experts > 1 && s.slice->layers()[l.layer].parameters[l.index].dealt)

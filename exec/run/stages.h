@@ -63,6 +63,8 @@ class Stages {
   const Slots& slots(uint32_t device) const;
   /// Where the device's flat vector lies in that of whole().
   const std::vector<Piece>& pieces(uint32_t device) const { return pieces_[piece_of(device)]; }
+  /// The same of the weights that stay as they are.
+  const std::vector<Piece>& frozen_pieces(uint32_t device) const { return frozen_pieces_[piece_of(device)]; }
   /// The device of an instance of a role that trains.
   uint32_t device(uint32_t role, uint32_t instance) const { return devices_of_[role][instance]; }
 
@@ -77,6 +79,7 @@ class Stages {
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
   std::vector<Stage> stages_;                      ///< none where the model is not split
   std::vector<uint32_t> stage_of_role_;
+  std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
   uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, micros_ = 1;
   Slots one_;

@@ -205,6 +205,7 @@ class Summary {
       const bool alike = !run_.spreads() && !run_.stages().split();
       for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
     }
+    out.frozen = run_.frozen();
     buffers_of(out);
   }
 

@@ -100,7 +100,7 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
+        *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).

@@ -132,11 +132,9 @@ void divide(const LayerInput& in, Routing& r) {
 
 /// What only decides which tokens go where and with what weight costs the same for all.
 void read_scores(const Attributes& attributes) {
-  const std::string score = attributes.text("score", "softmax");
-  if (score != "softmax" && score != "sigmoid")
-    attributes.fail(fmt::format("no score \"{}\". Valid: softmax, sigmoid", printable(score)));
+  attributes.boolean("sigmoid", false);
   attributes.boolean("normalized", true);
-  attributes.real("scale", 1, 0);
+  attributes.integer("scale_percent", 100);
   attributes.real("limit", 0, 0);
 }
 

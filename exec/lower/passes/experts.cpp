@@ -56,11 +56,12 @@ class Experts {
     if (!l_.lowered().forward_exchanges.empty() &&
         l_.lowered().forward_exchanges[0].kind != Exchange::Kind::all_to_all)
       refuse("whose parts work on a divided sequence are only simulated");
-    if ((dealt_ > 1 || parts_) && !l_.needs_d_in(0))
+    if ((dealt_ > 1 || parts_) && l_.learns() && !l_.needs_d_in(0))
       refuse("that devices divide and that read what is not learned are only simulated");
     forward();
+    if (!l_.learns() && !l_.needs_d_in(0)) return;
     backward();
-    weights();
+    if (l_.learns()) weights();
   }
 
  private:
@@ -75,8 +76,8 @@ class Experts {
                          [](const Kernel& k) { return k.kind == KernelKind::gemm; });
   }
   std::vector<int64_t> route_shape() const {
-    const auto score = attributes_.text("score", "softmax") == "sigmoid" ? RouteShape::Score::sigmoid
-                                                                         : RouteShape::Score::softmax;
+    const auto score =
+        attributes_.boolean("sigmoid", false) ? RouteShape::Score::sigmoid : RouteShape::Score::softmax;
     return {rows_,
             count_,
             active_,
@@ -84,7 +85,9 @@ class Experts {
             static_cast<int64_t>(score),
             attributes_.boolean("normalized", true) ? 1 : 0};
   }
-  std::vector<float> scale() const { return {static_cast<float>(attributes_.real("scale", 1))}; }
+  std::vector<float> scale() const {
+    return {static_cast<float>(attributes_.integer("scale_percent", 100)) / 100};
+  }
   std::vector<float> limit() const { return {static_cast<float>(attributes_.real("limit", 0))}; }
   std::vector<int64_t> dispatch_shape() const {
     return {rows_, active_, hidden_, capacity_ > 0 ? routed_ : 0};
@@ -192,7 +195,7 @@ class Experts {
     call(Function::route_backward, pass, {d_logits_, d_weights, choices_, scores_}, route_shape(),
          kernels.next(), scale());
     const TensorId partial = d_logits_;
-    if (parts_ && l_.needs_d_in(0)) {
+    if (parts_) {
       // Each partner knows its part of the outputs alone: the router's weights need the sum, its input's
       // gradient is summed by whoever reads it.
       d_logits_ = l_.scratch(rows_ * count_);
