@@ -55,6 +55,7 @@ std::string_view name(Function function) {
       "recurrent-backward",
       "embedding",
       "embedding-backward",
+      "restore",
       "route",
       "route-backward",
       "dispatch",

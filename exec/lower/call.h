@@ -72,6 +72,7 @@ enum class Function : uint8_t {
   recurrent_backward,  ///< {dpre, drecurrent, dout, gates, cells, out, weight, bias}; shape as recurrent
   embedding,  ///< {y, table, ids}; shape {tokens, width, rows, first row}: zeros for ids of other rows
   embedding_backward,  ///< {dtable, dy, ids}; shape {tokens, width, rows, 1 for +=, first row}
+  restore,             ///< {weight, stored}; shape StoredShape: numbers from fewer bits
   route,  ///< {weights[rows, active], choices, places, counts[experts], scores, logits[rows, experts]}; shape
           ///< RouteShape; scalars {scale}. Of each row's choices, all int32: which expert, where its token
           ///< lies among all that go to experts (-1: dropped), and how many go to each expert

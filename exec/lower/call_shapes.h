@@ -120,6 +120,53 @@ struct AttentionShape {
   }
 };
 
+/// Weights that stay as they are, in fewer bits: shape {elements, columns, Format}. Words of 4 bytes, first
+/// the scales and then, byte by byte, what is scaled:
+///   nf4     a scale of each 64 elements; two elements a byte, the first in the low half: levels of a normal
+///           distribution (Dettmers et al. 2023, QLoRA, arXiv 2305.14314, section 3 and appendix E)
+///   nf4_dq  as nf4, but scales in 8 bits around their mean, which comes first, then a scale of each 256 of
+///           them
+///   int8    a scale of each column of the matrix; a byte an element (Dettmers et al. 2022, LLM.int8, arXiv
+///           2208.07339, section 2.1)
+struct StoredShape {
+  enum class Format : uint8_t { nf4, nf4_dq, int8 };
+  static constexpr int64_t kBlock = 64, kScales = 256;
+  int64_t elements, columns;
+  Format format;
+  explicit StoredShape(const std::vector<int64_t>& shape)
+      : elements(shape[0]), columns(shape[1]), format(static_cast<Format>(shape[2])) {}
+  constexpr int64_t blocks() const { return (elements + kBlock - 1) / kBlock; }
+  constexpr int64_t floats() const {
+    return format == Format::int8  ? columns
+           : format == Format::nf4 ? blocks()
+                                   : 1 + (blocks() + kScales - 1) / kScales;
+  }
+  /// Behind the floats: bytes before those of the elements.
+  constexpr int64_t scale_bytes() const { return format == Format::nf4_dq ? blocks() : 0; }
+  constexpr int64_t words() const {
+    const int64_t codes = format == Format::int8 ? elements : (elements + 1) / 2;
+    return floats() + (scale_bytes() + codes + 3) / 4;
+  }
+  static constexpr int kLevels = 16;
+  static constexpr float level(int code) {
+    constexpr float levels[kLevels] = {-1.0F,        -0.69619280F, -0.52507305F, -0.39491749F,
+                                       -0.28444138F, -0.18477343F, -0.09105004F, 0.0F,
+                                       0.07958030F,  0.16093020F,  0.24611230F,  0.33791524F,
+                                       0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
+    return levels[code];
+  }
+  /// Of the scales and of what stands behind them.
+  constexpr float scale(const float* f, const int8_t* bytes, int64_t block) const {
+    if (format == Format::nf4) return f[block];
+    return f[0] + f[1 + block / kScales] * static_cast<float>(bytes[block]) / 127;
+  }
+  constexpr float value(const float* f, const int8_t* bytes, int64_t i) const {
+    if (format == Format::int8) return f[i % columns] * static_cast<float>(bytes[i]) / 127;
+    const int pair = static_cast<unsigned char>(bytes[scale_bytes() + i / 2]);
+    return scale(f, bytes, i / kBlock) * level(i % 2 == 0 ? pair % 16 : pair / 16);
+  }
+};
+
 /// Which experts rows go to: shape {rows, experts, active, capacity, Score, 1 where weights are normalised}.
 /// The largest scores of a row are chosen, of equal ones the first expert's. Tokens lie expert by expert, an
 /// expert's in the order of the rows. With a capacity each expert has so many places: all first choices are

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "exec/lower/stored.h"
+
 namespace tandem::exec {
 
 namespace {
@@ -43,11 +45,23 @@ void lay_out_parameter(Emission& e, uint32_t layer, std::size_t index) {
 }
 
 void lay_out_frozen(Emission& e, uint32_t layer, std::size_t index) {
-  const int64_t size = e.graph.layers()[layer].frozen[index].elements;
-  const TensorId t = e.layers[layer].parameters[index] = e.out.tensors.add(TensorKind::frozen, size, layer);
-  e.out.tensors[t].offset = e.out.frozen_elements;
-  e.out.frozen.push_back({t, kNoTensor, layer, static_cast<uint32_t>(index), 0, 0});
+  const Layer& l = e.graph.layers()[layer];
+  const int64_t size = l.frozen[index].elements;
+  LearnedTensor frozen{0, kNoTensor, layer, static_cast<uint32_t>(index), 0, 0, e.out.frozen_elements};
+  if (l.frozen_bits > 0 && index == 0) {  // a bias stays as it is
+    if (l.type->name != "linear" || e.graph.shared_by() > 1)
+      throw InputError(l.attributes.place(),
+                       fmt::format("layer \"{}\": weights stored in fewer bits are only "
+                                   "simulated but of linear layers that no devices share",
+                                   l.name));
+    frozen.stored = stored_shape(size, l.output.back(), l.attributes.text("stored", ""));
+  }
+  const int64_t words = frozen.stored.empty() ? size : StoredShape(frozen.stored).words();
+  frozen.parameter = e.layers[layer].parameters[index] = e.out.tensors.add(TensorKind::frozen, words, layer);
+  e.out.tensors[frozen.parameter].offset = e.out.frozen_words;
+  e.out.frozen.push_back(std::move(frozen));
   e.out.frozen_elements = checked_add(e.out.frozen_elements, size, "the number of parameters");
+  e.out.frozen_words += words;
 }
 
 /// Last layer first, a layer's last tensor first, but tensors of dealt experts behind all others.
@@ -170,7 +184,10 @@ class LayerEmitter : public LayerCalls {
     const TensorId t = own_.parameters.at(index);
     for (auto* list : {&out_.learned, &out_.frozen}) {
       for (LearnedTensor& l : *list) {
-        if (l.parameter == t) l.bound = bound, l.constant = constant;
+        if (l.parameter != t) continue;
+        l.bound = bound;
+        l.constant = constant;
+        if (!l.stored.empty()) return restored(l);
       }
     }
     return t;
@@ -212,11 +229,37 @@ class LayerEmitter : public LayerCalls {
   }
   void call(Call call) override {
     call.layer = index_;
+    if (stored_ != nullptr && call.pass != Pass::forward) read_again(call);
     auto& list = call.pass == Pass::forward ? out_.forward[index_] : out_.backward[index_];
     list.push_back(std::move(call));
   }
 
  private:
+  /// A weight that is stored in fewer bits, written out for the forward pass.
+  TensorId restored(const LearnedTensor& l) {
+    stored_ = &l;
+    restored_ = write_out(Pass::forward, e_.flow.restores[index_].forward);
+    return restored_;
+  }
+  TensorId write_out(Pass pass, std::vector<Kernel> kernels) {
+    Call c;
+    c.function = Function::restore;
+    c.pass = pass;
+    c.operands = {out_.tensors.add(TensorKind::activation, stored_->stored[0], index_), stored_->parameter};
+    c.shape = stored_->stored;
+    c.kernels = std::move(kernels);
+    c.layer = index_;
+    (pass == Pass::forward ? out_.forward : out_.backward)[index_].push_back(c);
+    return c.operands[0];
+  }
+  /// A backward pass writes it out once more, rather than keep it.
+  void read_again(Call& call) {
+    for (TensorId& t : call.operands) {
+      if (t != restored_) continue;
+      if (again_ == kNoTensor) again_ = write_out(Pass::backward_data, e_.flow.restores[index_].backward);
+      t = again_;
+    }
+  }
   int64_t whole(uint32_t layer) const { return e_.flow.outputs[layer].elements; }
   uint32_t from(std::size_t input) const { return layer().inputs.at(input); }
 
@@ -251,6 +294,8 @@ class LayerEmitter : public LayerCalls {
   uint32_t index_;
   LayerTensors& own_;
   TensorId tied_gradient_ = kNoTensor;
+  const LearnedTensor* stored_ = nullptr;              ///< a weight in fewer bits, ...
+  TensorId restored_ = kNoTensor, again_ = kNoTensor;  ///< ... written out for forward, and for backward
 };
 
 void emit_input(Emission& e, uint32_t i) {

@@ -11,6 +11,7 @@
 #include "exec/lower/arena.h"
 #include "exec/lower/emitted_calls.h"
 #include "exec/lower/gradient_flow.h"
+#include "exec/lower/stored.h"
 
 namespace tandem::exec {
 
@@ -201,6 +202,20 @@ const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
 const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
 const std::vector<LearnedTensor>& ExecutionGraph::frozen() const { return impl_->calls.frozen; }
 int64_t ExecutionGraph::frozen_elements() const { return impl_->calls.frozen_elements; }
+int64_t ExecutionGraph::frozen_words() const { return impl_->calls.frozen_words; }
+std::vector<float> ExecutionGraph::stored(const std::vector<float>& values) const {
+  std::vector<float> out(static_cast<std::size_t>(frozen_words()));
+  for (const LearnedTensor& l : frozen()) {
+    const Tensor& t = tensors()[l.parameter];
+    const float* from = values.data() + l.first;
+    const auto to = out.begin() + t.offset;
+    if (l.stored.empty())
+      std::copy_n(from, t.elements, to);
+    else
+      std::ranges::copy(store(StoredShape(l.stored), from), to);
+  }
+  return out;
+}
 int64_t ExecutionGraph::parameters() const { return impl_->calls.parameters; }
 int64_t ExecutionGraph::input_elements() const { return impl_->sizes.input_elements; }
 int64_t ExecutionGraph::arena() const { return impl_->sizes.arena; }

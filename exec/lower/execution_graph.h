@@ -33,10 +33,14 @@ class ExecutionGraph {
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
   int64_t parameters() const;  ///< elements of the flat vector
-  /// Weights that stay as they are, in the same order in a flat vector of their own.
+  /// Weights that stay as they are, in the same order in a flat vector of values of their own, and in memory
+  /// of their own, in which some may take fewer bits.
   const std::vector<LearnedTensor>& frozen() const;
   int64_t frozen_elements() const;  ///< of that vector
-  int64_t input_elements() const;   ///< of the inputs' buffer: all inputs and labels of one batch
+  int64_t frozen_words() const;     ///< of 4 bytes, of that memory
+  /// What lies there for such values.
+  std::vector<float> stored(const std::vector<float>& frozen) const;
+  int64_t input_elements() const;  ///< of the inputs' buffer: all inputs and labels of one batch
   int64_t arena()
       const;  ///< words of 4 bytes of everything else; tensors that never live together share place
   const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order

@@ -18,7 +18,7 @@ enum class TensorKind : uint8_t {
   activation,          ///< outputs, and what backward needs of them
   gradient,            ///< of activations: scratch of one backward pass
   parameter,           ///< a slice of the flat parameter vector
-  frozen,              ///< a slice of the flat vector of weights that stay as they are
+  frozen,              ///< a slice of the memory of weights that stay as they are
   parameter_gradient,  ///< the slice of the flat gradient vector at the same place
   buffer,              ///< state that is not learned: running statistics; starts at Tensor::initial
   loss,                ///< one float: mean loss of the batch
@@ -27,7 +27,7 @@ enum class TensorKind : uint8_t {
 struct Tensor {
   TensorKind kind = TensorKind::activation;
   int64_t elements = 0;
-  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of that of the weights that
+  /// In words of 4 bytes: of the flat vector (parameters and their gradients), of the memory of weights that
   /// stay, of the inputs' buffer (inputs and labels), else of the arena.
   int64_t offset = 0;
   float initial = 0;  ///< buffers only
@@ -65,6 +65,10 @@ struct LearnedTensor {
   uint32_t layer = 0, index = 0;         ///< Graph::layers()[layer].parameters[index], or frozen[index]
   /// Start values: uniform in +-bound (He / Glorot, by fan), or constant.
   float bound = 0, constant = 0;
+  /// Of one that stays: where it begins among the values of all these, and the shape of what it is stored as
+  /// (StoredShape); none where it is stored as it is.
+  int64_t first = 0;
+  std::vector<int64_t> stored = {};
 };
 
 /// What a layer's builder is handed: its tensors and the lists to fill. exec/lower/passes/*.cpp. Tensors

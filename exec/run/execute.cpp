@@ -98,9 +98,9 @@ double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
   const auto device = backend.open({0, Precision::fp32, 1, false});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
-  float *learned = device->allocate(n.parameters()), *frozen = device->allocate(n.frozen_elements());
+  float *learned = device->allocate(n.parameters()), *frozen = device->allocate(n.frozen_words());
   device->upload(learned, trained.parameters.data(), n.parameters());
-  device->upload(frozen, trained.frozen.data(), n.frozen_elements());
+  device->upload(frozen, n.stored(trained.frozen).data(), n.frozen_words());
   device->upload(inputs + n.tensors()[n.inputs()[0]].offset, data.values.data(),
                  static_cast<int64_t>(data.values.size()));
   const float* buffer = trained.buffers.data();

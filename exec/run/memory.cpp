@@ -88,7 +88,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
-  m.parameters = words(parameters + lowered.frozen_elements());
+  m.parameters = words(parameters + lowered.frozen_words());
   m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
   m.activations = words(lowered.arena()) * slots;

@@ -127,10 +127,13 @@ std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& 
       return w.layer == layer && w.index == index;
     });
     TANDEM_CHECK(all != tensors(whole).end());
-    const Tensor &part = own.tensors()[l.parameter], &of = whole.tensors()[all->parameter];
-    const Layer& of_part = own.graph().layers()[l.layer];
-    const Part p{of_part, {part.offset, of.offset, part.elements, copy}, of.elements};
+    const auto begin = [&](const ExecutionGraph& of, const LearnedTensor& t) {
+      return frozen ? t.first : of.tensors()[t.parameter].offset;
+    };
     const Parameter& weight = weights(own, l.layer)[l.index];
+    const Part p{own.graph().layers()[l.layer],
+                 {begin(own, l), begin(whole, *all), weight.elements, copy},
+                 weights(whole, layer)[index].elements};
     if (!copy && weight.dealt)
       add_experts(p, weight.name, portion, out);
     else

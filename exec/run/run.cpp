@@ -34,10 +34,11 @@ int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + 
 std::vector<float> start_values(const ExecutionGraph& lowered, const Execution& e, bool frozen) {
   std::vector<float> out(static_cast<std::size_t>(frozen ? lowered.frozen_elements() : lowered.parameters()));
   for (const LearnedTensor& l : frozen ? lowered.frozen() : lowered.learned()) {
-    const Tensor& t = lowered.tensors()[l.parameter];
-    for (int64_t i = 0; i < t.elements; ++i) {
+    const Layer& layer = lowered.graph().layers()[l.layer];
+    const int64_t begin = frozen ? l.first : lowered.tensors()[l.parameter].offset;
+    for (int64_t i = 0; i < (frozen ? layer.frozen : layer.parameters)[l.index].elements; ++i) {
       const double u = 2 * to_unit(draw_bits(e.seed, l.layer, l.index, static_cast<uint64_t>(i))) - 1;
-      out[static_cast<std::size_t>(t.offset + i)] = l.constant + l.bound * static_cast<float>(u);
+      out[static_cast<std::size_t>(begin + i)] = l.constant + l.bound * static_cast<float>(u);
     }
   }
   if (e.integer_gradients && !frozen) std::fill(out.begin(), out.end(), 0.0F);
@@ -110,13 +111,6 @@ void Run::check_executable() const {
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
         "ssp or softsync");
-  for (const Layer& l : execution_.job.graph->layers()) {
-    if (l.frozen_bits > 0)
-      refuse(fmt::format(
-          "weights that are stored in {} bits, as those of \"{}\", are only simulated (store=half "
-          "is executed)",
-          l.frozen_bits, l.name));
-  }
   if (stages_.split() && workers_ > 1 && workers_ % static_cast<uint32_t>(ranks().size) != 0)
     refuse(fmt::format("{} devices do not divide among {} processes", workers_, ranks().size));
   for (const Channel& c : program_.channels) {

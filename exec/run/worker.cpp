@@ -100,7 +100,7 @@ void Worker::allocate() {
   arena_ = device_->allocate(slots_ * n.arena());
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
-  frozen_ = device_->allocate(n.frozen_elements());
+  frozen_ = device_->allocate(n.frozen_words());
   if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
@@ -121,7 +121,7 @@ void Worker::set_start_values() {
   device_->upload(parameters_, own.data(), n.parameters());
   take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
               n.frozen_elements());
-  device_->upload(frozen_, own.data(), static_cast<int64_t>(own.size()));
+  device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
   take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
   device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
   const Checkpoint* saved = run_.execution().start;

@@ -18,8 +18,8 @@ namespace tandem::tests {
 namespace {
 
 /// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
-/// a mixture of experts over images, or adapters beside the weights of the first, which stay.
-enum class Of : uint8_t { images, text, experts, adapters };
+/// a mixture of experts over images, or adapters beside the weights of the first, which stay, also in 4 bits.
+enum class Of : uint8_t { images, text, experts, adapters, stored };
 
 struct Split {
   std::string scheme;
@@ -28,7 +28,7 @@ struct Split {
 };
 
 std::ostream& operator<<(std::ostream& out, const Split& s) {
-  constexpr const char* kNames[] = {"", " of text", " of experts", " of adapters"};
+  constexpr const char* kNames[] = {"", " of text", " of experts", " of adapters", " of adapters to 4 bits"};
   return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
 }
 
@@ -68,6 +68,8 @@ std::vector<Split> splits() {
       {"tensor-parallel:microbatches=2", 2, 1, Of::adapters},
       {"hybrid:pipeline=2,microbatches=3,sharding=1,bucket=1KiB", 4, 2, Of::adapters},
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2, Of::adapters},
+      {"allreduce:bucket=1KiB", 2, 2, Of::stored},
+      {"hybrid:pipeline=2,microbatches=3", 4, 2, Of::stored},
       {"hybrid:expert=2", 2, 2, Of::experts},
       {"hybrid:expert=4,microbatches=2", 4, 4, Of::experts},
       {"hybrid:expert=2,microbatches=2,bucket=1KiB", 4, 4, Of::experts},
@@ -97,10 +99,13 @@ const Graph& experts_model() {
   return graph;
 }
 
-const Graph& adapted_model() {
-  static const Graph graph =
-      with_adapter(split_model(), parse_adapter("lora:rank=3,on=attention+mlp", Place{}), Place{});
-  return graph;
+const Graph& adapted_model(bool stored) {
+  static const auto adapted = [](const char* text) {
+    return with_adapter(split_model(), parse_adapter(text, Place{}), Place{});
+  };
+  static const Graph graphs[] = {adapted("lora:rank=3,on=attention+mlp"),
+                                 adapted("qlora:rank=3,on=attention+mlp")};
+  return graphs[stored ? 1 : 0];
 }
 
 const Graph& model_of(const Split& s) {
@@ -110,7 +115,8 @@ const Graph& model_of(const Split& s) {
     case Of::experts:
       return experts_model();
     case Of::adapters:
-      return adapted_model();
+    case Of::stored:
+      return adapted_model(s.of == Of::stored);
     default:
       return split_model();
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/random.h"
+#include "exec/lower/stored.h"
 #include "models/adapter.h"
 #include "tests/exec/test_run.h"
 
@@ -54,6 +56,91 @@ TEST(FrozenLayers, LeaveTheOthersTheirGradients) {
         ASSERT_EQ(part.at(l.gradient)[i], whole.at(same(l).gradient)[i])
             << c.model << " " << graph.layers()[l.layer].name << " element " << i;
     }
+  }
+}
+
+std::vector<float> random_values(int64_t n, uint64_t seed) {
+  SplitMix64 random(seed);
+  std::vector<float> out(static_cast<std::size_t>(n));
+  for (float& v : out) v = static_cast<float>(2 * to_unit(random.next()) - 1);
+  return out;
+}
+
+std::vector<float> written_out(const StoredShape& s, const std::vector<float>& stored) {
+  std::vector<float> out;
+  const auto* bytes = reinterpret_cast<const int8_t*>(stored.data() + s.floats());
+  for (int64_t i = 0; i < s.elements; ++i) out.push_back(s.value(stored.data(), bytes, i));
+  return out;
+}
+
+/// The largest gap between levels is 0.304 of a block's largest magnitude; 8 bits have steps of 1/127. Scales
+/// in 8 bits are off by half a step of their spread.
+TEST(StoredWeights, AreAsNearAsTheirFormatAllows) {
+  for (const int64_t rows : {1, 3, 64, 100}) {
+    const int64_t columns = 48, n = rows * columns;
+    const std::vector<float> values = random_values(n, 5);
+    for (const auto& [format, most] : std::vector<std::pair<std::string, float>>{
+             {"nf4", 0.1521F}, {"nf4-dq", 0.16F}, {"int8", 0.00394F}}) {
+      const StoredShape s(stored_shape(n, columns, format));
+      const std::vector<float> back = written_out(s, store(s, values.data()));
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], most) << format;
+    }
+  }
+}
+
+/// What is a level of its block, or a step of its column, is kept exactly.
+TEST(StoredWeights, KeepWhatTheFormatHas) {
+  const StoredShape s(stored_shape(128, 8, "nf4")), bytes(stored_shape(128, 8, "int8"));
+  std::vector<float> levels, steps;
+  for (int i = 0; i < 128; ++i) {
+    levels.push_back((i < 64 ? 0.5F : 3.0F) * StoredShape::level(i * 7 % 16));
+    steps.push_back(2.0F * static_cast<float>(i < 8 ? 127 : i - 64) / 127);
+  }
+  EXPECT_EQ(written_out(s, store(s, levels.data())), levels);
+  EXPECT_EQ(written_out(bytes, store(bytes, steps.data())), steps);
+  const std::vector<float> zero(128, 0.0F);
+  for (const char* format : {"nf4", "nf4-dq", "int8"}) {
+    const StoredShape z(stored_shape(128, 8, format));
+    EXPECT_EQ(written_out(z, store(z, zero.data())), zero);
+  }
+}
+
+/// Passes with stored weights are those with what these are written out to; and take the model's bits.
+TEST(StoredWeights, AreWrittenOutInBothPasses) {
+  const Graph base = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
+  for (const std::string format : {"nf4", "nf4-dq", "int8"}) {
+    const auto adapted = [&](const std::string& store) {
+      return with_adapter(base, parse_adapter("lora:rank=2,on=attention+mlp,store=" + store, Place{}),
+                          Place{});
+    };
+    const Graph stored = adapted(format), plain = adapted("half");
+    TestRun small(stored, 3), whole(plain, 3);
+    small.randomise(3);
+    whole.randomise(3);
+    const ExecutionGraph& of = small.execution_graph();
+    const std::vector<float> values = random_values(of.frozen_elements(), 9), packed = of.stored(values);
+    std::vector<float> back = values;
+    double bits = 0, models = 0;
+    for (const LearnedTensor& l : of.frozen()) {
+      if (l.stored.empty()) continue;
+      const StoredShape s(l.stored);
+      const auto from = packed.begin() + of.tensors()[l.parameter].offset;
+      std::ranges::copy(written_out(s, {from, from + s.words()}), back.begin() + l.first);
+      // Of few columns and blocks, the model counts no scales or a part of one.
+      bits += 32.0 * static_cast<double>(s.words() - (format == "nf4" ? 0 : s.floats()));
+      models += stored.layers()[l.layer].frozen_bits * static_cast<double>(s.elements);
+    }
+    small.set_frozen(values);
+    whole.set_frozen(back);
+    for (TestRun* run : {&small, &whole}) {
+      run->forward();
+      run->backward();
+    }
+    EXPECT_NEAR(small.loss(), whole.loss(), 1e-5) << format;
+    const std::vector<float> got = small.gradients(), want = whole.gradients();
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << format;
+    EXPECT_NE(back, values);
+    EXPECT_NEAR(bits, models, 0.01 * models) << format;
   }
 }
 

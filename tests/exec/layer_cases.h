@@ -95,6 +95,8 @@ inline std::vector<LayerCase> layer_cases() {
       {"linear", kSequence,
        R"({"type":"linear","features":7,"name":"w","frozen":true},{"type":"linear","features":2,"from":"front","name":"a","bias":false},
           {"type":"linear","features":7,"name":"b","bias":false},{"type":"add","from":["w","b"]},{"type":"layer-norm","frozen":true})"},
+      {"linear", kSequence,
+       R"({"type":"linear","features":24,"name":"w","frozen":true,"stored":"nf4-dq"},{"type":"linear","features":8,"frozen":true,"stored":"int8"})"},
       {"experts", kSequence, R"({"type":"experts","count":4,"active":2,"feed":6})"},
       {"experts", kSequence, R"({"type":"experts","count":4,"active":2,"feed":6,"frozen":true})"},
       {"experts", kSequence,

@@ -42,7 +42,7 @@ class TestRun {
     arena_ = allocate(execution_graph_.arena());
     parameters_ = allocate(execution_graph_.parameters());
     gradients_ = allocate(execution_graph_.parameters());
-    frozen_ = allocate(execution_graph_.frozen_elements());
+    frozen_ = allocate(execution_graph_.frozen_words());
     for (TensorId t = 0; t < execution_graph_.tensors().size(); ++t) {
       const Tensor& x = execution_graph_.tensors()[t];
       if (apart) own_.push_back(allocate(x.elements));
@@ -77,7 +77,9 @@ class TestRun {
     }
     for (int64_t i = 0; i < execution_graph_.parameters(); ++i) parameters_[i] = 0.7F * uniform();
     for (float& w : weights_) w = uniform();
-    for (int64_t i = 0; i < execution_graph_.frozen_elements(); ++i) frozen_[i] = 0.7F * uniform();
+    std::vector<float> stays(static_cast<std::size_t>(execution_graph_.frozen_elements()));
+    for (float& w : stays) w = 0.7F * uniform();
+    set_frozen(stays);
   }
 
   void forward() {
@@ -138,6 +140,10 @@ class TestRun {
   }
   std::vector<float> parameters() const { return {parameters_, parameters_ + execution_graph_.parameters()}; }
   std::vector<float> gradients() const { return {gradients_, gradients_ + execution_graph_.parameters()}; }
+  /// Values of weights that stay, as ExecutionGraph::frozen() has them one behind the other.
+  void set_frozen(const std::vector<float>& values) {
+    std::ranges::copy(execution_graph_.stored(values), frozen_);
+  }
   void set_parameters(const std::vector<float>& p) { std::copy(p.begin(), p.end(), parameters_); }
 
  private:
