@@ -312,9 +312,13 @@ void add_up(Emission& e, uint32_t i) {
     seed.layer = i;
     calls.push_back(seed);
   }
+  // Part of the pass that the model counts these sums to: where only parameters' gradients follow, of theirs.
+  const Lowered& passes = e.flow.lowered[i];
+  const bool weights = passes.backward_data.empty() && !passes.backward_weights.empty();
   for (std::size_t k = 1; k < own.contributions.size(); ++k) {
     calls.push_back(sum_of(own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k],
                            output.elements, i));
+    if (weights) calls.back().pass = Pass::backward_weights;
     if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
   std::vector<Call>& backward = e.out.backward[i];

@@ -60,6 +60,7 @@ Run::Run(const Execution& e, const Keep& k)
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
+  find_cuts();
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
@@ -244,10 +245,21 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
   const Bucket& bucket = program_.buckets[key];
-  const int64_t replica = stages_.place(instance).replica;
-  const int64_t from = cut(bucket.elements, stages_.replicas(), replica),
-                to = cut(bucket.elements, stages_.replicas(), replica + 1);
+  if (cuts_[key] < 0) return {bucket.first, bucket.elements};
+  const Member m = member(program_.collectives[static_cast<std::size_t>(cuts_[key])], instance);
+  const int64_t from = cut(bucket.elements, m.ranks, m.rank), to = cut(bucket.elements, m.ranks, m.rank + 1);
   return {bucket.first + from, to - from};
+}
+
+void Run::find_cuts() {
+  cuts_.assign(program_.buckets.size(), -1);
+  for (const Role& role : program_.roles) {
+    for (const Op& op : role.ops) {
+      if (op.kind == OpKind::collective && op.payload == Payload::gradients &&
+          program_.collectives[op.what].kind == CollKind::reduce_scatter)
+        cuts_[op.key] = static_cast<int32_t>(op.what);
+    }
+  }
 }
 
 }  // namespace tandem::exec

@@ -69,8 +69,7 @@ Slots slots_of(const Role& role, int32_t micros) {
 }
 
 /// What of a split program is only simulated.
-void check_split(const Execution& e, const Program& program, const Role& role) {
-  if (program.sharding.parameters > 1) refuse(e, "sharded parameters of split models are only simulated");
+void check_split(const Execution& e, const Role& role) {
   if (role.slice.sequence || role.slice.context > 1)
     refuse(e, "a sequence divided between devices is only simulated");
   if (role.slice.experts > 1) refuse(e, "experts dealt over devices are only simulated");
@@ -137,7 +136,7 @@ void Stages::find_places(const Program& program) {
 
 void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   const Role& role = program.roles[r];
-  check_split(e, program, role);
+  check_split(e, role);
   Stage s;
   s.role = r;
   s.slice = std::make_unique<Graph>(e.job.graph->slice(role.slice));

@@ -51,6 +51,9 @@ class Worker {
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void set_start_values();
+  void find_uses();
+  bool reads(const Op& op, uint32_t key) const;
+  void forget(uint32_t key, Lane lane);
   void set_first_batches();
   void find_flat_ranges();
   void meet_store();
@@ -105,6 +108,8 @@ class Worker {
   std::vector<std::vector<Launch>> forward_before_, forward_behind_;   ///< [layer]: of an exchange
   std::vector<std::vector<Launch>> backward_data_, backward_weights_;  ///< [layer]: parts of backward_
   std::vector<Position> op_position_;                                  ///< [op]
+  std::vector<std::vector<uint32_t>>
+      forgets_;                 ///< [op]: buckets that nothing needs until they are gathered again
   std::vector<int64_t> whole_;  ///< [element of the flat vector] of integer gradients: in the model's
   std::vector<std::pair<int64_t, int64_t>> flat_;  ///< [layer]: its range of the flat vector
   std::vector<Counter> pushed_;                    ///< [key]: iterations

@@ -268,6 +268,7 @@ Worker::Act Worker::layers(uint32_t index) {
     const std::size_t variant = split ? at : loads ? static_cast<std::size_t>(iteration % kInputBatches) : 0;
     if (labels) load_batch(s.iteration, variant, static_cast<int32_t>(s.iteration), Lane::compute);
     launch_layers(w, variant, s);
+    for (const uint32_t key : forgets_[index]) forget(key, Lane::compute);
     if (ends) driver_->take_losses(losses);
     if (w.lowest >= w.highest) return int64_t{0};
     device_->unscale(gradients_ + w.lowest, w.highest - w.lowest, run_.store() != nullptr, Lane::compute);
