@@ -235,7 +235,7 @@ class Backward {
     }
   }
 
-  /// Under the sum of the inputs' gradients, where there is one.
+  /// Under the sum of the inputs' gradients, where there is one; where inputs are gathered for them, alone.
   void weights(uint32_t i, int32_t sum, int32_t inputs) {
     std::vector<Kernel> kernels = w_.lowered(i).backward_weights;
     if (in_.micro_batches > 1) {
@@ -243,7 +243,7 @@ class Backward {
         kernels.push_back(accumulation_kernel(p.elements, in_.micro_batches));
     }
     if (sum >= 0) w_.close();
-    w_.compute(i, Pass::backward_weights, parts() || sum >= 0, kernels, inputs);
+    w_.compute(i, Pass::backward_weights, parts() || sum >= 0 || inputs >= 0, kernels, inputs);
   }
 
   int32_t gather_inputs(uint32_t i) {

@@ -115,6 +115,7 @@ void Worker::allocate() {
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
   tied_ = device_->allocate(tied_words(run_.program(), role()));
+  joined_ = device_->allocate(sequence_words(role()));
 }
 
 void Worker::set_start_values() {
@@ -138,6 +139,10 @@ void Worker::set_start_values() {
   for (const Piece& p : pieces) {
     if (p.copy) continue;  // its owner makes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
+  }
+  for (const Slice& s : in_parts(n)) {  // the first of the partners makes the whole gradient
+    if (run_.stages().place(instance_).partner > 0)
+      std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
   }
 }
 

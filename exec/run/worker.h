@@ -74,7 +74,9 @@ class Worker {
   std::vector<MessagePart> tied_message(const Op& op, bool arrives) const;
   Act input(const Op& op);
   struct Buffer;
-  Buffer buffer(const Op& op) const;
+  Buffer buffer(uint32_t index) const;
+  Buffer buffer_of_layer(uint32_t index) const;
+  void move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane);
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
   void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
@@ -99,7 +101,7 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
+        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr, *joined_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).

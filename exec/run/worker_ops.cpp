@@ -346,22 +346,60 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
 struct Worker::Buffer {
   float* at = nullptr;
   int64_t elements = 0;
+  /// Of a gather what this member brings, of a scatter what it takes, where that lies elsewhere: at its place
+  /// in the buffer, or where `all` one behind the other and all of the buffer.
+  std::vector<std::pair<float*, int64_t>> parts = {};
+  bool all = false;
 };
 
-Worker::Buffer Worker::buffer(const Op& op) const {
+/// Partners that divide the sequence gather and scatter it in tensors beside those that layers hand on.
+Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
+  const auto& ops = role().ops;
+  const Op& op = ops[index];
+  const SliceTensors& of = graph().slice(op.key);
+  const CollKind kind = run_.program().collectives[op.what].kind;
+  const auto words = [&](TensorId t) { return Buffer{tensor(t, slot(op)), graph().tensors()[t].words()}; };
+  if (op.payload == Payload::exchanged) return words(of.exchanged);
+  const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
+  if (kind == CollKind::all_reduce) return words(forward ? of.output : of.partial);
+  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+    return o.kind == op.kind && o.what == op.what && o.payload == op.payload && o.key == op.key &&
+           o.micro == op.micro;
+  });
+  Buffer out = forward ? words(!gathers ? of.made
+                               : again  ? of.gathered_again
+                                        : of.gathered)
+                       : words(gathers ? of.made_gradient : of.partial);
+  const Buffer own = words(forward ? of.output : gathers ? of.gradient : of.scattered);
+  out.parts.emplace_back(own.at, own.elements);
+  return out;
+}
+
+Worker::Buffer Worker::buffer(uint32_t index) const {
+  const Op& op = role().ops[index];
+  if (op.payload == Payload::sequence_gradients) {
+    Buffer out{joined_, sequence_words(role()), {}, true};
+    for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_ + s.first, s.elements);
+    return out;
+  }
   if (op.payload == Payload::state)
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
-    const SliceTensors& of = graph().slice(op.key);
-    const TensorId t = op.payload == Payload::activations ? of.output
-                       : op.payload == Payload::exchanged ? of.exchanged
-                                                          : of.partial;
-    TANDEM_CHECK(t != kNoTensor);
-    return {tensor(t, slot(op)), graph().tensors()[t].words()};
+    return buffer_of_layer(index);
   }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
+}
+
+/// Between a collective's buffer and where the member's parts lie.
+void Worker::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane) {
+  float* at = whole.at;
+  for (const auto& [own, elements] : whole.parts) {
+    if (!whole.all) at = whole.at + rank * elements;
+    device_->copy(out ? own : at, out ? at : own, elements, lane);
+    at += elements;
+  }
 }
 
 Worker::Act Worker::collective(uint32_t index) {
@@ -369,7 +407,7 @@ Worker::Act Worker::collective(uint32_t index) {
   const Collective& c = run_.program().collectives[op.what];
   const Run::Member m = run_.member(c, instance_);
   GroupCollective* group = &run_.group(op.what, m.group);
-  Buffer whole = buffer(op);
+  Buffer whole = buffer(index);
   const int64_t each = narrowed_words(run_.program(), op);
   if (each > 0) whole = {narrowed_, each * m.ranks};
   float* const at = whole.at;
@@ -378,6 +416,8 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool averages =
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
+  const bool brings = whole.all || c.kind == CollKind::all_gather,
+             takes = whole.all || c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr)
     asks_.emplace_back(
@@ -390,6 +430,7 @@ Worker::Act Worker::collective(uint32_t index) {
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
     if (each > 0) narrow_share(key, at, each, lane);
+    if (brings) move_parts(whole, m.rank, false, lane);
     if (library != nullptr) {
       library->run(m.rank, *device_, at, n, lane);
     } else {
@@ -398,6 +439,7 @@ Worker::Act Worker::collective(uint32_t index) {
       began = group->run(m.rank, host, n, driver_->peer_copies(), lane);
       driver_->to_device(at, host, n, lane);
     }
+    if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, at, each, lane);
     add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);

@@ -465,6 +465,31 @@ class Hybrid {
     }
   }
 
+  /// Gradients that each of the devices that share layers made of its part of the sequence are summed over
+  /// them, all together, behind what is summed over the replicas (Megatron-Core, finalize_model_grads).
+  void sum_over_sequence(Stage& stage) {
+    int64_t elements = 0;
+    std::vector<std::size_t> of;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const LayerRange layers = stage.buckets[i].layers;
+      const int64_t before = elements;
+      for (uint32_t l = layers.first; l < layers.end() && !stage.buckets[i].dealt; ++l) {
+        for (const Parameter& p : stage.graph->layers()[l].parameters)
+          elements += p.in_parts ? p.elements : 0;
+      }
+      if (elements > before) of.push_back(i);
+    }
+    if (of.empty()) return;
+    OpHandle sum = stage.role
+                       .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
+                                   "auto", "sum gradients of parts of the sequence")
+                       .on(Lane::reduce)
+                       .of(Payload::sequence_gradients, stage.buckets.front().key)
+                       .after(stage.last_compute);
+    for (const std::size_t i : of) sum.after(stage.reduced[i]);
+    for (const std::size_t i : of) stage.reduced[i] = sum;
+  }
+
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
     const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
@@ -482,6 +507,7 @@ class Hybrid {
   /// again; where parameters are sharded too, when the next step's passes need it.
   void write_updates(Stage& stage) {
     const bool gathers = split_.sharding > 0 && split_.sharding < 3;
+    sum_over_sequence(stage);
     sum_copies(stage);
     std::vector<OpId> updated(stage.buckets.size());
     for (const bool tied : {false, true}) {  // the last gradients come last
