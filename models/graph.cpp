@@ -370,6 +370,7 @@ bool Graph::trained(uint32_t layer) const { return impl_->trained[layer]; }
 int32_t Graph::shared_by() const { return impl_->sharing.ways; }
 bool Graph::deals_experts() const { return impl_->sharing.experts > 1; }
 bool Graph::divides_sequence() const { return impl_->sharing.sequence || impl_->sharing.context > 1; }
+const ModelSlice& Graph::sharing() const { return impl_->sharing; }
 
 std::optional<uint32_t> Graph::tied_to(uint32_t layer) const {
   const auto& layers = impl_->layers;

@@ -80,6 +80,7 @@ struct Exchange {
     gather,      ///< among those that share the layer: the parts of all become the whole
     scatter,     ///< the reverse, summed
     shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
+    sum,         ///< among those that share the layer: of what each has made a part of
   } kind = Kind::all_to_all;
   uint32_t after = 0;    ///< so many of the pass' kernels come before it
   uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer

@@ -16,8 +16,7 @@ struct LayerTensors {
   std::vector<TensorId> contributions;  ///< gradients that the readers hand back, where several do
   std::vector<TensorId> partial;        ///< those of readers that devices share, which make parts of a sum
   TensorId arriving = kNoTensor;        ///< from another device
-  TensorId exchanged = kNoTensor;       ///< as SliceTensors', ...
-  uint32_t before = 0;                  ///< ... and this
+  std::vector<ExchangedTensors> forward_exchanges, backward_exchanges;  ///< as SliceTensors'
   TensorId made = kNoTensor, made_gradient = kNoTensor, gathered = kNoTensor, gathered_again = kNoTensor,
            scattered = kNoTensor;  ///< as SliceTensors'
   std::vector<TensorId> parameters, gradients;
@@ -34,24 +33,48 @@ struct Emission {
   std::vector<LayerTensors> layers;
 };
 
-/// Last layer first, a layer's last tensor first.
+void lay_out_parameter(Emission& e, uint32_t layer, std::size_t index) {
+  TensorTable& tensors = e.out.tensors;
+  LayerTensors& own = e.layers[layer];
+  const int64_t size = e.graph.layers()[layer].parameters[index].elements;
+  const TensorId t = own.parameters[index] = tensors.add(TensorKind::parameter, size, layer);
+  own.gradients[index] = tensors.add(TensorKind::parameter_gradient, size, layer);
+  tensors[t].offset = tensors[own.gradients[index]].offset = e.out.parameters;
+  e.out.learned.push_back({t, own.gradients[index], layer, static_cast<uint32_t>(index), 0, 0});
+  e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+}
+
+void lay_out_frozen(Emission& e, uint32_t layer, std::size_t index) {
+  const int64_t size = e.graph.layers()[layer].frozen[index].elements;
+  const TensorId t = e.layers[layer].parameters[index] = e.out.tensors.add(TensorKind::frozen, size, layer);
+  e.out.tensors[t].offset = e.out.frozen_elements;
+  e.out.frozen.push_back({t, kNoTensor, layer, static_cast<uint32_t>(index), 0, 0});
+  e.out.frozen_elements = checked_add(e.out.frozen_elements, size, "the number of parameters");
+}
+
+/// Last layer first, a layer's last tensor first, but tensors of dealt experts behind all others.
 void lay_out_parameters(Emission& e) {
   const auto& layers = e.graph.layers();
-  TensorTable& tensors = e.out.tensors;
-  for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
-    LayerTensors& own = e.layers[i];
-    const auto count = layers[i].parameters.size();
-    own.parameters.resize(count);
-    own.gradients.resize(count);
-    for (std::size_t p = count; p-- > 0;) {
-      const int64_t size = layers[i].parameters[p].elements;
-      own.parameters[p] = tensors.add(TensorKind::parameter, size, i);
-      own.gradients[p] = tensors.add(TensorKind::parameter_gradient, size, i);
-      tensors[own.parameters[p]].offset = tensors[own.gradients[p]].offset = e.out.parameters;
-      e.out.learned.push_back({own.parameters[p], own.gradients[p], i, static_cast<uint32_t>(p), 0, 0});
-      e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+  for (const bool dealt : {false, true}) {
+    for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
+      const auto& parameters = layers[i].parameters;
+      LayerTensors& own = e.layers[i];
+      own.parameters.resize(parameters.size() + layers[i].frozen.size(), kNoTensor);
+      own.gradients.resize(parameters.size(), kNoTensor);
+      for (std::size_t p = parameters.size(); p-- > 0;) {
+        if ((parameters[p].dealt && e.graph.deals_experts()) == dealt) lay_out_parameter(e, i, p);
+      }
+      for (std::size_t p = layers[i].frozen.size(); p-- > 0 && !dealt;) lay_out_frozen(e, i, p);
     }
   }
+}
+
+/// In front of all that the layer's backward pass does so far.
+void put_in_front(Emission& e, uint32_t layer, const std::vector<Call>& calls) {
+  std::vector<Call>& backward = e.out.backward[layer];
+  backward.insert(backward.begin(), calls.begin(), calls.end());
+  for (ExchangedTensors& x : e.layers[layer].backward_exchanges)
+    x.before += static_cast<uint32_t>(calls.size());
 }
 
 /// One layer's view of what is emitted.
@@ -66,6 +89,7 @@ class LayerEmitter : public LayerCalls {
   bool training() const override { return e_.training; }
   uint32_t partner() const override { return e_.use.partner; }
   uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }
+  const ModelSlice& sharing() const override { return e_.graph.sharing(); }
   int64_t whole_features(std::size_t input) const override {
     const Graph& whole = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
     return whole.layers()[from(input)].output.back();
@@ -156,13 +180,15 @@ class LayerEmitter : public LayerCalls {
     clear.shape = {whole(producer)};
     clear.scalars = {0};
     clear.layer = last;
-    out_.backward[last].insert(out_.backward[last].begin(), clear);
+    put_in_front(e_, last, {clear});
     return p.parts;
   }
   TensorId parameter(std::size_t index, float bound, float constant) override {
     const TensorId t = own_.parameters.at(index);
-    for (LearnedTensor& l : out_.learned) {
-      if (l.parameter == t) l.bound = bound, l.constant = constant;
+    for (auto* list : {&out_.learned, &out_.frozen}) {
+      for (LearnedTensor& l : *list) {
+        if (l.parameter == t) l.bound = bound, l.constant = constant;
+      }
     }
     return t;
   }
@@ -196,10 +222,10 @@ class LayerEmitter : public LayerCalls {
     out_.logits = in(0);
     return out_.losses.back();
   }
-  void exchange(TensorId tensor) override {
-    TANDEM_CHECK(own_.exchanged == kNoTensor);
-    own_.exchanged = tensor;
-    own_.before = static_cast<uint32_t>(out_.forward[index_].size());
+  void exchange(Pass pass, ExchangedTensors what) override {
+    const bool forward = pass == Pass::forward;
+    what.before = static_cast<uint32_t>((forward ? out_.forward : out_.backward)[index_].size());
+    (forward ? own_.forward_exchanges : own_.backward_exchanges).push_back(what);
   }
   void call(Call call) override {
     call.layer = index_;
@@ -232,10 +258,12 @@ class LayerEmitter : public LayerCalls {
 
   const LearnedTensor& tie(int64_t rows, int64_t width) {
     const uint32_t owner = e_.graph.tied_to(index_).value_or(index_);
-    for (const LearnedTensor& l : out_.learned) {
-      if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
-      tied_gradient_ = l.gradient;
-      return l;
+    for (const auto* list : {&out_.learned, &out_.frozen}) {
+      for (const LearnedTensor& l : *list) {
+        if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
+        tied_gradient_ = l.gradient;
+        return l;
+      }
     }
     throw InputError(layer().attributes.place(),
                      fmt::format("layer \"{}\" finds no embedding of {} x {} whose weight it could use",
@@ -373,8 +401,7 @@ void add_up(Emission& e, uint32_t i) {
     if (weights) calls.back().pass = Pass::backward_weights;
     if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
-  std::vector<Call>& backward = e.out.backward[i];
-  backward.insert(backward.begin(), calls.begin(), calls.end());
+  put_in_front(e, i, calls);
 }
 
 }  // namespace
@@ -407,8 +434,8 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
   for (const LayerTensors& l : e.layers)
     e.out.slice.push_back({l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0],
-                           l.exchanged, l.before, l.made, l.made_gradient, l.gathered, l.gathered_again,
-                           l.scattered});
+                           l.forward_exchanges, l.backward_exchanges, l.made, l.made_gradient, l.gathered,
+                           l.gathered_again, l.scattered});
   e.out.output = e.layers.back().out;
   return std::move(e.out);
 }

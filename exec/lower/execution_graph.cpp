@@ -70,9 +70,14 @@ void resolve_memory(EmittedCalls& e) {
   }
   if (!e.losses.empty()) e.output = e.losses.back();
   for (SliceTensors& s : e.slice) {
-    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.exchanged, &s.made,
-                        &s.made_gradient, &s.gathered, &s.gathered_again, &s.scattered}) {
-      if (*t != kNoTensor) *t = e.tensors.root(*t);
+    const auto own = [&](TensorId& t) { t = t != kNoTensor ? e.tensors.root(t) : t; };
+    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.made, &s.made_gradient,
+                        &s.gathered, &s.gathered_again, &s.scattered})
+      own(*t);
+    for (auto* exchanges : {&s.forward, &s.backward}) {
+      for (ExchangedTensors& x : *exchanges) {
+        for (TensorId* t : {&x.from, &x.to, &x.counts, &x.arrived}) own(*t);
+      }
     }
   }
 }
@@ -95,6 +100,14 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vect
     if (s.arriving != kNoTensor) extend(out[s.arriving], layers, 2 * layers - 1 - i);
     if (received) extend(out[s.output], i, i);
     if (received && s.gradient != kNoTensor) extend(out[s.gradient], 2 * layers - 1 - i, 3 * layers);
+    for (const auto* exchanges : {&s.forward, &s.backward}) {
+      const int64_t pass = exchanges == &s.forward ? i : 2 * layers - 1 - i;
+      for (const ExchangedTensors& x : *exchanges) {
+        for (const TensorId t : {x.from, x.to, x.counts, x.arrived}) {
+          if (t != kNoTensor) extend(out[t], pass, pass);
+        }
+      }
+    }
   }
 }
 
@@ -163,7 +176,8 @@ Sizes place_tensors(EmittedCalls& e, const std::vector<ArenaBlock>& life) {
   std::vector<ArenaBlock> blocks;
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     Tensor& x = e.tensors[t];
-    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient)
+    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient ||
+        x.kind == TensorKind::frozen)
       continue;
     if (x.kind == TensorKind::input || x.kind == TensorKind::label) {
       x.offset = out.input_elements;
@@ -215,6 +229,8 @@ const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
   return impl_->calls.backward.at(layer);
 }
 const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
+const std::vector<LearnedTensor>& ExecutionGraph::frozen() const { return impl_->calls.frozen; }
+int64_t ExecutionGraph::frozen_elements() const { return impl_->calls.frozen_elements; }
 int64_t ExecutionGraph::parameters() const { return impl_->calls.parameters; }
 int64_t ExecutionGraph::input_elements() const { return impl_->sizes.input_elements; }
 int64_t ExecutionGraph::arena() const { return impl_->sizes.arena; }

@@ -81,6 +81,7 @@ struct ExecutionResult {
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
+  std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
 };
 

@@ -104,7 +104,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
-  m.parameters = words(parameters);
+  m.parameters = words(parameters + lowered.frozen_elements());
   m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
   m.activations = words(lowered.arena()) * slots;
@@ -123,14 +123,15 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
 
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers) {
-  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state;
-  Bytes sum = whole + state;  // start values
+  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state,
+              frozen = words(stages.whole().frozen_elements());
+  Bytes sum = whole + state + frozen;  // start values
   for (uint32_t w = first; w < first + workers; ++w) {
     if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
     if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
   }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
-  if (keep.parameters) sum += (whole + state) * 2;  // the result, and one worker's on its way there
+  if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's on its way there
   return sum;
 }
 

@@ -69,6 +69,8 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
       return parameters_ + x.offset;
     case TensorKind::parameter_gradient:
       return gradients_ + x.offset;
+    case TensorKind::frozen:
+      return frozen_ + x.offset;
     default:
       return arena_ + (slots_ > 1 ? variant * graph().arena() : 0) + x.offset;
   }
@@ -83,11 +85,7 @@ void Worker::open() {
   set_start_values();
   driver_ = make_lane_driver({run_, instance_, lanes_, *device_});
   find_flat_ranges();
-  for (uint32_t i = 0; i < flat_.size(); ++i) {
-    prepare(graph().forward(i), forward_);
-    prepare(graph().backward(i), backward_);
-    take_apart(i);
-  }
+  for (uint32_t i = 0; i < flat_.size(); ++i) prepare_layer(i);
   find_positions();
   find_uses();
   set_first_batches();
@@ -105,6 +103,7 @@ void Worker::allocate() {
   arena_ = device_->allocate(slots_ * n.arena());
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
+  frozen_ = device_->allocate(n.frozen_elements());
   if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
@@ -124,6 +123,9 @@ void Worker::set_start_values() {
   std::vector<float> own;
   take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
   device_->upload(parameters_, own.data(), n.parameters());
+  take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
+              n.frozen_elements());
+  device_->upload(frozen_, own.data(), static_cast<int64_t>(own.size()));
   take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
   device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
   const Checkpoint* saved = run_.execution().start;
@@ -206,14 +208,27 @@ void Worker::set_first_batches() {
   }
 }
 
+/// Of ranges those that touch become one.
+void Worker::join_ranges(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::vector<Range> out;
+  for (const Range& r : ranges) {
+    if (!out.empty() && out.back().second == r.first)
+      out.back().second = r.second;
+    else
+      out.push_back(r);
+  }
+  ranges = std::move(out);
+}
+
 void Worker::find_flat_ranges() {
   const ExecutionGraph& n = graph();
-  flat_.assign(n.graph().layers().size(), {n.parameters(), 0});
+  flat_.resize(n.graph().layers().size());
   for (const LearnedTensor& l : n.learned()) {
     const Tensor& t = n.tensors()[l.parameter];
-    flat_[l.layer].first = std::min(flat_[l.layer].first, t.offset);
-    flat_[l.layer].second = std::max(flat_[l.layer].second, t.offset + t.elements);
+    if (t.elements > 0) flat_[l.layer].emplace_back(t.offset, t.offset + t.elements);
   }
+  for (auto& ranges : flat_) join_ranges(ranges);
 }
 
 /// A store in host memory cannot reach into an asynchronous device's.
@@ -233,27 +248,30 @@ void Worker::join_groups() {
   }
 }
 
-void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to) {
-  to.emplace_back();
-  for (const Call& c : calls) to.back().push_back(prepare(c));
-}
-
-/// The layer's forward pass in front of what partners exchange and behind it; its backward pass in two. What
-/// makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
-void Worker::take_apart(uint32_t layer) {
-  const std::vector<Launch>& forward = forward_[layer];
-  const auto cut = forward.begin() + graph().slice(layer).before;
-  forward_before_.emplace_back(forward.begin(), cut);
-  forward_behind_.emplace_back(cut, forward.end());
-  const std::vector<Call>& calls = graph().backward(layer);
-  auto &data = backward_data_.emplace_back(), &weights = backward_weights_.emplace_back();
-  for (std::size_t k = 0; k < calls.size(); ++k) {
-    const bool needed =
-        std::any_of(calls.begin() + static_cast<std::ptrdiff_t>(k) + 1, calls.end(), [&](const Call& c) {
+/// The layer's passes, in parts where devices exchange something in the middle, and its backward pass in two.
+/// What makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
+void Worker::prepare_layer(uint32_t layer) {
+  const SliceTensors& slice = graph().slice(layer);
+  LayerLaunches& own = layers_.emplace_back();
+  const auto part_of = [](const std::vector<ExchangedTensors>& exchanges, std::size_t call) {
+    return std::count_if(exchanges.begin(), exchanges.end(),
+                         [call](const ExchangedTensors& x) { return x.before <= call; });
+  };
+  own.forward.resize(slice.forward.size() + 1);
+  own.data.resize(slice.backward.size() + 1);
+  const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
+  for (std::size_t k = 0; k < forward.size(); ++k)
+    own.forward[static_cast<std::size_t>(part_of(slice.forward, k))].push_back(prepare(forward[k]));
+  for (std::size_t k = 0; k < backward.size(); ++k) {
+    own.backward.push_back(prepare(backward[k]));
+    const bool needed = std::any_of(
+        backward.begin() + static_cast<std::ptrdiff_t>(k) + 1, backward.end(), [&](const Call& c) {
           return c.pass == Pass::backward_data &&
-                 std::find(c.operands.begin(), c.operands.end(), calls[k].operands[0]) != c.operands.end();
+                 std::find(c.operands.begin(), c.operands.end(), backward[k].operands[0]) != c.operands.end();
         });
-    (calls[k].pass == Pass::backward_data || needed ? data : weights).push_back(backward_[layer][k]);
+    const bool data = backward[k].pass == Pass::backward_data || needed;
+    (data ? own.data[static_cast<std::size_t>(part_of(slice.backward, k))] : own.weights)
+        .push_back(own.backward.back());
   }
 }
 

@@ -54,6 +54,9 @@ class Hybrid {
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
+    /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
+    /// wait for that are made apart.
+    std::map<std::pair<int32_t, int32_t>, OpId> summed;
   };
   /// A stage and its layer whose first tensor is a weight that other stages have copies of: an embedding, or
   /// an output layer tied to it.
@@ -323,11 +326,15 @@ class Hybrid {
                        : slot.what == Slot::What::weights ? stage.weights[c]
                        : reduces                          ? stage.last[c]
                                                           : stage.backward[c];
-    OpId received;
+    OpId start;
     if (slot.what != Slot::What::weights)
-      received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
+      start = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
+    else if (const auto sum = stage.summed.find({slot.chunk, slot.micro_batch}); sum != stage.summed.end())
+      start = sum->second;
     std::vector<OpId> ops;
-    const OpId done = emit(stage, passage, slot, {received}, ops);
+    const OpId done = emit(stage, passage, slot, {start}, ops);
+    if (slot.what == Slot::What::data && !ops.empty() && passage.steps.back().kind == PassageStep::Kind::join)
+      stage.summed[{slot.chunk, slot.micro_batch}] = ops.back();
     if (slot.what != Slot::What::weights)
       send(stage, slot, neighbour(stage, slot.chunk, false, true), done, true);
     if (!reduces) return;
