@@ -399,6 +399,22 @@ TEST(SplitCheckpoints, ResumeWithExpertsDealtOtherwise) {
   expect_close(r.parameters, on_one_worker({"", 4, 4, Of::experts}, 1).parameters);
 }
 
+/// Shares of parameters, and sequences in parts, are the business of one split.
+TEST(SplitCheckpoints, ResumeWithoutSharding) {
+  const ResolvedScheme first =
+                           resolve_scheme("hybrid:tensor=2,sequence=on,microbatches=2,sharding=3", Place{}),
+                       second = resolve_scheme("hybrid:pipeline=2,microbatches=2", Place{});
+  const Split s{"", 4, 2, Of::text};
+  Execution e = split_execution(s, first);
+  e.iterations = 10;
+  const ExecutionResult half = execute(e, {false, false, true});
+  const Checkpoint saved{10, half.parameters, half.state, half.buffers};
+  Execution rest = split_execution(s, second);
+  rest.iterations = 10;
+  rest.start = &saved;
+  expect_close(execute(rest, {false, false, true}).parameters, on_one_worker(s, 2).parameters);
+}
+
 /// The copy of a tied weight is no parameter of its own.
 TEST(SplitCheckpoints, HoldATiedWeightOnce) {
   const ResolvedScheme first = resolve_scheme("hybrid:tensor=2,pipeline=2,microbatches=4", Place{}),
