@@ -36,6 +36,7 @@ class Graph {
   bool trained(uint32_t layer) const;
   int32_t shared_by() const;          ///< devices that share each layer: ModelSlice::ways
   bool deals_experts() const;         ///< over several of ModelSlice::experts
+  bool divides_sequence() const;      ///< ModelSlice::sequence or ::context
   const ModelSlice& sharing() const;  ///< how devices divide its layers; without ranges
   /// The embedding whose weight an output layer uses; in a slice none where the layer has a copy of its own.
   /// None for all other layers. O(layers).

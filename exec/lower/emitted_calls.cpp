@@ -19,6 +19,8 @@ struct LayerTensors {
   std::vector<TensorId> partial;        ///< those of readers that devices share, which make parts of a sum
   TensorId arriving = kNoTensor;        ///< from another device
   std::vector<ExchangedTensors> forward_exchanges, backward_exchanges;  ///< as SliceTensors'
+  TensorId made = kNoTensor, made_gradient = kNoTensor, gathered = kNoTensor, gathered_again = kNoTensor,
+           scattered = kNoTensor;  ///< as SliceTensors'
   std::vector<TensorId> parameters, gradients;
 };
 
@@ -109,11 +111,21 @@ class LayerEmitter : public LayerCalls {
   const Shape& shape(std::size_t input) const override { return e_.graph.layers()[from(input)].output; }
   std::size_t inputs() const override { return layer().inputs.size(); }
 
-  TensorId in(std::size_t input) override { return e_.layers[from(input)].out; }
+  bool divides_sequence() const override { return e_.graph.divides_sequence(); }
+  std::vector<PositionRun> positions(std::size_t input) const override;
+
+  TensorId in(std::size_t input) override {
+    LayerTensors& p = e_.layers[from(input)];
+    return gathers() ? of_all(p.gathered, from(input), TensorKind::activation) : p.out;
+  }
+  TensorId in_again(std::size_t input) override {
+    LayerTensors& p = e_.layers[from(input)];
+    return gathers() ? of_all(p.gathered_again, from(input), TensorKind::activation) : p.out;
+  }
   TensorId out() override {
     if (own_.out == kNoTensor)
       own_.out = out_.tensors.add_activation(TensorKind::activation, whole(index_), index_);
-    return own_.out;
+    return scatters() ? of_all(own_.made, index_, TensorKind::activation) : own_.out;
   }
   bool out_is_in(bool overwrites) override {
     TANDEM_CHECK(own_.out == kNoTensor && whole(index_) == whole(from(0)));
@@ -126,11 +138,16 @@ class LayerEmitter : public LayerCalls {
   TensorId d_out() override {
     if (own_.d_out == kNoTensor)
       own_.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(index_), index_);
-    return own_.d_out;
+    return scatters() ? of_all(own_.made_gradient, index_, TensorKind::gradient) : own_.d_out;
   }
   TensorId d_in(std::size_t input) override {
     const uint32_t producer = from(input);
     LayerTensors& p = e_.layers[producer];
+    if (gathers()) {
+      TensorId part = kNoTensor;
+      p.partial.push_back(of_all(part, producer, TensorKind::gradient));
+      return part;
+    }
     if (p.d_out == kNoTensor)
       p.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer);
     TensorId made = p.d_out;
@@ -261,6 +278,13 @@ class LayerEmitter : public LayerCalls {
     }
   }
   int64_t whole(uint32_t layer) const { return e_.flow.outputs[layer].elements; }
+  bool gathers() const { return lowered().input_join == Join::gather; }
+  bool scatters() const { return lowered().output_join == Join::scatter; }
+  /// `t`, or a new one, with what all partners have of a layer's output.
+  TensorId of_all(TensorId& t, uint32_t layer, TensorKind kind) {
+    if (t == kNoTensor) t = out_.tensors.add_activation(kind, whole(layer) * partners(), layer);
+    return t;
+  }
   uint32_t from(std::size_t input) const { return layer().inputs.at(input); }
 
   /// Nobody but this layer reads the memory of its input, now or in a backward pass.
@@ -297,6 +321,19 @@ class LayerEmitter : public LayerCalls {
   const LearnedTensor* stored_ = nullptr;              ///< a weight in fewer bits, ...
   TensorId restored_ = kNoTensor, again_ = kNoTensor;  ///< ... written out for forward, and for backward
 };
+
+std::vector<PositionRun> LayerEmitter::positions(std::size_t input) const {
+  const Graph& model = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
+  const int64_t time = model.layers()[from(input)].output[0], own = shape(input)[0];
+  const int64_t rows = e_.batch * own, first = own < time ? partner() * rows : 0;
+  std::vector<PositionRun> out;
+  for (int64_t r = 0; r < rows;) {
+    const int64_t at = (first + r) % time, count = std::min(rows - r, time - at);
+    out.push_back({r, at, count});
+    r += count;
+  }
+  return out;
+}
 
 void emit_input(Emission& e, uint32_t i) {
   const OutputFlow& output = e.flow.outputs[i];
@@ -350,21 +387,34 @@ void expect_arrival(Emission& e, uint32_t i) {
   own.contributions.push_back(own.arriving);
 }
 
+/// The part of a sum over partners that this device goes on with.
+void expect_scattered(Emission& e, uint32_t i) {
+  LayerTensors& own = e.layers[i];
+  const auto share = [&] {
+    return e.out.tensors.add_activation(TensorKind::gradient, e.flow.outputs[i].elements, i);
+  };
+  if (own.d_out == kNoTensor) own.d_out = share();
+  own.scattered = own.contributions.empty() ? own.d_out : share();
+  if (!own.contributions.empty()) own.contributions.push_back(own.scattered);
+}
+
 /// What is still to be summed over devices is one contribution, there when the first reader's backward pass,
 /// which is the last to run, has ended.
 void join_partial(Emission& e, uint32_t i) {
   LayerTensors& own = e.layers[i];
-  if (own.partial.size() < 2) return;
+  if (own.partial.empty()) return;
   uint32_t last = UINT32_MAX;
   for (const uint32_t reader : e.flow.outputs[i].readers) {
-    if (e.flow.lowered[reader].input_join == Join::copy) last = std::min(last, reader);
+    if (e.flow.lowered[reader].input_join != Join::none) last = std::min(last, reader);
   }
+  const bool scatters = e.flow.lowered[last].input_join == Join::gather;
   for (std::size_t k = 1; k < own.partial.size(); ++k) {
     e.out.backward[last].push_back(
-        sum_of(own.partial[0], own.partial[0], own.partial[k], e.flow.outputs[i].elements, last));
+        sum_of(own.partial[0], own.partial[0], own.partial[k], e.out.tensors[own.partial[0]].elements, last));
     std::erase(own.contributions, own.partial[k]);
   }
-  if (own.contributions.size() == 1) e.out.tensors.join(own.d_out, own.partial[0]);
+  if (scatters) return expect_scattered(e, i);
+  if (own.partial.size() > 1 && own.contributions.size() == 1) e.out.tensors.join(own.d_out, own.partial[0]);
 }
 
 /// Sums the readers' gradients in front of the layer's own backward pass; seeds the last layer's.
@@ -385,9 +435,15 @@ void add_up(Emission& e, uint32_t i) {
     seed.layer = i;
     calls.push_back(seed);
   }
+  // Part of the pass that the model counts these sums to: where only parameters' gradients follow, of theirs.
+  const auto& inputs = e.graph.layers()[i].inputs;
+  const bool weights =
+      !e.flow.lowered[i].backward_weights.empty() &&
+      std::none_of(inputs.begin(), inputs.end(), [&](uint32_t from) { return e.flow.outputs[from].learns; });
   for (std::size_t k = 1; k < own.contributions.size(); ++k) {
     calls.push_back(sum_of(own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k],
                            output.elements, i));
+    if (weights) calls.back().pass = Pass::backward_weights;
     if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
   put_in_front(e, i, calls);
@@ -423,7 +479,8 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
   for (const LayerTensors& l : e.layers)
     e.out.slice.push_back({l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0],
-                           l.forward_exchanges, l.backward_exchanges});
+                           l.forward_exchanges, l.backward_exchanges, l.made, l.made_gradient, l.gathered,
+                           l.gathered_again, l.scattered});
   e.out.output = e.layers.back().out;
   return std::move(e.out);
 }

@@ -72,7 +72,9 @@ void resolve_memory(EmittedCalls& e) {
   if (!e.losses.empty()) e.output = e.losses.back();
   for (SliceTensors& s : e.slice) {
     const auto own = [&](TensorId& t) { t = t != kNoTensor ? e.tensors.root(t) : t; };
-    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial}) own(*t);
+    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.made, &s.made_gradient,
+                        &s.gathered, &s.gathered_again, &s.scattered})
+      own(*t);
     for (auto* exchanges : {&s.forward, &s.backward}) {
       for (ExchangedTensors& x : *exchanges) {
         for (TensorId* t : {&x.from, &x.to, &x.counts, &x.arrived}) own(*t);
@@ -110,6 +112,33 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vect
   }
 }
 
+/// Where partners divide the sequence: what they scatter and gather is written between the passes of the
+/// layers.
+void extend_scattered(const EmittedCalls& e, const GradientFlow& flow, bool parts,
+                      std::vector<ArenaBlock>& out) {
+  const auto layers = static_cast<int64_t>(e.forward.size());
+  for (uint32_t i = 0; i < layers; ++i) {
+    const SliceTensors& s = e.slice[i];
+    const int64_t back = 2 * layers - 1 - i;
+    if (s.made != kNoTensor) extend(out[s.output], i, i);
+    if (s.made_gradient != kNoTensor) {
+      extend(out[s.made_gradient], back, back);
+      extend(out[s.gradient], back, back);
+    }
+    for (const uint32_t reader : flow.outputs[i].readers) {
+      if (flow.lowered[reader].input_join != Join::gather) continue;
+      const int64_t read_back = 2 * layers - 1 - reader, again = read_back + (parts ? layers : 0);
+      extend(out[s.output], i, s.gathered_again != kNoTensor ? again : reader);
+      extend(out[s.gathered], i, reader);
+      if (s.gathered_again != kNoTensor) extend(out[s.gathered_again], read_back, again);
+      if (s.scattered != kNoTensor) {
+        extend(out[s.partial], read_back, read_back);
+        extend(out[s.scattered], read_back, read_back);
+      }
+    }
+  }
+}
+
 /// [tensor]: first and last layer pass that touches it, last < first where none does; forward of layer i is
 /// pass i, backward 2 layers - 1 - i, and where parameters' gradients are made apart theirs 3 layers - 1 - i.
 /// Running statistics and losses stay.
@@ -127,6 +156,7 @@ std::vector<ArenaBlock> lives(const EmittedCalls& e, const GradientFlow& flow, b
     touch(e.backward[static_cast<std::size_t>(i)], 2 * layers - 1 - i);
   }
   extend_exchanged(e, flow, out);
+  extend_scattered(e, flow, parts, out);
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     const Tensor& x = e.tensors[t];
     out[t].words = x.words();

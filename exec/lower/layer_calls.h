@@ -57,6 +57,17 @@ struct SliceTensors {
   TensorId partial =
       kNoTensor;  ///< sum of the gradients of readers that devices share: to be summed over those
   std::vector<ExchangedTensors> forward = {}, backward = {};  ///< in the middle of these passes, in order
+  // Where partners divide the sequence, of all their parts one behind the other:
+  TensorId made = kNoTensor;            ///< what is summed and scattered to be the output
+  TensorId made_gradient = kNoTensor;   ///< its gradient, gathered
+  TensorId gathered = kNoTensor;        ///< the output, for forward ...
+  TensorId gathered_again = kNoTensor;  ///< ... and for the readers' parameters' gradients
+  TensorId scattered = kNoTensor;       ///< this device's part of the sum of `partial`
+};
+
+/// Rows of a tensor {time, width} of a batch, as they lie, that follow each other in their sequence.
+struct PositionRun {
+  int64_t row = 0, position = 0, rows = 0;
 };
 
 /// One learned tensor, or one that stays as it is, and how it starts.
@@ -91,9 +102,14 @@ class LayerCalls {
   /// Features (the last dimension) of that input as all partners have it together, without padding.
   virtual int64_t whole_features(std::size_t input) const = 0;
   virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
+  virtual bool divides_sequence() const = 0;                ///< over devices
+  /// All rows of an input {time, width} that this device has, in order.
+  virtual std::vector<PositionRun> positions(std::size_t input) const = 0;
   virtual std::size_t inputs() const = 0;
 
   virtual TensorId in(std::size_t input) = 0;
+  /// The same for the gradients of parameters: partners that divide the sequence gather it anew.
+  virtual TensorId in_again(std::size_t input) = 0;
   virtual TensorId out() = 0;
   /// The output is the input's memory: a view, or an activation in place. False (a fresh output was made
   /// after all) where another layer still reads the input or needs it for its backward pass.

@@ -83,6 +83,22 @@ int64_t tied_words(const Program& program, const Role& role) {
   return most;
 }
 
+int64_t sequence_words(const Role& role) {
+  for (const Op& op : role.ops) {
+    if (op.payload == Payload::sequence_gradients) return op.bytes.n / 4;
+  }
+  return 0;
+}
+
+std::vector<Slice> in_parts(const ExecutionGraph& lowered) {
+  std::vector<Slice> out;
+  for (const LearnedTensor& l : lowered.learned()) {
+    const Tensor& t = lowered.tensors()[l.gradient];
+    if (lowered.graph().layers()[l.layer].parameters[l.index].in_parts) out.push_back({t.offset, t.elements});
+  }
+  return out;
+}
+
 MemoryUse worker_memory(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
   const ExecutionGraph& lowered = stages.lowered(worker);
   const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
@@ -100,7 +116,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
       activations = std::max(activations, op.bytes.n / 4);
     narrowed = std::max(narrowed, narrowed_words(program, op) * stages.devices());
   }
-  m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role));
+  m.workspace =
+      words(activations) + words(narrowed) + words(tied_words(program, role)) + words(sequence_words(role));
   return m;
 }
 

@@ -61,6 +61,7 @@ Run::Run(const Execution& e, const Keep& k)
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
+  find_cuts();
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
@@ -245,11 +246,32 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
   const Bucket& bucket = program_.buckets[key];
-  const bool dealt = stages_.dealt(bucket);
-  const int64_t at = dealt ? stages_.place(instance).holder : stages_.place(instance).replica,
-                of = dealt ? stages_.expert_holders() : stages_.replicas();
-  const int64_t from = cut(bucket.elements, of, at), to = cut(bucket.elements, of, at + 1);
+  if (cuts_[key] < 0) return {bucket.first, bucket.elements};
+  const Member m = member(program_.collectives[static_cast<std::size_t>(cuts_[key])], instance);
+  const int64_t from = cut(bucket.elements, m.ranks, m.rank), to = cut(bucket.elements, m.ranks, m.rank + 1);
   return {bucket.first + from, to - from};
+}
+
+std::vector<Slice> Run::summed_whole(uint32_t instance) const {
+  std::vector<Slice> out;
+  if (micro_batches_ * stages_.micros() == 1) return out;
+  if (!sums_shares_) return {{0, stages_.lowered(instance).parameters()}};
+  for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
+    const Bucket& b = program_.buckets[key];
+    if (b.role == stages_.place(instance).role && cuts_[key] < 0) out.push_back({b.first, b.elements});
+  }
+  return out;
+}
+
+void Run::find_cuts() {
+  cuts_.assign(program_.buckets.size(), -1);
+  for (const Role& role : program_.roles) {
+    for (const Op& op : role.ops) {
+      if (op.kind == OpKind::collective && op.payload == Payload::gradients &&
+          program_.collectives[op.what].kind == CollKind::reduce_scatter)
+        cuts_[op.key] = static_cast<int32_t>(op.what);
+    }
+  }
 }
 
 }  // namespace tandem::exec

@@ -72,9 +72,11 @@ class Run {
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
+  /// Where a step's gradients are summed on the worker that made them, in the order of its flat vector.
+  std::vector<Slice> summed_whole(uint32_t instance) const;
   /// Does each worker update a share of the parameters alone?
   bool spreads() const { return program_.sharding.state > 1; }
-  /// Payload::shard of a worker.
+  /// Payload::shard of a worker: what the reduction of its gradients leaves there; else all of the bucket.
   Slice share(uint32_t key, uint32_t instance) const;
 
   // ---- collectives ----
@@ -135,6 +137,7 @@ class Run {
   void check_ops(uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
+  void find_cuts();
   void make_iterations();
   void check_route() const;
   void make_transport();
@@ -165,6 +168,7 @@ class Run {
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
   std::vector<float> start_, start_state_, frozen_;
+  std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;
   float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
   std::unique_ptr<Transport> transport_;  ///< between nodes

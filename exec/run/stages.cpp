@@ -74,10 +74,8 @@ Slots slots_of(const Role& role, int32_t micros) {
 }
 
 /// What of a split program is only simulated.
-void check_split(const Execution& e, const Program& program, const Role& role) {
-  if (program.sharding.parameters > 1) refuse(e, "sharded parameters of split models are only simulated");
-  if (role.slice.sequence || role.slice.context > 1)
-    refuse(e, "a sequence divided between devices is only simulated");
+void check_split(const Execution& e, const Role& role) {
+  if (role.slice.context > 1) refuse(e, "sequences divided by context= are only simulated");
   if (role.slice.experts > 1 && element_bytes(e.job.precision) != 4)
     refuse(e, "tokens travel to their experts in 4 bytes (precision fp32)");
   if (role.slice.ways > 1 && e.job.precision != Precision::fp32)
@@ -100,12 +98,32 @@ void check_losses(const Execution& e, const Graph& slice) {
   }
 }
 
+/// Partners gather parts of a sequence that one of them has each.
+void check_sequence(const Execution& e, const Graph& slice) {
+  if (!slice.divides_sequence()) return;
+  const auto& layers = slice.layers();
+  const std::vector<Lowered> lowered = slice.lower(e.job.batch, e.job.precision);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const uint32_t from : layers[i].inputs) {
+      if (slice.sharing().sequence && layers[i].type->name == "experts")
+        refuse(e, "experts behind a sequence that devices divide (sequence=on) are only simulated");
+      if (lowered[i].input_join != Join::gather ||
+          layers[from].output[0] < e.job.graph->layers()[from].output[0])
+        continue;
+      refuse(e,
+             fmt::format("layer \"{}\" reads a whole sequence, which devices divide only behind an embedding "
+                         "with \"split\": \"vocabulary\"",
+                         layers[i].name));
+    }
+  }
+}
+
 }  // namespace
 
 bool of_micro_batch(const Op& op) {
   return op.payload != Payload::gradients && op.payload != Payload::parameters &&
          op.payload != Payload::shard && op.payload != Payload::state &&
-         op.payload != Payload::tied_gradients;
+         op.payload != Payload::tied_gradients && op.payload != Payload::sequence_gradients;
 }
 
 Stages::Stages(const Execution& e, const Program& program)
@@ -153,11 +171,12 @@ void Stages::find_places(const Program& program) {
 
 void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   const Role& role = program.roles[r];
-  check_split(e, program, role);
+  check_split(e, role);
   Stage s;
   s.role = r;
   s.slice = std::make_unique<Graph>(e.job.graph->slice(role.slice));
   check_losses(e, *s.slice);
+  check_sequence(e, *s.slice);
   s.slots = slots_of(role, micros());
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);

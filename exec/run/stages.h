@@ -47,7 +47,6 @@ class Stages {
   const ExecutionGraph& whole() const { return whole_; }
   uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t replicas() const { return replicas_; }
-  uint32_t expert_holders() const { return replicas_ / experts_; }  ///< of each expert
   /// Of experts that are dealt over devices?
   bool dealt(const Bucket& bucket) const;
   /// Element of the device's flat vector from which on it holds dealt experts.

@@ -2,6 +2,8 @@
 #include "exec/run/worker.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include "exec/run/memory.h"
@@ -85,6 +87,7 @@ void Worker::open() {
   find_flat_ranges();
   for (uint32_t i = 0; i < flat_.size(); ++i) prepare_layer(i);
   find_positions();
+  find_uses();
   set_first_batches();
   meet_store();
   for (int l = 0; l < kLanes; ++l) {
@@ -111,6 +114,7 @@ void Worker::allocate() {
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
   tied_ = device_->allocate(tied_words(run_.program(), role()));
+  joined_ = device_->allocate(sequence_words(role()));
 }
 
 void Worker::set_start_values() {
@@ -138,6 +142,61 @@ void Worker::set_start_values() {
     if (p.copy) continue;  // its owner makes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
+  for (const Slice& s : in_parts(n)) {  // the first of the partners makes the whole gradient
+    if (run_.stages().place(instance_).partner > 0)
+      std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
+  }
+}
+
+/// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.
+/// Nothing is gathered yet.
+void Worker::find_uses() {
+  const auto& ops = role().ops;
+  forgets_.resize(ops.size());
+  if (!run_.execution().poison || run_.program().sharding.parameters == 1) return;
+  std::map<uint32_t, uint32_t> used;  // [bucket]: by which op last, since it was gathered
+  const auto leave = [&](uint32_t key, uint32_t op) {
+    if (op < ops.size()) forgets_[op].push_back(key);
+  };
+  for (uint32_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind == OpKind::collective && ops[i].payload == Payload::parameters) {
+      const auto [at, first] = used.try_emplace(ops[i].key, UINT32_MAX);
+      if (first) forget(ops[i].key, Lane::compute);
+      leave(ops[i].key, at->second);
+      at->second = UINT32_MAX;
+    }
+    if (ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
+    for (auto& [key, op] : used) op = reads(ops[i], key) ? i : op;
+  }
+  for (const auto& [key, op] : used) leave(key, op);
+  device_->synchronize(Lane::compute);
+}
+
+/// Does a pass read parameters of the bucket?
+bool Worker::reads(const Op& op, uint32_t key) const {
+  const Task& task = run_.program().tasks[op.what];
+  const Bucket& bucket = run_.program().buckets[key];
+  for (uint32_t i = task.layer; i < task.layer + task.layers; ++i) {
+    for (const Call& c : task.pass == Pass::forward ? graph().forward(i) : graph().backward(i)) {
+      for (const TensorId t : c.operands) {
+        const Tensor& x = graph().tensors()[t];
+        if (x.kind == TensorKind::parameter && x.offset >= bucket.first &&
+            x.offset < bucket.first + bucket.elements)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// All of a bucket but the worker's own share.
+void Worker::forget(uint32_t key, Lane lane) {
+  const Bucket& bucket = run_.program().buckets[key];
+  const Slice own = run_.share(key, instance_);
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+  device_->scale(parameters_ + bucket.first, kNoNumber, own.first - bucket.first, lane);
+  const int64_t end = own.first + own.elements;
+  device_->scale(parameters_ + end, kNoNumber, bucket.first + bucket.elements - end, lane);
 }
 
 void Worker::set_first_batches() {

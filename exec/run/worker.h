@@ -52,6 +52,9 @@ class Worker {
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void set_start_values();
+  void find_uses();
+  bool reads(const Op& op, uint32_t key) const;
+  void forget(uint32_t key, Lane lane);
   void set_first_batches();
   static void join_ranges(std::vector<Range>& ranges);
   void find_flat_ranges();
@@ -75,6 +78,8 @@ class Worker {
   Act input(const Op& op);
   struct Buffer;
   Buffer buffer(uint32_t index) const;
+  Buffer buffer_of_layer(uint32_t index) const;
+  void move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane);
   uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
   const ExchangedTensors& exchanged(uint32_t index) const;
   Launch update(const Op& op, const Slice& part);
@@ -100,7 +105,8 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
+        *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
+        *joined_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).
@@ -112,7 +118,9 @@ class Worker {
   };
   std::vector<LayerLaunches> layers_;  ///< [layer]
   std::vector<Position> op_position_;  ///< [op]
-  std::vector<int64_t> whole_;         ///< [element of the flat vector] of integer gradients: in the model's
+  std::vector<std::vector<uint32_t>>
+      forgets_;                 ///< [op]: buckets that nothing needs until they are gathered again
+  std::vector<int64_t> whole_;  ///< [element of the flat vector] of integer gradients: in the model's
   std::vector<std::vector<Range>> flat_;     ///< [layer]: disjoint, increasing
   std::vector<Counter> pushed_;              ///< [key]: iterations
   std::vector<Counter> replied_;             ///< [key]: slices, of shards that are not behind links

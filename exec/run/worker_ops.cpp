@@ -274,7 +274,7 @@ void Worker::launch_layers(const Work& w, std::size_t variant, const IterationSt
 Worker::Act Worker::layers(uint32_t index) {
   const Op& op = role().ops[index];
   const bool split = run_.stages().split(), loads = run_.execution().data != nullptr;
-  const bool adds_up = run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_shares();
+  const std::vector<Slice> sums = run_.summed_whole(instance_);
   const Work w = work_of(index);
   const bool judges = w.forward && w.first + w.count == layers_.size();
   const bool ends = judges && w.parts.back() + 1 == layers_.back().forward.size();
@@ -288,12 +288,15 @@ Worker::Act Worker::layers(uint32_t index) {
     const std::size_t variant = split ? at : loads ? static_cast<std::size_t>(iteration % kInputBatches) : 0;
     if (labels) load_batch(s.iteration, variant, static_cast<int32_t>(s.iteration), Lane::compute);
     launch_layers(w, variant, s);
+    for (const uint32_t key : forgets_[index]) forget(key, Lane::compute);
     if (ends) driver_->take_losses(losses);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
       device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr, Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
-      if (adds_up) add_up(begin, end, position(op_position_[index], iteration), Lane::compute);
+      for (const Slice& s : sums)
+        add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
+               position(op_position_[index], iteration), Lane::compute);
     }
     return int64_t{0};
   };
@@ -367,23 +370,60 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
 struct Worker::Buffer {
   float* at = nullptr;
   int64_t elements = 0;
+  /// Of a gather what this member brings, of a scatter what it takes, where that lies elsewhere: at its place
+  /// in the buffer, or where `all` one behind the other and all of the buffer.
+  std::vector<std::pair<float*, int64_t>> parts = {};
+  bool all = false;
 };
+
+/// Partners that divide the sequence gather and scatter it in tensors beside those that layers hand on.
+Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
+  const auto& ops = role().ops;
+  const Op& op = ops[index];
+  const SliceTensors& of = graph().slice(op.key);
+  const CollKind kind = run_.program().collectives[op.what].kind;
+  const auto words = [&](TensorId t) { return Buffer{tensor(t, slot(op)), graph().tensors()[t].words()}; };
+  if (op.payload == Payload::exchanged) return words(exchanged(index).to);
+  const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
+  if (kind == CollKind::all_reduce) return words(forward ? of.output : of.partial);
+  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+    return o.kind == op.kind && o.what == op.what && o.payload == op.payload && o.key == op.key &&
+           o.micro == op.micro;
+  });
+  Buffer out = forward ? words(!gathers ? of.made
+                               : again  ? of.gathered_again
+                                        : of.gathered)
+                       : words(gathers ? of.made_gradient : of.partial);
+  const Buffer own = words(forward ? of.output : gathers ? of.gradient : of.scattered);
+  out.parts.emplace_back(own.at, own.elements);
+  return out;
+}
 
 Worker::Buffer Worker::buffer(uint32_t index) const {
   const Op& op = role().ops[index];
+  if (op.payload == Payload::sequence_gradients) {
+    Buffer out{joined_, sequence_words(role()), {}, true};
+    for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_ + s.first, s.elements);
+    return out;
+  }
   if (op.payload == Payload::state)
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
-    const SliceTensors& of = graph().slice(op.key);
-    const TensorId t = op.payload == Payload::activations ? of.output
-                       : op.payload == Payload::exchanged ? exchanged(index).to
-                                                          : of.partial;
-    TANDEM_CHECK(t != kNoTensor);
-    return {tensor(t, slot(op)), graph().tensors()[t].words()};
+    return buffer_of_layer(index);
   }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
+}
+
+/// Between a collective's buffer and where the member's parts lie.
+void Worker::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane) {
+  float* at = whole.at;
+  for (const auto& [own, elements] : whole.parts) {
+    if (!whole.all) at = whole.at + rank * elements;
+    device_->copy(out ? own : at, out ? at : own, elements, lane);
+    at += elements;
+  }
 }
 
 Worker::Act Worker::collective(uint32_t index) {
@@ -401,6 +441,8 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool averages =
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
+  const bool brings = whole.all || c.kind == CollKind::all_gather,
+             takes = whole.all || c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr)
     asks_.emplace_back(
@@ -414,6 +456,7 @@ Worker::Act Worker::collective(uint32_t index) {
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
     if (each > 0) narrow_share(key, at, each, lane);
+    if (brings) move_parts(whole, m.rank, false, lane);
     if (library != nullptr) {
       library->run(m.rank, *device_, at, n, lane);
     } else {
@@ -422,6 +465,7 @@ Worker::Act Worker::collective(uint32_t index) {
       began = group->run(m.rank, host, n, driver_->peer_copies(), lane);
       driver_->to_device(at, host, n, lane);
     }
+    if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, at, each, lane);
     add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);

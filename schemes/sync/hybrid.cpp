@@ -53,6 +53,7 @@ class Hybrid {
     std::vector<OpId> inputs;                                     ///< the latest copies
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
+    std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
     /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
     /// wait for that are made apart.
     std::map<std::pair<int32_t, int32_t>, OpId> summed;
@@ -156,7 +157,8 @@ class Hybrid {
     r.slice = slice;
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
-                                 split_.size[kExpert] > 1, copies_of(s));
+                                 split_.size[kExpert] > 1, copies_of(s), split_.sharding >= 3);
+    for (StageBucket& bucket : buckets) bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
     stage.index = s;
@@ -167,13 +169,13 @@ class Hybrid {
     stage.first_forward.resize(chunks.size());
     stage.made.resize(stage.buckets.size());
     stage.reduced.resize(stage.buckets.size());
+    stage.gathered.resize(stage.buckets.size());
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
   void write_passages(Stage& stage, int32_t c) {
-    const bool gathers = split_.sharding >= 3;
     const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
-                        gathers && replicates(false), gathers && replicates(true)};
+                        split_.sharding >= 3 && replicates(false), &stage.buckets};
     std::vector<uint32_t> cuts;
     for (const StageBucket& b : stage.buckets) {
       if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
@@ -392,6 +394,7 @@ class Hybrid {
         op.after(stage.last_compute);
       else if (!done.valid())
         op.after(start);
+      wait_for_reduction(stage, step, slot.chunk, op);
       op.micro(slot.micro_batch);
       if (step.kind != PassageStep::Kind::gather &&
           !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward))
@@ -402,17 +405,35 @@ class Hybrid {
     return done;
   }
 
+  /// Gradients of the micro-batch before that are still being reduced are not written over.
+  static void wait_for_reduction(const Stage& stage, const PassageStep& step, int32_t chunk, OpHandle& op) {
+    if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights) return;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const LayerRange of = stage.buckets[i].layers;
+      if (stage.buckets[i].chunk == chunk && stage.reduced[i].valid() && of.first < step.layers.end() &&
+          step.layers.first < of.end())
+        op.after(stage.reduced[i]);
+    }
+  }
+
   OpHandle compute(Stage& stage, PassageStep& step) {
     if (step.task == UINT32_MAX)
       step.task = b_.task({step.layers.first, step.layers.layers, step.pass, step.kernels, step.parts});
     return stage.role.again(step.task, step.label);
   }
 
+  OpHandle gather(Stage& stage, const PassageStep& step) {
+    const StageBucket& bucket = stage.buckets[step.bucket];
+    const OpHandle op =
+        stage.role.collective(step.collective, replicas_of(bucket.dealt), step.bytes, "auto", step.label)
+            .on(Lane::reduce)
+            .of(Payload::parameters, bucket.key);
+    if (!stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
+    return op;
+  }
+
   OpHandle collective(Stage& stage, const PassageStep& step) {
-    if (step.kind == PassageStep::Kind::gather)
-      return stage.role.collective(step.collective, replicas_of(step.dealt), step.bytes, "auto", step.label)
-          .on(Lane::reduce)
-          .of(Payload::parameters, stage.buckets.front().key);
+    if (step.kind == PassageStep::Kind::gather) return gather(stage, step);
     if (step.inside)
       return stage.role.collective(step.collective, partners(step.collective), step.bytes, "auto", step.label)
           .of(Payload::exchanged, step.layers.first);
@@ -451,6 +472,31 @@ class Hybrid {
     }
   }
 
+  /// Gradients that each of the devices that share layers made of its part of the sequence are summed over
+  /// them, all together, behind what is summed over the replicas (Megatron-Core, finalize_model_grads).
+  void sum_over_sequence(Stage& stage) {
+    int64_t elements = 0;
+    std::vector<std::size_t> of;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const LayerRange layers = stage.buckets[i].layers;
+      const int64_t before = elements;
+      for (uint32_t l = layers.first; l < layers.end() && !stage.buckets[i].dealt; ++l) {
+        for (const Parameter& p : stage.graph->layers()[l].parameters)
+          elements += p.in_parts ? p.elements : 0;
+      }
+      if (elements > before) of.push_back(i);
+    }
+    if (of.empty()) return;
+    OpHandle sum = stage.role
+                       .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
+                                   "auto", "sum gradients of parts of the sequence")
+                       .on(Lane::reduce)
+                       .of(Payload::sequence_gradients, stage.buckets.front().key)
+                       .after(stage.last_compute);
+    for (const std::size_t i : of) sum.after(stage.reduced[i]);
+    for (const std::size_t i : of) stage.reduced[i] = sum;
+  }
+
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
     const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
@@ -465,15 +511,19 @@ class Hybrid {
   }
 
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
-  /// again.
+  /// again; where parameters are sharded too, when the next step's passes need it.
   void write_updates(Stage& stage) {
     const bool gathers = split_.sharding > 0 && split_.sharding < 3;
+    sum_over_sequence(stage);
     sum_copies(stage);
     std::vector<OpId> updated(stage.buckets.size());
     for (const bool tied : {false, true}) {  // the last gradients come last
       for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
         if (stage.buckets[i].tied == tied) updated[i] = update(stage, i);
       }
+    }
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
     }
     for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
       const StageBucket& bucket = stage.buckets[i];
@@ -544,7 +594,8 @@ std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionS
       sequence,
       {"sharding", Type::choice, "none",
        "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
-      {"bucket", Type::bytes, "40MiB", "gradients that travel together"},
+      {"bucket", Type::bytes, "40MiB",
+       "gradients that travel together; with sharding=3 those of a repeated block do"},
       kGradientsOption};
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass.
+#include <algorithm>
+
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
@@ -12,7 +14,9 @@ struct Sizes {
 
 Sizes sizes(const LayerCalls& l) {
   const int64_t in = l.shape(0).back(), out = l.layer().output.back();
-  return {l.batch() * elements(l.shape(0)) / in, in, out};
+  // Partners that divide the sequence have more rows on one side: all that they make a part of.
+  const int64_t rows = std::max(elements(l.shape(0)) / in, elements(l.layer().output) / out);
+  return {l.batch() * rows, in, out};
 }
 
 void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
@@ -36,7 +40,7 @@ void linear(LayerCalls& l) {
                      {s.rows, s.in, s.out, 0, 1, 0}, w.backward_data));
   }
   if (!l.learns()) return;
-  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in(0), l.d_out()},
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in_again(0), l.d_out()},
                    {s.in, s.out, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
   if (bias) bias_gradient(l, 1, s);
 }
@@ -58,7 +62,7 @@ void tied_linear(LayerCalls& l) {
                      {s.rows, s.in, s.out, 0, 0, 0}, w.backward_data));
   }
   if (l.tied_gradient() == kNoTensor) return;
-  l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in(0)},
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in_again(0)},
                    {s.out, s.in, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
   if (bias) bias_gradient(l, own.size() - 1, s);
 }
