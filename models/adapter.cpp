@@ -149,6 +149,8 @@ class Adapted {
     // Between devices A is whole and B divided where outputs are, and the other way round where inputs are.
     const uint32_t a = matrix(base + ".lora_a", x, adapter_.rank, split == "rows" ? "rows" : "whole", place);
     const uint32_t b = matrix(base + ".lora_b", a, features, split == "rows" ? "whole" : split, place);
+    // The model starts as it was (Hu et al. 2021, section 4.1).
+    set(layers_[b].attributes, "starts_at_zero", 1);
     return push(made(base + ".adapted", "add", {whole, b}, Json::make_object(place)));
   }
 

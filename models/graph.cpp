@@ -139,6 +139,9 @@ void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
     kernels += lowered.forward.size() + lowered.backward_data.size() + lowered.backward_weights.size();
     if (kernels > kMaxKernels)
       blame(layer, InputError(fmt::format("the model has more than {} kernels", kMaxKernels)));
+    const bool in_parts =
+        sharing.sequence && lowered.input_join == Join::none && lowered.output_join == Join::none;
+    for (Parameter& p : lowered.parameters) p.in_parts = in_parts && !p.dealt;
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
     layer.frozen.clear();
@@ -366,6 +369,8 @@ bool Graph::received(uint32_t layer) const { return !impl_->received.empty() && 
 bool Graph::trained(uint32_t layer) const { return impl_->trained[layer]; }
 int32_t Graph::shared_by() const { return impl_->sharing.ways; }
 bool Graph::deals_experts() const { return impl_->sharing.experts > 1; }
+bool Graph::divides_sequence() const { return impl_->sharing.sequence || impl_->sharing.context > 1; }
+const ModelSlice& Graph::sharing() const { return impl_->sharing; }
 
 std::optional<uint32_t> Graph::tied_to(uint32_t layer) const {
   const auto& layers = impl_->layers;
@@ -445,7 +450,10 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const int64_t sums = impl_->gradients(static_cast<uint32_t>(i), out) - 1;
     if (sums < 1 || !impl_->trained[i]) continue;
-    const bool leaf = out[i].backward_data.empty() && !out[i].backward_weights.empty();
+    const auto& inputs = layers[i].inputs;
+    const bool hands_on =
+        std::any_of(inputs.begin(), inputs.end(), [&](uint32_t from) { return impl_->trained[from]; });
+    const bool leaf = !hands_on && !out[i].backward_weights.empty();
     auto& list = leaf ? out[i].backward_weights : out[i].backward_data;
     Kernel sum =
         elementwise(leaf ? Pass::backward_weights : Pass::backward_data,

@@ -34,8 +34,10 @@ class Graph {
   bool received(uint32_t layer) const;
   /// It, or a layer before it, in this slice or outside of it, has parameters.
   bool trained(uint32_t layer) const;
-  int32_t shared_by() const;   ///< devices that share each layer: ModelSlice::ways
-  bool deals_experts() const;  ///< over several of ModelSlice::experts
+  int32_t shared_by() const;          ///< devices that share each layer: ModelSlice::ways
+  bool deals_experts() const;         ///< over several of ModelSlice::experts
+  bool divides_sequence() const;      ///< ModelSlice::sequence or ::context
+  const ModelSlice& sharing() const;  ///< how devices divide its layers; without ranges
   /// The embedding whose weight an output layer uses; in a slice none where the layer has a copy of its own.
   /// None for all other layers. O(layers).
   std::optional<uint32_t> tied_to(uint32_t layer) const;

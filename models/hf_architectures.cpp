@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -64,6 +65,7 @@ Decoder qwen3_moe(const HfConfig& c) {
   Decoder d = qwen3(c);
   d.experts = c.count({"num_experts"});
   d.active = c.count({"num_experts_per_tok"});
+  d.normalized_scores = c.flag("norm_topk_prob", false);
   d.feed = c.count({"moe_intermediate_size"});
   const Json* dense = c.any({"mlp_only_layers"});
   if (c.count({"decoder_sparse_step"}, 1) != 1 || (dense != nullptr && !dense->items().empty()))
@@ -224,6 +226,10 @@ Decoder deepseek(const HfConfig& c) {
   d.feed = c.count({"moe_intermediate_size"});
   d.shared = d.feed * c.number({"n_shared_experts"}, 0);
   d.dense_layers = c.number({"first_k_dense_replace"}, 0);
+  const Json *score = c.any({"scoring_func"}), *scale = c.any({"routed_scaling_factor"});
+  d.sigmoid_scores = score != nullptr && score->as_text() == "sigmoid";
+  d.normalized_scores = c.flag("norm_topk_prob", false);
+  if (scale != nullptr) d.scale_percent = std::llround(100 * scale->as_real(0.01, 1e6));
   if (d.dense_layers > d.layers || c.count({"moe_layer_freq"}, 1) != 1)
     c.json().fail("layers without experts behind those with them are not understood");
   return d;
@@ -235,6 +241,7 @@ Decoder gpt_oss(const HfConfig& c) {
   d.experts = c.count({"num_local_experts"});
   d.active = c.count({"num_experts_per_tok", "experts_per_token"});
   d.expert_bias = d.sinks = true;
+  d.gate_limit = 7;
   d.window = c.count({"sliding_window"}, 128);
   return d;
 }

@@ -103,6 +103,10 @@ void Block::feed_forward(const std::string& reads) {
                           {"split", "experts"},  {"count", d_.experts},
                           {"active", d_.active}, {"feed", "=feed"}};
     if (d_.expert_bias) experts["bias"] = true;
+    if (d_.sigmoid_scores) experts["sigmoid"] = true;
+    if (!d_.normalized_scores) experts["normalized"] = false;
+    if (d_.scale_percent != 100) experts["scale_percent"] = d_.scale_percent;
+    if (d_.gate_limit > 0) experts["limit"] = d_.gate_limit;
     add(std::move(experts));
     if (d_.shared == 0) return;
     gated("shared_", "=shared", false, reads);

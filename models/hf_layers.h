@@ -30,7 +30,11 @@ struct Decoder {
   bool qk_norm = false;             ///< RMS norms of each head's queries and keys
   bool post_norms = false;          ///< norms behind attention and feed-forward, too
   bool expert_bias = false;         ///< of the experts' products and of the router's
-  int64_t shared = 0;  ///< inner features of the experts that every token passes through; 0: none
+  /// How scores become weights: models/layers/experts.cpp.
+  bool sigmoid_scores = false, normalized_scores = true;
+  int64_t scale_percent = 100;
+  double gate_limit = 0;  ///< of an expert's gate; 0: none
+  int64_t shared = 0;     ///< inner features of the experts that every token passes through; 0: none
   int64_t dense_layers = 0, dense_feed = 0;  ///< the first so many layers have one network of so many
   /// Multi-head latent attention: ranks of what queries (0: not) and keys and values are made of, the part of
   /// a key that turns, the width of a value; kv_rank 0: none.

@@ -80,6 +80,7 @@ struct Exchange {
     gather,      ///< among those that share the layer: the parts of all become the whole
     scatter,     ///< the reverse, summed
     shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
+    sum,         ///< among those that share the layer: of what each has made a part of
   } kind = Kind::all_to_all;
   uint32_t after = 0;    ///< so many of the pass' kernels come before it
   uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer
@@ -117,6 +118,9 @@ struct Parameter {
   std::string name;  ///< "weight", "bias", ...
   int64_t elements = 0;
   bool dealt = false;  ///< an expert's: other devices may hold others, and its gradient is summed over fewer
+  /// In a slice: the devices that share the layer have it alike, and each makes its gradient of its part of
+  /// the sequence; so these gradients are summed over them.
+  bool in_parts = false;
 };
 
 /// A tensor that a layer makes for itself, beside its output.

@@ -20,7 +20,7 @@ struct ModelSlice {
   std::vector<LayerRange> ranges;  ///< increasing, disjoint; none: all layers
   int32_t ways = 1;                ///< devices that share each layer (tensor parallelism)
   /// Between the layers that split, each of these devices has an equal part of the sequence (Korthikanti et
-  /// al. 2022, section 4.2.2).
+  /// al. 2022, section 4.2.2): of several sequences an equal part of their positions, one behind the other.
   bool sequence = false;
   /// Groups of `ways` devices over which the experts of a layer are dealt evenly.
   int32_t experts = 1;

@@ -217,7 +217,8 @@ class Checker {
     require(op().bytes.n >= 0, "negative bytes");
     require(op().every >= 1, "every must be at least 1");
     const bool of_bucket = op().payload == Payload::gradients || op().payload == Payload::parameters ||
-                           op().payload == Payload::state || op().payload == Payload::shard;
+                           op().payload == Payload::state || op().payload == Payload::shard ||
+                           op().payload == Payload::sequence_gradients;
     if (of_bucket) {
       require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
       require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");

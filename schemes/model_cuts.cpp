@@ -186,4 +186,38 @@ std::vector<LayerRange> cut_model(const Graph& graph, const std::vector<Lowered>
   return out;
 }
 
+WeightCopies weight_copies(const Graph& graph, const std::vector<LayerRange>& parts, int32_t stages) {
+  const auto holder = [&](uint32_t layer) {
+    int32_t part = 0;
+    while (layer >= parts[static_cast<std::size_t>(part)].end()) ++part;
+    return WeightHolder{part % stages, layer};
+  };
+  WeightCopies out;
+  for (uint32_t i = 0; i < graph.layers().size(); ++i) {
+    const auto owner = graph.tied_to(i);
+    if (!owner || graph.layers()[*owner].parameters.empty()) continue;
+    const WeightHolder copy = holder(i), first = holder(*owner);
+    if (copy.stage == first.stage) continue;
+    std::vector<WeightHolder>& all = out[*owner];
+    if (all.empty()) all.push_back(first);
+    for (const WeightHolder& h : all) {
+      if (h.stage == copy.stage)
+        throw InputError(fmt::format("{}: layers \"{}\" and \"{}\" on one stage use a weight of another",
+                                     graph.name(), graph.layers()[h.layer].name, graph.layers()[i].name));
+    }
+    all.push_back(copy);
+  }
+  return out;
+}
+
+std::vector<uint32_t> copies_on(const WeightCopies& copies, int32_t stage) {
+  std::vector<uint32_t> out;
+  for (const auto& [owner, holders] : copies) {
+    for (const WeightHolder& h : holders) {
+      if (h.stage == stage) out.push_back(h.layer);
+    }
+  }
+  return out;
+}
+
 }  // namespace tandem::schemes

@@ -28,18 +28,19 @@ struct Dep {
 
 /// What an op works on or moves, where its kind does not say it.
 enum class Payload : uint8_t {
-  none,         ///< compute: the layers' own tensors; send, recv: gradients there, parameters back
-  gradients,    ///< of bucket `key`; a compute op with this payload casts them (compression)
-  parameters,   ///< of bucket `key`; a compute op with this payload is the optimiser's update of them
-  state,        ///< parameters of bucket `key` and the optimiser's state that belongs to them
-  shard,        ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
-                ///< reduce-scatter over all instances cuts it
-  activations,  ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
+  none,                ///< compute: the layers' own tensors; send, recv: gradients there, parameters back
+  gradients,           ///< of bucket `key`; a compute op with this payload casts them (compression)
+  parameters,          ///< of bucket `key`; a compute op with this payload is the optimiser's update of them
+  state,               ///< parameters of bucket `key` and the optimiser's state that belongs to them
+  shard,               ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
+                       ///< reduce-scatter over all instances cuts it
+  sequence_gradients,  ///< collective: of all parameters of the role that are Parameter::in_parts
+  activations,         ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
   activation_gradients,  ///< their gradients, which a backward pass makes
   exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
   tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
 };
-inline constexpr int kPayloads = 9;
+inline constexpr int kPayloads = 10;
 std::string_view name(Payload payload);
 /// Of layers, which a message's or a collective's key then names, and not of a bucket?
 inline bool of_layers(Payload p) { return p >= Payload::activations; }

@@ -46,17 +46,14 @@ class Hybrid {
     std::vector<OpId> inputs;                                     ///< the latest copies
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
-  };
-  /// A stage and its layer whose first tensor is a weight that other stages have copies of: an embedding, or
-  /// an output layer tied to it.
-  struct Holder {
-    int32_t stage = 0;
-    uint32_t layer = 0;
-    bool operator==(const Holder&) const = default;
+    std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
+    /// (chunk, micro-batch) -> the sum that its inputs' gradients end with: what the gradients of parameters
+    /// wait for that are made apart.
+    std::map<std::pair<int32_t, int32_t>, OpId> summed;
   };
   /// From one holder to another.
   struct CopyWay {
-    Holder from, to;
+    WeightHolder from, to;
     uint32_t channel = 0;
   };
   /// Channels from a stage to the next and back.
@@ -94,41 +91,7 @@ class Hybrid {
     b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, level >= 1 ? d : 1, fewer ? split_.holders(true) : 0});
     ranges_ = cut_model(*work_.graph, work_.layers, parts());
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
-    for (uint32_t i = 0; i < work_.graph->layers().size(); ++i) {
-      const auto owner = work_.graph->tied_to(i);
-      if (owner && !work_.graph->layers()[*owner].parameters.empty()) add_copy(*owner, i);
-    }
-  }
-
-  int32_t stage_of(uint32_t layer) const {
-    int32_t part = 0;
-    while (layer >= ranges_[static_cast<std::size_t>(part)].end()) ++part;
-    return part % split_.shape.stages;
-  }
-
-  void add_copy(uint32_t owner, uint32_t tied) {
-    const Holder copy{stage_of(tied), tied}, first{stage_of(owner), owner};
-    if (copy.stage == first.stage) return;
-    std::vector<Holder>& all = copies_[owner];
-    if (all.empty()) all.push_back(first);
-    for (const Holder& h : all) {
-      if (h.stage == copy.stage)
-        throw InputError(fmt::format("{}: layers \"{}\" and \"{}\" on one stage use a weight of another",
-                                     work_.graph->name(), work_.graph->layers()[h.layer].name,
-                                     work_.graph->layers()[tied].name));
-    }
-    all.push_back(copy);
-  }
-
-  /// Layers of the stage that hold such a weight.
-  std::vector<uint32_t> copies_of(int32_t stage) const {
-    std::vector<uint32_t> out;
-    for (const auto& [owner, holders] : copies_) {
-      for (const Holder& h : holders) {
-        if (h.stage == stage) out.push_back(h.layer);
-      }
-    }
-    return out;
+    copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);
   }
 
   void add_stage(int32_t s) {
@@ -146,7 +109,8 @@ class Hybrid {
     r.slice = slice;
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
-                                 split_.size[kExpert] > 1, copies_of(s));
+                                 split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
+    for (StageBucket& bucket : buckets) bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
     stage.index = s;
@@ -157,13 +121,13 @@ class Hybrid {
     stage.first_forward.resize(chunks.size());
     stage.made.resize(stage.buckets.size());
     stage.reduced.resize(stage.buckets.size());
+    stage.gathered.resize(stage.buckets.size());
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
   void write_passages(Stage& stage, int32_t c) {
-    const bool gathers = split_.sharding >= 3;
     const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
-                        gathers && replicates(false), gathers && replicates(true)};
+                        split_.sharding >= 3 && replicates(false), &stage.buckets};
     std::vector<uint32_t> cuts;
     for (const StageBucket& b : stage.buckets) {
       if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
@@ -211,8 +175,8 @@ class Hybrid {
   /// A channel between any two stages with copies of one weight.
   void connect_copies() {
     for (const auto& [owner, holders] : copies_) {
-      for (const Holder& from : holders) {
-        for (const Holder& to : holders) {
+      for (const WeightHolder& from : holders) {
+        for (const WeightHolder& to : holders) {
           if (from == to) continue;
           const auto& buckets = stage(from.stage).buckets;
           const auto at = std::find_if(buckets.begin(), buckets.end(),
@@ -363,11 +327,16 @@ class Hybrid {
     Emission e{slot, &passage};
     if (slot.what != Slot::What::weights)
       e.received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
+    else if (const auto sum = stage.summed.find({slot.chunk, slot.micro_batch}); sum != stage.summed.end())
+      e.received = sum->second;
     return e;
   }
 
   void end_backward(Stage& stage, const Emission& e) {
     const Slot& slot = e.slot;
+    const auto& steps = e.passage->steps;
+    if (slot.what == Slot::What::data && !steps.empty() && steps.back().kind == PassageStep::Kind::join)
+      stage.summed[{slot.chunk, slot.micro_batch}] = e.at(static_cast<int32_t>(steps.size()) - 1);
     if (slot.what != Slot::What::weights)
       send(stage, slot, neighbour(stage, slot.chunk, false, true), e.done, true);
     if (!reduces(slot)) return;
@@ -393,24 +362,6 @@ class Hybrid {
                            .micro(slot.micro_batch);
   }
 
-  std::string label(const Stage& stage, const PassageStep& step) const {
-    const std::string range = range_name(*stage.graph, step.layers);
-    if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
-    if (step.kind == PassageStep::Kind::join)
-      return fmt::format("{} {}",
-                         step.collective == CollKind::all_reduce   ? "sum"
-                         : step.collective == CollKind::all_gather ? "gather"
-                         : step.collective == CollKind::all_to_all ? "exchange tokens of"
-                         : step.collective == CollKind::shift      ? "pass on"
-                                                                   : "scatter",
-                         range);
-    const std::string_view what = step.pass == Pass::forward         ? "forward"
-                                  : !step.parts                      ? "backward"
-                                  : step.pass == Pass::backward_data ? "backward-data"
-                                                                     : "backward-weights";
-    return fmt::format("{} {}", what, range);
-  }
-
   /// All of a passage, one op behind the other: a call of the routine that its ops become when it is written
   /// for the first time.
   void emit_whole(Stage& stage, Emission& e) {
@@ -423,6 +374,8 @@ class Hybrid {
       stage.role.op({e.first.index + gather}).after(stage.last_compute);
     for (const uint32_t step : passage.begins)
       stage.role.op({e.first.index + step}).after({e.copied, e.received});
+    for (std::size_t i = 0; i < passage.steps.size() && reduces(e.slot); ++i)
+      wait_for_reduction(stage, passage.steps[i], e.slot.chunk, stage.role.op(e.at(static_cast<int32_t>(i))));
     e.done = e.at(passage.done);
     e.first_compute = e.at(passage.first_compute);
     e.last_compute = e.at(passage.last_compute);
@@ -459,6 +412,7 @@ class Hybrid {
       op.after(stage.last_compute);
     else if (!e.done.valid())
       op.after({e.copied, e.received});
+    wait_for_reduction(stage, step, e.slot.chunk, op);
     if (gives_result(step, e.slot)) e.done = op;
     if (step.kind != PassageStep::Kind::compute) return;
     if (!e.first_compute.valid()) e.first_compute = op;
@@ -473,12 +427,23 @@ class Hybrid {
   /// The op of the passage's next step, which waits for what it needs of the same passage.
   OpHandle emit_step(Stage& stage, Emission& e) {
     PassageStep& step = e.passage->steps[e.ops.size()];
-    if (step.label.empty()) step.label = label(stage, step);
+    if (step.label.empty()) step.label = label_of(*stage.graph, step);
     OpHandle op = step.kind == PassageStep::Kind::compute ? compute(stage, step) : collective(stage, step);
     op.micro(e.slot.micro_batch);
     for (const int32_t on : {step.after, step.gathered}) op.after(e.at(on));
     e.ops.push_back(op);
     return op;
+  }
+
+  /// Gradients of the micro-batch before that are still being reduced are not written over.
+  void wait_for_reduction(const Stage& stage, const PassageStep& step, int32_t chunk, OpHandle op) const {
+    if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights) return;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const LayerRange of = stage.buckets[i].layers;
+      if (stage.buckets[i].chunk == chunk && stage.reduced[i].valid() && of.first < step.layers.end() &&
+          step.layers.first < of.end())
+        op.after(stage.reduced[i]);
+    }
   }
 
   OpHandle compute(Stage& stage, PassageStep& step) {
@@ -487,11 +452,18 @@ class Hybrid {
     return stage.role.again(step.task, step.label);
   }
 
+  OpHandle gather(Stage& stage, const PassageStep& step) {
+    const StageBucket& bucket = stage.buckets[step.bucket];
+    const OpHandle op =
+        stage.role.collective(step.collective, replicas_of(bucket.dealt), step.bytes, "auto", step.label)
+            .on(Lane::reduce)
+            .of(Payload::parameters, bucket.key);
+    if (!stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
+    return op;
+  }
+
   OpHandle collective(Stage& stage, const PassageStep& step) {
-    if (step.kind == PassageStep::Kind::gather)
-      return stage.role.collective(step.collective, replicas_of(step.dealt), step.bytes, "auto", step.label)
-          .on(Lane::reduce)
-          .of(Payload::parameters, stage.buckets.front().key);
+    if (step.kind == PassageStep::Kind::gather) return gather(stage, step);
     if (step.inside) {
       const bool relayed = split_.relays && step.collective == CollKind::all_to_all;
       const std::string way = relayed ? fmt::format("deepep/{}/{}", step.active, step.count) : "auto";
@@ -516,7 +488,7 @@ class Hybrid {
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const StageBucket& bucket = stage.buckets[i];
       if (!bucket.tied) continue;
-      const Holder own{stage.index, bucket.layer};
+      const WeightHolder own{stage.index, bucket.layer};
       OpId done = replicates(false) ? stage.reduced[i] : stage.made[i];
       for (const bool sends : {true, false}) {
         for (const CopyWay& way : copy_ways_) {
@@ -533,6 +505,31 @@ class Hybrid {
     }
   }
 
+  /// Gradients that each of the devices that share layers made of its part of the sequence are summed over
+  /// them, all together, behind what is summed over the replicas (Megatron-Core, finalize_model_grads).
+  void sum_over_sequence(Stage& stage) {
+    int64_t elements = 0;
+    std::vector<std::size_t> of;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const LayerRange layers = stage.buckets[i].layers;
+      const int64_t before = elements;
+      for (uint32_t l = layers.first; l < layers.end() && !stage.buckets[i].dealt; ++l) {
+        for (const Parameter& p : stage.graph->layers()[l].parameters)
+          elements += p.in_parts ? p.elements : 0;
+      }
+      if (elements > before) of.push_back(i);
+    }
+    if (of.empty()) return;
+    OpHandle sum = stage.role
+                       .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
+                                   "auto", "sum gradients of parts of the sequence")
+                       .on(Lane::reduce)
+                       .of(Payload::sequence_gradients, stage.buckets.front().key)
+                       .after(stage.last_compute);
+    for (const std::size_t i : of) sum.after(stage.reduced[i]);
+    for (const std::size_t i : of) stage.reduced[i] = sum;
+  }
+
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
     const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
@@ -547,15 +544,19 @@ class Hybrid {
   }
 
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
-  /// again.
+  /// again; where parameters are sharded too, when the next step's passes need it.
   void write_updates(Stage& stage) {
     const bool gathers = split_.sharding > 0 && split_.sharding < 3;
+    sum_over_sequence(stage);
     sum_copies(stage);
     std::vector<OpId> updated(stage.buckets.size());
     for (const bool tied : {false, true}) {  // the last gradients come last
       for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
         if (stage.buckets[i].tied == tied) updated[i] = update(stage, i);
       }
+    }
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
     }
     for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
       const StageBucket& bucket = stage.buckets[i];
@@ -580,8 +581,8 @@ class Hybrid {
   std::vector<LayerRange> ranges_;                                ///< [part]
   std::unique_ptr<Graph> whole_;                                  ///< all layers, shared
   std::vector<Stage> stages_;
-  std::vector<Ways> ways_;                          ///< [stage]: to the next
-  std::map<uint32_t, std::vector<Holder>> copies_;  ///< of an embedding's weight, itself first
+  std::vector<Ways> ways_;  ///< [stage]: to the next
+  WeightCopies copies_;     ///< of an embedding's weight, itself first
   std::vector<CopyWay> copy_ways_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "schemes/training.h"
 
@@ -58,7 +59,7 @@ class Writer {
   /// What devices exchange in the middle of a pass.
   int32_t exchange(uint32_t layer, const Exchange& e) {
     constexpr CollKind kinds[] = {CollKind::all_to_all, CollKind::all_gather, CollKind::reduce_scatter,
-                                  CollKind::shift};
+                                  CollKind::shift, CollKind::all_reduce};
     PassageStep step{PassageStep::Kind::join, {layer, 1}};
     step.inside = true;
     step.collective = kinds[static_cast<std::size_t>(e.kind)];
@@ -95,24 +96,32 @@ class Writer {
 
   /// Parameters of the layers, gathered while what was computed last but one goes on. Returns the last step.
   int32_t gather(LayerRange layers) {
-    const int32_t rest = in_.gathers ? gather(layers, false) : -1;
-    const int32_t experts = in_.gathers_experts ? gather(layers, true) : -1;
-    return std::max(rest, experts);
-  }
-  int32_t gather(LayerRange layers, bool dealt) {
-    const bool apart = in_.gathers != in_.gathers_experts || in_.work->graph->deals_experts();
-    int64_t elements = 0;
-    Bytes frozen;  // experts that stay lie with the rest
-    for (uint32_t i = layers.first; i < layers.end(); ++i) {
-      for (const Parameter& p : layers_[i].parameters)
-        elements += !apart ? (dealt ? 0 : p.elements) : p.dealt == dealt ? p.elements : 0;
-      if (!dealt) frozen += layers_[i].frozen_bytes(element_bytes(in_.work->precision));
+    const int64_t element = element_bytes(in_.work->precision);
+    Bytes frozen;  // weights that stay, of experts too, lie with the first bucket
+    for (uint32_t i = layers.first; i < layers.end(); ++i) frozen += layers_[i].frozen_bytes(element);
+    int32_t last = -1;
+    for (uint32_t b = 0; b < in_.buckets->size(); ++b) {
+      const StageBucket& bucket = (*in_.buckets)[b];
+      if (!bucket.gathered || !needs(layers, bucket) || !have_.insert(b).second) continue;
+      last = gather(layers, b, Bytes{element} * bucket.elements + frozen);
+      frozen = {};
     }
-    if (elements == 0 && frozen.n == 0) return -1;
+    return frozen.n > 0 ? gather(layers, 0, frozen) : last;
+  }
+  /// A bucket of the layers' own, or with a weight of another unit that an output layer among them uses.
+  bool needs(LayerRange layers, const StageBucket& bucket) const {
+    if (bucket.layer >= layers.first && bucket.layer < layers.end()) return true;
+    for (uint32_t i = layers.first; i < layers.end() && !bucket.dealt; ++i) {
+      const auto owner = in_.work->graph->tied_to(i);
+      if (owner && *owner >= bucket.layers.first && *owner < bucket.layers.end()) return true;
+    }
+    return false;
+  }
+  int32_t gather(LayerRange layers, uint32_t bucket, Bytes bytes) {
     PassageStep step{PassageStep::Kind::gather, layers};
-    step.dealt = dealt;
+    step.bucket = bucket;
     step.collective = CollKind::all_gather;
-    step.bytes = Bytes{element_bytes(in_.work->precision)} * elements + frozen;
+    step.bytes = bytes;
     step.after = last_;
     return add(std::move(step));
   }
@@ -135,6 +144,8 @@ class Writer {
   const std::vector<Lowered>& lowered_;
   Passage out_;
   int32_t open_ = -1, last_ = -1, awaited_ = -1, gathered_ = -1;
+  std::set<uint32_t>
+      have_;  ///< buckets that were gathered; a tied weight stays until its other layer is done
 };
 
 /// Elements of one sample of what the layer gives, as all its partners have it together.
@@ -159,16 +170,6 @@ void write_forward(Writer& w, LayerRange layers, bool again) {
     else if (l.output_join == Join::scatter)
       w.close(w.join(CollKind::reduce_scatter, i, whole_output(w, i)));
   }
-}
-
-/// Ranges of layers whose parameters are gathered together: repeated blocks, and what lies between them.
-std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers) {
-  std::vector<LayerRange> out;
-  for (uint32_t i = layers.first; i < layers.end(); ++i) {
-    if (out.empty() || block_of(graph.layers()[i]) != block_of(graph.layers()[i - 1])) out.push_back({i, 0});
-    ++out.back().layers;
-  }
-  return out;
 }
 
 /// Backward over one chunk.
@@ -236,7 +237,7 @@ class Backward {
     }
   }
 
-  /// Under the sum of the inputs' gradients, where there is one.
+  /// Under the sum of the inputs' gradients, where there is one; where inputs are gathered for them, alone.
   void weights(uint32_t i, int32_t sum, int32_t inputs) {
     std::vector<Kernel> kernels = w_.lowered(i).backward_weights;
     if (in_.micro_batches > 1) {
@@ -244,7 +245,7 @@ class Backward {
         kernels.push_back(accumulation_kernel(p.elements, in_.micro_batches));
     }
     if (sum >= 0) w_.close();
-    w_.compute(i, Pass::backward_weights, parts() || sum >= 0, kernels, inputs);
+    w_.compute(i, Pass::backward_weights, parts() || sum >= 0 || inputs >= 0, kernels, inputs);
   }
 
   int32_t gather_inputs(uint32_t i) {
@@ -285,10 +286,37 @@ class Backward {
 
 }  // namespace
 
+std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers) {
+  std::vector<LayerRange> out;
+  for (uint32_t i = layers.first; i < layers.end(); ++i) {
+    if (out.empty() || block_of(graph.layers()[i]) != block_of(graph.layers()[i - 1])) out.push_back({i, 0});
+    ++out.back().layers;
+  }
+  return out;
+}
+
 std::string range_name(const Graph& graph, LayerRange layers) {
   const std::string& first = graph.layers()[layers.first].name;
   const std::string& last = graph.layers()[layers.end() - 1].name;
   return first == last ? first : first + ".." + last;
+}
+
+std::string label_of(const Graph& graph, const PassageStep& step) {
+  const std::string range = range_name(graph, step.layers);
+  if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
+  if (step.kind == PassageStep::Kind::join)
+    return fmt::format("{} {}",
+                       step.collective == CollKind::all_reduce   ? "sum"
+                       : step.collective == CollKind::all_gather ? "gather"
+                       : step.collective == CollKind::all_to_all ? "exchange tokens of"
+                       : step.collective == CollKind::shift      ? "pass on"
+                                                                 : "scatter",
+                       range);
+  const std::string_view what = step.pass == Pass::forward         ? "forward"
+                                : !step.parts                      ? "backward"
+                                : step.pass == Pass::backward_data ? "backward-data"
+                                                                   : "backward-weights";
+  return fmt::format("{} {}", what, range);
 }
 
 Passage forward_passage(const ChunkInput& in) {
@@ -333,7 +361,7 @@ struct ChunkBuckets {
   }
 };
 
-/// Of a chunk, the experts' or all others'; `apart`: these are told apart.
+/// Of a range of layers, the experts' or all others'; `apart`: these are told apart.
 void add_buckets(ChunkBuckets buckets, const Graph& slice, LayerRange range, Bytes limit, bool apart,
                  const std::vector<uint32_t>& tied) {
   for (uint32_t i = range.end(); i-- > range.first;) {
@@ -354,13 +382,17 @@ void add_buckets(ChunkBuckets buckets, const Graph& slice, LayerRange range, Byt
 
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
                                        const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
-                                       bool apart, const std::vector<uint32_t>& tied) {
+                                       bool apart, const std::vector<uint32_t>& tied, bool by_unit) {
   std::vector<StageBucket> out;
   const Bytes elements{limit.n / element + (limit.n % element != 0 ? 1 : 0)};
   for (const bool dealt : {false, true}) {
     if (dealt && !apart) break;
-    for (auto chunk = static_cast<int32_t>(chunks.size()); chunk-- > 0;)
-      add_buckets({out, chunk, dealt}, slice, chunks[static_cast<std::size_t>(chunk)], elements, apart, tied);
+    for (auto chunk = static_cast<int32_t>(chunks.size()); chunk-- > 0;) {
+      const LayerRange all = chunks[static_cast<std::size_t>(chunk)];
+      const auto units = by_unit ? units_of(slice, all) : std::vector{all};
+      for (std::size_t u = units.size(); u-- > 0;)
+        add_buckets({out, chunk, dealt}, slice, units[u], by_unit ? Bytes{INT64_MAX} : elements, apart, tied);
+    }
   }
   for (StageBucket& b : out) {
     b.key = builder.bucket(b.elements, role);

@@ -21,10 +21,10 @@ struct PassageStep {
   std::vector<Kernel> kernels = {};
   CollKind collective = CollKind::all_reduce;
   Bytes bytes = {};
-  bool gradients = false;  ///< join: of the layer's output gradients, not its outputs
-  bool inside = false;     ///< join: in the middle of the layer's pass
+  bool gradients = false;         ///< join: of the layer's output gradients, not its outputs
+  bool inside = false;            ///< join: in the middle of the layer's pass
   int64_t active = 0, count = 0;  ///< join inside: as Exchange
-  bool dealt = false;      ///< gather: of experts' parameters alone, else of all others
+  uint32_t bucket = 0;            ///< gather: whose parameters, an index into ChunkInput::buckets
   /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
   int32_t after = -1, gathered = -1;
   uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used
@@ -43,24 +43,10 @@ struct Passage {
   std::vector<uint32_t> begins = {}, gathers_behind = {};
 };
 
-/// What to build passages from.
-struct ChunkInput {
-  const Workload* work = nullptr;  ///< of the slice
-  LayerRange layers;
-  int64_t micro_batches = 1;
-  bool gathers = false;  ///< parameters are sharded and gathered, a repeated block at a time, one ahead
-  bool gathers_experts = false;  ///< those of dealt experts too
-};
-
 /// "decoder.0.qkv..decoder.0.down"; of a single layer its name.
 std::string range_name(const Graph& graph, LayerRange layers);
-
-/// All layers' forward.
-Passage forward_passage(const ChunkInput& in);
-/// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
-/// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
-/// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
-Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
+/// Of a step's op: "forward decoder.0.qkv".
+std::string label_of(const Graph& graph, const PassageStep& step);
 
 /// Gradients of a stage that are communicated and updated together.
 struct StageBucket {
@@ -71,16 +57,39 @@ struct StageBucket {
   uint32_t layer = 0;  ///< ... by this layer
   int64_t elements = 0;
   std::vector<int64_t> tensors = {};
-  bool dealt = false;  ///< of dealt experts, else of all other layers
-  bool tied = false;   ///< the one tensor of which another stage has a copy
+  bool dealt = false;     ///< of dealt experts, else of all other layers
+  bool tied = false;      ///< the one tensor of which another stage has a copy
+  bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
 };
 
+/// What to build passages from.
+struct ChunkInput {
+  const Workload* work = nullptr;  ///< of the slice
+  LayerRange layers;
+  int64_t micro_batches = 1;
+  /// Parameters are sharded and gathered, a unit at a time (units_of), one ahead: those of the buckets that
+  /// say so.
+  bool gathers = false;
+  const std::vector<StageBucket>* buckets = nullptr;  ///< of the stage; read where parameters are gathered
+};
+
+/// Ranges of layers whose parameters are gathered together: repeated blocks, and what lies between them.
+std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers);
+
+/// All layers' forward.
+Passage forward_passage(const ChunkInput& in);
+/// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
+/// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
+/// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
+Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
+
 /// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
-/// bucket closes at `limit` bytes of `element` bytes each, and after each chunk. Where `apart`, experts have
-/// buckets of their own, behind all others in the role's flat vector. So has, at its place, the first tensor
-/// of each layer of `tied`. Adds them to the program.
+/// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,
+/// and after each chunk. Where `apart`, experts have buckets of their own, behind all others in the role's
+/// flat vector. So has, at its place, the first tensor of each layer of `tied`. Adds them to the program.
 std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Graph& slice,
                                        const std::vector<LayerRange>& chunks, Bytes limit, int64_t element,
-                                       bool apart = false, const std::vector<uint32_t>& tied = {});
+                                       bool apart = false, const std::vector<uint32_t>& tied = {},
+                                       bool by_unit = false);
 
 }  // namespace tandem::schemes

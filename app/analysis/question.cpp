@@ -60,14 +60,19 @@ std::vector<int64_t> doublings(int64_t count) {
 
 }  // namespace
 
-std::vector<Flag> question_flags() {
+std::vector<Flag> fine_tuning_flags() {
   return {
-      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"adapter", "NAME[:key=value,...]",
        "fine-tuning: lora:rank=16,on=attention+mlp learns small matrices beside weights that stay; qlora "
        "stores these in 4 bits (store=nf4|nf4-dq|int8|half); on: attention, mlp, head or names of layers; "
        "dropout=0.05"},
       {"freeze", "LAYER[,LAYER...]", "layers whose weights stay as they are: embedding,decoder.0"},
+  };
+}
+
+std::vector<Flag> question_flags() {
+  std::vector<Flag> out{
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"system", "NAME|FILE", "the machine (tandem list systems)"},
       {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
@@ -107,6 +112,9 @@ std::vector<Flag> question_flags() {
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
       {"seed", "N", "of the random numbers; default 1"},
   };
+  const std::vector<Flag> tuning = fine_tuning_flags();
+  out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  return out;
 }
 
 std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
@@ -122,19 +130,14 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
   return out;
 }
 
-namespace {
-
-/// The model, with what --adapter and --freeze make of it.
-Graph read_model(const Arguments& arguments, const std::string& model) {
-  Graph graph = Graph::load(model);
+Graph read_model(const Arguments& arguments, const std::string& model, const Place& place) {
+  Graph graph = Graph::load(model, place);
   if (arguments.has("adapter"))
     graph = with_adapter(graph, arguments.value("adapter", "", parse_adapter), option_place("adapter"));
   if (arguments.has("freeze"))
     graph = with_frozen(graph, split(arguments.text("freeze", ""), ','), option_place("freeze"));
   return graph;
 }
-
-}  // namespace
 
 Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");

@@ -48,6 +48,10 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
+/// --adapter and --freeze with their help.
+std::vector<Flag> fine_tuning_flags();
+/// The model, with what --adapter and --freeze make of it. Throws InputError.
+Graph read_model(const Arguments& arguments, const std::string& model, const Place& place = {});
 /// Throws InputError and UsageError (app/cli.h says which).
 Question read_question(const Arguments& arguments);
 /// The same with a model and a system that did not come as --model, --system and --set.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/analysis/question.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
@@ -90,7 +91,7 @@ void check_staleness(const Request& request) {
 
 std::unique_ptr<Request> read_request(const Arguments& a) {
   auto request = std::make_unique<Request>(
-      Request{Graph::load(a.required("model", "--model lenet5"), option_place("model")),
+      Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
               resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
               resolve_scheme("allreduce", option_place("scheme")),
               {},
@@ -180,8 +181,7 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
         fmt::format("training diverged: the loss is no number any more (learning rate {:g})",
                     request.execution.rate.base));
   if (request.test && r.report.training.real)
-    r.report.training.accuracy =
-        accuracy(request.graph, *request.execution.backend, *request.test, r.parameters, r.buffers);
+    r.report.training.accuracy = accuracy(request.graph, *request.execution.backend, *request.test, r);
   if (!a.has("checkpoint")) return;
   const int64_t before = request.start ? request.start->iteration : 0;
   save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
@@ -261,48 +261,57 @@ int run(const Arguments& a) {
 
 }  // namespace
 
+namespace {
+
+std::vector<Flag> run_flags() {
+  std::vector<Flag> out{
+      {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
+      {"scheme", "NAME[:key=value,...]", "synchronisation scheme; default allreduce"},
+      {"devices", "N[,N...]",
+       "worker counts; default 2, or 1 on one processor. One worker is run first, for the speed-up"},
+      {"batch", "N", "samples per worker and iteration; default 32"},
+      {"backend", "NAME", "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
+      {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
+      {"route", "NAME",
+       "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
+      {"iterations", "N",
+       "of each worker; default 30. Where workers do not wait for each other: N for each in all, of "
+       "which "
+       "fast ones make more"},
+      {"warmup", "N", "iterations left out of the figures; default 3"},
+      {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"learning-rate", "RATE", "default 0.01"},
+      {"lr-scale", "", "times the number of workers (linear scaling)"},
+      {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},
+      {"lr-by-staleness", "",
+       "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
+       "softsync"},
+      {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
+      {"threads", "N", "processors that compute together for one worker; default 1"},
+      {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
+      {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
+      {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},
+      {"seed", "N", "of start values, samples and noise; default 1"},
+      {"checkpoint", "FILE", "write the state there at the end"},
+      {"resume", "", "begin with the state in --checkpoint"},
+      format_flag(),
+      out_flag(),
+      no_timeline_flag(),
+      {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
+      quiet_flag()};
+  const std::vector<Flag> tuning = fine_tuning_flags();
+  out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  return out;
+}
+
+}  // namespace
+
 void register_run(Registry<Verb>& registry) {
   registry.add(
       {.name = "run",
        .summary = "execute the same program for real on this machine: throughput, staleness, loss",
        .usage = "--model NAME [options]",
-       .flags =
-           {{"model", "NAME|FILE",
-             "what to train (tandem list models); NAME:key=value overrides its parameters"},
-            {"scheme", "NAME[:key=value,...]", "synchronisation scheme; default allreduce"},
-            {"devices", "N[,N...]",
-             "worker counts; default 2, or 1 on one processor. One worker is run first, for the speed-up"},
-            {"batch", "N", "samples per worker and iteration; default 32"},
-            {"backend", "NAME",
-             "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
-            {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
-            {"route", "NAME",
-             "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
-            {"iterations", "N",
-             "of each worker; default 30. Where workers do not wait for each other: N for each in all, of "
-             "which "
-             "fast ones make more"},
-            {"warmup", "N", "iterations left out of the figures; default 3"},
-            {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
-            {"learning-rate", "RATE", "default 0.01"},
-            {"lr-scale", "", "times the number of workers (linear scaling)"},
-            {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},
-            {"lr-by-staleness", "",
-             "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
-             "softsync"},
-            {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
-            {"threads", "N", "processors that compute together for one worker; default 1"},
-            {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
-            {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
-            {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},
-            {"seed", "N", "of start values, samples and noise; default 1"},
-            {"checkpoint", "FILE", "write the state there at the end"},
-            {"resume", "", "begin with the state in --checkpoint"},
-            format_flag(),
-            out_flag(),
-            no_timeline_flag(),
-            {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
-            quiet_flag()},
+       .flags = run_flags(),
        .run = run,
        .details =
            "Ctrl-C ends after the running iteration, writes what was done and exits with 130.\n\nExamples\n"

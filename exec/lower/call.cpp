@@ -54,7 +54,18 @@ std::string_view name(Function function) {
       "recurrent",
       "recurrent-backward",
       "embedding",
-      "embedding-backward"};
+      "embedding-backward",
+      "restore",
+      "route",
+      "route-backward",
+      "dispatch",
+      "combine",
+      "combine-backward",
+      "expert-gemm",
+      "expert-gemm-weights",
+      "expert-column-sum",
+      "gate",
+      "gate-backward"};
   static_assert(!names.back().empty());
   return names.at(static_cast<std::size_t>(function));
 }

@@ -72,6 +72,23 @@ enum class Function : uint8_t {
   recurrent_backward,  ///< {dpre, drecurrent, dout, gates, cells, out, weight, bias}; shape as recurrent
   embedding,  ///< {y, table, ids}; shape {tokens, width, rows, first row}: zeros for ids of other rows
   embedding_backward,  ///< {dtable, dy, ids}; shape {tokens, width, rows, 1 for +=, first row}
+  restore,             ///< {weight, stored}; shape StoredShape: numbers from fewer bits
+  route,  ///< {weights[rows, active], choices, places, counts[experts], scores, logits[rows, experts]}; shape
+          ///< RouteShape; scalars {scale}. Of each row's choices, all int32: which expert, where its token
+          ///< lies among all that go to experts (-1: dropped), and how many go to each expert
+  route_backward,    ///< {dlogits, dweights, choices, scores}; shape and scalars as route
+  dispatch,          ///< {y, x[rows, width], places}; shape DispatchShape: y[place] = x of its row
+  combine,           ///< {y[rows, width], x, places[, weights]}; shape DispatchShape: sums over the choices
+  combine_backward,  ///< {dx, dweights, dy, x, places, weights}; shape DispatchShape
+  expert_gemm,       ///< {c, a, b, counts[, bias]}: of each expert's rows c = a op(b of it) [+ its bias];
+                     ///< shape {GroupShape, n, k, transpose b, 1 for +=, row and offset of bias}
+  expert_gemm_weights,  ///< {db, a, dc, counts}: of each expert db = a^T dc over its rows; shape {GroupShape,
+                        ///< n, k}: db is [k, n]
+  expert_column_sum,    ///< {sums, x, counts}: over each expert's rows; shape {GroupShape, columns, row and
+                        ///< offset of sums}
+  gate,  ///< {y, gate, up, counts}: swish(gate) up; shape {GroupShape, columns}; scalars {limit}: 0, or where
+         ///< gates and factors are clamped (GateOf)
+  gate_backward,  ///< {dgate, dup, dy, gate, up, counts}; shape and scalars as gate
   end
 };
 

@@ -120,6 +120,130 @@ struct AttentionShape {
   }
 };
 
+/// Weights that stay as they are, in fewer bits: shape {elements, columns, Format}. Words of 4 bytes, first
+/// the scales and then, byte by byte, what is scaled:
+///   nf4     a scale of each 64 elements; two elements a byte, the first in the low half: levels of a normal
+///           distribution (Dettmers et al. 2023, QLoRA, arXiv 2305.14314, section 3 and appendix E)
+///   nf4_dq  as nf4, but scales in 8 bits around their mean, which comes first, then a scale of each 256 of
+///           them
+///   int8    a scale of each column of the matrix; a byte an element (Dettmers et al. 2022, LLM.int8, arXiv
+///           2208.07339, section 2.1)
+struct StoredShape {
+  enum class Format : uint8_t { nf4, nf4_dq, int8 };
+  static constexpr int64_t kBlock = 64, kScales = 256;
+  int64_t elements, columns;
+  Format format;
+  explicit StoredShape(const std::vector<int64_t>& shape)
+      : elements(shape[0]), columns(shape[1]), format(static_cast<Format>(shape[2])) {}
+  constexpr int64_t blocks() const { return (elements + kBlock - 1) / kBlock; }
+  constexpr int64_t floats() const {
+    return format == Format::int8  ? columns
+           : format == Format::nf4 ? blocks()
+                                   : 1 + (blocks() + kScales - 1) / kScales;
+  }
+  /// Behind the floats: bytes before those of the elements.
+  constexpr int64_t scale_bytes() const { return format == Format::nf4_dq ? blocks() : 0; }
+  constexpr int64_t words() const {
+    const int64_t codes = format == Format::int8 ? elements : (elements + 1) / 2;
+    return floats() + (scale_bytes() + codes + 3) / 4;
+  }
+  static constexpr int kLevels = 16;
+  static constexpr float level(int code) {
+    constexpr float levels[kLevels] = {-1.0F,        -0.69619280F, -0.52507305F, -0.39491749F,
+                                       -0.28444138F, -0.18477343F, -0.09105004F, 0.0F,
+                                       0.07958030F,  0.16093020F,  0.24611230F,  0.33791524F,
+                                       0.44070983F,  0.56261700F,  0.72295684F,  1.0F};
+    return levels[code];
+  }
+  /// Of the scales and of what stands behind them.
+  constexpr float scale(const float* f, const int8_t* bytes, int64_t block) const {
+    if (format == Format::nf4) return f[block];
+    return f[0] + f[1 + block / kScales] * static_cast<float>(bytes[block]) / 127;
+  }
+  constexpr float value(const float* f, const int8_t* bytes, int64_t i) const {
+    if (format == Format::int8) return f[i % columns] * static_cast<float>(bytes[i]) / 127;
+    const int pair = static_cast<unsigned char>(bytes[scale_bytes() + i / 2]);
+    return scale(f, bytes, i / kBlock) * level(i % 2 == 0 ? pair % 16 : pair / 16);
+  }
+};
+
+/// Which experts rows go to: shape {rows, experts, active, capacity, Score, 1 where weights are normalised}.
+/// The largest scores of a row are chosen, of equal ones the first expert's. Tokens lie expert by expert, an
+/// expert's in the order of the rows. With a capacity each expert has so many places: all first choices are
+/// served before all second ones, each in the order of the rows (Lepikhin et al. 2021, GShard, algorithm 1),
+/// and what finds none is dropped; places that are left are padding, which lies in memory as zeros.
+struct RouteShape {
+  enum class Score : uint8_t { softmax, sigmoid };
+  int64_t rows, experts, active, capacity;
+  Score score;
+  bool normalised;  ///< a row's weights sum up to the scale
+  float scale;
+  explicit RouteShape(const Call& c)
+      : rows(c.shape[0]),
+        experts(c.shape[1]),
+        active(c.shape[2]),
+        capacity(c.shape[3]),
+        score(static_cast<Score>(c.shape[4])),
+        normalised(c.shape[5] != 0),
+        scale(c.scalars[0]) {}
+};
+
+/// Tokens on their way to experts: shape {rows, active, width, places to be filled with zeros before}.
+struct DispatchShape {
+  int64_t rows, active, width, padded;
+  explicit DispatchShape(const Call& c)
+      : rows(c.shape[0]), active(c.shape[1]), width(c.shape[2]), padded(c.shape[3]) {}
+};
+
+/// Rows of a tensor, expert by expert: shape {experts, sources, rows at most, ...}. `counts` is [source,
+/// expert]: so many of an expert's rows came from each device.
+struct GroupShape {
+  int64_t experts, sources, most;
+  static constexpr std::size_t kSizes = 3;  ///< of Call::shape, in front of the function's own
+  explicit GroupShape(const Call& c) : experts(c.shape[0]), sources(c.shape[1]), most(c.shape[2]) {}
+  constexpr int64_t rows(const int32_t* counts, int64_t expert) const {
+    int64_t sum = 0;
+    for (int64_t s = 0; s < sources; ++s) sum += counts[s * experts + expert];
+    return sum;
+  }
+  /// Where the expert's rows begin; of one behind the last: how many rows there are.
+  constexpr int64_t begin(const int32_t* counts, int64_t expert) const {
+    int64_t sum = 0;
+    for (int64_t e = 0; e < expert; ++e) sum += rows(counts, e);
+    return sum;
+  }
+};
+
+/// An expert's gate: swish(gate) up; or with a limit gate sigmoid(1.702 gate) (up + 1), the gate at most the
+/// limit and `up` within it (OpenAI 2025, gpt-oss, swiglu of gpt_oss/torch/model.py).
+struct GateOf {
+  float limit;
+  struct Gradient {
+    float gate, up;  ///< of value() by either
+  };
+  template <typename Sigmoid>
+  constexpr float value(float gate, float up, Sigmoid sigmoid) const {
+    if (limit == 0) return gate * sigmoid(gate) * up;
+    const float g = clamped(gate, false);
+    return g * sigmoid(kSharp * g) * (clamped(up, true) + 1);
+  }
+  template <typename Sigmoid>
+  constexpr Gradient gradient(float gate, float up, Sigmoid sigmoid) const {
+    if (limit == 0) {
+      const float s = sigmoid(gate);
+      return {s * (1 + gate * (1 - s)) * up, gate * s};
+    }
+    const float g = clamped(gate, false), u = clamped(up, true), s = sigmoid(kSharp * g);
+    return {g == gate ? s * (1 + kSharp * g * (1 - s)) * (u + 1) : 0, u == up ? g * s : 0};
+  }
+
+ private:
+  static constexpr float kSharp = 1.702F;
+  constexpr float clamped(float x, bool below) const {
+    return x > limit ? limit : below && x < -limit ? -limit : x;
+  }
+};
+
 struct RecurrentShape {
   int64_t batch, time, hidden;
   Cell cell;

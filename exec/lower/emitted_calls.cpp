@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "exec/lower/stored.h"
+
 namespace tandem::exec {
 
 namespace {
@@ -16,8 +18,9 @@ struct LayerTensors {
   std::vector<TensorId> contributions;  ///< gradients that the readers hand back, where several do
   std::vector<TensorId> partial;        ///< those of readers that devices share, which make parts of a sum
   TensorId arriving = kNoTensor;        ///< from another device
-  TensorId exchanged = kNoTensor;       ///< as SliceTensors', ...
-  uint32_t before = 0;                  ///< ... and this
+  std::vector<ExchangedTensors> forward_exchanges, backward_exchanges;  ///< as SliceTensors'
+  TensorId made = kNoTensor, made_gradient = kNoTensor, gathered = kNoTensor, gathered_again = kNoTensor,
+           scattered = kNoTensor;  ///< as SliceTensors'
   std::vector<TensorId> parameters, gradients;
 };
 
@@ -32,24 +35,60 @@ struct Emission {
   std::vector<LayerTensors> layers;
 };
 
-/// Last layer first, a layer's last tensor first.
+void lay_out_parameter(Emission& e, uint32_t layer, std::size_t index) {
+  TensorTable& tensors = e.out.tensors;
+  LayerTensors& own = e.layers[layer];
+  const int64_t size = e.graph.layers()[layer].parameters[index].elements;
+  const TensorId t = own.parameters[index] = tensors.add(TensorKind::parameter, size, layer);
+  own.gradients[index] = tensors.add(TensorKind::parameter_gradient, size, layer);
+  tensors[t].offset = tensors[own.gradients[index]].offset = e.out.parameters;
+  e.out.learned.push_back({t, own.gradients[index], layer, static_cast<uint32_t>(index), 0, 0});
+  e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+}
+
+void lay_out_frozen(Emission& e, uint32_t layer, std::size_t index) {
+  const Layer& l = e.graph.layers()[layer];
+  const int64_t size = l.frozen[index].elements;
+  LearnedTensor frozen{0, kNoTensor, layer, static_cast<uint32_t>(index), 0, 0, e.out.frozen_elements};
+  if (l.frozen_bits > 0 && index == 0) {  // a bias stays as it is
+    if (l.type->name != "linear" || e.graph.shared_by() > 1)
+      throw InputError(l.attributes.place(),
+                       fmt::format("layer \"{}\": weights stored in fewer bits are only "
+                                   "simulated but of linear layers that no devices share",
+                                   l.name));
+    frozen.stored = stored_shape(size, l.output.back(), l.attributes.text("stored", ""));
+  }
+  const int64_t words = frozen.stored.empty() ? size : StoredShape(frozen.stored).words();
+  frozen.parameter = e.layers[layer].parameters[index] = e.out.tensors.add(TensorKind::frozen, words, layer);
+  e.out.tensors[frozen.parameter].offset = e.out.frozen_words;
+  e.out.frozen.push_back(std::move(frozen));
+  e.out.frozen_elements = checked_add(e.out.frozen_elements, size, "the number of parameters");
+  e.out.frozen_words += words;
+}
+
+/// Last layer first, a layer's last tensor first, but tensors of dealt experts behind all others.
 void lay_out_parameters(Emission& e) {
   const auto& layers = e.graph.layers();
-  TensorTable& tensors = e.out.tensors;
-  for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
-    LayerTensors& own = e.layers[i];
-    const auto count = layers[i].parameters.size();
-    own.parameters.resize(count);
-    own.gradients.resize(count);
-    for (std::size_t p = count; p-- > 0;) {
-      const int64_t size = layers[i].parameters[p].elements;
-      own.parameters[p] = tensors.add(TensorKind::parameter, size, i);
-      own.gradients[p] = tensors.add(TensorKind::parameter_gradient, size, i);
-      tensors[own.parameters[p]].offset = tensors[own.gradients[p]].offset = e.out.parameters;
-      e.out.learned.push_back({own.parameters[p], own.gradients[p], i, static_cast<uint32_t>(p), 0, 0});
-      e.out.parameters = checked_add(e.out.parameters, size, "the number of parameters");
+  for (const bool dealt : {false, true}) {
+    for (uint32_t i = static_cast<uint32_t>(layers.size()); i-- > 0;) {
+      const auto& parameters = layers[i].parameters;
+      LayerTensors& own = e.layers[i];
+      own.parameters.resize(parameters.size() + layers[i].frozen.size(), kNoTensor);
+      own.gradients.resize(parameters.size(), kNoTensor);
+      for (std::size_t p = parameters.size(); p-- > 0;) {
+        if ((parameters[p].dealt && e.graph.deals_experts()) == dealt) lay_out_parameter(e, i, p);
+      }
+      for (std::size_t p = layers[i].frozen.size(); p-- > 0 && !dealt;) lay_out_frozen(e, i, p);
     }
   }
+}
+
+/// In front of all that the layer's backward pass does so far.
+void put_in_front(Emission& e, uint32_t layer, const std::vector<Call>& calls) {
+  std::vector<Call>& backward = e.out.backward[layer];
+  backward.insert(backward.begin(), calls.begin(), calls.end());
+  for (ExchangedTensors& x : e.layers[layer].backward_exchanges)
+    x.before += static_cast<uint32_t>(calls.size());
 }
 
 /// One layer's view of what is emitted.
@@ -64,6 +103,7 @@ class LayerEmitter : public LayerCalls {
   bool training() const override { return e_.training; }
   uint32_t partner() const override { return e_.use.partner; }
   uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }
+  const ModelSlice& sharing() const override { return e_.graph.sharing(); }
   int64_t whole_features(std::size_t input) const override {
     const Graph& whole = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
     return whole.layers()[from(input)].output.back();
@@ -71,11 +111,21 @@ class LayerEmitter : public LayerCalls {
   const Shape& shape(std::size_t input) const override { return e_.graph.layers()[from(input)].output; }
   std::size_t inputs() const override { return layer().inputs.size(); }
 
-  TensorId in(std::size_t input) override { return e_.layers[from(input)].out; }
+  bool divides_sequence() const override { return e_.graph.divides_sequence(); }
+  std::vector<PositionRun> positions(std::size_t input) const override;
+
+  TensorId in(std::size_t input) override {
+    LayerTensors& p = e_.layers[from(input)];
+    return gathers() ? of_all(p.gathered, from(input), TensorKind::activation) : p.out;
+  }
+  TensorId in_again(std::size_t input) override {
+    LayerTensors& p = e_.layers[from(input)];
+    return gathers() ? of_all(p.gathered_again, from(input), TensorKind::activation) : p.out;
+  }
   TensorId out() override {
     if (own_.out == kNoTensor)
       own_.out = out_.tensors.add_activation(TensorKind::activation, whole(index_), index_);
-    return own_.out;
+    return scatters() ? of_all(own_.made, index_, TensorKind::activation) : own_.out;
   }
   bool out_is_in(bool overwrites) override {
     TANDEM_CHECK(own_.out == kNoTensor && whole(index_) == whole(from(0)));
@@ -88,11 +138,16 @@ class LayerEmitter : public LayerCalls {
   TensorId d_out() override {
     if (own_.d_out == kNoTensor)
       own_.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(index_), index_);
-    return own_.d_out;
+    return scatters() ? of_all(own_.made_gradient, index_, TensorKind::gradient) : own_.d_out;
   }
   TensorId d_in(std::size_t input) override {
     const uint32_t producer = from(input);
     LayerTensors& p = e_.layers[producer];
+    if (gathers()) {
+      TensorId part = kNoTensor;
+      p.partial.push_back(of_all(part, producer, TensorKind::gradient));
+      return part;
+    }
     if (p.d_out == kNoTensor)
       p.d_out = out_.tensors.add_activation(TensorKind::gradient, whole(producer), producer);
     TensorId made = p.d_out;
@@ -139,13 +194,18 @@ class LayerEmitter : public LayerCalls {
     clear.shape = {whole(producer)};
     clear.scalars = {0};
     clear.layer = last;
-    out_.backward[last].insert(out_.backward[last].begin(), clear);
+    put_in_front(e_, last, {clear});
     return p.parts;
   }
   TensorId parameter(std::size_t index, float bound, float constant) override {
     const TensorId t = own_.parameters.at(index);
-    for (LearnedTensor& l : out_.learned) {
-      if (l.parameter == t) l.bound = bound, l.constant = constant;
+    for (auto* list : {&out_.learned, &out_.frozen}) {
+      for (LearnedTensor& l : *list) {
+        if (l.parameter != t) continue;
+        l.bound = bound;
+        l.constant = constant;
+        if (!l.stored.empty()) return restored(l);
+      }
     }
     return t;
   }
@@ -179,19 +239,52 @@ class LayerEmitter : public LayerCalls {
     out_.logits = in(0);
     return out_.losses.back();
   }
-  void exchange(TensorId tensor) override {
-    TANDEM_CHECK(own_.exchanged == kNoTensor);
-    own_.exchanged = tensor;
-    own_.before = static_cast<uint32_t>(out_.forward[index_].size());
+  void exchange(Pass pass, ExchangedTensors what) override {
+    const bool forward = pass == Pass::forward;
+    what.before = static_cast<uint32_t>((forward ? out_.forward : out_.backward)[index_].size());
+    (forward ? own_.forward_exchanges : own_.backward_exchanges).push_back(what);
   }
   void call(Call call) override {
     call.layer = index_;
+    if (stored_ != nullptr && call.pass != Pass::forward) read_again(call);
     auto& list = call.pass == Pass::forward ? out_.forward[index_] : out_.backward[index_];
     list.push_back(std::move(call));
   }
 
  private:
+  /// A weight that is stored in fewer bits, written out for the forward pass.
+  TensorId restored(const LearnedTensor& l) {
+    stored_ = &l;
+    restored_ = write_out(Pass::forward, e_.flow.restores[index_].forward);
+    return restored_;
+  }
+  TensorId write_out(Pass pass, std::vector<Kernel> kernels) {
+    Call c;
+    c.function = Function::restore;
+    c.pass = pass;
+    c.operands = {out_.tensors.add(TensorKind::activation, stored_->stored[0], index_), stored_->parameter};
+    c.shape = stored_->stored;
+    c.kernels = std::move(kernels);
+    c.layer = index_;
+    (pass == Pass::forward ? out_.forward : out_.backward)[index_].push_back(c);
+    return c.operands[0];
+  }
+  /// A backward pass writes it out once more, rather than keep it.
+  void read_again(Call& call) {
+    for (TensorId& t : call.operands) {
+      if (t != restored_) continue;
+      if (again_ == kNoTensor) again_ = write_out(Pass::backward_data, e_.flow.restores[index_].backward);
+      t = again_;
+    }
+  }
   int64_t whole(uint32_t layer) const { return e_.flow.outputs[layer].elements; }
+  bool gathers() const { return lowered().input_join == Join::gather; }
+  bool scatters() const { return lowered().output_join == Join::scatter; }
+  /// `t`, or a new one, with what all partners have of a layer's output.
+  TensorId of_all(TensorId& t, uint32_t layer, TensorKind kind) {
+    if (t == kNoTensor) t = out_.tensors.add_activation(kind, whole(layer) * partners(), layer);
+    return t;
+  }
   uint32_t from(std::size_t input) const { return layer().inputs.at(input); }
 
   /// Nobody but this layer reads the memory of its input, now or in a backward pass.
@@ -208,10 +301,12 @@ class LayerEmitter : public LayerCalls {
 
   const LearnedTensor& tie(int64_t rows, int64_t width) {
     const uint32_t owner = e_.graph.tied_to(index_).value_or(index_);
-    for (const LearnedTensor& l : out_.learned) {
-      if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
-      tied_gradient_ = l.gradient;
-      return l;
+    for (const auto* list : {&out_.learned, &out_.frozen}) {
+      for (const LearnedTensor& l : *list) {
+        if (l.layer != owner || l.index != 0 || out_.tensors[l.parameter].elements != rows * width) continue;
+        tied_gradient_ = l.gradient;
+        return l;
+      }
     }
     throw InputError(layer().attributes.place(),
                      fmt::format("layer \"{}\" finds no embedding of {} x {} whose weight it could use",
@@ -223,7 +318,22 @@ class LayerEmitter : public LayerCalls {
   uint32_t index_;
   LayerTensors& own_;
   TensorId tied_gradient_ = kNoTensor;
+  const LearnedTensor* stored_ = nullptr;              ///< a weight in fewer bits, ...
+  TensorId restored_ = kNoTensor, again_ = kNoTensor;  ///< ... written out for forward, and for backward
 };
+
+std::vector<PositionRun> LayerEmitter::positions(std::size_t input) const {
+  const Graph& model = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
+  const int64_t time = model.layers()[from(input)].output[0], own = shape(input)[0];
+  const int64_t rows = e_.batch * own, first = own < time ? partner() * rows : 0;
+  std::vector<PositionRun> out;
+  for (int64_t r = 0; r < rows;) {
+    const int64_t at = (first + r) % time, count = std::min(rows - r, time - at);
+    out.push_back({r, at, count});
+    r += count;
+  }
+  return out;
+}
 
 void emit_input(Emission& e, uint32_t i) {
   const OutputFlow& output = e.flow.outputs[i];
@@ -277,21 +387,34 @@ void expect_arrival(Emission& e, uint32_t i) {
   own.contributions.push_back(own.arriving);
 }
 
+/// The part of a sum over partners that this device goes on with.
+void expect_scattered(Emission& e, uint32_t i) {
+  LayerTensors& own = e.layers[i];
+  const auto share = [&] {
+    return e.out.tensors.add_activation(TensorKind::gradient, e.flow.outputs[i].elements, i);
+  };
+  if (own.d_out == kNoTensor) own.d_out = share();
+  own.scattered = own.contributions.empty() ? own.d_out : share();
+  if (!own.contributions.empty()) own.contributions.push_back(own.scattered);
+}
+
 /// What is still to be summed over devices is one contribution, there when the first reader's backward pass,
 /// which is the last to run, has ended.
 void join_partial(Emission& e, uint32_t i) {
   LayerTensors& own = e.layers[i];
-  if (own.partial.size() < 2) return;
+  if (own.partial.empty()) return;
   uint32_t last = UINT32_MAX;
   for (const uint32_t reader : e.flow.outputs[i].readers) {
-    if (e.flow.lowered[reader].input_join == Join::copy) last = std::min(last, reader);
+    if (e.flow.lowered[reader].input_join != Join::none) last = std::min(last, reader);
   }
+  const bool scatters = e.flow.lowered[last].input_join == Join::gather;
   for (std::size_t k = 1; k < own.partial.size(); ++k) {
     e.out.backward[last].push_back(
-        sum_of(own.partial[0], own.partial[0], own.partial[k], e.flow.outputs[i].elements, last));
+        sum_of(own.partial[0], own.partial[0], own.partial[k], e.out.tensors[own.partial[0]].elements, last));
     std::erase(own.contributions, own.partial[k]);
   }
-  if (own.contributions.size() == 1) e.out.tensors.join(own.d_out, own.partial[0]);
+  if (scatters) return expect_scattered(e, i);
+  if (own.partial.size() > 1 && own.contributions.size() == 1) e.out.tensors.join(own.d_out, own.partial[0]);
 }
 
 /// Sums the readers' gradients in front of the layer's own backward pass; seeds the last layer's.
@@ -312,13 +435,18 @@ void add_up(Emission& e, uint32_t i) {
     seed.layer = i;
     calls.push_back(seed);
   }
+  // Part of the pass that the model counts these sums to: where only parameters' gradients follow, of theirs.
+  const auto& inputs = e.graph.layers()[i].inputs;
+  const bool weights =
+      !e.flow.lowered[i].backward_weights.empty() &&
+      std::none_of(inputs.begin(), inputs.end(), [&](uint32_t from) { return e.flow.outputs[from].learns; });
   for (std::size_t k = 1; k < own.contributions.size(); ++k) {
     calls.push_back(sum_of(own.d_out, k == 1 ? own.contributions[0] : own.d_out, own.contributions[k],
                            output.elements, i));
+    if (weights) calls.back().pass = Pass::backward_weights;
     if (k <= output.sums.size()) calls.back().kernels = {output.sums[k - 1]};
   }
-  std::vector<Call>& backward = e.out.backward[i];
-  backward.insert(backward.begin(), calls.begin(), calls.end());
+  put_in_front(e, i, calls);
 }
 
 }  // namespace
@@ -350,8 +478,9 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);
   for (const LayerTensors& l : e.layers)
-    e.out.slice.push_back(
-        {l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0], l.exchanged, l.before});
+    e.out.slice.push_back({l.out, l.d_out, l.arriving, l.partial.empty() ? kNoTensor : l.partial[0],
+                           l.forward_exchanges, l.backward_exchanges, l.made, l.made_gradient, l.gathered,
+                           l.gathered_again, l.scattered});
   e.out.output = e.layers.back().out;
   return std::move(e.out);
 }

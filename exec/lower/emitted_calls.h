@@ -36,10 +36,12 @@ class TensorTable {
 
 struct EmittedCalls {
   explicit EmittedCalls(bool half) : tensors(half) {}
-  TensorTable tensors;  ///< without places, but parameters and their gradients, which have theirs
+  TensorTable tensors;  ///< without places, but weights and their gradients, which have theirs
   std::vector<std::vector<Call>> forward, backward;  ///< [layer]; operands may be another's memory
   std::vector<LearnedTensor> learned;                ///< as ExecutionGraph::learned
   int64_t parameters = 0;                            ///< elements of the flat vector
+  std::vector<LearnedTensor> frozen;                 ///< likewise, of the weights that stay
+  int64_t frozen_elements = 0, frozen_words = 0;     ///< values of these, and what they take in memory
   std::vector<TensorId> inputs, labels, losses;
   TensorId logits = kNoTensor, output = kNoTensor;  ///< as ExecutionGraph's; of the last layer
   std::vector<SliceTensors> slice;                  ///< [layer]

@@ -11,6 +11,7 @@
 #include "exec/lower/arena.h"
 #include "exec/lower/emitted_calls.h"
 #include "exec/lower/gradient_flow.h"
+#include "exec/lower/stored.h"
 
 namespace tandem::exec {
 
@@ -70,8 +71,14 @@ void resolve_memory(EmittedCalls& e) {
   }
   if (!e.losses.empty()) e.output = e.losses.back();
   for (SliceTensors& s : e.slice) {
-    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.exchanged}) {
-      if (*t != kNoTensor) *t = e.tensors.root(*t);
+    const auto own = [&](TensorId& t) { t = t != kNoTensor ? e.tensors.root(t) : t; };
+    for (TensorId* t : {&s.output, &s.gradient, &s.arriving, &s.partial, &s.made, &s.made_gradient,
+                        &s.gathered, &s.gathered_again, &s.scattered})
+      own(*t);
+    for (auto* exchanges : {&s.forward, &s.backward}) {
+      for (ExchangedTensors& x : *exchanges) {
+        for (TensorId* t : {&x.from, &x.to, &x.counts, &x.arrived}) own(*t);
+      }
     }
   }
 }
@@ -94,6 +101,41 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vect
     if (s.arriving != kNoTensor) extend(out[s.arriving], layers, 2 * layers - 1 - i);
     if (received) extend(out[s.output], i, i);
     if (received && s.gradient != kNoTensor) extend(out[s.gradient], 2 * layers - 1 - i, 3 * layers);
+    for (const auto* exchanges : {&s.forward, &s.backward}) {
+      const int64_t pass = exchanges == &s.forward ? i : 2 * layers - 1 - i;
+      for (const ExchangedTensors& x : *exchanges) {
+        for (const TensorId t : {x.from, x.to, x.counts, x.arrived}) {
+          if (t != kNoTensor) extend(out[t], pass, pass);
+        }
+      }
+    }
+  }
+}
+
+/// Where partners divide the sequence: what they scatter and gather is written between the passes of the
+/// layers.
+void extend_scattered(const EmittedCalls& e, const GradientFlow& flow, bool parts,
+                      std::vector<ArenaBlock>& out) {
+  const auto layers = static_cast<int64_t>(e.forward.size());
+  for (uint32_t i = 0; i < layers; ++i) {
+    const SliceTensors& s = e.slice[i];
+    const int64_t back = 2 * layers - 1 - i;
+    if (s.made != kNoTensor) extend(out[s.output], i, i);
+    if (s.made_gradient != kNoTensor) {
+      extend(out[s.made_gradient], back, back);
+      extend(out[s.gradient], back, back);
+    }
+    for (const uint32_t reader : flow.outputs[i].readers) {
+      if (flow.lowered[reader].input_join != Join::gather) continue;
+      const int64_t read_back = 2 * layers - 1 - reader, again = read_back + (parts ? layers : 0);
+      extend(out[s.output], i, s.gathered_again != kNoTensor ? again : reader);
+      extend(out[s.gathered], i, reader);
+      if (s.gathered_again != kNoTensor) extend(out[s.gathered_again], read_back, again);
+      if (s.scattered != kNoTensor) {
+        extend(out[s.partial], read_back, read_back);
+        extend(out[s.scattered], read_back, read_back);
+      }
+    }
   }
 }
 
@@ -114,6 +156,7 @@ std::vector<ArenaBlock> lives(const EmittedCalls& e, const GradientFlow& flow, b
     touch(e.backward[static_cast<std::size_t>(i)], 2 * layers - 1 - i);
   }
   extend_exchanged(e, flow, out);
+  extend_scattered(e, flow, parts, out);
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     const Tensor& x = e.tensors[t];
     out[t].words = x.words();
@@ -134,7 +177,8 @@ Sizes place_tensors(EmittedCalls& e, const std::vector<ArenaBlock>& life) {
   std::vector<ArenaBlock> blocks;
   for (TensorId t = 0; t < e.tensors.size(); ++t) {
     Tensor& x = e.tensors[t];
-    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient)
+    if (!e.tensors.own(t) || x.kind == TensorKind::parameter || x.kind == TensorKind::parameter_gradient ||
+        x.kind == TensorKind::frozen)
       continue;
     if (x.kind == TensorKind::input || x.kind == TensorKind::label) {
       x.offset = out.input_elements;
@@ -186,6 +230,22 @@ const std::vector<Call>& ExecutionGraph::backward(uint32_t layer) const {
   return impl_->calls.backward.at(layer);
 }
 const std::vector<LearnedTensor>& ExecutionGraph::learned() const { return impl_->calls.learned; }
+const std::vector<LearnedTensor>& ExecutionGraph::frozen() const { return impl_->calls.frozen; }
+int64_t ExecutionGraph::frozen_elements() const { return impl_->calls.frozen_elements; }
+int64_t ExecutionGraph::frozen_words() const { return impl_->calls.frozen_words; }
+std::vector<float> ExecutionGraph::stored(const std::vector<float>& values) const {
+  std::vector<float> out(static_cast<std::size_t>(frozen_words()));
+  for (const LearnedTensor& l : frozen()) {
+    const Tensor& t = tensors()[l.parameter];
+    const float* from = values.data() + l.first;
+    const auto to = out.begin() + t.offset;
+    if (l.stored.empty())
+      std::copy_n(from, t.elements, to);
+    else
+      std::ranges::copy(store(StoredShape(l.stored), from), to);
+  }
+  return out;
+}
 int64_t ExecutionGraph::parameters() const { return impl_->calls.parameters; }
 int64_t ExecutionGraph::input_elements() const { return impl_->sizes.input_elements; }
 int64_t ExecutionGraph::arena() const { return impl_->sizes.arena; }

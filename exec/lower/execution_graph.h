@@ -32,7 +32,14 @@ class ExecutionGraph {
   /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
-  int64_t parameters() const;      ///< elements of the flat vector
+  int64_t parameters() const;  ///< elements of the flat vector
+  /// Weights that stay as they are, in the same order in a flat vector of values of their own, and in memory
+  /// of their own, in which some may take fewer bits.
+  const std::vector<LearnedTensor>& frozen() const;
+  int64_t frozen_elements() const;  ///< of that vector
+  int64_t frozen_words() const;     ///< of 4 bytes, of that memory
+  /// What lies there for such values.
+  std::vector<float> stored(const std::vector<float>& frozen) const;
   int64_t input_elements() const;  ///< of the inputs' buffer: all inputs and labels of one batch
   int64_t arena()
       const;  ///< words of 4 bytes of everything else; tensors that never live together share place

@@ -33,7 +33,8 @@ void count_gradients(GradientFlow& flow, uint32_t layer) {
 
 GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precision, const SliceUse& use) {
   const auto& layers = graph.layers();
-  GradientFlow flow{graph.lower(batch, precision), std::vector<OutputFlow>(layers.size())};
+  GradientFlow flow{graph.lower(batch, precision), std::vector<OutputFlow>(layers.size()),
+                    std::vector<Restores>(layers.size())};
   for (uint32_t i = 0; i < layers.size(); ++i) {
     OutputFlow& output = flow.outputs[i];
     output.learns = graph.trained(i);
@@ -41,6 +42,16 @@ GradientFlow gradient_flow(const Graph& graph, int64_t batch, Precision precisio
     for (const uint32_t from : layers[i].inputs) flow.outputs[from].readers.push_back(i);
   }
   for (uint32_t i = 0; i < layers.size(); ++i) count_gradients(flow, i);
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].frozen_bits == 0) continue;
+    Lowered& l = flow.lowered[i];
+    for (auto [kernels, restores] : {std::pair{&l.forward, &flow.restores[i].forward},
+                                     std::pair{&l.backward_data, &flow.restores[i].backward}}) {
+      if (kernels->empty()) continue;
+      restores->push_back(kernels->front());
+      kernels->erase(kernels->begin());
+    }
+  }
   for (const uint32_t i : use.sent) {
     flow.outputs[i].sent = true;
     flow.outputs[i].gradients += flow.outputs[i].learns ? 1 : 0;

@@ -32,9 +32,15 @@ struct OutputFlow {
   std::vector<Kernel> sums;  ///< kernels of the model that add these up, one an addition
 };
 
+/// Of a layer whose weights are stored in fewer bits: kernels of the model that write them out.
+struct Restores {
+  std::vector<Kernel> forward, backward;
+};
+
 struct GradientFlow {
   std::vector<Lowered> lowered;     ///< [layer]: Graph::lower, without OutputFlow::sums
   std::vector<OutputFlow> outputs;  ///< [layer]
+  std::vector<Restores> restores;   ///< [layer]: they are not in `lowered`
   /// Does the layer read a part of `from`'s output where it lies?
   bool takes_part(uint32_t reader, uint32_t from) const {
     return lowered[reader].in_place && outputs[reader].elements < outputs[from].elements;

@@ -93,16 +93,17 @@ class Threads {
 }  // namespace
 
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
-                const std::vector<float>& parameters, const std::vector<float>& buffers) {
+                const ExecutionResult& trained) {
   const ExecutionGraph n(graph, data.samples(), false);
   const auto device = backend.open({0, Precision::fp32, 1, false});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
-  float* learned = device->allocate(n.parameters());
-  device->upload(learned, parameters.data(), n.parameters());
+  float *learned = device->allocate(n.parameters()), *frozen = device->allocate(n.frozen_words());
+  device->upload(learned, trained.parameters.data(), n.parameters());
+  device->upload(frozen, n.stored(trained.frozen).data(), n.frozen_words());
   device->upload(inputs + n.tensors()[n.inputs()[0]].offset, data.values.data(),
                  static_cast<int64_t>(data.values.size()));
-  const float* buffer = buffers.data();
+  const float* buffer = trained.buffers.data();
   for (const Tensor& t : n.tensors()) {
     if (t.kind != TensorKind::buffer) continue;
     device->upload(arena + t.offset, buffer, t.elements);
@@ -116,6 +117,7 @@ double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
         const Tensor& t = n.tensors()[id];
         operands.push_back((t.kind == TensorKind::input       ? inputs
                             : t.kind == TensorKind::parameter ? learned
+                            : t.kind == TensorKind::frozen    ? frozen
                                                               : arena) +
                            t.offset);
       }

@@ -8,10 +8,10 @@
 
 namespace tandem::exec {
 
-/// Share of `data` that the model classifies rightly with these parameters and buffers (as in
-/// ExecutionResult).
+/// Share of `data` that the model classifies rightly with the parameters, frozen weights and buffers of
+/// `trained`.
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
-                const std::vector<float>& parameters, const std::vector<float>& buffers);
+                const ExecutionResult& trained);
 
 /// Throws InputError (what cannot be executed), DeviceError (a worker, link or rank failed).
 ExecutionResult execute(const Execution& execution, const Keep& keep = {});

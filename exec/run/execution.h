@@ -42,6 +42,9 @@ struct Execution {
   /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
   /// whatever the order. For the tests of schemes.
   bool integer_gradients = false;
+  /// Parameters that are sharded and gathered where they are needed are no numbers outside of the worker's
+  /// own share until a gather brings them, and again when what it was for has ended. For the same tests.
+  bool poison = false;
   const Checkpoint* start = nullptr;                ///< null: start values drawn from the seed
   std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
   const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
@@ -78,6 +81,7 @@ struct ExecutionResult {
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
+  std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
 };
 

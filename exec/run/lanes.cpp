@@ -33,7 +33,10 @@ void Lanes::add_ops(const Run& run) {
     const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
                             op.lane != Lane::compute && !run.library_made(op.what);
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
-    lane.exchanges = lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links;
+    const bool deals =
+        op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
+    lane.exchanges =
+        lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links || deals;
   }
 }
 

@@ -83,12 +83,28 @@ int64_t tied_words(const Program& program, const Role& role) {
   return most;
 }
 
+int64_t sequence_words(const Role& role) {
+  for (const Op& op : role.ops) {
+    if (op.payload == Payload::sequence_gradients) return op.bytes.n / 4;
+  }
+  return 0;
+}
+
+std::vector<Slice> in_parts(const ExecutionGraph& lowered) {
+  std::vector<Slice> out;
+  for (const LearnedTensor& l : lowered.learned()) {
+    const Tensor& t = lowered.tensors()[l.gradient];
+    if (lowered.graph().layers()[l.layer].parameters[l.index].in_parts) out.push_back({t.offset, t.elements});
+  }
+  return out;
+}
+
 MemoryUse worker_memory(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
   const ExecutionGraph& lowered = stages.lowered(worker);
   const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
-  m.parameters = words(parameters);
+  m.parameters = words(parameters + lowered.frozen_words());
   m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
   m.optimizer = words(parameters) * e.job.optimizer->state;
   m.activations = words(lowered.arena()) * slots;
@@ -100,20 +116,22 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
       activations = std::max(activations, op.bytes.n / 4);
     narrowed = std::max(narrowed, narrowed_words(program, op) * stages.devices());
   }
-  m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role));
+  m.workspace =
+      words(activations) + words(narrowed) + words(tied_words(program, role)) + words(sequence_words(role));
   return m;
 }
 
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers) {
-  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state;
-  Bytes sum = whole + state;  // start values
+  const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state,
+              frozen = words(stages.whole().frozen_elements());
+  Bytes sum = whole + state + frozen;  // start values
   for (uint32_t w = first; w < first + workers; ++w) {
     if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
     if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
   }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
-  if (keep.parameters) sum += (whole + state) * 2;  // the result, and one worker's on its way there
+  if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's on its way there
   return sum;
 }
 

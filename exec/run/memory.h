@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "exec/comm/store.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execution.h"
 #include "exec/run/stages.h"
@@ -19,6 +20,12 @@ inline constexpr int64_t kInputBatches = 3;
 int64_t narrowed_words(const Program& program, const Op& op);
 /// Words where gradients arrive of a weight of which another stage has a copy.
 int64_t tied_words(const Program& program, const Role& role);
+
+/// Words of gradients that partners made of their parts of the sequence: a role's
+/// Payload::sequence_gradients.
+int64_t sequence_words(const Role& role);
+/// Where these lie in the flat vector, in its order.
+std::vector<Slice> in_parts(const ExecutionGraph& lowered);
 
 /// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
 /// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,

@@ -69,6 +69,24 @@ void add_columns(const Part& part, const std::vector<int64_t>& columns, int64_t 
   }
 }
 
+/// A tensor of experts: those of this device, and of each its part where partners divide them, which is of
+/// the inner features: rows of what goes down, else columns.
+void add_experts(const Part& part, const std::string& name, const Portion& portion, std::vector<Piece>& out) {
+  const int64_t count = Attributes(part.layer.attributes).integer("count"), here = count / portion.experts;
+  const int64_t each = part.all / count, own = part.at.elements / here, ways = each / own;
+  const int64_t feed = Attributes(part.layer.attributes).integer("feed");
+  for (int64_t e = 0; e < here; ++e) {
+    const int64_t to = part.at.own + e * own, from = part.at.whole + (portion.expert * here + e) * each;
+    if (ways == 1 || name == "down") {
+      out.push_back({to, from + (ways == 1 ? 0 : portion.partner * own), own});
+      continue;
+    }
+    for (int64_t row = 0; row < each / feed; ++row)
+      out.push_back(
+          {to + row * (feed / ways), from + row * feed + portion.partner * (feed / ways), feed / ways});
+  }
+}
+
 void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uint32_t partner,
               std::vector<Piece>& out) {
   const std::string split = part.layer.attributes.text("split", "whole");
@@ -89,23 +107,37 @@ void add_part(const ExecutionGraph& whole, const Part& part, uint32_t layer, uin
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, uint32_t partner) {
+std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, const Portion& portion,
+                             bool frozen) {
   std::vector<Piece> out;
-  for (const LearnedTensor& l : own.learned()) {
+  const auto tensors = [&](const ExecutionGraph& of) -> const auto& {
+    return frozen ? of.frozen() : of.learned();
+  };
+  const auto weights = [&](const ExecutionGraph& of, uint32_t layer) -> const auto& {
+    const Layer& l = of.graph().layers()[layer];
+    return frozen ? l.frozen : l.parameters;
+  };
+  for (const LearnedTensor& l : tensors(own)) {
     // An output layer's copy of an embedding's weight stands before what else it has.
-    const bool copies =
-        own.graph().layers()[l.layer].parameters.size() > whole.graph().layers()[l.layer].parameters.size();
+    const bool copies = weights(own, l.layer).size() > weights(whole, l.layer).size();
     const bool copy = copies && l.index == 0;
     const uint32_t layer = copy ? whole.graph().tied_to(l.layer).value() : l.layer;
     const uint32_t index = copies && !copy ? l.index - 1 : l.index;
-    const auto all =
-        std::find_if(whole.learned().begin(), whole.learned().end(),
-                     [&](const LearnedTensor& w) { return w.layer == layer && w.index == index; });
-    TANDEM_CHECK(all != whole.learned().end());
-    const Tensor &part = own.tensors()[l.parameter], &of = whole.tensors()[all->parameter];
-    add_part(whole,
-             {own.graph().layers()[l.layer], {part.offset, of.offset, part.elements, copy}, of.elements},
-             l.layer, partner, out);
+    const auto all = std::find_if(tensors(whole).begin(), tensors(whole).end(), [&](const LearnedTensor& w) {
+      return w.layer == layer && w.index == index;
+    });
+    TANDEM_CHECK(all != tensors(whole).end());
+    const auto begin = [&](const ExecutionGraph& of, const LearnedTensor& t) {
+      return frozen ? t.first : of.tensors()[t.parameter].offset;
+    };
+    const Parameter& weight = weights(own, l.layer)[l.index];
+    const Part p{own.graph().layers()[l.layer],
+                 {begin(own, l), begin(whole, *all), weight.elements, copy},
+                 weights(whole, layer)[index].elements};
+    if (!copy && weight.dealt)
+      add_experts(p, weight.name, portion, out);
+    else
+      add_part(whole, p, l.layer, portion.partner, out);
   }
   return out;
 }

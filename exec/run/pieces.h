@@ -14,10 +14,18 @@ struct Piece {
   bool copy = false;  ///< of a weight that another stage holds, too, whose layer it is
 };
 
-/// Of one of the devices that share the slice's layers, in the order of its flat vector. Rows that pad a
+/// Which of the devices that divide a slice's layers.
+struct Portion {
+  uint32_t partner = 0;              ///< of those that share each layer
+  uint32_t expert = 0, experts = 1;  ///< of so many that hold different experts
+};
+
+/// Of one of the devices that share the slice's layers, in the order of its flat vector; `frozen`: of that of
+/// the weights that stay as they are, among all of the model's. Rows that pad a
 /// vocabulary to equal parts are in none. Any thread may call it. Throws InputError where a layer's output is
 /// packed in a way that does not divide. O(rows of the weights that are split).
-std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own, uint32_t partner);
+std::vector<Piece> pieces_of(const ExecutionGraph& whole, const ExecutionGraph& own,
+                             const Portion& portion = {}, bool frozen = false);
 
 /// Where a buffer of a slice (running statistics) lies among all of the model's, one behind the other.
 struct BufferPlace {

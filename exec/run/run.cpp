@@ -31,16 +31,17 @@ int32_t all_iterations(const Execution& e, const Program& program) {
 int64_t cut(int64_t elements, int64_t n, int64_t c) { return elements / n * c + std::min(elements % n, c); }
 
 /// Start values as LearnedTensor says, drawn by counter: the same for every worker and thread count.
-std::vector<float> start_values(const ExecutionGraph& lowered, const Execution& e) {
-  std::vector<float> out(static_cast<std::size_t>(lowered.parameters()));
-  for (const LearnedTensor& l : lowered.learned()) {
-    const Tensor& t = lowered.tensors()[l.parameter];
-    for (int64_t i = 0; i < t.elements; ++i) {
+std::vector<float> start_values(const ExecutionGraph& lowered, const Execution& e, bool frozen) {
+  std::vector<float> out(static_cast<std::size_t>(frozen ? lowered.frozen_elements() : lowered.parameters()));
+  for (const LearnedTensor& l : frozen ? lowered.frozen() : lowered.learned()) {
+    const Layer& layer = lowered.graph().layers()[l.layer];
+    const int64_t begin = frozen ? l.first : lowered.tensors()[l.parameter].offset;
+    for (int64_t i = 0; i < (frozen ? layer.frozen : layer.parameters)[l.index].elements; ++i) {
       const double u = 2 * to_unit(draw_bits(e.seed, l.layer, l.index, static_cast<uint64_t>(i))) - 1;
-      out[static_cast<std::size_t>(t.offset + i)] = l.constant + l.bound * static_cast<float>(u);
+      out[static_cast<std::size_t>(begin + i)] = l.constant + l.bound * static_cast<float>(u);
     }
   }
-  if (e.integer_gradients) std::fill(out.begin(), out.end(), 0.0F);
+  if (e.integer_gradients && !frozen) std::fill(out.begin(), out.end(), 0.0F);
   return out;
 }
 
@@ -60,11 +61,13 @@ Run::Run(const Execution& e, const Keep& k)
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
+  find_cuts();
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
-  start_ = start_values(execution_graph(), e);
+  start_ = start_values(execution_graph(), e, false);
+  frozen_ = start_values(execution_graph(), e, true);
   start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
   if (e.start != nullptr) {
     start_ = e.start->parameters;
@@ -109,7 +112,6 @@ void Run::check_executable() const {
     refuse(
         "a rate divided by staleness needs servers that count versions: parameter-server with mode=async, "
         "ssp or softsync");
-  if (execution_.job.graph->frozen_elements() > 0) refuse("weights that stay as they are are only simulated");
   if (stages_.split() && workers_ > 1 && workers_ % static_cast<uint32_t>(ranks().size) != 0)
     refuse(fmt::format("{} devices do not divide among {} processes", workers_, ranks().size));
   for (const Channel& c : program_.channels) {
@@ -244,10 +246,32 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
   const Bucket& bucket = program_.buckets[key];
-  const int64_t replica = stages_.place(instance).replica;
-  const int64_t from = cut(bucket.elements, stages_.replicas(), replica),
-                to = cut(bucket.elements, stages_.replicas(), replica + 1);
+  if (cuts_[key] < 0) return {bucket.first, bucket.elements};
+  const Member m = member(program_.collectives[static_cast<std::size_t>(cuts_[key])], instance);
+  const int64_t from = cut(bucket.elements, m.ranks, m.rank), to = cut(bucket.elements, m.ranks, m.rank + 1);
   return {bucket.first + from, to - from};
+}
+
+std::vector<Slice> Run::summed_whole(uint32_t instance) const {
+  std::vector<Slice> out;
+  if (micro_batches_ * stages_.micros() == 1) return out;
+  if (!sums_shares_) return {{0, stages_.lowered(instance).parameters()}};
+  for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
+    const Bucket& b = program_.buckets[key];
+    if (b.role == stages_.place(instance).role && cuts_[key] < 0) out.push_back({b.first, b.elements});
+  }
+  return out;
+}
+
+void Run::find_cuts() {
+  cuts_.assign(program_.buckets.size(), -1);
+  for (const Role& role : program_.roles) {
+    for (const Op& op : role.ops) {
+      if (op.kind == OpKind::collective && op.payload == Payload::gradients &&
+          program_.collectives[op.what].kind == CollKind::reduce_scatter)
+        cuts_[op.key] = static_cast<int32_t>(op.what);
+    }
+  }
 }
 
 }  // namespace tandem::exec

@@ -67,12 +67,16 @@ class Run {
   const std::vector<float>& start() const { return start_; }  ///< flat, that every worker begins with
   /// The optimiser's: one flat vector after the other; after fetch_store() the store's at the end.
   const std::vector<float>& start_state() const { return start_state_; }
+  /// Of the weights that stay as they are, in a flat vector of their own.
+  const std::vector<float>& frozen() const { return frozen_; }
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
+  /// Where a step's gradients are summed on the worker that made them, in the order of its flat vector.
+  std::vector<Slice> summed_whole(uint32_t instance) const;
   /// Does each worker update a share of the parameters alone?
   bool spreads() const { return program_.sharding.state > 1; }
-  /// Payload::shard of a worker.
+  /// Payload::shard of a worker: what the reduction of its gradients leaves there; else all of the bucket.
   Slice share(uint32_t key, uint32_t instance) const;
 
   // ---- collectives ----
@@ -106,6 +110,12 @@ class Run {
   /// The way of a channel's messages from or to a worker, whose counterpart has its number in the other role.
   PeerLinks::Pair pair(uint32_t channel, uint32_t key, uint32_t instance) const;
 
+  // ---- experts on other devices ----
+
+  /// Tokens' ways: one of `rank` of the members of an all-to-all to another.
+  PeerLinks& tokens() { return *tokens_; }
+  PeerLinks::Pair token_way(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const;
+
   // ---- parameter server ----
 
   ParameterStore* store() { return store_.get(); }  ///< null where the program has none
@@ -127,11 +137,13 @@ class Run {
   void check_ops(uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
+  void find_cuts();
   void make_iterations();
   void check_route() const;
   void make_transport();
   void make_peers();
   void make_groups();
+  void make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members);
   void make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& member);
   void set_gradient_scale();
   std::vector<std::string> units() const;
@@ -155,13 +167,16 @@ class Run {
   std::unique_ptr<Iterations> iterations_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
-  std::vector<float> start_, start_state_;
+  std::vector<float> start_, start_state_, frozen_;
+  std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;
   float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
   std::unique_ptr<Transport> transport_;  ///< between nodes
   uint32_t channels_ = 0;                 ///< of it in use
   std::unique_ptr<PeerLinks> peers_;      ///< null where no stages exchange messages
-  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;  ///< [collective][group]
+  std::unique_ptr<PeerLinks> tokens_;     ///< null where no experts are dealt
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> token_members_;  ///< [collective, group]
+  std::vector<std::vector<std::unique_ptr<GroupCollective>>> groups_;             ///< [collective][group]
   /// [collective][group]: empty where the library does not make it, null where another process has the
   /// group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library_;

@@ -2,6 +2,7 @@
 // How the workers of a run reach each other: transports, groups of collectives, messages between stages.
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "exec/comm/scheduled_group.h"
 #include "exec/run/run.h"
@@ -85,18 +86,25 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
   return out;
 }
 
-/// Messages between stages. Devices of a node are neighbours in the grid.
+/// Messages between stages, and tokens between those that hold different experts: both before either opens a
+/// way. Devices of a node are neighbours in the grid.
 void Run::make_peers() {
-  const auto keyed = [](const Channel& c) { return !c.key_layers.empty(); };
-  if (std::none_of(program_.channels.begin(), program_.channels.end(), keyed)) return;
-  const auto count = static_cast<uint32_t>(program_.channels.size());
-  peers_ = std::make_unique<PeerLinks>(transport_.get(), channels_, count, abort_, spins_);
-  channels_ += count;
-  for (uint32_t c = 0; c < count; ++c) {
-    const Channel& channel = program_.channels[c];
-    for (uint32_t key = 0; key < channel.key_layers.size(); ++key) {
-      for (uint32_t i = 0; i < program_.roles[channel.from_role].mesh.size(); ++i)
-        peers_->open(pair(c, key, stages_.device(channel.from_role, i)));
+  const auto links = [&](std::size_t count, bool any) {
+    if (!any) return std::unique_ptr<PeerLinks>();
+    const uint32_t first = std::exchange(channels_, channels_ + static_cast<uint32_t>(count));
+    return std::make_unique<PeerLinks>(transport_.get(), first, static_cast<uint32_t>(count), abort_, spins_);
+  };
+  const auto& channels = program_.channels;
+  const auto& collectives = program_.collectives;
+  peers_ = links(channels.size(), std::any_of(channels.begin(), channels.end(),
+                                              [](const Channel& c) { return !c.key_layers.empty(); }));
+  tokens_ = links(collectives.size(),
+                  std::any_of(collectives.begin(), collectives.end(),
+                              [](const Collective& c) { return c.kind == CollKind::all_to_all; }));
+  for (uint32_t c = 0; c < channels.size(); ++c) {
+    for (uint32_t key = 0; key < channels[c].key_layers.size(); ++key) {
+      for (uint32_t i = 0; i < program_.roles[channels[c].from_role].mesh.size(); ++i)
+        peers_->open(pair(c, key, stages_.device(channels[c].from_role, i)));
     }
   }
 }
@@ -122,10 +130,32 @@ void Run::make_groups() {
       const Member at = member(collective, i);
       members[at.group][at.rank] = i;
     }
+    if (collective.kind == CollKind::all_to_all) {
+      make_token_ways(static_cast<uint32_t>(c), members);
+      continue;
+    }
     library_[c] = library_groups(collective, members, m.local);
     for (const std::vector<uint32_t>& instances : members) make_group(c, instances, m);
   }
   set_gradient_scale();
+}
+
+/// A way from each member to each other: how many tokens come is known when they come.
+void Run::make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members) {
+  for (uint32_t group = 0; group < members.size(); ++group) {
+    token_members_[{collective, group}] = members[group];
+    for (uint32_t from = 0; from < members[group].size(); ++from) {
+      for (uint32_t to = 0; to < members[group].size(); ++to) {
+        if (from != to) tokens_->open(token_way(collective, group, from, to));
+      }
+    }
+  }
+}
+
+PeerLinks::Pair Run::token_way(uint32_t collective, uint32_t group, uint32_t from, uint32_t to) const {
+  const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
+  const auto& members = token_members_.at({collective, group});
+  return {collective, from, members[from], members[to], members[from] / per_node, members[to] / per_node};
 }
 
 void Run::make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& m) {
@@ -148,7 +178,10 @@ void Run::set_gradient_scale() {
     const bool sums = kind == CollKind::all_reduce || kind == CollKind::reduce ||
                       (kind == CollKind::reduce_scatter && program_.stores.empty());
     if (!sums) continue;
-    gradient_scale_ = 1 / static_cast<float>(member(program_.collectives[op.what], 0).ranks);
+    // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.
+    const uint32_t ranks =
+        stages_.split() ? stages_.replicas() : member(program_.collectives[op.what], 0).ranks;
+    gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;
   }
   for (const Op& op : program_.roles[0].ops) {

@@ -14,13 +14,18 @@ namespace {
 struct Coordinate {
   uint32_t at = 0, size = 1;
 };
-Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::string_view axis) {
+/// Of several axes: of the mesh of these alone.
+Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::initializer_list<std::string_view> axes) {
+  Coordinate out;
   for (std::size_t a = mesh.axes.size(); a-- > 0;) {
     const auto size = static_cast<uint32_t>(mesh.axes[a].size);
-    if (mesh.axes[a].name == axis) return {instance % size, size};
+    if (std::find(axes.begin(), axes.end(), mesh.axes[a].name) != axes.end()) {
+      out.at += instance % size * out.size;
+      out.size *= size;
+    }
     instance /= size;
   }
-  return {};
+  return out;
 }
 
 [[noreturn]] void refuse(const Execution& e, const std::string& why) {
@@ -69,11 +74,10 @@ Slots slots_of(const Role& role, int32_t micros) {
 }
 
 /// What of a split program is only simulated.
-void check_split(const Execution& e, const Program& program, const Role& role) {
-  if (program.sharding.parameters > 1) refuse(e, "sharded parameters of split models are only simulated");
-  if (role.slice.sequence || role.slice.context > 1)
-    refuse(e, "a sequence divided between devices is only simulated");
-  if (role.slice.experts > 1) refuse(e, "experts dealt over devices are only simulated");
+void check_split(const Execution& e, const Role& role) {
+  if (role.slice.context > 1) refuse(e, "sequences divided by context= are only simulated");
+  if (role.slice.experts > 1 && element_bytes(e.job.precision) != 4)
+    refuse(e, "tokens travel to their experts in 4 bytes (precision fp32)");
   if (role.slice.ways > 1 && e.job.precision != Precision::fp32)
     refuse(e, "sums inside shared layers are made in fp32");
 }
@@ -94,12 +98,32 @@ void check_losses(const Execution& e, const Graph& slice) {
   }
 }
 
+/// Partners gather parts of a sequence that one of them has each.
+void check_sequence(const Execution& e, const Graph& slice) {
+  if (!slice.divides_sequence()) return;
+  const auto& layers = slice.layers();
+  const std::vector<Lowered> lowered = slice.lower(e.job.batch, e.job.precision);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const uint32_t from : layers[i].inputs) {
+      if (slice.sharing().sequence && layers[i].type->name == "experts")
+        refuse(e, "experts behind a sequence that devices divide (sequence=on) are only simulated");
+      if (lowered[i].input_join != Join::gather ||
+          layers[from].output[0] < e.job.graph->layers()[from].output[0])
+        continue;
+      refuse(e,
+             fmt::format("layer \"{}\" reads a whole sequence, which devices divide only behind an embedding "
+                         "with \"split\": \"vocabulary\"",
+                         layers[i].name));
+    }
+  }
+}
+
 }  // namespace
 
 bool of_micro_batch(const Op& op) {
   return op.payload != Payload::gradients && op.payload != Payload::parameters &&
          op.payload != Payload::shard && op.payload != Payload::state &&
-         op.payload != Payload::tied_gradients;
+         op.payload != Payload::tied_gradients && op.payload != Payload::sequence_gradients;
 }
 
 Stages::Stages(const Execution& e, const Program& program)
@@ -107,6 +131,7 @@ Stages::Stages(const Execution& e, const Program& program)
   find_places(program);
   if (program.grid.axes.empty()) {
     pieces_ = {{{0, 0, whole_.parameters()}}};
+    frozen_pieces_ = {{{0, 0, whole_.frozen_elements()}}};
     return;
   }
   for (const Role& role : program.roles) {
@@ -126,28 +151,45 @@ void Stages::find_places(const Program& program) {
     if (grid ? !role.works() : r > 0) continue;
     for (uint32_t i = 0; i < role.mesh.size(); ++i) {
       const auto device = static_cast<uint32_t>(grid_device(program, role, i));
-      const Coordinate data = coordinate(role.mesh, i, "data"), tensor = coordinate(role.mesh, i, "tensor");
-      places_[device] = grid ? Place{r, i, data.at, tensor.at} : Place{r, i, i, 0};
       devices_of_[r].push_back(device);
-      replicas_ = grid ? data.size : static_cast<uint32_t>(role.mesh.size());
-      partners_ = grid ? tensor.size : 1;
+      if (!grid) {
+        places_[device] = {r, i, i, 0, 0, i};
+        replicas_ = static_cast<uint32_t>(role.mesh.size());
+        continue;
+      }
+      const Coordinate samples = coordinate(role.mesh, i, {"data", "expert"}),
+                       data = coordinate(role.mesh, i, {"data"}),
+                       tensor = coordinate(role.mesh, i, {"tensor"}),
+                       expert = coordinate(role.mesh, i, {"expert"});
+      places_[device] = {r, i, samples.at, tensor.at, expert.at, data.at};
+      replicas_ = samples.size;
+      partners_ = tensor.size;
+      experts_ = expert.size;
     }
   }
 }
 
 void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   const Role& role = program.roles[r];
-  check_split(e, program, role);
+  check_split(e, role);
   Stage s;
   s.role = r;
   s.slice = std::make_unique<Graph>(e.job.graph->slice(role.slice));
   check_losses(e, *s.slice);
+  check_sequence(e, *s.slice);
   s.slots = slots_of(role, micros());
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
     use.whole = e.job.graph;
     s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
-    pieces_.push_back(pieces_of(whole_, s.lowered.back(), p));
+    for (uint32_t x = 0; x < experts_; ++x) {
+      pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}));
+      frozen_pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}, true));
+    }
+  }
+  for (const LearnedTensor& l : s.lowered[0].learned()) {
+    if (role.slice.experts > 1 && s.slice->layers()[l.layer].parameters[l.index].dealt)
+      s.experts_from = std::min(s.experts_from, s.lowered[0].tensors()[l.parameter].offset);
   }
   stage_of_role_[r] = static_cast<uint32_t>(stages_.size());
   stages_.push_back(std::move(s));
@@ -157,11 +199,25 @@ const ExecutionGraph& Stages::lowered(uint32_t device) const {
   return split() ? stage(device).lowered[places_[device].partner] : whole_;
 }
 
+bool Stages::dealt(const Bucket& bucket) const {
+  return split() && bucket.first >= stages_[stage_of_role_[bucket.role]].experts_from;
+}
+
+std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
+  const Place& at = places_[device];
+  std::vector<uint32_t> out;
+  for (const Place& p : places_) {
+    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner) out.push_back(p.replica);
+  }
+  return out;
+}
+
 const Slots& Stages::slots(uint32_t device) const { return split() ? stage(device).slots : one_; }
 
 std::size_t Stages::piece_of(uint32_t device) const {
   if (!split()) return 0;
-  return stage_of_role_[places_[device].role] * std::size_t{partners_} + places_[device].partner;
+  const Place& at = places_[device];
+  return (stage_of_role_[at.role] * std::size_t{partners_} + at.partner) * experts_ + at.expert;
 }
 
 }  // namespace tandem::exec

@@ -18,6 +18,8 @@ struct Place {
   uint32_t role = 0, instance = 0;
   uint32_t replica = 0;  ///< of the models that train on samples of their own
   uint32_t partner = 0;  ///< among the devices that share each of its layers
+  uint32_t expert = 0;   ///< among those that hold different experts
+  uint32_t holder = 0;   ///< among those that hold the same experts
 };
 
 /// Copies of a slice's activations, one for each micro-batch under way.
@@ -32,6 +34,7 @@ struct Stage {
   std::unique_ptr<Graph> slice;         ///< null: the whole model
   std::vector<ExecutionGraph> lowered;  ///< [partner]
   Slots slots;
+  int64_t experts_from = INT64_MAX;  ///< of its flat vector: where tensors of dealt experts begin
 };
 
 /// Made once, then only read: any thread may ask.
@@ -44,6 +47,12 @@ class Stages {
   const ExecutionGraph& whole() const { return whole_; }
   uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t replicas() const { return replicas_; }
+  /// Of experts that are dealt over devices?
+  bool dealt(const Bucket& bucket) const;
+  /// Element of the device's flat vector from which on it holds dealt experts.
+  int64_t experts_from(uint32_t device) const { return split() ? stage(device).experts_from : INT64_MAX; }
+  /// The replicas whose tokens the device's experts work on.
+  std::vector<uint32_t> fed_by(uint32_t device) const;
   /// Micro-batches in one iteration of the program.
   int32_t micros() const { return static_cast<int32_t>(micros_); }
   bool split() const { return !stages_.empty(); }
@@ -53,6 +62,8 @@ class Stages {
   const Slots& slots(uint32_t device) const;
   /// Where the device's flat vector lies in that of whole().
   const std::vector<Piece>& pieces(uint32_t device) const { return pieces_[piece_of(device)]; }
+  /// The same of the weights that stay as they are.
+  const std::vector<Piece>& frozen_pieces(uint32_t device) const { return frozen_pieces_[piece_of(device)]; }
   /// The device of an instance of a role that trains.
   uint32_t device(uint32_t role, uint32_t instance) const { return devices_of_[role][instance]; }
 
@@ -67,8 +78,9 @@ class Stages {
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
   std::vector<Stage> stages_;                      ///< none where the model is not split
   std::vector<uint32_t> stage_of_role_;
-  std::vector<std::vector<Piece>> pieces_;  ///< [stage x partners + partner], or one of everything
-  uint32_t replicas_ = 1, partners_ = 1, micros_ = 1;
+  std::vector<std::vector<Piece>> frozen_pieces_;
+  std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
+  uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, micros_ = 1;
   Slots one_;
 };
 

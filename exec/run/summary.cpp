@@ -22,12 +22,16 @@ constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
 std::vector<Slice> held_by(const Run& run, uint32_t instance) {
   std::vector<Slice> out;
   const uint32_t role = run.stages().place(instance).role;
-  if (!run.spreads()) {
-    const bool copy = run.stages().place(instance).replica > 0 && run.stages().split();
-    return {{0, copy ? 0 : run.stages().lowered(instance).parameters()}};
-  }
+  if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
+  const Place& place = run.stages().place(instance);
   for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
-    if (run.program().buckets[key].role == role) out.push_back(run.share(key, instance));
+    const Bucket& bucket = run.program().buckets[key];
+    if (bucket.role != role) continue;
+    const bool copy = (run.stages().dealt(bucket) ? place.holder : place.replica) > 0;
+    if (run.spreads())
+      out.push_back(run.share(key, instance));
+    else if (!copy)
+      out.push_back({bucket.first, bucket.elements});
   }
   return out;
 }
@@ -201,6 +205,7 @@ class Summary {
       const bool alike = !run_.spreads() && !run_.stages().split();
       for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
     }
+    out.frozen = run_.frozen();
     buffers_of(out);
   }
 

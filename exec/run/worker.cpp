@@ -2,6 +2,8 @@
 #include "exec/run/worker.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include "exec/run/memory.h"
@@ -67,6 +69,8 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
       return parameters_ + x.offset;
     case TensorKind::parameter_gradient:
       return gradients_ + x.offset;
+    case TensorKind::frozen:
+      return frozen_ + x.offset;
     default:
       return arena_ + (slots_ > 1 ? variant * graph().arena() : 0) + x.offset;
   }
@@ -81,12 +85,9 @@ void Worker::open() {
   set_start_values();
   driver_ = make_lane_driver({run_, instance_, lanes_, *device_});
   find_flat_ranges();
-  for (uint32_t i = 0; i < flat_.size(); ++i) {
-    prepare(graph().forward(i), forward_);
-    prepare(graph().backward(i), backward_);
-    take_apart(i);
-  }
+  for (uint32_t i = 0; i < flat_.size(); ++i) prepare_layer(i);
   find_positions();
+  find_uses();
   set_first_batches();
   meet_store();
   for (int l = 0; l < kLanes; ++l) {
@@ -102,6 +103,7 @@ void Worker::allocate() {
   arena_ = device_->allocate(slots_ * n.arena());
   parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
   gradients_ = device_->allocate(n.parameters());
+  frozen_ = device_->allocate(n.frozen_words());
   if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
@@ -112,6 +114,7 @@ void Worker::allocate() {
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
   tied_ = device_->allocate(tied_words(run_.program(), role()));
+  joined_ = device_->allocate(sequence_words(role()));
 }
 
 void Worker::set_start_values() {
@@ -120,6 +123,9 @@ void Worker::set_start_values() {
   std::vector<float> own;
   take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
   device_->upload(parameters_, own.data(), n.parameters());
+  take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
+              n.frozen_elements());
+  device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
   take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
   device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
   const Checkpoint* saved = run_.execution().start;
@@ -136,6 +142,61 @@ void Worker::set_start_values() {
     if (p.copy) continue;  // its owner makes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
+  for (const Slice& s : in_parts(n)) {  // the first of the partners makes the whole gradient
+    if (run_.stages().place(instance_).partner > 0)
+      std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
+  }
+}
+
+/// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.
+/// Nothing is gathered yet.
+void Worker::find_uses() {
+  const auto& ops = role().ops;
+  forgets_.resize(ops.size());
+  if (!run_.execution().poison || run_.program().sharding.parameters == 1) return;
+  std::map<uint32_t, uint32_t> used;  // [bucket]: by which op last, since it was gathered
+  const auto leave = [&](uint32_t key, uint32_t op) {
+    if (op < ops.size()) forgets_[op].push_back(key);
+  };
+  for (uint32_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].kind == OpKind::collective && ops[i].payload == Payload::parameters) {
+      const auto [at, first] = used.try_emplace(ops[i].key, UINT32_MAX);
+      if (first) forget(ops[i].key, Lane::compute);
+      leave(ops[i].key, at->second);
+      at->second = UINT32_MAX;
+    }
+    if (ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
+    for (auto& [key, op] : used) op = reads(ops[i], key) ? i : op;
+  }
+  for (const auto& [key, op] : used) leave(key, op);
+  device_->synchronize(Lane::compute);
+}
+
+/// Does a pass read parameters of the bucket?
+bool Worker::reads(const Op& op, uint32_t key) const {
+  const Task& task = run_.program().tasks[op.what];
+  const Bucket& bucket = run_.program().buckets[key];
+  for (uint32_t i = task.layer; i < task.layer + task.layers; ++i) {
+    for (const Call& c : task.pass == Pass::forward ? graph().forward(i) : graph().backward(i)) {
+      for (const TensorId t : c.operands) {
+        const Tensor& x = graph().tensors()[t];
+        if (x.kind == TensorKind::parameter && x.offset >= bucket.first &&
+            x.offset < bucket.first + bucket.elements)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// All of a bucket but the worker's own share.
+void Worker::forget(uint32_t key, Lane lane) {
+  const Bucket& bucket = run_.program().buckets[key];
+  const Slice own = run_.share(key, instance_);
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+  device_->scale(parameters_ + bucket.first, kNoNumber, own.first - bucket.first, lane);
+  const int64_t end = own.first + own.elements;
+  device_->scale(parameters_ + end, kNoNumber, bucket.first + bucket.elements - end, lane);
 }
 
 void Worker::set_first_batches() {
@@ -147,14 +208,27 @@ void Worker::set_first_batches() {
   }
 }
 
+/// Of ranges those that touch become one.
+void Worker::join_ranges(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end());
+  std::vector<Range> out;
+  for (const Range& r : ranges) {
+    if (!out.empty() && out.back().second == r.first)
+      out.back().second = r.second;
+    else
+      out.push_back(r);
+  }
+  ranges = std::move(out);
+}
+
 void Worker::find_flat_ranges() {
   const ExecutionGraph& n = graph();
-  flat_.assign(n.graph().layers().size(), {n.parameters(), 0});
+  flat_.resize(n.graph().layers().size());
   for (const LearnedTensor& l : n.learned()) {
     const Tensor& t = n.tensors()[l.parameter];
-    flat_[l.layer].first = std::min(flat_[l.layer].first, t.offset);
-    flat_[l.layer].second = std::max(flat_[l.layer].second, t.offset + t.elements);
+    if (t.elements > 0) flat_[l.layer].emplace_back(t.offset, t.offset + t.elements);
   }
+  for (auto& ranges : flat_) join_ranges(ranges);
 }
 
 /// A store in host memory cannot reach into an asynchronous device's.
@@ -174,27 +248,30 @@ void Worker::join_groups() {
   }
 }
 
-void Worker::prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to) {
-  to.emplace_back();
-  for (const Call& c : calls) to.back().push_back(prepare(c));
-}
-
-/// The layer's forward pass in front of what partners exchange and behind it; its backward pass in two. What
-/// makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
-void Worker::take_apart(uint32_t layer) {
-  const std::vector<Launch>& forward = forward_[layer];
-  const auto cut = forward.begin() + graph().slice(layer).before;
-  forward_before_.emplace_back(forward.begin(), cut);
-  forward_behind_.emplace_back(cut, forward.end());
-  const std::vector<Call>& calls = graph().backward(layer);
-  auto &data = backward_data_.emplace_back(), &weights = backward_weights_.emplace_back();
-  for (std::size_t k = 0; k < calls.size(); ++k) {
-    const bool needed =
-        std::any_of(calls.begin() + static_cast<std::ptrdiff_t>(k) + 1, calls.end(), [&](const Call& c) {
+/// The layer's passes, in parts where devices exchange something in the middle, and its backward pass in two.
+/// What makes parameters' gradients that the inputs' need (batch normalisation's sums) goes with those.
+void Worker::prepare_layer(uint32_t layer) {
+  const SliceTensors& slice = graph().slice(layer);
+  LayerLaunches& own = layers_.emplace_back();
+  const auto part_of = [](const std::vector<ExchangedTensors>& exchanges, std::size_t call) {
+    return std::count_if(exchanges.begin(), exchanges.end(),
+                         [call](const ExchangedTensors& x) { return x.before <= call; });
+  };
+  own.forward.resize(slice.forward.size() + 1);
+  own.data.resize(slice.backward.size() + 1);
+  const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
+  for (std::size_t k = 0; k < forward.size(); ++k)
+    own.forward[static_cast<std::size_t>(part_of(slice.forward, k))].push_back(prepare(forward[k]));
+  for (std::size_t k = 0; k < backward.size(); ++k) {
+    own.backward.push_back(prepare(backward[k]));
+    const bool needed = std::any_of(
+        backward.begin() + static_cast<std::ptrdiff_t>(k) + 1, backward.end(), [&](const Call& c) {
           return c.pass == Pass::backward_data &&
-                 std::find(c.operands.begin(), c.operands.end(), calls[k].operands[0]) != c.operands.end();
+                 std::find(c.operands.begin(), c.operands.end(), backward[k].operands[0]) != c.operands.end();
         });
-    (calls[k].pass == Pass::backward_data || needed ? data : weights).push_back(backward_[layer][k]);
+    const bool data = backward[k].pass == Pass::backward_data || needed;
+    (data ? own.data[static_cast<std::size_t>(part_of(slice.backward, k))] : own.weights)
+        .push_back(own.backward.back());
   }
 }
 

@@ -41,6 +41,7 @@ class Worker {
 
  private:
   using Act = std::function<int64_t(int32_t iteration)>;  ///< LaneOp::act
+  using Range = std::pair<int64_t, int64_t>;              ///< of the flat vector, end excluded
 
   const Role& role() const { return run_.role(instance_); }
   const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
@@ -51,7 +52,11 @@ class Worker {
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void set_start_values();
+  void find_uses();
+  bool reads(const Op& op, uint32_t key) const;
+  void forget(uint32_t key, Lane lane);
   void set_first_batches();
+  static void join_ranges(std::vector<Range>& ranges);
   void find_flat_ranges();
   void meet_store();
   void join_groups();
@@ -62,6 +67,7 @@ class Worker {
   Work work_of(uint32_t index) const;
   void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
+  Act exchange_tokens(uint32_t index);
   Act send(uint32_t index);
   Act send_to_peer(uint32_t index);
   Act receive(const Op& op);
@@ -71,13 +77,16 @@ class Worker {
   std::vector<MessagePart> tied_message(const Op& op, bool arrives) const;
   Act input(const Op& op);
   struct Buffer;
-  Buffer buffer(const Op& op) const;
+  Buffer buffer(uint32_t index) const;
+  Buffer buffer_of_layer(uint32_t index) const;
+  void move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane);
+  uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
+  const ExchangedTensors& exchanged(uint32_t index) const;
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
   void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
   Launch prepare(const Call& call);
-  void take_apart(uint32_t layer);
-  void prepare(const std::vector<Call>& calls, std::vector<std::vector<Launch>>& to);
+  void prepare_layer(uint32_t layer);
   void integers(int64_t begin, int64_t end, int32_t iteration);
   /// Which of a step's gradients these are: the first, the last, both or one in between.
   struct Position {
@@ -96,22 +105,28 @@ class Worker {
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
-        *sums_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr;
+        *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
+        *joined_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).
   float *sent_ = nullptr, *replies_ = nullptr;
-  std::vector<std::vector<Launch>> forward_, backward_;                ///< [layer]
-  std::vector<std::vector<Launch>> forward_before_, forward_behind_;   ///< [layer]: of an exchange
-  std::vector<std::vector<Launch>> backward_data_, backward_weights_;  ///< [layer]: parts of backward_
-  std::vector<Position> op_position_;                                  ///< [op]
+  /// A layer's calls. Where devices exchange something in the middle of a pass they are run part by part.
+  struct LayerLaunches {
+    std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients
+    std::vector<Launch> backward, weights;           ///< all of backward; of it the parameters' gradients
+  };
+  std::vector<LayerLaunches> layers_;  ///< [layer]
+  std::vector<Position> op_position_;  ///< [op]
+  std::vector<std::vector<uint32_t>>
+      forgets_;                 ///< [op]: buckets that nothing needs until they are gathered again
   std::vector<int64_t> whole_;  ///< [element of the flat vector] of integer gradients: in the model's
-  std::vector<std::pair<int64_t, int64_t>> flat_;  ///< [layer]: its range of the flat vector
-  std::vector<Counter> pushed_;                    ///< [key]: iterations
-  std::vector<Counter> replied_;                   ///< [key]: slices, of shards that are not behind links
-  std::vector<std::function<void()>> asks_;        ///< one an op that the device's library does
-  std::vector<double> estimates_;                  ///< [op]
-  std::vector<int64_t> bytes_;                     ///< [op]
+  std::vector<std::vector<Range>> flat_;     ///< [layer]: disjoint, increasing
+  std::vector<Counter> pushed_;              ///< [key]: iterations
+  std::vector<Counter> replied_;             ///< [key]: slices, of shards that are not behind links
+  std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
+  std::vector<double> estimates_;            ///< [op]
+  std::vector<int64_t> bytes_;               ///< [op]
 };
 
 }  // namespace tandem::exec

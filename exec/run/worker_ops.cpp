@@ -188,15 +188,33 @@ Worker::Act Worker::compute(uint32_t index) {
 struct Worker::Work {
   uint32_t first = 0, count = 0;
   bool forward = true;
-  bool data = true;  ///< backward: the gradients of inputs
-  /// Forward: behind what partners exchange in the middle of the first layer; before that of the last one.
-  bool resumes = false, stops = false;
-  std::vector<bool> weights;        ///< [layer - first], backward: the gradients of parameters
-  int64_t lowest = 0, highest = 0;  ///< of the flat vector, where it leaves gradients
-  std::vector<std::pair<int64_t, int64_t>> ranges;
+  bool data = true;             ///< backward: the gradients of inputs
+  std::vector<uint32_t> parts;  ///< [layer - first]: which of LayerLaunches::forward or data
+  std::vector<bool> weights;    ///< [layer - first], backward: the gradients of parameters
+  std::vector<Range> ranges;    ///< of the flat vector, where it leaves gradients
 };
 
-/// A layer's parameters' gradients are made by the task that makes them alone, if there is one.
+/// So many times have devices exchanged something in the middle of the layer's passes before the op.
+uint32_t Worker::exchanges_before(uint32_t layer, uint32_t index) const {
+  const auto& ops = role().ops;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < index; ++i) {
+    count += ops[i].kind == OpKind::collective && ops[i].payload == Payload::exchanged &&
+                     ops[i].key == layer && ops[i].micro == ops[index].micro
+                 ? 1
+                 : 0;
+  }
+  return count;
+}
+
+const ExchangedTensors& Worker::exchanged(uint32_t index) const {
+  const uint32_t layer = role().ops[index].key, at = exchanges_before(layer, index);
+  const SliceTensors& s = graph().slice(layer);
+  return at < s.forward.size() ? s.forward[at] : s.backward.at(at - s.forward.size());
+}
+
+/// A layer's parameters' gradients are made by the task that makes them alone, if there is one, else by the
+/// last that works on its backward pass.
 Worker::Work Worker::work_of(uint32_t index) const {
   const auto& ops = role().ops;
   const Task& task = run_.program().tasks[ops[index].what];
@@ -204,20 +222,23 @@ Worker::Work Worker::work_of(uint32_t index) const {
          task.layers,
          task.pass == Pass::forward,
          !task.parts || task.pass == Pass::backward_data,
-         false,
-         false,
-         std::vector<bool>(task.layers),
-         graph().parameters(),
-         0,
+         {},
+         {},
          {}};
-  for (uint32_t i = 0; i < ops.size() && w.forward; ++i) {
-    if (ops[i].kind != OpKind::collective || ops[i].payload != Payload::exchanged) continue;
-    if (ops[i].micro != ops[index].micro) continue;
-    w.resumes = w.resumes || (i < index && ops[i].key == w.first);
-    w.stops = w.stops || (i > index && ops[i].key + 1 == w.first + w.count);
+  std::vector<bool> last(task.layers, true);
+  for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
+    const SliceTensors& s = graph().slice(layer);
+    const bool exchanges = !s.forward.empty() || !s.backward.empty();
+    const uint32_t seen = exchanges ? exchanges_before(layer, index) : 0;
+    const auto forward = static_cast<uint32_t>(s.forward.size());
+    w.parts.push_back(w.forward || !w.data ? seen : seen - forward);
+    last[layer - w.first] = !w.data || w.parts.back() == s.backward.size();
   }
-  if (w.forward || (task.parts && task.pass == Pass::backward_data)) return w;
-  w.weights.assign(task.layers, true);
+  if (w.forward || (task.parts && task.pass == Pass::backward_data)) {
+    w.weights.assign(task.layers, false);
+    return w;
+  }
+  w.weights = last;
   for (uint32_t i = 0; i < ops.size() && !task.parts; ++i) {
     if (ops[i].kind != OpKind::compute || ops[i].micro != ops[index].micro) continue;
     const Task& other = run_.program().tasks[ops[i].what];
@@ -227,27 +248,25 @@ Worker::Work Worker::work_of(uint32_t index) const {
       w.weights[layer - w.first] = false;
   }
   for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
-    if (!w.weights[layer - w.first] || flat_[layer].first >= flat_[layer].second) continue;
-    w.ranges.push_back(flat_[layer]);
-    w.lowest = std::min(w.lowest, flat_[layer].first);
-    w.highest = std::max(w.highest, flat_[layer].second);
+    if (w.weights[layer - w.first]) w.ranges.insert(w.ranges.end(), flat_[layer].begin(), flat_[layer].end());
   }
+  join_ranges(w.ranges);
   return w;
 }
 
 void Worker::launch_layers(const Work& w, std::size_t variant, const IterationState& s) {
   for (uint32_t k = 0; k < w.count; ++k) {
-    const uint32_t layer = w.forward ? w.first + k : w.first + w.count - 1 - k;
+    const uint32_t layer = w.forward ? w.first + k : w.first + w.count - 1 - k,
+                   part = w.parts[layer - w.first];
+    const LayerLaunches& calls = layers_[layer];
     const bool weights = w.weights[layer - w.first];
     if (w.forward) {
-      const bool behind = w.resumes && k == 0, before = w.stops && k + 1 == w.count;
-      const auto& calls = behind ? forward_behind_ : before ? forward_before_ : forward_;
-      driver_->launch(calls[layer], variant, s);
-    } else if (w.data && weights) {
-      driver_->launch(backward_[layer], variant, s);
+      driver_->launch(calls.forward[part], variant, s);
+    } else if (w.data && weights && calls.data.size() == 1) {
+      driver_->launch(calls.backward, variant, s);
     } else {
-      if (w.data) driver_->launch(backward_data_[layer], variant, s);
-      if (weights) driver_->launch(backward_weights_[layer], variant, s);
+      if (w.data) driver_->launch(calls.data[part], variant, s);
+      if (weights) driver_->launch(calls.weights, variant, s);
     }
   }
 }
@@ -255,11 +274,12 @@ void Worker::launch_layers(const Work& w, std::size_t variant, const IterationSt
 Worker::Act Worker::layers(uint32_t index) {
   const Op& op = role().ops[index];
   const bool split = run_.stages().split(), loads = run_.execution().data != nullptr;
-  const bool adds_up = run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_shares();
+  const std::vector<Slice> sums = run_.summed_whole(instance_);
   const Work w = work_of(index);
-  const bool judges = w.forward && w.first + w.count == forward_.size(), ends = judges && !w.stops;
+  const bool judges = w.forward && w.first + w.count == layers_.size();
+  const bool ends = judges && w.parts.back() + 1 == layers_.back().forward.size();
   // A stage that judges samples but copies no input finds their labels itself.
-  const bool labels = judges && !w.resumes && split && loads && !has_input();
+  const bool labels = judges && w.parts.back() == 0 && split && loads && !has_input();
   const auto at = static_cast<std::size_t>(slot(op));
   std::vector<float*> losses;
   for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));
@@ -268,13 +288,15 @@ Worker::Act Worker::layers(uint32_t index) {
     const std::size_t variant = split ? at : loads ? static_cast<std::size_t>(iteration % kInputBatches) : 0;
     if (labels) load_batch(s.iteration, variant, static_cast<int32_t>(s.iteration), Lane::compute);
     launch_layers(w, variant, s);
+    for (const uint32_t key : forgets_[index]) forget(key, Lane::compute);
     if (ends) driver_->take_losses(losses);
-    if (w.lowest >= w.highest) return int64_t{0};
-    device_->unscale(gradients_ + w.lowest, w.highest - w.lowest, run_.store() != nullptr, Lane::compute);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
+      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr, Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
-      if (adds_up) add_up(begin, end, position(op_position_[index], iteration), Lane::compute);
+      for (const Slice& s : sums)
+        add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
+               position(op_position_[index], iteration), Lane::compute);
     }
     return int64_t{0};
   };
@@ -304,7 +326,7 @@ void Worker::find_positions() {
     if (ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
     const Work w = work_of(i);
     for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
-      if (w.weights[layer - w.first] && flat_[layer].first < flat_[layer].second) meets(i, false, layer);
+      if (w.weights[layer - w.first] && !flat_[layer].empty()) meets(i, false, layer);
     }
   }
 }
@@ -331,12 +353,15 @@ void Worker::add_up(int64_t begin, int64_t end, Position position, Lane lane) {
 /// -8 .. 7, so that sums of many stay exact in single precision.
 void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
   float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_, graph().parameters());
-  const uint32_t worker = run_.stages().place(instance_).replica;
+  const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
+      fed = run_.stages().fed_by(instance_);
+  const int64_t experts = run_.stages().experts_from(instance_);
   for (int64_t i = begin; i < end; ++i) {
     const int64_t element = whole_[static_cast<std::size_t>(i)];
-    to[i] = element < 0
-                ? 0.0F
-                : static_cast<float>(integer_gradient(worker, static_cast<uint32_t>(iteration), element));
+    int sum = 0;
+    for (const uint32_t replica : i < experts ? own : fed)
+      sum += element < 0 ? 0 : integer_gradient(replica, static_cast<uint32_t>(iteration), element);
+    to[i] = static_cast<float>(sum);
   }
   driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
 }
@@ -345,30 +370,69 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
 struct Worker::Buffer {
   float* at = nullptr;
   int64_t elements = 0;
+  /// Of a gather what this member brings, of a scatter what it takes, where that lies elsewhere: at its place
+  /// in the buffer, or where `all` one behind the other and all of the buffer.
+  std::vector<std::pair<float*, int64_t>> parts = {};
+  bool all = false;
 };
 
-Worker::Buffer Worker::buffer(const Op& op) const {
+/// Partners that divide the sequence gather and scatter it in tensors beside those that layers hand on.
+Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
+  const auto& ops = role().ops;
+  const Op& op = ops[index];
+  const SliceTensors& of = graph().slice(op.key);
+  const CollKind kind = run_.program().collectives[op.what].kind;
+  const auto words = [&](TensorId t) { return Buffer{tensor(t, slot(op)), graph().tensors()[t].words()}; };
+  if (op.payload == Payload::exchanged) return words(exchanged(index).to);
+  const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
+  if (kind == CollKind::all_reduce) return words(forward ? of.output : of.partial);
+  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+    return o.kind == op.kind && o.what == op.what && o.payload == op.payload && o.key == op.key &&
+           o.micro == op.micro;
+  });
+  Buffer out = forward ? words(!gathers ? of.made
+                               : again  ? of.gathered_again
+                                        : of.gathered)
+                       : words(gathers ? of.made_gradient : of.partial);
+  const Buffer own = words(forward ? of.output : gathers ? of.gradient : of.scattered);
+  out.parts.emplace_back(own.at, own.elements);
+  return out;
+}
+
+Worker::Buffer Worker::buffer(uint32_t index) const {
+  const Op& op = role().ops[index];
+  if (op.payload == Payload::sequence_gradients) {
+    Buffer out{joined_, sequence_words(role()), {}, true};
+    for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_ + s.first, s.elements);
+    return out;
+  }
   if (op.payload == Payload::state)
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
-    const SliceTensors& of = graph().slice(op.key);
-    const TensorId t = op.payload == Payload::activations ? of.output
-                       : op.payload == Payload::exchanged ? of.exchanged
-                                                          : of.partial;
-    TANDEM_CHECK(t != kNoTensor);
-    return {tensor(t, slot(op)), graph().tensors()[t].words()};
+    return buffer_of_layer(index);
   }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
 }
 
+/// Between a collective's buffer and where the member's parts lie.
+void Worker::move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane) {
+  float* at = whole.at;
+  for (const auto& [own, elements] : whole.parts) {
+    if (!whole.all) at = whole.at + rank * elements;
+    device_->copy(out ? own : at, out ? at : own, elements, lane);
+    at += elements;
+  }
+}
+
 Worker::Act Worker::collective(uint32_t index) {
   const Op& op = role().ops[index];
   const Collective& c = run_.program().collectives[op.what];
+  if (c.kind == CollKind::all_to_all) return exchange_tokens(index);
   const Run::Member m = run_.member(c, instance_);
   GroupCollective* group = &run_.group(op.what, m.group);
-  Buffer whole = buffer(op);
+  Buffer whole = buffer(index);
   const int64_t each = narrowed_words(run_.program(), op);
   if (each > 0) whole = {narrowed_, each * m.ranks};
   float* const at = whole.at;
@@ -377,11 +441,14 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool averages =
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
+  const bool brings = whole.all || c.kind == CollKind::all_gather,
+             takes = whole.all || c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr)
     asks_.emplace_back(
         [=, this, lane = op.lane] { estimates_[index] = library->estimate(m.rank, *device_, at, n, lane); });
   const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
+  const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
   if (over_links) driver_->reserve_collective(op.lane, n);
   const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
   const Slice sum = scatters && run_.sums_shares() ? run_.share(op.key, instance_) : Slice{};
@@ -389,6 +456,7 @@ Worker::Act Worker::collective(uint32_t index) {
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
     if (each > 0) narrow_share(key, at, each, lane);
+    if (brings) move_parts(whole, m.rank, false, lane);
     if (library != nullptr) {
       library->run(m.rank, *device_, at, n, lane);
     } else {
@@ -397,10 +465,11 @@ Worker::Act Worker::collective(uint32_t index) {
       began = group->run(m.rank, host, n, driver_->peer_copies(), lane);
       driver_->to_device(at, host, n, lane);
     }
+    if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, at, each, lane);
     add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);
-    if (over_links) device_->synchronize(lane);
+    if (waits) device_->synchronize(lane);
     return began;
   };
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts (Shazeer et al. 2017; Jiang et al. 2024, Mixtral): a router sends each token to
-// `active` of `count` gated feed-forward networks and adds up what they return, weighted. All experts get as
-// many tokens. Over several devices as in Megatron-Core and DeepSpeed-MoE: experts are dealt, tokens travel
-// to theirs and back, and devices that share layers hold a part of each expert or whole ones of their own.
+// `active` of `count` gated feed-forward networks and adds up what they return, weighted. Costs and bytes are
+// those of experts that all get as many tokens. Over several devices as in Megatron-Core and DeepSpeed-MoE:
+// experts are dealt, tokens travel to theirs and back, and devices that share layers hold a part of each
+// expert or whole ones of their own.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -79,11 +80,11 @@ Writing forward_of(const Routing& r, int64_t size) {
   const int64_t routed = product({r.routed, r.hidden});
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
-  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));          // router
+  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));                   // router
   Kernel choice = elementwise(pass, product({r.rows, r.count}), 1, 4, 5);  // softmax, choice
   choice.counts = !r.drops;
   w.add(std::move(choice));
-  w.move(routed, routed);                                         // to the experts' order
+  w.move(routed, routed);  // to the experts' order
   w.to_experts();
   const std::vector<Kernel> activations = activations_of(r, size);
   w.add(into);  // gate
@@ -111,6 +112,8 @@ Writing backward_of(const Routing& r, int64_t size) {
   w.from_experts();
   w.add(elementwise(pass, routed, 1, size));
   w.add(elementwise(pass, product({r.rows, r.count}), 2, 4, 4));
+  // Each of those that have a part of every expert knows a part of what the choice is worth.
+  if (r.sums) w.exchange(Exchange::Kind::sum, product({r.rows, r.count}));
   w.add(gemm(pass, 1, r.rows, r.hidden, r.count, size));
   return w;
 }
@@ -134,12 +137,21 @@ void divide(const LayerInput& in, Routing& r) {
   r.sums = parts && !in.sequence;
 }
 
+/// What only decides which tokens go where and with what weight costs the same for all.
+void read_scores(const Attributes& attributes) {
+  attributes.boolean("sigmoid", false);
+  attributes.boolean("normalized", true);
+  attributes.integer("scale_percent", 100);
+  attributes.real("limit", 0, 0);
+}
+
 Routing routing_of(const LayerInput& in, const Shape& shape) {
   Routing r;
   r.hidden = shape[1];
   r.count = in.attributes.integer("count");
   r.feed = in.attributes.integer("feed");
   r.bias = in.attributes.boolean("bias", false);
+  read_scores(in.attributes);
   r.active = in.attributes.integer("active");
   const int64_t active = r.active;
   if (active > r.count)

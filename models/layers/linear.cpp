@@ -54,6 +54,7 @@ Lowered linear(const LayerInput& in) {
   const int64_t features = in.attributes.integer("features");
   Lowered out = matrix(in, features, in.split({Split::columns, Split::rows, Split::vocabulary}));
   out.parameters = {{"weight", product({in.shapes[0].back(), out.output.back()})}};
+  in.attributes.boolean("starts_at_zero", false);
   add_bias(in, out, true);
   return out;
 }

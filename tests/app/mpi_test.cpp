@@ -35,8 +35,8 @@ std::vector<std::string> training(const std::string& scheme) {
 }
 
 TEST(Mpi, ProcessesTrainWhatThreadsDo) {
-  for (const char* scheme :
-       {"allreduce:algorithm=ring", "parameter-server", "parameter-server:shards=1", "zero:stage=3"}) {
+  for (const char* scheme : {"allreduce:algorithm=ring", "parameter-server", "parameter-server:shards=1",
+                             "zero:stage=3", "hybrid:sharding=3"}) {
     const ChildResult apart = mpirun(2, training(scheme));
     if (absent(apart)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
     ASSERT_EQ(apart.status, 0) << apart.err;

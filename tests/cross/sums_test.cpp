@@ -97,7 +97,7 @@ void expect_exact_sums(const Setting& s, const Backend& backend, bool linked) {
   if (linked) e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
   if (linked && s.cluster.nodes == 1) e.cluster = {s.cluster.devices, s.cluster.devices, 1};
   e.backend = &backend;
-  e.integer_gradients = true;
+  e.integer_gradients = e.poison = true;
   const ExecutionResult r = execute(e, {false, false, true});
   const Program p = make_program(e);
   ASSERT_EQ(static_cast<int64_t>(r.parameters.size()), model().parameter_elements());
@@ -150,6 +150,7 @@ TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {
     a.data = b.data = &data;
     b.job.batch = 2 * a.job.batch * make_program(a).micro_batches;
     a.rate.base = b.rate.base = 0.1;
+    a.poison = true;
     const auto x = execute(a, {false, false, true}).parameters,
                y = execute(b, {false, false, true}).parameters;
     ASSERT_EQ(x.size(), y.size());

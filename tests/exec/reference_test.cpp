@@ -242,6 +242,65 @@ TEST(Reference, Attention) {
   }
 }
 
+/// DeepSeek-V2, equations 41 to 47: a head's key is its own part and behind that the part that turns, which
+/// all heads share; values may be narrower.
+TEST(Reference, LatentAttention) {
+  const int64_t batch = 2, time = 5, heads = 3, own = 4, rope = 2, size = own + rope, width = 9;
+  for (const int64_t value : {3, 6}) {
+    LayerRun run({{time, heads * size}, {time, heads * (own + value)}, {time, width}},
+                 R"({"type": "attention", "heads": 3, "head_dim": 6, "rope_dim": 2, "v_head_dim": )" +
+                     std::to_string(value) + R"(, "causal": true, "rotary": true, "from": ["a", "b", "c"]})",
+                 batch);
+    run.change_input([](float x) { return 3 * x; });
+    const Values q = run.input(0), kv = run.input(1), down = run.input(2);
+    const auto joined = [&](Values first, const Values& second) {
+      first.insert(first.end(), second.begin(), second.end());
+      return first;
+    };
+    Values want;
+    for (int64_t row = 0; row < batch * time; ++row) {
+      for (int64_t h = 0; h < heads; ++h) {
+        const int64_t t = row % time;
+        const Values query = joined(head_of(q, row, heads * size, h * size, own, t, false),
+                                    head_of(q, row, heads * size, h * size + own, rope, t, true));
+        Values y(static_cast<std::size_t>(value), 0.0);
+        double sum = 0;
+        for (int64_t s = 0; s <= t; ++s) {
+          const int64_t other = row - t + s, begin = h * (own + value);
+          const Values key = joined(head_of(kv, other, heads * (own + value), begin, own, s, false),
+                                    head_of(down, other, width, width - rope, rope, s, true));
+          const Values v = head_of(kv, other, heads * (own + value), begin + own, value, s, false);
+          const double weight =
+              std::exp(std::inner_product(query.begin(), query.end(), key.begin(), 0.0) / std::sqrt(6.0));
+          sum += weight;
+          for (std::size_t i = 0; i < y.size(); ++i) y[i] += weight * v[i];
+        }
+        for (const double v : y) want.push_back(v / sum);
+      }
+    }
+    expect_near(run.run(), want, 3e-6, "latent");
+  }
+}
+
+/// Norms of each head's queries and keys, in front of the turning.
+TEST(Reference, AttentionWithNormsOfQueriesAndKeys) {
+  const AttentionCase c{4, 2, 4, 5, 5, true, true};
+  LayerRun run(
+      {{5, 32}},
+      R"({"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "qk_norm": true})",
+      3);
+  Values x = run.input();
+  const Values scales[] = {run.parameter("q_scale"), run.parameter("k_scale")};
+  for (std::size_t at = 0; at < x.size(); at += 4) {
+    const std::size_t head = at % 32 / 4;
+    if (head >= 6) continue;  // values
+    double square = 0;
+    for (std::size_t i = 0; i < 4; ++i) square += x[at + i] * x[at + i] / 4;
+    for (std::size_t i = 0; i < 4; ++i) x[at + i] *= scales[head < 4 ? 0 : 1][i] / std::sqrt(square + 1e-5);
+  }
+  expect_near(run.run(), attention(c, 3, {x}), 3e-6, "norms");
+}
+
 /// One direction of one recurrent layer after cuDNN's developer guide (cudnnRNNMode_t): x {batch, time, f}.
 struct Unit {
   std::string cell;

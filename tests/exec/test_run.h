@@ -42,6 +42,7 @@ class TestRun {
     arena_ = allocate(execution_graph_.arena());
     parameters_ = allocate(execution_graph_.parameters());
     gradients_ = allocate(execution_graph_.parameters());
+    frozen_ = allocate(execution_graph_.frozen_words());
     for (TensorId t = 0; t < execution_graph_.tensors().size(); ++t) {
       const Tensor& x = execution_graph_.tensors()[t];
       if (apart) own_.push_back(allocate(x.elements));
@@ -76,6 +77,9 @@ class TestRun {
     }
     for (int64_t i = 0; i < execution_graph_.parameters(); ++i) parameters_[i] = 0.7F * uniform();
     for (float& w : weights_) w = uniform();
+    std::vector<float> stays(static_cast<std::size_t>(execution_graph_.frozen_elements()));
+    for (float& w : stays) w = 0.7F * uniform();
+    set_frozen(stays);
   }
 
   void forward() {
@@ -128,12 +132,18 @@ class TestRun {
         return parameters_ + x.offset;
       case TensorKind::parameter_gradient:
         return gradients_ + x.offset;
+      case TensorKind::frozen:
+        return frozen_ + x.offset;
       default:
         return own_.empty() ? arena_ + x.offset : own_[t];
     }
   }
   std::vector<float> parameters() const { return {parameters_, parameters_ + execution_graph_.parameters()}; }
   std::vector<float> gradients() const { return {gradients_, gradients_ + execution_graph_.parameters()}; }
+  /// Values of weights that stay, as ExecutionGraph::frozen() has them one behind the other.
+  void set_frozen(const std::vector<float>& values) {
+    std::ranges::copy(execution_graph_.stored(values), frozen_);
+  }
   void set_parameters(const std::vector<float>& p) { std::copy(p.begin(), p.end(), parameters_); }
 
  private:
@@ -204,7 +214,7 @@ class TestRun {
   bool far_;
   std::unique_ptr<DeviceSession> device_;
   std::vector<Mirror> mirrors_;
-  float *inputs_, *arena_, *parameters_, *gradients_;
+  float *inputs_, *arena_, *parameters_, *gradients_, *frozen_;
   std::vector<float*> own_;  ///< per tensor, if apart
   std::vector<Launch> forward_, backward_;
   std::vector<float> weights_;

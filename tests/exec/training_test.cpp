@@ -34,7 +34,7 @@ Outcome train(const char* model, const char* scheme_name, int64_t workers, uint6
   Keep keep;
   keep.parameters = true;
   const ExecutionResult r = execute(e, keep);
-  return {accuracy(graph, *e.backend, held_out, r.parameters, r.buffers), r.losses.front(), r.losses.back()};
+  return {accuracy(graph, *e.backend, held_out, r), r.losses.front(), r.losses.back()};
 }
 
 TEST(Training, OneWorkerReachesWhatAFrameworkReaches) {

@@ -65,12 +65,34 @@ TEST(Hybrid, ShardingMovesGradientsAndParametersOnce) {
   EXPECT_EQ(collective_bytes(one, CollKind::all_gather, Lane::reduce), 4 * parameters);
   EXPECT_EQ(one.sharding.state, 4);
   EXPECT_EQ(one.sharding.gradients, 1);
-  // Stage 2 reduces the gradients of each micro-batch; stage 3 gathers parameters in each, both ways.
+  // Stage 2 reduces the gradients of each micro-batch; stage 3 gathers parameters in each, both ways: an
+  // embedding's once each way, also for the output layer that is tied to it.
   const Program two = split("hybrid:sharding=2,microbatches=3", {4, 1, 4});
   EXPECT_EQ(collective_bytes(two, CollKind::reduce_scatter, Lane::reduce), 3 * 4 * parameters);
   const Program three = split("hybrid:sharding=3,microbatches=3", {4, 1, 4});
   EXPECT_EQ(collective_bytes(three, CollKind::all_gather, Lane::reduce), 3 * 2 * 4 * parameters);
   EXPECT_EQ(three.sharding.parameters, 4);
+}
+
+// What is gathered together is reduced and cut together (FSDP's units): the repeated blocks, and what lies
+// before and behind them. The next step's gathers wait for the updates.
+TEST(Hybrid, ShardedParametersAreGatheredBlockByBlock) {
+  const Program p = split("hybrid:sharding=3", {4, 1, 4});
+  ASSERT_EQ(p.buckets.size(), kLayers + 2U);
+  const auto& ops = p.roles[0].ops;
+  for (uint32_t key = 0; key < p.buckets.size(); ++key) {
+    int64_t scattered = 0, waiting = 0;
+    for (const Op& op : ops) {
+      if (op.kind != OpKind::collective || op.key != key) continue;
+      EXPECT_EQ(op.bytes.n, 4 * p.buckets[key].elements);
+      scattered += op.payload == Payload::gradients ? 1 : 0;
+      waiting += std::count_if(op.deps.begin(), op.deps.end(), [&](const Dep& d) {
+        return d.lag == 1 && ops[d.op].payload == Payload::shard && ops[d.op].key == key;
+      });
+    }
+    EXPECT_EQ(scattered, 1);
+    EXPECT_EQ(waiting, 1);
+  }
 }
 
 TEST(Hybrid, EveryMicroBatchGoesThroughEveryPartOnce) {

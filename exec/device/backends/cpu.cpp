@@ -28,7 +28,7 @@ const Table& kernels() {
   static const Table table = [] {
     Table t{};
     for (const auto add : {add_basic, add_gemm, add_conv, add_pool, add_softmax, add_elementwise, add_norm,
-                           add_attention, add_recurrent, add_embedding}) {
+                           add_attention, add_recurrent, add_embedding, add_experts}) {
       add(t);
     }
     return t;

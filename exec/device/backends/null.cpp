@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exec/device/backend.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec {
 
@@ -21,10 +22,12 @@ class NullDevice : public DeviceSession {
   }
   uint32_t prepare(const Call& call) override {
     updates_.push_back(call.function == Function::update ? call.shape[0] : 0);
+    routes_.push_back(call.function == Function::route ? std::make_unique<RouteShape>(call) : nullptr);
     return static_cast<uint32_t>(updates_.size() - 1);
   }
-  /// Updates alone are made, by plain gradient descent.
+  /// Updates alone are made, by plain gradient descent, and as many tokens sent to each expert.
   void launch(uint32_t prepared, std::span<float* const> o, const IterationState& s, Lane) override {
+    if (routes_[prepared]) deal(*routes_[prepared], reinterpret_cast<int32_t*>(o[3]));
     for (int64_t i = 0; i < updates_[prepared]; ++i) o[0][i] -= s.learning_rate * s.gradient_scale * o[1][i];
   }
   void copy(float* to, const float* from, int64_t elements, Lane) override {
@@ -59,8 +62,16 @@ class NullDevice : public DeviceSession {
   }
 
  private:
+  static void deal(const RouteShape& s, int32_t* counts) {
+    const int64_t all = s.rows * s.active;
+    for (int64_t e = 0; e < s.experts; ++e)
+      counts[e] =
+          static_cast<int32_t>(s.capacity > 0 ? s.capacity : all / s.experts + (e < all % s.experts ? 1 : 0));
+  }
+
   std::vector<std::unique_ptr<float[]>> owned_;
-  std::vector<int64_t> updates_;  ///< elements of each prepared call, 0 for all others
+  std::vector<int64_t> updates_;                     ///< elements of each prepared call, 0 for all others
+  std::vector<std::unique_ptr<RouteShape>> routes_;  ///< of each prepared call, null for all others
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "exec/device/cpu/kernel.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cpu {
 
@@ -35,11 +36,20 @@ Prepared embedding_backward(const Call& c, int) {
   };
 }
 
+Prepared restore(const Call& c, int) {
+  const StoredShape s(c.shape);
+  return [=](std::span<float* const> o, const IterationState&) {
+    const auto* bytes = reinterpret_cast<const int8_t*>(o[1] + s.floats());
+    for (int64_t i = 0; i < s.elements; ++i) o[0][i] = s.value(o[1], bytes, i);
+  };
+}
+
 }  // namespace
 
 void add_embedding(Table& t) {
   set(t, Function::embedding, embedding);
   set(t, Function::embedding_backward, embedding_backward);
+  set(t, Function::restore, restore);
 }
 
 }  // namespace tandem::exec::cpu

@@ -27,7 +27,8 @@ void add_elementwise(Table& table);  // elementwise.cpp: activations, sums, prod
 void add_norm(Table& table);         // norm.cpp
 void add_attention(Table& table);    // attention.cpp
 void add_recurrent(Table& table);    // recurrent.cpp
-void add_embedding(Table& table);    // embedding.cpp
+void add_embedding(Table& table);    // embedding.cpp: and weights in fewer bits
+void add_experts(Table& table);      // experts.cpp
 inline void set(Table& table, Function function, Prepare prepare) {
   table[static_cast<std::size_t>(function)] = prepare;
 }

@@ -2,6 +2,7 @@
 // Table look-ups. The gradient is made by the block of each id's first occurrence, which adds the rows of all
 // its occurrences in their order: no atomics, and the CPU's sums to the bit.
 #include "exec/device/cuda/storage.h"
+#include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
 
@@ -81,9 +82,23 @@ Prepared embedding_backward(const Call& c) {
   }};
 }
 
+__global__ void restore_kernel(StoredShape s, float* weight, const float* stored, const int8_t* bytes) {
+  const int64_t i = global_index();
+  if (i < s.elements) weight[i] = s.value(stored, bytes, i);
+}
+
+Prepared restore(const Call& c) {
+  const StoredShape s(c.shape);
+  return {[=](const Launch& l) {
+    launch(restore_kernel, blocks_for(s.elements), kThreads, l.stream, s, l.operands[0], l.operands[1],
+           reinterpret_cast<const int8_t*>(l.operands[1] + s.floats()));
+  }};
+}
+
 }  // namespace
 
 void add_embedding(Table& t) {
+  set(t, Function::restore, restore);
   set(t, Function::embedding, embedding<float>, embedding<Bf16>, embedding<Fp16>, half_operands<0>);
   set(t, Function::embedding_backward, embedding_backward<float>, embedding_backward<Bf16>,
       embedding_backward<Fp16>, half_operands<1>);

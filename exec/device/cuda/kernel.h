@@ -78,7 +78,8 @@ void add_pool(Table& table);         // pool.cu
 void add_softmax(Table& table);      // softmax.cu: and losses
 void add_attention(Table& table);    // attention.cu: and rotary
 void add_recurrent(Table& table);    // recurrent.cu
-void add_embedding(Table& table);    // embedding.cu
+void add_embedding(Table& table);    // embedding.cu: and weights in fewer bits
+void add_experts(Table& table);      // experts.cu
 void add_fallback(Table& table);     // fallback.cu: products and convolutions without a library
 
 /// All of them, by our own kernels alone; every function has an entry.

@@ -1,62 +1,286 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention; scores are made again in the backward pass.
+#include <algorithm>
+
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
 
 namespace {
 
-/// The packed tensor {T, (heads + 2 kv heads) x head size}, or three tensors.
+/// Vectors of `size` elements side by side in rows of a tensor {batch x time, row}, from `offset` on.
+struct Vectors {
+  int64_t time = 0, count = 0, size = 0, row = 0, offset = 0;
+};
+
+/// Packed {T, (heads + 2 kv heads) x head size}, or three tensors.
+class Attention {
+ public:
+  explicit Attention(LayerCalls& l) : l_(l), w_(l.lowered()), attributes_(l.layer().attributes) {
+    const auto kernel = std::find_if(w_.forward.begin(), w_.forward.end(),
+                                     [](const Kernel& k) { return k.kind == KernelKind::attention; });
+    // {batch, heads, kv heads, query, key, head size, causal}: of the model's own kernel.
+    shape_ = kernel->shape;
+    shape_.resize(7);  // up to `causal`: whether scores are kept is the backend's own choice
+    packed_ = l.inputs() == 1;
+    const int64_t heads = shape_[1], kv = shape_[2], size = shape_[5], all = (heads + 2 * kv) * size;
+    queries_ = {shape_[3], heads, size, packed_ ? all : heads * size, 0};
+    keys_ = {shape_[4], kv, size, packed_ ? all : kv * size, packed_ ? heads * size : 0};
+    shape_.insert(shape_.end(),
+                  {queries_.row, keys_.row, 0, keys_.offset, packed_ ? (heads + kv) * size : 0});
+    rotary_ = attributes_.boolean("rotary", false);
+    norms_ = attributes_.boolean("qk_norm", false);
+  }
+
+  void build() {
+    TensorId q = l_.in(0), k = l_.in(packed_ ? 0 : 1);
+    const TensorId v = l_.in(packed_ ? 0 : 2), log_sums = l_.keep(shape_[0] * shape_[1] * shape_[3]);
+    if (rotary_ || norms_) {
+      const TensorId tq = l_.keep(rows(queries_) * queries_.row, true),
+                     tk = packed_ ? tq : l_.keep(rows(keys_) * keys_.row, true);
+      if (norms_) {
+        normed_[1] = norm(tk, k, true);  // the model's order
+        normed_[0] = norm(tq, q, false);
+      }
+      if (rotary_) {
+        turn(Pass::forward, tq, norms_ ? tq : q, false, {w_.forward.at(norms_ ? 2 : 0)});
+        turn(Pass::forward, tk, norms_ ? tk : k, true, {});
+      }
+      q = tq;
+      k = tk;
+    }
+    call(Function::attention, Pass::forward, {l_.out(), q, k, v, log_sums}, shape_, {w_.forward.back()});
+    const bool needed = l_.needs_d_in(0) || (!packed_ && (l_.needs_d_in(1) || l_.needs_d_in(2)));
+    if (!needed && !learns()) return;
+    const TensorId dq = gradient(0), dk = packed_ ? dq : gradient(1), dv = packed_ ? dq : gradient(2);
+    const auto& kernels = w_.backward_data;  // none where nothing before it learns
+    const auto kernel = [&](std::size_t i) {
+      return i < kernels.size() ? std::vector<Kernel>{kernels[i]} : std::vector<Kernel>{};
+    };
+    call(Function::attention_backward, Pass::backward_data,
+         {dq, dk, dv, q, k, v, l_.out(), l_.d_out(), log_sums}, shape_, kernel(0));
+    if (rotary_) {
+      turn(Pass::backward_data, dq, dq, false, kernel(1));
+      turn(Pass::backward_data, dk, dk, true, {});
+    }
+    if (!norms_) return;
+    const std::size_t first = rotary_ ? 2 : 1;
+    norm_backward(dq, false, kernel(first));
+    norm_backward(dk, true, kernel(first + 1));
+  }
+
+ private:
+  /// What the backward pass of a norm needs.
+  struct Normed {
+    TensorId plain = kNoTensor, statistics = kNoTensor, scale = kNoTensor;
+  };
+  const Vectors& vectors(bool keys) const { return keys ? keys_ : queries_; }
+  int64_t rows(const Vectors& v) const { return shape_[0] * v.time; }
+  int64_t elements_of(const Vectors& v) const { return rows(v) * v.count * v.size; }
+  bool learns() const { return norms_ && l_.learns(); }
+  void call(Function f, Pass pass, std::vector<TensorId> operands, std::vector<int64_t> shape,
+            std::vector<Kernel> kernels, std::vector<float> scalars = {}) {
+    l_.call(
+        make_call(f, pass, std::move(operands), std::move(shape), std::move(kernels), std::move(scalars)));
+  }
+  TensorId gradient(std::size_t i) {
+    return l_.needs_d_in(i) ? l_.d_in(i) : l_.scratch(l_.batch() * elements(l_.shape(i)), true);
+  }
+  /// In the forward pass by their positions, in the backward pass back.
+  void turn(Pass pass, TensorId to, TensorId from, bool keys, std::vector<Kernel> kernels) {
+    const Vectors& v = vectors(keys);
+    call(Function::rotary, pass, {to, from},
+         {shape_[0], v.time, v.count, v.size, v.row, v.offset, pass == Pass::forward ? 0 : 1},
+         std::move(kernels));
+  }
+
+  /// Vectors of a packed tensor to a tensor of their own, or back.
+  void move(Pass pass, TensorId to, TensorId from, const Vectors& v, bool back) {
+    const std::vector<int64_t> there{v.row, v.size, 1}, alone{v.count * v.size, v.size, 1};
+    l_.call(make_move(pass, to, from,
+                      {{rows(v), v.count, v.size},
+                       {back ? there : alone, back ? alone : there},
+                       {back ? v.offset : 0, back ? 0 : v.offset},
+                       false}));
+  }
+  std::vector<int64_t> norm_shape(const Vectors& v) const { return {rows(v) * v.count, 1, 1, v.size, 1}; }
+
+  /// Root mean squares of each head's vectors become 1 before these are turned (Henry et al. 2020; Qwen3).
+  Normed norm(TensorId to, TensorId from, bool keys) {
+    const Vectors& v = vectors(keys);
+    Normed n{l_.keep(elements_of(v), true), l_.keep(rows(v) * v.count * 2), l_.parameter(keys ? 1 : 0, 0, 1)};
+    const TensorId made = l_.scratch(elements_of(v), true);
+    move(Pass::forward, n.plain, from, v, false);
+    call(Function::row_norm, Pass::forward, {made, n.plain, n.statistics, n.scale}, norm_shape(v),
+         {w_.forward.at(keys ? 0 : 1)}, {kNormEpsilon});
+    move(Pass::forward, to, made, v, true);
+    return n;
+  }
+  void norm_backward(TensorId gradient, bool keys, std::vector<Kernel> kernels) {
+    const Vectors& v = vectors(keys);
+    const Normed& n = normed_[keys ? 1 : 0];
+    const TensorId d = l_.scratch(elements_of(v), true), made = l_.scratch(elements_of(v), true);
+    const Pass pass = Pass::backward_data;
+    move(pass, d, gradient, v, false);
+    if (learns())
+      call(Function::row_norm_sums, Pass::backward_weights,
+           {l_.gradient(keys ? 1 : 0), n.plain, d, n.statistics}, norm_shape(v),
+           {w_.backward_weights.at(keys ? 1 : 0)});
+    call(Function::row_norm_backward, pass, {made, n.plain, d, n.statistics, n.scale}, norm_shape(v),
+         std::move(kernels));
+    move(pass, gradient, made, v, true);
+  }
+
+  LayerCalls& l_;
+  const Lowered& w_;
+  const Attributes attributes_;
+  std::vector<int64_t> shape_;
+  Vectors queries_, keys_;
+  Normed normed_[2];  ///< of queries and of keys
+  bool packed_ = false, rotary_ = false, norms_ = false;
+};
+
+/// Multi-head latent attention (DeepSeek-AI 2024): heads' keys are put together of what each has of its own
+/// and the part that turns, which all share, and values padded to the width of keys.
+class LatentAttention {
+ public:
+  explicit LatentAttention(LayerCalls& l) : l_(l) {
+    const Attributes attributes(l.layer().attributes);
+    const auto refuse = [&](const char* why) {
+      throw InputError(l.layer().attributes.place(), std::string("latent attention ") + why);
+    };
+    if (l.partners() > 1) refuse("that devices share is only simulated");
+    const auto kernel = std::find_if(l.lowered().forward.begin(), l.lowered().forward.end(),
+                                     [](const Kernel& k) { return k.kind == KernelKind::attention; });
+    shape_ = kernel->shape;
+    batch_ = shape_[0];
+    heads_ = shape_[1];
+    time_ = shape_[3];
+    size_ = attributes.integer("head_dim");
+    rope_ = attributes.integer("rope_dim");
+    value_ = attributes.integer("v_head_dim", size_);
+    if (value_ > size_) refuse("with values wider than keys cannot be executed");
+    own_ = size_ - rope_;
+    const int64_t row = heads_ * size_;
+    shape_ = {batch_, heads_, heads_, time_, time_, size_, shape_[6], row, row, 0, 0, 0};
+  }
+
+  void build() {
+    const auto& kernels = l_.lowered().forward;
+    const Pass pass = Pass::forward;
+    const Heads q = whole(keep()), k = whole(keep()), v = whole(keep());
+    const Heads made = narrow() ? whole(keep()) : whole(l_.out());
+    move(pass, q, whole(l_.in(0)), size_);
+    turn(pass, q, whole(l_.in(0)), {kernels.at(0)});
+    move(pass, k, keys(l_.in(1)), own_);
+    move(pass, part(k, own_), turned(pass, shared(l_.in(2)), 1, {}), rope_);
+    if (narrow()) fill(pass, v.tensor, rows() * v.row);
+    move(pass, v, part(keys(l_.in(1)), own_), value_, {kernels.at(1)});
+    const TensorId log_sums = l_.keep(rows() * heads_);
+    call(Function::attention, pass, {made.tensor, q.tensor, k.tensor, v.tensor, log_sums}, shape_,
+         {kernels.back()});
+    if (narrow()) move(pass, values(l_.out()), made, value_);
+    if (!l_.needs_d_in(0) && !l_.needs_d_in(1) && !l_.needs_d_in(2)) return;
+    backward({made.tensor, q.tensor, k.tensor, v.tensor, log_sums});
+  }
+
+ private:
+  /// A vector of each head and row: steps between rows and heads.
+  struct Heads {
+    TensorId tensor = kNoTensor;
+    int64_t row = 0, head = 0, offset = 0;
+  };
+  int64_t rows() const { return batch_ * time_; }
+  bool narrow() const { return value_ < size_; }
+  TensorId keep() { return l_.keep(rows() * heads_ * size_, true); }
+  Heads whole(TensorId t) const { return {t, heads_ * size_, size_, 0}; }
+  Heads keys(TensorId t) const { return {t, heads_ * (own_ + value_), own_ + value_, 0}; }
+  Heads values(TensorId t) const { return {t, heads_ * value_, value_, 0}; }
+  Heads shared(TensorId t) const {  // all heads' at the end of each row
+    const int64_t width = l_.shape(2)[1];
+    return {t, width, 0, width - rope_};
+  }
+  static Heads part(Heads of, int64_t offset) {
+    of.offset += offset;
+    return of;
+  }
+  void call(Function f, Pass pass, std::vector<TensorId> operands, std::vector<int64_t> shape,
+            std::vector<Kernel> kernels) {
+    l_.call(make_call(f, pass, std::move(operands), std::move(shape), std::move(kernels)));
+  }
+  void fill(Pass pass, TensorId t, int64_t elements) { l_.call(make_fill(pass, t, elements, 0)); }
+  void move(Pass pass, const Heads& to, const Heads& from, int64_t width, std::vector<Kernel> kernels = {},
+            int64_t heads = 0, bool adds = false) {
+    l_.call(make_move(pass, to.tensor, from.tensor,
+                      {{rows(), heads > 0 ? heads : heads_, width},
+                       {{to.row, to.head, 1}, {from.row, from.head, 1}},
+                       {to.offset, from.offset},
+                       adds},
+                      std::move(kernels)));
+  }
+  /// What turns of `heads` vectors of each row, turned, in a tensor of its own.
+  Heads turned(Pass pass, const Heads& from, int64_t heads, std::vector<Kernel> kernels) {
+    const Heads alone{l_.scratch(rows() * heads * rope_, true), heads * rope_, heads > 1 ? rope_ : 0, 0};
+    move(pass, alone, from, rope_, {}, heads);
+    rotate(pass, alone.tensor, heads, std::move(kernels));
+    return alone;
+  }
+  void rotate(Pass pass, TensorId t, int64_t heads, std::vector<Kernel> kernels) {
+    call(Function::rotary, pass, {t, t},
+         {batch_, time_, heads, rope_, heads * rope_, 0, pass == Pass::forward ? 0 : 1}, std::move(kernels));
+  }
+  void turn(Pass pass, const Heads& to, const Heads& from, std::vector<Kernel> kernels) {
+    move(pass, part(to, own_), turned(pass, part(from, own_), heads_, std::move(kernels)), rope_);
+  }
+  Heads gradient(std::size_t i, Heads (LatentAttention::*layout)(TensorId) const) {
+    return (this->*layout)(l_.needs_d_in(i) ? l_.d_in(i)
+                                            : l_.scratch(l_.batch() * elements(l_.shape(i)), true));
+  }
+
+  /// `of`: what the forward pass made, its inputs and the log sums.
+  void backward(const std::vector<TensorId>& of) {
+    const Pass pass = Pass::backward_data;
+    const auto& kernels = l_.lowered().backward_data;
+    Heads d_made = whole(l_.d_out());
+    if (narrow()) {
+      d_made = whole(l_.scratch(rows() * heads_ * size_, true));
+      fill(pass, d_made.tensor, rows() * d_made.row);
+      move(pass, d_made, values(l_.d_out()), value_);
+    }
+    const Heads dq = gradient(0, &LatentAttention::whole),
+                dk = whole(l_.scratch(rows() * heads_ * size_, true)),
+                dv = whole(l_.scratch(rows() * heads_ * size_, true));
+    call(Function::attention_backward, pass,
+         {dq.tensor, dk.tensor, dv.tensor, of[1], of[2], of[3], of[0], d_made.tensor, of[4]}, shape_,
+         {kernels.at(0)});
+    turn(pass, dq, dq, {kernels.at(1)});
+    const Heads dkv = gradient(1, &LatentAttention::keys);
+    move(pass, dkv, dk, own_, {kernels.at(2)});
+    move(pass, part(dkv, own_), dv, value_);
+    if (!l_.needs_d_in(2)) return;
+    const Heads sum{l_.scratch(rows() * rope_, true), rope_, 0, 0}, d = shared(l_.d_in(2));
+    fill(pass, sum.tensor, rows() * rope_);
+    move(pass, sum, part(dk, own_), rope_, {}, heads_, true);
+    rotate(pass, sum.tensor, 1, {});
+    fill(pass, d.tensor, rows() * d.row);
+    move(pass, d, sum, rope_, {}, 1);
+  }
+
+  LayerCalls& l_;
+  std::vector<int64_t> shape_;
+  int64_t batch_ = 0, heads_ = 0, time_ = 0;
+  int64_t size_ = 0, own_ = 0, rope_ = 0, value_ = 0;  ///< of a key: in all, its own, what turns; of a value
+};
+
 void attention(LayerCalls& l) {
-  const Lowered& w = l.lowered();
   const Attributes attributes(l.layer().attributes);
-  if (attributes.boolean("qk_norm", false))
-    throw InputError(l.layer().attributes.place(), "norms of queries and keys cannot be executed yet");
-  for (const char* key : {"rope_dim", "window", "sinks", "bias_buckets"}) {
+  for (const char* key : {"window", "sinks", "bias_buckets"}) {
     if (attributes.has(key))
       throw InputError(l.layer().attributes.place(),
                        std::string("attention with \"") + key + "\" cannot be executed yet");
   }
-  const bool rotary = attributes.boolean("rotary", false), packed = l.inputs() == 1;
-  // {batch, heads, kv heads, query, key, head size, causal}: of the model's own kernel, behind the turning.
-  std::vector<int64_t> shape = w.forward.back().shape;
-  const int64_t batch = shape[0], heads = shape[1], kv = shape[2], query = shape[3], key = shape[4],
-                size = shape[5];
-  const int64_t q_row = (packed ? heads + 2 * kv : heads) * size, kv_row = packed ? q_row : kv * size;
-  const int64_t k_offset = packed ? heads * size : 0, v_offset = packed ? (heads + kv) * size : 0;
-  shape.resize(7);  // up to `causal`: whether scores are kept is the backend's own choice
-  shape.insert(shape.end(), {q_row, kv_row, 0, k_offset, v_offset});
-
-  TensorId q = l.in(0), k = l.in(packed ? 0 : 1);
-  const TensorId v = l.in(packed ? 0 : 2), log_sums = l.keep(batch * heads * query);
-  const auto turn = [&](Pass pass, TensorId to, TensorId from, bool keys, bool back,
-                        std::vector<Kernel> kernels) {
-    l.call(make_call(Function::rotary, pass, {to, from},
-                     {batch, keys ? key : query, keys ? kv : heads, size, keys ? kv_row : q_row,
-                      keys ? k_offset : 0, back ? 1 : 0},
-                     std::move(kernels)));
-  };
-  if (rotary) {
-    const TensorId tq = l.keep(batch * query * q_row, true),
-                   tk = packed ? tq : l.keep(batch * key * kv_row, true);
-    turn(Pass::forward, tq, q, false, false, {w.forward.front()});
-    turn(Pass::forward, tk, k, true, false, {});
-    q = tq;
-    k = tk;
-  }
-  l.call(
-      make_call(Function::attention, Pass::forward, {l.out(), q, k, v, log_sums}, shape, {w.forward.back()}));
-  if (!l.needs_d_in(0) && (packed || (!l.needs_d_in(1) && !l.needs_d_in(2)))) return;
-  const auto gradient = [&](std::size_t i) {
-    if (packed) return l.d_in(0);
-    return l.needs_d_in(i) ? l.d_in(i) : l.scratch(l.batch() * elements(l.shape(i)), true);
-  };
-  const TensorId dq = gradient(0), dk = packed ? dq : gradient(1), dv = packed ? dq : gradient(2);
-  l.call(make_call(Function::attention_backward, Pass::backward_data,
-                   {dq, dk, dv, q, k, v, l.out(), l.d_out(), log_sums}, shape, {w.backward_data.front()}));
-  if (!rotary) return;
-  turn(Pass::backward_data, dq, dq, false, true, {w.backward_data.back()});
-  turn(Pass::backward_data, dk, dk, true, true, {});
+  if (attributes.has("rope_dim")) return LatentAttention(l).build();
+  Attention(l).build();
 }
 
 }  // namespace

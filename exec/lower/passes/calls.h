@@ -26,6 +26,9 @@ inline Call make_call(Function function, Pass pass, std::vector<TensorId> operan
 inline float he_bound(int64_t inputs) { return std::sqrt(6.0F / static_cast<float>(inputs)); }
 inline float lecun_bound(int64_t inputs) { return std::sqrt(3.0F / static_cast<float>(inputs)); }
 
+/// Added to variances: the default of PyTorch's norms.
+inline constexpr float kNormEpsilon = 1e-5F;
+
 /// Strides of a batch of samples of that shape as stored: {batch, dimension...}. Three or more dimensions lie
 /// channels last.
 inline std::vector<int64_t> strides(const Shape& shape) {

@@ -13,7 +13,7 @@ void conv(LayerCalls& l) {
   shape.push_back(l.shape(0).size() >= 3 ? 1 : 0);  // channels last
   const int64_t fan = s.in_channels / s.groups * product({s.kernel[0], s.kernel[1], s.kernel[2]});
   const TensorId weight = l.parameter(0, he_bound(fan));
-  const bool bias = l.layer().parameters.size() > 1;
+  const bool bias = l.weights().size() > 1;
   std::vector<TensorId> forward{l.out(), l.in(0), weight};
   if (bias) forward.push_back(l.parameter(1, 0));
   l.call(make_call(Function::conv, Pass::forward, forward, shape, w.forward));
@@ -21,6 +21,7 @@ void conv(LayerCalls& l) {
     l.call(make_call(Function::conv_backward_data, Pass::backward_data, {l.d_in(0), l.d_out(), weight}, shape,
                      w.backward_data));
   }
+  if (!l.learns()) return;
   l.call(make_call(Function::conv_backward_weights, Pass::backward_weights,
                    {l.gradient(0), l.in(0), l.d_out()}, shape, {w.backward_weights.front()}));
   if (!bias) return;

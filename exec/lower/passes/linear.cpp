@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass.
+#include <algorithm>
+
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
@@ -12,7 +14,9 @@ struct Sizes {
 
 Sizes sizes(const LayerCalls& l) {
   const int64_t in = l.shape(0).back(), out = l.layer().output.back();
-  return {l.batch() * elements(l.shape(0)) / in, in, out};
+  // Partners that divide the sequence have more rows on one side: all that they make a part of.
+  const int64_t rows = std::max(elements(l.shape(0)) / in, elements(l.layer().output) / out);
+  return {l.batch() * rows, in, out};
 }
 
 void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
@@ -23,8 +27,9 @@ void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
 void linear(LayerCalls& l) {
   const Sizes s = sizes(l);
   const Lowered& w = l.lowered();
-  const TensorId weight = l.parameter(0, he_bound(s.in));
-  const bool bias = l.layer().parameters.size() > 1;
+  const bool zero = Attributes(l.layer().attributes).boolean("starts_at_zero", false);
+  const TensorId weight = l.parameter(0, zero ? 0 : he_bound(s.in));
+  const bool bias = l.weights().size() > 1;
   std::vector<TensorId> forward{l.out(), l.in(0), weight};
   // Devices that share the inputs each make a part of the sum: one of them adds the bias.
   const TensorId added = bias ? l.parameter(1, 0) : kNoTensor;
@@ -34,7 +39,8 @@ void linear(LayerCalls& l) {
     l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), weight},
                      {s.rows, s.in, s.out, 0, 1, 0}, w.backward_data));
   }
-  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in(0), l.d_out()},
+  if (!l.learns()) return;
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in_again(0), l.d_out()},
                    {s.in, s.out, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
   if (bias) bias_gradient(l, 1, s);
 }
@@ -46,7 +52,7 @@ void tied_linear(LayerCalls& l) {
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
   // The last parameter, behind the copy of a table that another device holds.
-  const auto& own = l.layer().parameters;
+  const auto& own = l.weights();
   const bool bias = !own.empty() && own.back().name == "bias";
   std::vector<TensorId> forward{l.out(), l.in(0), table};
   if (bias) forward.push_back(l.parameter(own.size() - 1, 0));
@@ -55,7 +61,8 @@ void tied_linear(LayerCalls& l) {
     l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), table},
                      {s.rows, s.in, s.out, 0, 0, 0}, w.backward_data));
   }
-  l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in(0)},
+  if (l.tied_gradient() == kNoTensor) return;
+  l.call(make_call(Function::gemm, Pass::backward_weights, {l.tied_gradient(), l.d_out(), l.in_again(0)},
                    {s.out, s.in, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
   if (bias) bias_gradient(l, own.size() - 1, s);
 }

@@ -35,7 +35,7 @@ void cross_entropy_of_part(LayerCalls& l) {
   const TensorId logp = l.keep(count * columns), labels = l.label(count, true), loss = l.loss();
   l.call(make_call(Function::cross_entropy_part, Pass::forward, {numbers, l.in(0), labels}, shape,
                    {kernels.at(0)}));
-  l.exchange(numbers);
+  l.exchange(Pass::forward, {numbers, numbers});
   l.call(make_call(Function::cross_entropy_join, Pass::forward, {loss, logp, l.in(0), numbers, labels}, shape,
                    {kernels.at(1)}));
   if (!l.needs_d_in(0)) return;

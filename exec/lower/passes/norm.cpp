@@ -8,19 +8,18 @@ namespace tandem::exec {
 
 namespace {
 
-constexpr float kEpsilon = 1e-5F;
-
 void batch_norm(LayerCalls& l) {
   const Shape& s = l.shape(0);
   const Lowered& w = l.lowered();
   const int64_t channels = s[0], all = l.batch() * elements(s) / channels;
   const bool last = s.size() != 2;  // {C, L} alone lies channel by channel
   const std::vector<int64_t> shape{last ? all : l.batch(), channels, last ? 1 : all / l.batch()};
-  const bool affine = !l.layer().parameters.empty();
+  const bool affine = !l.weights().empty(), learned = affine && l.learns();
   if (!l.training()) {
     std::vector<TensorId> operands{l.out(), l.in(0), l.buffer(channels, 0), l.buffer(channels, 1)};
     if (affine) operands.insert(operands.end(), {l.parameter(0, 0, 1), l.parameter(1, 0)});
-    return l.call(make_call(Function::batch_norm_inference, Pass::forward, operands, shape, {}, {kEpsilon}));
+    return l.call(
+        make_call(Function::batch_norm_inference, Pass::forward, operands, shape, {}, {kNormEpsilon}));
   }
   const TensorId mean = l.keep(channels), deviation = l.keep(channels);
   std::vector<TensorId> forward{
@@ -31,13 +30,15 @@ void batch_norm(LayerCalls& l) {
     forward.push_back(scale);
     forward.push_back(l.parameter(1, 0));
   }
-  l.call(make_call(Function::batch_norm, Pass::forward, forward, shape, w.forward, {kEpsilon, 0.1F}));
-  if (!affine && !l.needs_d_in(0)) return;
-  const TensorId dscale = affine ? l.gradient(0) : l.scratch(channels);
-  const TensorId dshift = affine ? l.gradient(1) : l.scratch(channels);
-  l.call(make_call(Function::batch_norm_sums, affine ? Pass::backward_weights : Pass::backward_data,
+  l.call(make_call(Function::batch_norm, Pass::forward, forward, shape, w.forward, {kNormEpsilon, 0.1F}));
+  if (!learned && !l.needs_d_in(0)) return;
+  const TensorId dscale = learned ? l.gradient(0) : l.scratch(channels);
+  const TensorId dshift = learned ? l.gradient(1) : l.scratch(channels);
+  l.call(make_call(Function::batch_norm_sums, learned ? Pass::backward_weights : Pass::backward_data,
                    {dscale, dshift, l.in(0), l.d_out(), mean, deviation}, shape,
-                   {affine ? w.backward_weights.at(0) : w.backward_data.at(0)}));
+                   learned  ? std::vector{w.backward_weights.at(0)}
+                   : affine ? std::vector<Kernel>{}
+                            : std::vector{w.backward_data.at(0)}));
   if (!l.needs_d_in(0)) return;
   std::vector<TensorId> backward{l.d_in(0), l.in(0), l.d_out(), mean, deviation, dscale, dshift};
   if (affine) backward.push_back(scale);
@@ -48,13 +49,13 @@ void batch_norm(LayerCalls& l) {
 /// {outer, groups, space, channels of a group, root mean square only}.
 void row_norm(LayerCalls& l, std::vector<int64_t> shape, float epsilon) {
   const Lowered& w = l.lowered();
-  const auto parameters = l.layer().parameters.size();
+  const auto parameters = l.weights().size();
   const TensorId statistics = l.keep(shape[0] * shape[1] * 2);
   std::vector<TensorId> forward{l.out(), l.in(0), statistics};
   if (parameters > 0) forward.push_back(l.parameter(0, 0, 1));
   if (parameters > 1) forward.push_back(l.parameter(1, 0));
   l.call(make_call(Function::row_norm, Pass::forward, forward, shape, w.forward, {epsilon}));
-  if (parameters > 0) {
+  if (parameters > 0 && l.learns()) {
     std::vector<TensorId> sums{l.gradient(0)};
     if (parameters > 1) sums.push_back(l.gradient(1));
     sums.insert(sums.end(), {l.in(0), l.d_out(), statistics});
@@ -75,7 +76,7 @@ void last_dimension(LayerCalls& l, bool rms) {
                     "images lie channels last",
                     l.layer().name, s.size()));
   }
-  row_norm(l, {l.batch() * elements(s) / s.back(), 1, 1, s.back(), rms ? 1 : 0}, kEpsilon);
+  row_norm(l, {l.batch() * elements(s) / s.back(), 1, 1, s.back(), rms ? 1 : 0}, kNormEpsilon);
 }
 
 void layer_norm(LayerCalls& l) { last_dimension(l, false); }
@@ -92,7 +93,7 @@ void group_norm(LayerCalls& l) {
   require_image(l);
   const Shape& s = l.shape(0);
   const int64_t groups = Attributes(l.layer().attributes).integer("groups");
-  row_norm(l, {l.batch(), groups, elements(s) / s[0], s[0] / groups, 0}, kEpsilon);
+  row_norm(l, {l.batch(), groups, elements(s) / s[0], s[0] / groups, 0}, kNormEpsilon);
 }
 
 void pixel_norm(LayerCalls& l) {

@@ -65,6 +65,9 @@ class Stack {
  private:
   Kernels kernels(std::size_t unit, bool lowest) const {
     const Lowered& w = l_.lowered();
+    if (!l_.learns())
+      throw InputError(l_.layer().attributes.place(),
+                       "recurrent layers whose weights stay as they are are only simulated");
     Kernels k;
     const std::size_t f = unit * 3;
     k.input = {w.forward.at(f)};
