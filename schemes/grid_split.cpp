@@ -107,7 +107,8 @@ GridSplit hybrid_split(const Options& o, int64_t devices) {
   split.bucket = o.bytes("bucket");
   set_schedule(split, o.text("schedule"), o.count("microbatches"), o.count("chunks"));
   if (split.overlaps && split.shape.stages > 1 && split.schedule->name != "interleaved")
-    throw InputError("overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved gives");
+    throw InputError(
+        "overlap=on: stages need work of two micro-batches at hand, which schedule=interleaved gives");
   return split;
 }
 

@@ -26,7 +26,8 @@ Recipe::Host read_host(const Json& json) {
   if (const Json* mixed = json.find("mixed")) host.mixed = mixed->as_time();
   host.experts = {host.forward, host.backward};
   if (const Json* experts = json.find("experts")) {
-    if (experts->items().size() != host.experts.size()) experts->fail("needs two times: forward and backward");
+    if (experts->items().size() != host.experts.size())
+      experts->fail("needs two times: forward and backward");
     for (std::size_t i = 0; i < host.experts.size(); ++i) host.experts[i] = experts->items()[i].as_time();
   }
   if (const Json* micro = json.find("micro_batch")) host.micro_batch = micro->as_time();

@@ -25,9 +25,10 @@ struct Recipe {
     Time micro_batch = {};            ///< besides its operations, for each micro-batch: fetching it, logging
     std::array<Time, 3> update = {};  ///< to update one tensor, by how many state tensors the optimiser keeps
     Time collective = {};             ///< to issue one
-    std::array<Time, 2> experts = {};  ///< in place of the first two, an operation of a layer of experts; 0: as others
-    bool runs_ahead = true;           ///< does not wait for the device between steps
-    bool awaits_sums = false;         ///< issues what follows a collective when that has ended
+    std::array<Time, 2> experts =
+        {};                  ///< in place of the first two, an operation of a layer of experts; 0: as others
+    bool runs_ahead = true;  ///< does not wait for the device between steps
+    bool awaits_sums = false;  ///< issues what follows a collective when that has ended
     /// Issues what follows a message between stages of a pipeline when that is there.
     bool awaits_messages = false;
     bool awaits_sends = false;  ///< the same where a message has left

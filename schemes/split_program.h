@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The Program of a model that a grid of devices divides: each stage of the pipeline is a role, whose instances
-// are all devices that hold it.
+// The Program of a model that a grid of devices divides: each stage of the pipeline is a role, whose
+// instances are all devices that hold it.
 #include "schemes/grid_split.h"
 #include "schemes/scheme.h"
 

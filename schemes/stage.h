@@ -21,10 +21,10 @@ struct PassageStep {
   std::vector<Kernel> kernels = {};
   CollKind collective = CollKind::all_reduce;
   Bytes bytes = {};
-  bool gradients = false;  ///< join: of the layer's output gradients, not its outputs
-  bool inside = false;     ///< join: in the middle of the layer's pass
+  bool gradients = false;         ///< join: of the layer's output gradients, not its outputs
+  bool inside = false;            ///< join: in the middle of the layer's pass
   int64_t active = 0, count = 0;  ///< join inside: as Exchange
-  bool dealt = false;      ///< gather: of experts' parameters alone, else of all others
+  bool dealt = false;             ///< gather: of experts' parameters alone, else of all others
   /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
   int32_t after = -1, gathered = -1;
   uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used

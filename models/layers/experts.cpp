@@ -79,11 +79,11 @@ Writing forward_of(const Routing& r, int64_t size) {
   const int64_t routed = product({r.routed, r.hidden});
   const Kernel into = gemm(pass, r.own, r.each, r.feed, r.hidden, size);
   Writing w(pass, r, size);
-  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));          // router
+  w.add(gemm(pass, 1, r.rows, r.count, r.hidden, size));                   // router
   Kernel choice = elementwise(pass, product({r.rows, r.count}), 1, 4, 5);  // softmax, choice
   choice.counts = !r.drops;
   w.add(std::move(choice));
-  w.move(routed, routed);                                         // to the experts' order
+  w.move(routed, routed);  // to the experts' order
   w.to_experts();
   const std::vector<Kernel> activations = activations_of(r, size);
   w.add(into);  // gate
