@@ -31,6 +31,7 @@ struct Recipe {
     bool awaits_sums = false;  ///< issues what follows a collective when that has ended
     /// Issues what follows a message between stages of a pipeline when that is there.
     bool awaits_messages = false;
+    bool awaits_sends = false;  ///< the same where a message has left
     /// Reads how many tokens each expert gets (Kernel::counts) before it issues what follows.
     bool awaits_counts = false;
   };

@@ -202,7 +202,7 @@ class Hybrid {
                           slots[i + 1].what == What::forward;
       if (paired) {
         Emission second = begin(stage, slots[++i]);
-        emit_by_turns(stage, first, second);
+        interleave(stage, first, second);
         end(stage, first);
         end(stage, second);
         continue;
@@ -241,7 +241,7 @@ class Hybrid {
 
   /// Two passages of different micro-batches, changing from one to the other with each all-to-all: what one
   /// waits for is under the work of the other (Megatron-Core's overlap_moe_expert_parallel_comm).
-  void emit_by_turns(Stage& stage, Emission& first, Emission& second) {
+  void interleave(Stage& stage, Emission& first, Emission& second) {
     for (Emission *now = &first, *other = &second; emits(*now) || emits(*other); std::swap(now, other)) {
       while (emits(*now)) {
         const PassageStep& step = now->passage->steps[now->ops.size()];

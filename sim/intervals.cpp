@@ -25,9 +25,9 @@ constexpr double kSeveralDevices = 0.06;
 constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
 constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked
 constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling of the nodes
-// Of the rate of a mixture of experts: what hosts take to issue it, and dispatchers that are no plain
-// all-to-all, are not priced. Set with the 22 rows of mixtures in view that VALIDATION.md counts as unseen.
-constexpr double kExperts = 0.25;
+// Of the rate of a mixture of experts: what hosts take around experts differs by release, and loads are taken
+// to be even. Set with the 22 rows of mixtures in view that VALIDATION.md counts as unseen.
+constexpr double kExperts = 0.2;
 constexpr double kNormal90 = 1.645;
 
 bool has_experts(const Graph& graph) {

@@ -162,7 +162,7 @@ CollectiveRequest read_collective_request(const Arguments& arguments) {
   if (profile && profile->kind != out.kind)
     throw InputError(option_place("profile"), fmt::format("is one of {}, not {}", profile->kind, out.kind));
   out.algorithm = arguments.value("algorithm", "auto", [](const std::string& name, const Place& place) {
-    const bool special = name == "auto" || name == "nvls" || name == "best";
+    const bool special = name == "auto" || name == "best" || layouts_registry().find(name) != nullptr;
     return special ? name : std::string(collectives_registry().at(name, place).name);
   });
   int64_t devices = std::min<int64_t>(out.system.accelerator_count(), 1024);

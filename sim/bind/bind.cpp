@@ -104,6 +104,7 @@ class Binder {
     }
     costs.runs_ahead = host.runs_ahead;
     costs.awaited = host.awaited;
+    costs.awaits_sends = host.awaits_sends;
     costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
     if (role.works()) account(r);
     bound_.plan.roles.push_back(std::move(costs));

@@ -35,7 +35,7 @@ struct CostInput {
 struct HostTimes {
   std::vector<Time> issued;  ///< [op], as RoleCosts::issued; empty: issuing takes no time
   bool runs_ahead = true;    ///< as RoleCosts::runs_ahead
-  bool awaits_messages = false;
+  bool awaits_messages = false, awaits_sends = false;
   std::vector<bool> awaited = {};  ///< [op], as RoleCosts::awaited
 };
 

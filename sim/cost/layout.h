@@ -66,8 +66,8 @@ struct Laid {
 };
 
 /// `algorithm` as the layout of that name, or where it cannot, as the schedule. "auto": all that the library
-/// would choose from, at least one. A name may go on after a slash (LayoutInput::parameters). Throws InputError when a named algorithm is unknown or cannot serve the
-/// kind and group.
+/// would choose from, at least one. A name may go on after a slash (LayoutInput::parameters). Throws
+/// InputError when a named algorithm is unknown or cannot serve the kind and group.
 std::vector<Laid> lay_out(LayoutInput input, const std::string& text);
 
 /// Throws InputError with the nearest names when `algorithm` names neither a layout nor a schedule.

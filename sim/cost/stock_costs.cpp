@@ -64,6 +64,7 @@ class StockCosts : public Costs {
     }
     // The process that drives all devices gathers their outputs before it goes on.
     out.awaits_messages = recipe_.host.awaits_messages;
+    out.awaits_sends = recipe_.host.awaits_sends;
     out.runs_ahead = recipe_.host.runs_ahead && !overheads().single_process;
     return out;
   }

@@ -31,8 +31,8 @@ class HostClock {
   /// The host waits for an op before it issues what follows: for a message, or for a result that it reads.
   static bool waits_for(const RoleCosts& costs, OpKind kind, uint32_t op) {
     if (costs.issued.empty()) return false;
-    const bool message = kind == OpKind::recv || kind == OpKind::send;
-    return message ? costs.awaits_messages : !costs.awaited.empty() && costs.awaited[op];
+    if (kind == OpKind::recv) return costs.awaits_messages;
+    return kind == OpKind::send ? costs.awaits_sends : !costs.awaited.empty() && costs.awaited[op];
   }
 
   /// An op for which the host waits has ended at `end`. At most kAhead - 1 iterations ahead of the compute

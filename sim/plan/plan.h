@@ -98,6 +98,7 @@ struct RoleCosts {
   bool runs_ahead = true;
   /// The host waits for each message between stages before it issues what follows.
   bool awaits_messages = false;
+  bool awaits_sends = false;  ///< the same for what it sends
   /// [op]: the host reads what this compute op made before it issues what follows. Empty: it never does.
   std::vector<bool> awaited = {};
 };

@@ -100,9 +100,9 @@ TEST(ExpertAxis, OverlapPutsExchangesUnderAnotherMicroBatch) {
   EXPECT_EQ(counted(plain), counted(paired));
   EXPECT_EQ(covered(plain), 0);
   EXPECT_GE(covered(paired), 4 * (8 - 1));
-  const Program stages = compile("hybrid:pipeline=2,expert=2,schedule=interleaved,microbatches=4,chunks=2,overlap=on",
-                                 Graph::load("mixtral-8x7b:layers=4,sequence=32,hidden=64,heads=8,head_dim=8,feed=32"),
-                                 {4, 1, 4});
+  const Program stages = compile(
+      "hybrid:pipeline=2,expert=2,schedule=interleaved,microbatches=4,chunks=2,overlap=on",
+      Graph::load("mixtral-8x7b:layers=4,sequence=32,hidden=64,heads=8,head_dim=8,feed=32"), {4, 1, 4});
   EXPECT_NO_THROW(check(stages));
   EXPECT_GT(covered(stages), 0);
 }

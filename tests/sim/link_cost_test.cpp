@@ -539,8 +539,8 @@ double busiest(const Pattern& p, HopClass hop) {
   return out;
 }
 
-// Of n nodes, n (1 - C(E - E/n, k) / C(E, k)) have one of a token's k experts of E, in the mean, and as many of
-// the members; of one expert a token the relay sends what every pair for itself sends.
+// Of n nodes, n (1 - C(E - E/n, k) / C(E, k)) have one of a token's k experts of E, in the mean, and as many
+// of the members; of one expert a token the relay sends what every pair for itself sends.
 TEST(Patterns, RelayedTokensGoOnceToANode) {
   const auto laid = [](int64_t nodes, const char* algorithm) {
     const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});

@@ -34,9 +34,7 @@ double parts_hit(const Choice& c, double parts) {
   return parts * (1 - missed);
 }
 
-bool can_relay(const LayoutInput& input) {
-  return input.kind == CollKind::all_to_all && input.group.uniform;
-}
+bool can_relay(const LayoutInput& input) { return input.kind == CollKind::all_to_all && input.group.uniform; }
 
 Pattern lay_relay(const LayoutInput& input) {
   const System& system = input.system;
@@ -73,8 +71,9 @@ Pattern lay_relay(const LayoutInput& input) {
   return p;
 }
 
-/// Kernels of its own, of which the README says what they reach on H800 (docs/legacy.md): 153 GB/s of NVLink's
-/// 160 in a node, and over 8 nodes 51 GB/s of tokens sent, the eighth that stays included, of a NIC's 50.
+/// Kernels of its own, of which the README says what they reach on H800 (docs/legacy.md): 153 GB/s of
+/// NVLink's 160 in a node, and over 8 nodes 51 GB/s of tokens sent, the eighth that stays included, of a
+/// NIC's 50.
 std::vector<Protocol> relaying(const Library& library) {
   Protocol own = library.protocols.back();
   own.name = "simple";
