@@ -105,8 +105,10 @@ void check_sequence(const Execution& e, const Graph& slice) {
   const std::vector<Lowered> lowered = slice.lower(e.job.batch, e.job.precision);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const uint32_t from : layers[i].inputs) {
-      if (slice.sharing().sequence && layers[i].type->name == "experts")
-        refuse(e, "experts behind a sequence that devices divide (sequence=on) are only simulated");
+      if (slice.sharing().sequence && !slice.sharing().whole_experts && layers[i].type->name == "experts")
+        refuse(e,
+               "parts of experts behind a sequence that devices divide are only simulated (experts=whole "
+               "is executed)");
       if (lowered[i].input_join != Join::gather ||
           layers[from].output[0] < e.job.graph->layers()[from].output[0])
         continue;
@@ -160,7 +162,8 @@ void Stages::find_places(const Program& program) {
       const Coordinate samples = coordinate(role.mesh, i, {"data", "expert"}),
                        data = coordinate(role.mesh, i, {"data"}),
                        tensor = coordinate(role.mesh, i, {"tensor"}),
-                       expert = coordinate(role.mesh, i, {"expert"});
+                       expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
+                                                         : coordinate(role.mesh, i, {"expert"});
       places_[device] = {r, i, samples.at, tensor.at, expert.at, data.at};
       replicas_ = samples.size;
       partners_ = tensor.size;

@@ -18,7 +18,7 @@ struct Place {
   uint32_t role = 0, instance = 0;
   uint32_t replica = 0;  ///< of the models that train on samples of their own
   uint32_t partner = 0;  ///< among the devices that share each of its layers
-  uint32_t expert = 0;   ///< among those that hold different experts
+  uint32_t expert = 0;   ///< among those that hold different experts: partners too where these are whole
   uint32_t holder = 0;   ///< among those that hold the same experts
 };
 

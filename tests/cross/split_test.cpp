@@ -19,8 +19,9 @@ namespace {
 
 /// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
 /// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
-/// a language model with rotary positions, grouped queries and an output layer of its own.
-enum class Of : uint8_t { images, text, experts, adapters, stored, rotary };
+/// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
+/// without.
+enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture };
 
 struct Split {
   std::string scheme;
@@ -28,11 +29,16 @@ struct Split {
   Of of = Of::images;
 };
 
-bool of_text(const Split& s) { return s.of == Of::text || s.of == Of::rotary; }
+bool of_text(const Split& s) { return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture; }
 
 std::ostream& operator<<(std::ostream& out, const Split& s) {
-  constexpr const char* kNames[] = {
-      "", " of text", " of experts", " of adapters", " of adapters to 4 bits", " of rotary text"};
+  constexpr const char* kNames[] = {"",
+                                    " of text",
+                                    " of experts",
+                                    " of adapters",
+                                    " of adapters to 4 bits",
+                                    " of rotary text",
+                                    " of text with experts"};
   return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
 }
 
@@ -79,6 +85,13 @@ std::vector<Split> splits() {
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2, Of::adapters},
       {"allreduce:bucket=1KiB", 2, 2, Of::stored},
       {"hybrid:pipeline=2,microbatches=3", 4, 2, Of::stored},
+      {"hybrid:tensor=2,sequence=on,experts=whole,microbatches=2", 2, 1, Of::mixture},
+      {"hybrid:expert=2,tensor=2,sequence=on,experts=whole,microbatches=2", 4, 2, Of::mixture},
+      {"hybrid:expert=2,tensor=2,pipeline=2,sequence=on,experts=whole,microbatches=2,schedule=zero-bubble", 8,
+       2, Of::mixture},
+      {"hybrid:expert=2,tensor=2,sequence=on,experts=whole,sharding=1,order=tensor/pipeline/data", 8, 4,
+       Of::mixture},
+      {"hybrid:expert=2,microbatches=2,sharding=3", 4, 4, Of::mixture},
       {"hybrid:expert=2", 2, 2, Of::experts},
       {"hybrid:expert=4,microbatches=2", 4, 4, Of::experts},
       {"hybrid:expert=2,microbatches=2,bucket=1KiB", 4, 4, Of::experts},
@@ -126,6 +139,11 @@ const Graph& rotary_model() {
   return graph;
 }
 
+const Graph& mixture_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json");
+  return graph;
+}
+
 const Graph& experts_model() {
   static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
   return graph;
@@ -146,6 +164,8 @@ const Graph& model_of(const Split& s) {
       return text_model();
     case Of::rotary:
       return rotary_model();
+    case Of::mixture:
+      return mixture_model();
     case Of::experts:
       return experts_model();
     case Of::adapters:
@@ -172,7 +192,7 @@ Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t 
   e.iterations = 20;
   e.warmup = 1;
   e.data = of_text(s) ? nullptr : &digits();
-  e.rate.base = s.of == Of::text ? 0.005 : 0.001;
+  e.rate.base = s.of == Of::text ? 0.005 : s.of == Of::mixture ? 0.0002 : 0.001;
   e.poison = true;  // whoever reads parameters that were not gathered ends with no number
   return e;
 }
@@ -225,7 +245,7 @@ TEST_P(Splits, TrainAsOneWorkerDoesOnTheWholeBatch) {
     expect_close(r.parameters, whole.parameters);
     // A momentum is a sum of ten gradients and of their rounding; those behind a norm of small numbers are
     // large.
-    expect_close(r.state, whole.state, s.of == Of::rotary ? 1e-3F : 1e-4F);
+    expect_close(r.state, whole.state, s.of == Of::rotary || s.of == Of::mixture ? 1e-3F : 1e-4F);
     ASSERT_EQ(r.losses.size(), whole.losses.size());
     for (std::size_t i = 0; i < r.losses.size(); ++i) EXPECT_NEAR(r.losses[i], whole.losses[i], 1e-5) << i;
   }
