@@ -120,6 +120,18 @@ std::vector<Split> splits() {
       {"tensor-parallel:sequence=on", 2, 1, Of::rotary},
       {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3", 4, 1, Of::rotary},
       {"hybrid:tensor=2,sequence=on,microbatches=2,schedule=zero-bubble,sharding=3", 4, 2, Of::rotary},
+      {"hybrid:context=2", 2, 1, Of::text},
+      {"hybrid:context=4,microbatches=2", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=3", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=2,schedule=interleaved", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=3,schedule=zero-bubble,sharding=1,bucket=1KiB", 8, 2,
+       Of::text},
+      {"hybrid:context=2,tensor=2,sequence=on,microbatches=2,sharding=2", 4, 1, Of::text},
+      {"hybrid:context=2,tensor=2,microbatches=2,sharding=3", 8, 2, Of::text},
+      {"hybrid:context=2", 2, 1, Of::rotary},
+      {"hybrid:context=4,microbatches=2,order=data/pipeline/context/tensor", 8, 2, Of::rotary},
+      {"hybrid:context=2,tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=gpipe", 8, 1, Of::rotary},
+      {"hybrid:context=2,microbatches=2,sharding=3", 4, 2, Of::rotary},
   };
 }
 
