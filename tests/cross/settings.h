@@ -66,6 +66,7 @@ inline std::vector<Setting> settings() {
       {"parameter-averaging:every=3", two},
       {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
       {"local-sgd:every=4", two},
+      {"hierarchical-local-sgd:every=2,rounds=2", grid},
       {"data-parallel-master", two, {.one_process = true}},
       {"zero", two},
       {"zero:stage=1,accumulate=3,overlap=off,bucket=1KiB", four},

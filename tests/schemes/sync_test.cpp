@@ -25,6 +25,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
     {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},
     {"local-sgd", "local-sgd"},
+    {"hierarchical-local-sgd", "hierarchical-local-sgd:every=2,rounds=3"},
     {"data-parallel-master", "data-parallel-master"},
     {"one-weird-trick", "one-weird-trick"},
     {"zero", "zero:bucket=64KiB"},
