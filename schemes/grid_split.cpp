@@ -44,6 +44,29 @@ void check_devices(const GridSplit& split, int64_t devices) {
     throw InputError(fmt::format("{} are {} devices, not {}", fmt::join(factors, " x "), all, devices));
 }
 
+/// Those that several schemes have.
+struct SharedOptions {
+  OptionSpec schedule, micro, chunks, sequence;
+};
+SharedOptions shared_options() {
+  using Type = OptionSpec::Type;
+  static const std::string schedules = fmt::format("{}", fmt::join(schedules_registry().names(), "|"));
+  const OptionSpec micro{"microbatches",
+                         Type::count,
+                         "0",
+                         "of --batch samples each in a step; 0: 4 for each stage",
+                         "",
+                         0,
+                         4096};
+  const OptionSpec schedule{"schedule", Type::choice, "1f1b",
+                            "order of the micro-batches (tandem list schedules)", schedules};
+  const OptionSpec chunks{
+      "chunks", Type::count, "0", "parts of the model on a stage; 0: 2 if interleaved, else 1", "", 0, 64};
+  const OptionSpec sequence{"sequence", Type::flag, "off",
+                            "devices that share layers divide the sequence between them"};
+  return {schedule, micro, chunks, sequence};
+}
+
 }  // namespace
 
 std::string_view name(GridAxis axis) { return kAxisNames[axis]; }
@@ -134,6 +157,45 @@ GridSplit tensor_split(const Options& o, int64_t devices) {
 
 int64_t replica_of_hybrid(const Options& o) {
   return devices_of_model(o) * std::max<int64_t>(1, o.count("data"));
+}
+
+std::vector<OptionSpec> hybrid_options() {
+  using Type = OptionSpec::Type;
+  const auto [schedule, micro, chunks, sequence] = shared_options();
+  return {
+      {"data", Type::count, "0", "replicas of the model, experts and all; 0: as many as the devices make", "",
+       0, 1e6},
+      {"tensor", Type::count, "1", "devices that share each layer", "", 1, 4096},
+      {"pipeline", Type::count, "1", "stages of consecutive layers", "", 1, 4096},
+      {"expert", Type::count, "1", "devices that experts are dealt over, with samples of their own", "", 1,
+       4096},
+      {"context", Type::count, "1", "devices that divide every sequence (ring attention)", "", 1, 4096},
+      {"order", Type::text, "pipeline/data/tensor",
+       "axes of the grid; neighbours in the last are on neighbouring devices; expert and context, where "
+       "not named, behind data"},
+      {"experts", Type::choice, "parts",
+       "devices that share layers have a part of each expert, or whole ones of their own", "parts|whole"},
+      {"capacity", Type::real, "0",
+       "an expert takes so many times its even share of tokens, padded; 0: no token is dropped", "", 0, 1000},
+      schedule,
+      micro,
+      chunks,
+      sequence,
+      {"sharding", Type::choice, "none",
+       "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
+      {"bucket", Type::bytes, "40MiB",
+       "gradients that travel together; with sharding=3 those of a repeated block do"},
+      kGradientsOption};
+}
+
+std::vector<OptionSpec> pipeline_options() {
+  const SharedOptions o = shared_options();
+  return {o.schedule, o.micro, o.chunks};
+}
+
+std::vector<OptionSpec> tensor_options() {
+  const SharedOptions o = shared_options();
+  return {o.micro, o.sequence};
 }
 
 }  // namespace tandem::schemes

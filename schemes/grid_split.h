@@ -41,6 +41,11 @@ struct GridSplit {
 /// they are named, else behind data. Throws InputError.
 std::vector<GridAxis> read_order(const std::string& text);
 
+/// What the schemes may be asked: "hybrid", "pipeline" and "tensor-parallel".
+std::vector<OptionSpec> hybrid_options();
+std::vector<OptionSpec> pipeline_options();
+std::vector<OptionSpec> tensor_options();
+
 /// The following throw InputError where axes and devices, or schedule and shape, do not agree.
 GridSplit hybrid_split(const Options& options, int64_t devices);
 GridSplit pipeline_split(const Options& options, int64_t devices);

@@ -18,8 +18,13 @@ std::size_t bytes(int64_t elements) { return static_cast<std::size_t>(elements) 
 
 Schedule collective_schedule(CollKind kind, const std::string& algorithm, const GroupShape& group,
                              bool between_nodes) {
-  if (kind == CollKind::all_to_all || kind == CollKind::shift)
-    throw InputError(kind == CollKind::shift ? "shift is only simulated" : "all-to-all is only simulated");
+  if (kind == CollKind::all_to_all) throw InputError("all-to-all is only simulated");
+  if (kind == CollKind::shift) {
+    Schedule s{group.ranks, 1, {{}}};
+    for (uint32_t r = 0; r < group.ranks; ++r)
+      s.steps[0].moves.push_back({r, (r + 1) % group.ranks, 0, 1, false});
+    return s;
+  }
   return executed_algorithm(kind, algorithm, group, between_nodes).schedule(kind, group);
 }
 

@@ -50,6 +50,7 @@ std::string_view name(Function function) {
       "lrn-backward",
       "attention",
       "attention-backward",
+      "attention-merge",
       "rotary",
       "recurrent",
       "recurrent-backward",

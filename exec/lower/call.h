@@ -63,9 +63,13 @@ enum class Function : uint8_t {
   lrn,                ///< {y, x, denominator}; shape {rows, channels, window}; scalars {k, alpha, beta}
   lrn_backward,       ///< {dx, x, y, dy, denominator}
   attention,  ///< {out, q, k, v, log sums}; shape {batch, heads, kv heads, query, key, head size, causal, row
-              ///< of q, row of k and v, offsets of q, k, v}; rows and offsets in elements
+              ///< of q, row of k and v, offsets of q, k, v[, queries in a sample of q, keys in one of k and
+              ///< v, queries in one of out, first of these]}; rows and offsets in elements
   attention_backward,  ///< {dq, dk, dv, q, k, v, out, dout, log sums}; shape as attention
-  rotary,     ///< {y, x}; shape {batch, time, vectors, head size, row, offset, 1 to turn back}; y may be x
+  attention_merge,  ///< {out, log sums, block, log sums of block}: attention to more keys joins that so far;
+                    ///< shape {batch, heads, query, head size, queries of out, first of them in block}
+  rotary,     ///< {y, x}; shape {batch, time, vectors, head size, row, offset, 1 to turn back[, rows of a
+              ///< sample, position of the first]}; y may be x
   recurrent,  ///< {out, gates, cells, pre, weight, bias}; shape {batch, time, hidden, Cell, row of out,
               ///< offset, 1 to run backwards in time}; pre [batch, time, gates x hidden] = W x; bias {2,
               ///< gates x hidden}

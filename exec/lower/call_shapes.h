@@ -95,6 +95,9 @@ struct PoolShape {
 struct AttentionShape {
   int64_t batch = 0, heads = 0, kv_heads = 0, query = 0, key = 0, size = 0;
   int64_t q_row = 0, kv_row = 0, q_offset = 0, k_offset = 0, v_offset = 0;
+  /// Rows of a sample as they lie, of which these queries and keys may be some; in the output from `first`
+  /// on.
+  int64_t q_rows = 0, kv_rows = 0, out_rows = 0, first = 0;
   float scale;
   bool causal;
 
@@ -103,15 +106,20 @@ struct AttentionShape {
     for (int64_t* v : {&batch, &heads, &kv_heads, &query, &key, &size}) *v = *at++;
     causal = *at++ != 0;
     for (int64_t* v : {&q_row, &kv_row, &q_offset, &k_offset, &v_offset}) *v = *at++;
+    q_rows = out_rows = query;
+    kv_rows = key;
+    for (int64_t* v : {&q_rows, &kv_rows, &out_rows, &first}) *v = at == c.shape.end() ? *v : *at++;
     scale = 1 / std::sqrt(static_cast<float>(size));
   }
   constexpr int64_t out_row() const { return heads * size; }
   constexpr int64_t kv_head(int64_t h) const { return h * kv_heads / heads; }
-  constexpr int64_t q(int64_t b, int64_t h) const { return b * query * q_row + q_offset + h * size; }
-  constexpr int64_t k(int64_t b, int64_t kv) const { return b * key * kv_row + k_offset + kv * size; }
-  constexpr int64_t v(int64_t b, int64_t kv) const { return b * key * kv_row + v_offset + kv * size; }
-  constexpr int64_t out(int64_t b, int64_t h) const { return b * query * out_row() + h * size; }
-  constexpr int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * query; }  ///< of the log sums
+  constexpr int64_t q(int64_t b, int64_t h) const { return b * q_rows * q_row + q_offset + h * size; }
+  constexpr int64_t k(int64_t b, int64_t kv) const { return b * kv_rows * kv_row + k_offset + kv * size; }
+  constexpr int64_t v(int64_t b, int64_t kv) const { return b * kv_rows * kv_row + v_offset + kv * size; }
+  constexpr int64_t out(int64_t b, int64_t h) const { return (b * out_rows + first) * out_row() + h * size; }
+  /// Of the log sums.
+  constexpr int64_t row(int64_t b, int64_t h) const { return (b * heads + h) * out_rows + first; }
+  constexpr bool whole() const { return q_rows == query && kv_rows == key && out_rows == query; }
   /// Keys that query `i` sees: the last query sees all.
   constexpr int64_t seen(int64_t i) const {
     if (!causal) return key;
@@ -241,6 +249,30 @@ struct GateOf {
   static constexpr float kSharp = 1.702F;
   constexpr float clamped(float x, bool below) const {
     return x > limit ? limit : below && x < -limit ? -limit : x;
+  }
+};
+
+/// attention_merge: places of a head's row i of a sample's, in all of the output and in the block.
+struct MergeShape {
+  int64_t batch, heads, query, size, out_rows, first;
+  explicit MergeShape(const Call& c)
+      : batch(c.shape[0]),
+        heads(c.shape[1]),
+        query(c.shape[2]),
+        size(c.shape[3]),
+        out_rows(c.shape[4]),
+        first(c.shape[5]) {}
+  constexpr int64_t rows() const {
+    return batch * heads * query;
+  }  ///< (b * heads + h) * query + i counts them
+  constexpr int64_t out(int64_t b, int64_t h, int64_t i) const {
+    return ((b * out_rows + first + i) * heads + h) * size;
+  }
+  constexpr int64_t block(int64_t b, int64_t h, int64_t i) const {
+    return ((b * query + i) * heads + h) * size;
+  }
+  constexpr int64_t log_sum(int64_t b, int64_t h, int64_t i) const {
+    return (b * heads + h) * out_rows + first + i;
   }
 };
 

@@ -88,7 +88,7 @@ void put_in_front(Emission& e, uint32_t layer, const std::vector<Call>& calls) {
   std::vector<Call>& backward = e.out.backward[layer];
   backward.insert(backward.begin(), calls.begin(), calls.end());
   for (ExchangedTensors& x : e.layers[layer].backward_exchanges)
-    x.before += static_cast<uint32_t>(calls.size());
+    x.before += static_cast<uint32_t>(calls.size()), x.awaited += static_cast<uint32_t>(calls.size());
 }
 
 /// One layer's view of what is emitted.
@@ -104,6 +104,7 @@ class LayerEmitter : public LayerCalls {
   uint32_t partner() const override { return e_.use.partner; }
   uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }
   const ModelSlice& sharing() const override { return e_.graph.sharing(); }
+  uint32_t context() const override { return e_.use.context; }
   int64_t whole_features(std::size_t input) const override {
     const Graph& whole = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
     return whole.layers()[from(input)].output.back();
@@ -242,7 +243,13 @@ class LayerEmitter : public LayerCalls {
   void exchange(Pass pass, ExchangedTensors what) override {
     const bool forward = pass == Pass::forward;
     what.before = static_cast<uint32_t>((forward ? out_.forward : out_.backward)[index_].size());
+    what.awaited = what.before;
     (forward ? own_.forward_exchanges : own_.backward_exchanges).push_back(what);
+  }
+  void await(Pass pass, std::size_t exchange) override {
+    const bool forward = pass == Pass::forward;
+    (forward ? own_.forward_exchanges : own_.backward_exchanges).at(exchange).awaited =
+        static_cast<uint32_t>((forward ? out_.forward : out_.backward)[index_].size());
   }
   void call(Call call) override {
     call.layer = index_;
@@ -324,12 +331,14 @@ class LayerEmitter : public LayerCalls {
 
 std::vector<PositionRun> LayerEmitter::positions(std::size_t input) const {
   const Graph& model = e_.use.whole != nullptr ? *e_.use.whole : e_.graph;
-  const int64_t time = model.layers()[from(input)].output[0], own = shape(input)[0];
+  const int64_t contexts = sharing().context, own = shape(input)[0];
+  const int64_t time = model.layers()[from(input)].output[0] / contexts;
   const int64_t rows = e_.batch * own, first = own < time ? partner() * rows : 0;
+  const int64_t chunk = contexts > 1 ? time / 2 : time;
   std::vector<PositionRun> out;
   for (int64_t r = 0; r < rows;) {
-    const int64_t at = (first + r) % time, count = std::min(rows - r, time - at);
-    out.push_back({r, at, count});
+    const int64_t at = (first + r) % time, count = std::min(rows - r, chunk - at % chunk);
+    out.push_back({r, position_in_sequence(at, time, context(), contexts), count});
     r += count;
   }
   return out;

@@ -17,8 +17,17 @@ struct SliceUse {
   /// Place among the devices that share each layer. What all of them would add to a sum (a bias) the first
   /// adds.
   uint32_t partner = 0;
+  uint32_t context = 0;          ///< place among the devices that divide each sequence
   const Graph* whole = nullptr;  ///< the model that it is a slice of; null: itself
 };
+
+/// Of a sequence that `contexts` devices divide: where row `t` of the `own` rows lies that the given one has,
+/// the `context`-th and the last but `context`-th of twice as many chunks (semantics.md 2.5).
+inline int64_t position_in_sequence(int64_t t, int64_t own, int64_t context, int64_t contexts) {
+  const int64_t chunk = own / 2;
+  if (contexts == 1) return t;
+  return t < chunk ? context * chunk + t : (2 * contexts - 1 - context) * chunk + t - chunk;
+}
 
 /// Of one layer's output.
 struct OutputFlow {

@@ -47,6 +47,7 @@ struct ExchangedTensors {
   /// come to each of this one's, [device, expert]. `back`: from the experts to where they came from.
   TensorId counts = kNoTensor, arrived = kNoTensor;
   bool back = false;
+  uint32_t awaited = 0;  ///< as `before`: the first call that waits for it
 };
 
 /// Of one layer of a slice: what devices exchange; kNoTensor where there is no such tensor.
@@ -99,6 +100,7 @@ class LayerCalls {
   virtual uint32_t partner() const = 0;
   virtual uint32_t partners() const = 0;          ///< that share it
   virtual const ModelSlice& sharing() const = 0;  ///< how they do
+  virtual uint32_t context() const = 0;           ///< place among the devices that divide each sequence
   /// Features (the last dimension) of that input as all partners have it together, without padding.
   virtual int64_t whole_features(std::size_t input) const = 0;
   virtual const Shape& shape(std::size_t input) const = 0;  ///< of one sample
@@ -141,6 +143,8 @@ class LayerCalls {
   /// The pass goes on when devices have exchanged what `what` names, whose `before` need not be said. In a
   /// backward pass in front of all that makes parameters' gradients.
   virtual void exchange(Pass pass, ExchangedTensors what) = 0;
+  /// The calls so far do not wait for that exchange of the pass, by its number; what follows does.
+  virtual void await(Pass pass, std::size_t exchange) = 0;
   /// Appends; `pass` of the call decides the list (backward passes share one, in the order appended).
   virtual void call(Call call) = 0;
 };

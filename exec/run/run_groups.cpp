@@ -56,6 +56,7 @@ std::vector<std::unique_ptr<DeviceGroup>> Run::library_groups(
   const bool several = here_ < workers_, named = collective.algorithm != "auto";
   // What goes over links that this machine emulates leaves the devices.
   if (backend.group == nullptr || (transport_ && !several)) return {};
+  if (collective.kind == CollKind::shift) return {};  // which a copy is
   if (named && !several && execution_.route != PeerRoute::automatic) return {};
   const GroupShape shape{static_cast<uint32_t>(members[0].size()), std::max(1U, local), false};
   const Schedule schedule =
@@ -179,8 +180,8 @@ void Run::set_gradient_scale() {
                       (kind == CollKind::reduce_scatter && program_.stores.empty());
     if (!sums) continue;
     // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.
-    const uint32_t ranks =
-        stages_.split() ? stages_.replicas() : member(program_.collectives[op.what], 0).ranks;
+    const uint32_t ranks = stages_.split() ? stages_.replicas() * stages_.contexts()
+                                           : member(program_.collectives[op.what], 0).ranks;
     gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;
   }

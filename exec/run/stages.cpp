@@ -75,7 +75,6 @@ Slots slots_of(const Role& role, int32_t micros) {
 
 /// What of a split program is only simulated.
 void check_split(const Execution& e, const Role& role) {
-  if (role.slice.context > 1) refuse(e, "sequences divided by context= are only simulated");
   if (role.slice.experts > 1 && element_bytes(e.job.precision) != 4)
     refuse(e, "tokens travel to their experts in 4 bytes (precision fp32)");
   if (role.slice.ways > 1 && e.job.precision != Precision::fp32)
@@ -91,7 +90,9 @@ void check_losses(const Execution& e, const Graph& slice) {
     if (l.type == nullptr || !l.output.empty()) continue;
     if (lowered.empty()) lowered = slice.lower(e.job.batch, e.job.precision);
     for (const uint32_t from : l.inputs) {
-      if (layers[from].output != e.job.graph->layers()[from].output && lowered[i].forward_exchanges.empty())
+      Shape whole = e.job.graph->layers()[from].output;
+      if (slice.sharing().context > 1) whole[0] /= slice.sharing().context;
+      if (layers[from].output != whole && lowered[i].forward_exchanges.empty())
         refuse(e,
                fmt::format("the loss \"{}\" of outputs divided between devices is only simulated", l.name));
     }
@@ -110,7 +111,7 @@ void check_sequence(const Execution& e, const Graph& slice) {
                "parts of experts behind a sequence that devices divide are only simulated (experts=whole "
                "is executed)");
       if (lowered[i].input_join != Join::gather ||
-          layers[from].output[0] < e.job.graph->layers()[from].output[0])
+          layers[from].output[0] * slice.sharing().context < e.job.graph->layers()[from].output[0])
         continue;
       refuse(e,
              fmt::format("layer \"{}\" reads a whole sequence, which devices divide only behind an embedding "
@@ -163,11 +164,13 @@ void Stages::find_places(const Program& program) {
                        data = coordinate(role.mesh, i, {"data"}),
                        tensor = coordinate(role.mesh, i, {"tensor"}),
                        expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
-                                                         : coordinate(role.mesh, i, {"expert"});
-      places_[device] = {r, i, samples.at, tensor.at, expert.at, data.at};
+                                                         : coordinate(role.mesh, i, {"expert"}),
+                       context = coordinate(role.mesh, i, {"context"});
+      places_[device] = {r, i, samples.at, tensor.at, expert.at, data.at, context.at};
       replicas_ = samples.size;
       partners_ = tensor.size;
       experts_ = expert.size;
+      contexts_ = context.size;
     }
   }
 }
@@ -184,7 +187,8 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
     use.whole = e.job.graph;
-    s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
+    for (use.context = 0; use.context < contexts_; ++use.context)
+      s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
     for (uint32_t x = 0; x < experts_; ++x) {
       pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}));
       frozen_pieces_.push_back(pieces_of(whole_, s.lowered.back(), {p, x, experts_}, true));
@@ -199,7 +203,8 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
 }
 
 const ExecutionGraph& Stages::lowered(uint32_t device) const {
-  return split() ? stage(device).lowered[places_[device].partner] : whole_;
+  const Place& at = places_[device];
+  return split() ? stage(device).lowered[at.partner * contexts_ + at.context] : whole_;
 }
 
 bool Stages::dealt(const Bucket& bucket) const {
@@ -210,7 +215,8 @@ std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
   const Place& at = places_[device];
   std::vector<uint32_t> out;
   for (const Place& p : places_) {
-    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner) out.push_back(p.replica);
+    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner && p.context == at.context)
+      out.push_back(p.replica);
   }
   return out;
 }

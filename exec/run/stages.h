@@ -20,6 +20,7 @@ struct Place {
   uint32_t partner = 0;  ///< among the devices that share each of its layers
   uint32_t expert = 0;   ///< among those that hold different experts: partners too where these are whole
   uint32_t holder = 0;   ///< among those that hold the same experts
+  uint32_t context = 0;  ///< among those that divide each of its sequences
 };
 
 /// Copies of a slice's activations, one for each micro-batch under way.
@@ -32,7 +33,7 @@ struct Slots {
 struct Stage {
   uint32_t role = 0;
   std::unique_ptr<Graph> slice;         ///< null: the whole model
-  std::vector<ExecutionGraph> lowered;  ///< [partner]
+  std::vector<ExecutionGraph> lowered;  ///< [partner x contexts + context]
   Slots slots;
   int64_t experts_from = INT64_MAX;  ///< of its flat vector: where tensors of dealt experts begin
 };
@@ -47,6 +48,7 @@ class Stages {
   const ExecutionGraph& whole() const { return whole_; }
   uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t replicas() const { return replicas_; }
+  uint32_t contexts() const { return contexts_; }  ///< devices that divide each sequence
   /// Of experts that are dealt over devices?
   bool dealt(const Bucket& bucket) const;
   /// Element of the device's flat vector from which on it holds dealt experts.
@@ -80,7 +82,7 @@ class Stages {
   std::vector<uint32_t> stage_of_role_;
   std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
-  uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, micros_ = 1;
+  uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;
   Slots one_;
 };
 

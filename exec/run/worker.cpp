@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "exec/run/memory.h"
 #include "exec/run/stream_driver.h"
@@ -142,7 +143,9 @@ void Worker::set_start_values() {
     if (p.copy) continue;  // its owner makes the gradient
     std::iota(whole_.begin() + p.own, whole_.begin() + p.own + p.elements, p.whole);
   }
-  for (const Slice& s : in_parts(n)) {  // the first of the partners makes the whole gradient
+  // Where devices see parts of a sequence the first makes the whole gradient.
+  if (run_.stages().place(instance_).context > 0) whole_.assign(whole_.size(), -1);
+  for (const Slice& s : in_parts(n)) {
     if (run_.stages().place(instance_).partner > 0)
       std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
   }
@@ -253,15 +256,22 @@ void Worker::join_groups() {
 void Worker::prepare_layer(uint32_t layer) {
   const SliceTensors& slice = graph().slice(layer);
   LayerLaunches& own = layers_.emplace_back();
-  const auto part_of = [](const std::vector<ExchangedTensors>& exchanges, std::size_t call) {
-    return std::count_if(exchanges.begin(), exchanges.end(),
-                         [call](const ExchangedTensors& x) { return x.before <= call; });
+  // A part begins where an exchange is issued or awaited.
+  const auto cuts_of = [](const std::vector<ExchangedTensors>& exchanges) {
+    std::set<uint32_t> cuts;
+    for (const ExchangedTensors& x : exchanges) cuts.insert({x.before, x.awaited});
+    cuts.erase(0);
+    return cuts;
   };
-  own.forward.resize(slice.forward.size() + 1);
-  own.data.resize(slice.backward.size() + 1);
+  const std::set<uint32_t> forward_cuts = cuts_of(slice.forward), cuts = cuts_of(slice.backward);
+  const auto part_of = [](const std::set<uint32_t>& of, std::size_t call) {
+    return static_cast<std::size_t>(std::distance(of.begin(), of.upper_bound(static_cast<uint32_t>(call))));
+  };
+  own.forward.resize(forward_cuts.size() + 1);
+  own.data.resize(cuts.size() + 1);
   const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
   for (std::size_t k = 0; k < forward.size(); ++k)
-    own.forward[static_cast<std::size_t>(part_of(slice.forward, k))].push_back(prepare(forward[k]));
+    own.forward[part_of(forward_cuts, k)].push_back(prepare(forward[k]));
   for (std::size_t k = 0; k < backward.size(); ++k) {
     own.backward.push_back(prepare(backward[k]));
     const bool needed = std::any_of(
@@ -270,8 +280,7 @@ void Worker::prepare_layer(uint32_t layer) {
                  std::find(c.operands.begin(), c.operands.end(), backward[k].operands[0]) != c.operands.end();
         });
     const bool data = backward[k].pass == Pass::backward_data || needed;
-    (data ? own.data[static_cast<std::size_t>(part_of(slice.backward, k))] : own.weights)
-        .push_back(own.backward.back());
+    (data ? own.data[part_of(cuts, k)] : own.weights).push_back(own.backward.back());
   }
 }
 

@@ -81,6 +81,7 @@ class Worker {
   Buffer buffer_of_layer(uint32_t index) const;
   void move_parts(const Buffer& whole, uint32_t rank, bool out, Lane lane);
   uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
+  uint32_t part_of(uint32_t layer, uint32_t index) const;
   const ExchangedTensors& exchanged(uint32_t index) const;
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);

@@ -213,6 +213,21 @@ const ExchangedTensors& Worker::exchanged(uint32_t index) const {
   return at < s.forward.size() ? s.forward[at] : s.backward.at(at - s.forward.size());
 }
 
+/// So many ops of the same pass and micro-batch, if it is backward those that make inputs' gradients, work on
+/// the layer before this one.
+uint32_t Worker::part_of(uint32_t layer, uint32_t index) const {
+  const auto& ops = role().ops;
+  const bool forward = run_.program().tasks[ops[index].what].pass == Pass::forward;
+  return static_cast<uint32_t>(std::count_if(ops.begin(), ops.begin() + index, [&](const Op& op) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none || op.micro != ops[index].micro)
+      return false;
+    const Task& task = run_.program().tasks[op.what];
+    if (layer < task.layer || layer >= task.layer + task.layers) return false;
+    if (forward) return task.pass == Pass::forward;
+    return task.pass == Pass::backward_data || (task.pass == Pass::backward_weights && !task.parts);
+  }));
+}
+
 /// A layer's parameters' gradients are made by the task that makes them alone, if there is one, else by the
 /// last that works on its backward pass.
 Worker::Work Worker::work_of(uint32_t index) const {
@@ -228,11 +243,9 @@ Worker::Work Worker::work_of(uint32_t index) const {
   std::vector<bool> last(task.layers, true);
   for (uint32_t layer = w.first; layer < w.first + w.count; ++layer) {
     const SliceTensors& s = graph().slice(layer);
-    const bool exchanges = !s.forward.empty() || !s.backward.empty();
-    const uint32_t seen = exchanges ? exchanges_before(layer, index) : 0;
-    const auto forward = static_cast<uint32_t>(s.forward.size());
-    w.parts.push_back(w.forward || !w.data ? seen : seen - forward);
-    last[layer - w.first] = !w.data || w.parts.back() == s.backward.size();
+    const bool exchanges = w.forward ? !s.forward.empty() : w.data && !s.backward.empty();
+    w.parts.push_back(exchanges ? part_of(layer, index) : 0);
+    last[layer - w.first] = !w.data || w.parts.back() + 1 == layers_[layer].data.size();
   }
   if (w.forward || (task.parts && task.pass == Pass::backward_data)) {
     w.weights.assign(task.layers, false);
@@ -383,7 +396,13 @@ Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
   const SliceTensors& of = graph().slice(op.key);
   const CollKind kind = run_.program().collectives[op.what].kind;
   const auto words = [&](TensorId t) { return Buffer{tensor(t, slot(op)), graph().tensors()[t].words()}; };
-  if (op.payload == Payload::exchanged) return words(exchanged(index).to);
+  if (op.payload == Payload::exchanged) {
+    const ExchangedTensors& x = exchanged(index);
+    Buffer out = words(x.to);
+    out.all = x.from != x.to;
+    if (out.all) out.parts.emplace_back(tensor(x.from, slot(op)), out.elements);
+    return out;
+  }
   const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
   if (kind == CollKind::all_reduce) return words(forward ? of.output : of.partial);
   const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
@@ -442,7 +461,7 @@ Worker::Act Worker::collective(uint32_t index) {
       c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
   const float share = 1 / static_cast<float>(m.ranks);
   const bool brings = whole.all || c.kind == CollKind::all_gather,
-             takes = whole.all || c.kind == CollKind::reduce_scatter;
+             takes = (whole.all && c.kind != CollKind::shift) || c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr)
     asks_.emplace_back(
@@ -513,7 +532,8 @@ void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, L
 /// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
-  const uint32_t replica = run_.stages().place(instance_).replica;
+  const Place& place = run_.stages().place(instance_);
+  const uint32_t replica = place.replica, contexts = run_.stages().contexts();
   const Dataset* data = run_.execution().data;
   if (data != nullptr) {
     const auto samples =
@@ -536,9 +556,11 @@ void Worker::fill_batch(int64_t batch, float* inputs) const {
       const auto same = std::find_if(all.begin(), all.end(),
                                      [&](TensorId w) { return whole.tensors()[w].layer == x.layer; });
       const int64_t range = whole.values(*same);
+      const int64_t own = x.elements / n.batch(), all = whole.tensors()[*same].elements / n.batch();
       for (int64_t i = 0; i < x.elements; ++i) {
+        const int64_t at = i / own * all + position_in_sequence(i % own, own, place.context, contexts);
         const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, replica,
-                                        static_cast<uint64_t>(batch), *same, static_cast<uint64_t>(i));
+                                        static_cast<uint64_t>(batch), *same, static_cast<uint64_t>(at));
         inputs[x.offset + i] =
             x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
                       : static_cast<float>(2 * to_unit(bits) - 1);

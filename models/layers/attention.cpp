@@ -194,12 +194,15 @@ Kernel block_kernel(const LayerInput& in, const Heads& h, Pass pass, bool fused)
 /// a time, while the scores with the part before are made (Liu et al. 2023, Ring Attention; Megatron-Core's
 /// context parallelism). With a causal mask each device has the i-th and the last but i-th of 2 x context
 /// chunks, so that every part costs all of them half of its scores. Backward their gradients travel along,
-/// one part behind. What is made of each part is added up.
+/// one part behind. What is made of each part is added up. Keys and values are put together for the way, and
+/// their gradients taken apart behind it.
 void add_ring(const LayerInput& in, const Heads& h, Pass pass, std::vector<Kernel>& kernels,
               std::vector<Exchange>& exchanges) {
   const bool forward = pass == Pass::forward;
   const int64_t q = product({in.batch, h.heads, h.query, forward ? h.values() : h.head_dim}),
                 kv = product({in.batch, h.kv_heads, h.key, h.head_dim + h.values()});
+  const Kernel packing = copy_kernel(pass, kv, kv, in.element_size());
+  if (forward) kernels.push_back(packing);
   const auto first = static_cast<uint32_t>(kernels.size());
   const auto now = [&] { return static_cast<uint32_t>(kernels.size()); };
   for (int32_t part = 0; part < in.context; ++part) {
@@ -210,6 +213,7 @@ void add_ring(const LayerInput& in, const Heads& h, Pass pass, std::vector<Kerne
       exchanges.push_back({Exchange::Kind::shift, now() - 1, now(), kv});
     kernels.push_back(elementwise(pass, forward ? q : checked_add(q, kv), 2, in.element_size(), 2));
   }
+  if (!forward) kernels.push_back(packing);
 }
 
 /// One kernel each way, or with positions two: rotary ones are one pass over q and k (3 FLOPs an element);

@@ -570,64 +570,14 @@ PipelineUse pipeline_of(const Options& o, int64_t devices) {
   return {split.schedule, split.shape};
 }
 
-std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionSpec& micro,
-                                       const OptionSpec& chunks, const OptionSpec& sequence) {
-  using Type = OptionSpec::Type;
-  return {
-      {"data", Type::count, "0", "replicas of the model, experts and all; 0: as many as the devices make", "",
-       0, 1e6},
-      {"tensor", Type::count, "1", "devices that share each layer", "", 1, 4096},
-      {"pipeline", Type::count, "1", "stages of consecutive layers", "", 1, 4096},
-      {"expert", Type::count, "1", "devices that experts are dealt over, with samples of their own", "", 1,
-       4096},
-      {"context", Type::count, "1", "devices that divide every sequence (ring attention)", "", 1, 4096},
-      {"order", Type::text, "pipeline/data/tensor",
-       "axes of the grid; neighbours in the last are on neighbouring devices; expert and context, where "
-       "not named, behind data"},
-      {"experts", Type::choice, "parts",
-       "devices that share layers have a part of each expert, or whole ones of their own", "parts|whole"},
-      {"capacity", Type::real, "0",
-       "an expert takes so many times its even share of tokens, padded; 0: no token is dropped", "", 0, 1000},
-      schedule,
-      micro,
-      chunks,
-      sequence,
-      {"sharding", Type::choice, "none",
-       "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
-      {"bucket", Type::bytes, "40MiB",
-       "gradients that travel together; with sharding=3 those of a repeated block do"},
-      kGradientsOption};
-}
-
 }  // namespace
 
 void register_hybrid(Registry<Scheme>& registry) {
-  using Type = OptionSpec::Type;
-  static const std::string schedules = fmt::format("{}", fmt::join(schedules_registry().names(), "|"));
-  const OptionSpec micro{"microbatches",
-                         Type::count,
-                         "0",
-                         "of --batch samples each in a step; 0: 4 for each stage",
-                         "",
-                         0,
-                         4096};
-  const OptionSpec schedule{"schedule", Type::choice, "1f1b",
-                            "order of the micro-batches (tandem list schedules)", schedules};
-  const OptionSpec chunks{
-      "chunks", Type::count, "0", "parts of the model on a stage; 0: 2 if interleaved, else 1", "", 0, 64};
-  const OptionSpec sequence{"sequence", Type::flag, "off",
-                            "devices that share layers divide the sequence between them"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
-                hybrid_options(schedule, micro, chunks, sequence), compile_hybrid, "", nullptr,
-                replica_of_hybrid, pipeline_of<hybrid_split>});
-  registry.add({"pipeline",
-                "a stage of consecutive layers on each device, micro-batches one behind the other",
-                {schedule, micro, chunks},
-                compile_split<pipeline_split>,
-                "",
-                nullptr,
-                nullptr,
-                pipeline_of<pipeline_split>});
+                hybrid_options(), compile_hybrid, "", nullptr, replica_of_hybrid, pipeline_of<hybrid_split>});
+  registry.add(
+      {"pipeline", "a stage of consecutive layers on each device, micro-batches one behind the other",
+       pipeline_options(), compile_split<pipeline_split>, "", nullptr, nullptr, pipeline_of<pipeline_split>});
   registry.add({"layer-split",
                 "consecutive layers on each device, one of which works at a time",
                 {},
@@ -636,14 +586,8 @@ void register_hybrid(Registry<Scheme>& registry) {
                 nullptr,
                 nullptr,
                 pipeline_of<layer_split>});
-  registry.add({"tensor-parallel",
-                "every layer is shared by all devices (Megatron-LM)",
-                {micro, sequence},
-                compile_split<tensor_split>,
-                "",
-                nullptr,
-                nullptr,
-                pipeline_of<tensor_split>});
+  registry.add({"tensor-parallel", "every layer is shared by all devices (Megatron-LM)", tensor_options(),
+                compile_split<tensor_split>, "", nullptr, nullptr, pipeline_of<tensor_split>});
 }
 
 }  // namespace tandem::schemes

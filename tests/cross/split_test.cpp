@@ -85,6 +85,7 @@ std::vector<Split> splits() {
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2, Of::adapters},
       {"allreduce:bucket=1KiB", 2, 2, Of::stored},
       {"hybrid:pipeline=2,microbatches=3", 4, 2, Of::stored},
+      {"hybrid:expert=2,context=2,microbatches=2", 4, 2, Of::mixture},
       {"hybrid:tensor=2,sequence=on,experts=whole,microbatches=2", 2, 1, Of::mixture},
       {"hybrid:expert=2,tensor=2,sequence=on,experts=whole,microbatches=2", 4, 2, Of::mixture},
       {"hybrid:expert=2,tensor=2,pipeline=2,sequence=on,experts=whole,microbatches=2,schedule=zero-bubble", 8,
@@ -120,6 +121,18 @@ std::vector<Split> splits() {
       {"tensor-parallel:sequence=on", 2, 1, Of::rotary},
       {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3", 4, 1, Of::rotary},
       {"hybrid:tensor=2,sequence=on,microbatches=2,schedule=zero-bubble,sharding=3", 4, 2, Of::rotary},
+      {"hybrid:context=2", 2, 1, Of::text},
+      {"hybrid:context=4,microbatches=2", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=3", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=2,schedule=interleaved", 4, 1, Of::text},
+      {"hybrid:context=2,pipeline=2,microbatches=3,schedule=zero-bubble,sharding=1,bucket=1KiB", 8, 2,
+       Of::text},
+      {"hybrid:context=2,tensor=2,sequence=on,microbatches=2,sharding=2", 4, 1, Of::text},
+      {"hybrid:context=2,tensor=2,microbatches=2,sharding=3", 8, 2, Of::text},
+      {"hybrid:context=2", 2, 1, Of::rotary},
+      {"hybrid:context=4,microbatches=2,order=data/pipeline/context/tensor", 8, 2, Of::rotary},
+      {"hybrid:context=2,tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=gpipe", 8, 1, Of::rotary},
+      {"hybrid:context=2,microbatches=2,sharding=3", 4, 2, Of::rotary},
   };
 }
 

@@ -216,6 +216,64 @@ TEST(ConformanceOfUpdates, EveryOptimiserEqualsTheCpu) {
   }
 }
 
+/// A call on random numbers; operands of one number are one buffer, all of which is compared.
+void compare_call(const Call& c, const std::vector<std::size_t>& buffers, const std::vector<int64_t>& sizes,
+                  const Target& target) {
+  std::vector<std::vector<float>> results;
+  for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
+    const auto device = backend->open({0, target.precision, 1, false});
+    SplitMix64 random(11);
+    std::vector<float*> at, operands;
+    for (const int64_t n : sizes) {
+      std::vector<float> values(static_cast<std::size_t>(n));
+      for (float& v : values) v = static_cast<float>(2 * to_unit(random.next()) - 1);
+      at.push_back(device->allocate(n));
+      device->upload(at.back(), values.data(), n);
+    }
+    for (const std::size_t b : buffers) operands.push_back(at[b]);
+    device->set_state({}, Lane::compute);
+    device->launch(device->prepare(c), operands, {}, Lane::compute);
+    device->synchronize(Lane::compute);
+    auto& all = results.emplace_back();
+    for (std::size_t b = 0; b < sizes.size(); ++b) {
+      all.resize(all.size() + static_cast<std::size_t>(sizes[b]));
+      device->download(all.data() + all.size() - sizes[b], at[b], sizes[b]);
+    }
+  }
+  expect_close(results[1].data(), results[0].data(), static_cast<int64_t>(results[0].size()), target, 1,
+               std::string(name(c.function)));
+}
+
+/// Attention to the keys of another part of a sequence: of two samples of six positions, queries or keys of
+/// the second half or of the first.
+TEST(ConformanceOfBlocks, PartsOfASequenceEqualTheCpus) {
+  constexpr int64_t q = 2 * 6 * 64, kv = 2 * 6 * 32, out = 2 * 6 * 32, sums = 2 * 4 * 6;
+  const std::vector<int64_t> later{2, 4, 2, 3, 6, 8, 0, 64, 32, 3 * 64, 0, 16, 6, 6},
+      earlier{2, 4, 2, 6, 3, 8, 0, 64, 32, 0, 0, 16, 6, 6};
+  const auto call = [](Function f, std::vector<int64_t> shape, const std::vector<int64_t>& more,
+                       std::size_t operands) {
+    Call c;
+    c.function = f;
+    shape.insert(shape.end(), more.begin(), more.end());
+    c.shape = shape;
+    c.operands.resize(operands);
+    return c;
+  };
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    if (target.precision != Precision::fp32) continue;
+    compare_call(call(Function::attention, later, {3, 0}, 5), {0, 1, 2, 2, 3}, {out / 2, q, kv, sums / 2},
+                 target);
+    compare_call(call(Function::attention, earlier, {6, 0}, 5), {0, 1, 2, 2, 3}, {out, q, kv, sums}, target);
+    for (const auto& [shape, first] : {std::pair{later, int64_t{3}}, {earlier, int64_t{0}}})
+      compare_call(call(Function::attention_backward, shape, {6, first}, 9), {0, 1, 1, 2, 3, 3, 4, 5, 6},
+                   {q, kv, q, kv, out, out, sums}, target);
+    compare_call(call(Function::attention_merge, {2, 4, 3, 8, 6, 3}, {}, 4), {0, 1, 2, 3},
+                 {out, sums, out / 2, sums / 2}, target);
+    compare_call(call(Function::rotary, {2, 3, 4, 8, 64, 3 * 64, 0, 6, 17}, {}, 2), {0, 1}, {q, q}, target);
+  }
+}
+
 /// Masks are drawn by counter: every backend drops the same elements.
 TEST(ConformanceOfDropout, MasksAreTheCpus) {
   constexpr int64_t n = 5003;

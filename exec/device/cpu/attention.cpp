@@ -88,15 +88,35 @@ Prepared attention_backward(const Call& c, int threads) {
   };
 }
 
+/// Softmax over two sets of keys: log sums add up as exponentials, outputs by their shares of these (Liu et
+/// al. 2023, Ring Attention, section 3).
+Prepared attention_merge(const Call& c, int) {
+  const MergeShape m(c);
+  return [=](std::span<float* const> o, const IterationState&) {
+    for (int64_t r = 0; r < m.rows(); ++r) {
+      const int64_t i = r % m.query, h = r / m.query % m.heads, b = r / m.query / m.heads;
+      float& sum = o[1][m.log_sum(b, h, i)];
+      const float top = std::max(sum, o[3][r]);
+      const float all = top + std::log(std::exp(sum - top) + std::exp(o[3][r] - top));
+      const float before = std::exp(sum - all), now = std::exp(o[3][r] - all);
+      float* out = o[0] + m.out(b, h, i);
+      const float* block = o[2] + m.block(b, h, i);
+      for (int64_t d = 0; d < m.size; ++d) out[d] = before * out[d] + now * block[d];
+      sum = all;
+    }
+  };
+}
+
 /// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
 /// section 3.4.2, in the order of GPT-NeoX).
 Prepared rotary(const Call& c, int) {
   const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
-                row = c.shape[4], offset = c.shape[5], half = size / 2;
+                row = c.shape[4], offset = c.shape[5], half = size / 2,
+                rows = c.shape.size() > 7 ? c.shape[7] : time, first = c.shape.size() > 7 ? c.shape[8] : 0;
   auto turns = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * time * half));
   for (int64_t t = 0; t < time; ++t)
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(t) *
+      const double angle = static_cast<double>(first + t) *
                            std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
       const double sign = c.shape[6] != 0 ? -1 : 1;
       (*turns)[static_cast<std::size_t>(2 * (t * half + i))] = static_cast<float>(std::cos(angle));
@@ -107,7 +127,7 @@ Prepared rotary(const Call& c, int) {
       for (int64_t t = 0; t < time; ++t) {
         const float* turn = turns->data() + 2 * t * half;
         for (int64_t v = 0; v < vectors; ++v) {
-          const int64_t at = (b * time + t) * row + offset + v * size;
+          const int64_t at = (b * rows + t) * row + offset + v * size;
           float* y = o[0] + at;
           const float* x = o[1] + at;
           for (int64_t i = 0; i < half; ++i) {
@@ -126,6 +146,7 @@ Prepared rotary(const Call& c, int) {
 void add_attention(Table& t) {
   set(t, Function::attention, attention);
   set(t, Function::attention_backward, attention_backward);
+  set(t, Function::attention_merge, attention_merge);
   set(t, Function::rotary, rotary);
 }
 

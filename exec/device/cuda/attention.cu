@@ -152,12 +152,13 @@ template <typename T>
 __global__ void inner_kernel(AttentionShape a, int64_t count, float* inner, const T* out, const T* dout) {
   const int64_t i = global_index() / kWarp;
   if (i >= count) return;
-  const int64_t h = i / a.query % a.heads, at = a.out(i / a.query / a.heads, h) + i % a.query * a.out_row();
+  const int64_t h = i / a.query % a.heads, b = i / a.query / a.heads;
+  const int64_t at = a.out(b, h) + i % a.query * a.out_row();
   float dot = 0;
   for (int64_t d = threadIdx.x % kWarp; d < a.size; d += kWarp)
     dot += load(out + at + d) * load(dout + at + d);
   for (int d = kWarp / 2; d > 0; d /= 2) dot += __shfl_xor_sync(0xffffffffU, dot, d);
-  if (threadIdx.x % kWarp == 0) inner[i] = dot;
+  if (threadIdx.x % kWarp == 0) inner[a.row(b, h) + i % a.query] = dot;
 }
 
 /// Of a tile of scores s and of dout v^T: probabilities and the gradient of the scores.
@@ -359,7 +360,7 @@ Prepared backward(const AttentionShape& a) {
                    kSide * kSide, l.stream, a, operand<T>(l, 1), operand<T>(l, 2), q, k, v, dout,
                    l.operands[8], l.scratch);
           },
-          a.batch * a.heads * a.query};
+          a.batch * a.heads * a.out_rows};
 }
 
 template <typename T>
@@ -396,23 +397,49 @@ Prepared attention_backward_any(const Call& c) {
             launch(plain_dkv_kernel, grid(a.key, a.kv_heads, a.batch), kWarp, l.stream, a, o[1], o[2], o[3],
                    o[4], o[5], o[7], o[8], l.scratch);
           },
-          a.batch * a.heads * a.query};
+          a.batch * a.heads * a.out_rows};
+}
+
+/// A warp a row.
+template <typename T>
+__global__ void merge_kernel(MergeShape m, T* out, float* log_sums, const T* block, const float* of_block) {
+  const int64_t r = global_index() / kWarp;
+  if (r >= m.rows()) return;
+  const int64_t i = r % m.query, h = r / m.query % m.heads, b = r / m.query / m.heads;
+  const float sum = log_sums[m.log_sum(b, h, i)], more = of_block[r], top = fmaxf(sum, more);
+  const float all = top + logf(expf(sum - top) + expf(more - top));
+  const float before = expf(sum - all), now = expf(more - all);
+  T* to = out + m.out(b, h, i);
+  const T* from = block + m.block(b, h, i);
+  for (int64_t d = threadIdx.x % kWarp; d < m.size; d += kWarp)
+    store(to + d, before * load(to + d) + now * load(from + d));
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) log_sums[m.log_sum(b, h, i)] = all;
+}
+
+template <typename T>
+Prepared attention_merge(const Call& c) {
+  const MergeShape m(c);
+  return {[=](const Launch& l) {
+    launch(merge_kernel<T>, blocks_for(m.rows() * kWarp), kThreads, l.stream, m, operand<T>(l, 0),
+           l.operands[1], operand<T>(l, 2), l.operands[3]);
+  }};
 }
 
 /// Pairs (i, i + size / 2) of each vector at time t turn by t / 10000^(2 i / size) (Su et al. 2021,
 /// section 3.4.2, in the order of GPT-NeoX).
 template <typename T>
 __global__ void rotary_kernel(int64_t count, int64_t time, int64_t vectors, int64_t size, int64_t row,
-                              int64_t offset, float sign, T* y, const T* x) {
+                              int64_t offset, int64_t rows, int64_t first, float sign, T* y, const T* x) {
   const int64_t index = global_index(), half = (size + 1) / 2;
   if (index >= count) return;
   const int64_t i = index % half, vector = index / half % vectors, step = index / half / vectors;
-  const int64_t at = step * row + offset + vector * size;
+  const int64_t at = (step / time * rows + step % time) * row + offset + vector * size;
   if (i == size / 2) {  // the middle of an odd size stays
     store(y + at + size - 1, load(x + at + size - 1));
     return;
   }
-  const double angle = static_cast<double>(step % time) *
+  const double angle = static_cast<double>(first + step % time) *
                        pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
   const float cosine = static_cast<float>(cos(angle)), sine = sign * static_cast<float>(sin(angle));
   const float a = load(x + at + i), z = load(x + at + i + size / 2);
@@ -423,11 +450,12 @@ __global__ void rotary_kernel(int64_t count, int64_t time, int64_t vectors, int6
 template <typename T>
 Prepared rotary(const Call& c) {
   const int64_t batch = c.shape[0], time = c.shape[1], vectors = c.shape[2], size = c.shape[3],
-                row = c.shape[4], offset = c.shape[5], count = batch * time * vectors * ((size + 1) / 2);
+                row = c.shape[4], offset = c.shape[5], count = batch * time * vectors * ((size + 1) / 2),
+                rows = c.shape.size() > 7 ? c.shape[7] : time, first = c.shape.size() > 7 ? c.shape[8] : 0;
   const float sign = c.shape[6] != 0 ? -1.0F : 1.0F;
   return {[=](const Launch& l) {
     launch(rotary_kernel<T>, blocks_for(count), kThreads, l.stream, count, time, vectors, size, row, offset,
-           sign, operand<T>(l, 0), operand<T>(l, 1));
+           rows, first, sign, operand<T>(l, 0), operand<T>(l, 1));
   }};
 }
 
@@ -439,6 +467,8 @@ void add_attention(Table& t) {
   set(t, Function::attention_backward, attention_backward_any, attention_backward<Bf16>,
       attention_backward<Fp16>,
       [](const Call& c) { return c.shape[5] <= kMostTiled ? half_operands<0, 1, 2, 3, 4, 5, 6, 7>(c) : 0; });
+  set(t, Function::attention_merge, attention_merge<float>, attention_merge<Bf16>, attention_merge<Fp16>,
+      half_operands<0, 2>);
   set(t, Function::rotary, rotary<float>, rotary<Bf16>, rotary<Fp16>, half_operands<0, 1>);
 }
 

@@ -21,7 +21,7 @@ inline bool fuses(const Call& call, Precision precision) {
   for (const int64_t n : {a.size, a.q_row, a.kv_row, a.q_offset, a.k_offset, a.v_offset}) {
     if (n % 8 != 0) return false;
   }
-  if (a.size > 128 || (a.causal && a.query != a.key)) return false;
+  if (a.size > 128 || !a.whole() || (a.causal && a.query != a.key)) return false;
   return backward ? a.heads == a.kv_heads : a.heads % a.kv_heads == 0;
 }
 

@@ -2,6 +2,7 @@
 // Scaled dot-product attention; scores are made again in the backward pass.
 #include <algorithm>
 
+#include "exec/lower/gradient_flow.h"
 #include "exec/lower/passes/calls.h"
 
 namespace tandem::exec {
@@ -49,7 +50,10 @@ class Attention {
       q = tq;
       k = tk;
     }
-    call(Function::attention, Pass::forward, {l_.out(), q, k, v, log_sums}, shape_, {w_.forward.back()});
+    if (contexts() > 1)
+      ring(q, k, v, log_sums);
+    else
+      call(Function::attention, Pass::forward, {l_.out(), q, k, v, log_sums}, shape_, {w_.forward.back()});
     const bool needed = l_.needs_d_in(0) || (!packed_ && (l_.needs_d_in(1) || l_.needs_d_in(2)));
     if (!needed && !learns()) return;
     const TensorId dq = gradient(0), dk = packed_ ? dq : gradient(1), dv = packed_ ? dq : gradient(2);
@@ -57,10 +61,15 @@ class Attention {
     const auto kernel = [&](std::size_t i) {
       return i < kernels.size() ? std::vector<Kernel>{kernels[i]} : std::vector<Kernel>{};
     };
-    call(Function::attention_backward, Pass::backward_data,
-         {dq, dk, dv, q, k, v, l_.out(), l_.d_out(), log_sums}, shape_, kernel(0));
+    std::size_t next = 1;  // of the kernels
+    if (contexts() > 1) {
+      next = ring_backward({dq, dk, dv}, q, log_sums);
+    } else {
+      call(Function::attention_backward, Pass::backward_data,
+           {dq, dk, dv, q, k, v, l_.out(), l_.d_out(), log_sums}, shape_, kernel(0));
+    }
     if (rotary_) {
-      turn(Pass::backward_data, dq, dq, false, kernel(1));
+      turn(Pass::backward_data, dq, dq, false, kernel(next));
       turn(Pass::backward_data, dk, dk, true, {});
     }
     if (!norms_) return;
@@ -89,9 +98,145 @@ class Attention {
   /// In the forward pass by their positions, in the backward pass back.
   void turn(Pass pass, TensorId to, TensorId from, bool keys, std::vector<Kernel> kernels) {
     const Vectors& v = vectors(keys);
-    call(Function::rotary, pass, {to, from},
-         {shape_[0], v.time, v.count, v.size, v.row, v.offset, pass == Pass::forward ? 0 : 1},
-         std::move(kernels));
+    const int64_t chunks = contexts() > 1 ? 2 : 1, time = v.time / chunks;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      std::vector<int64_t> shape{shape_[0],
+                                 time,
+                                 v.count,
+                                 v.size,
+                                 v.row,
+                                 v.offset + chunk * time * v.row,
+                                 pass == Pass::forward ? 0 : 1};
+      if (chunks > 1)
+        shape.insert(shape.end(),
+                     {v.time, position_in_sequence(chunk * time, v.time, l_.context(), contexts())});
+      call(Function::rotary, pass, {to, from}, std::move(shape), std::move(kernels));
+      kernels.clear();
+    }
+  }
+
+  // ---- sequences that devices divide: keys and values go round (models/layers/attention.cpp) ----
+
+  int64_t contexts() const { return l_.sharing().context; }
+  int64_t width() const { return keys_.count * keys_.size; }  ///< of keys or values
+  TensorId packed_keys() { return l_.scratch(rows(keys_) * 2 * width(), true); }
+  /// Keys or values between their place and the packed ones, in which each row has its keys and then its
+  /// values.
+  void pack(Pass pass, TensorId packed, TensorId apart, bool values, std::vector<Kernel> kernels) {
+    const std::vector<int64_t> there{keys_.row, 1}, here{2 * width(), 1};
+    const int64_t at = values ? shape_[11] : keys_.offset, in = values ? width() : 0;
+    const bool forward = pass == Pass::forward;
+    l_.call(make_move(pass, forward ? packed : apart, forward ? apart : packed,
+                      {{rows(keys_), width()},
+                       {forward ? here : there, forward ? there : here},
+                       {forward ? in : at, forward ? at : in},
+                       false},
+                      std::move(kernels)));
+  }
+
+  /// Queries of this device that see keys of another: with a causal mask all see the first chunk of an
+  /// earlier one, and the second chunk sees both of a later one.
+  struct Block {
+    int64_t query = 0, key = 0, first = 0;
+    bool causal = false;
+  };
+  Block block(int64_t owner) const {
+    const int64_t own = l_.context(), all = queries_.time;
+    if (shape_[6] == 0 || owner == own) return {all, all, 0, shape_[6] != 0};
+    return owner < own ? Block{all, all / 2, 0, false} : Block{all / 2, all, all / 2, false};
+  }
+  /// Of attention to packed keys; `apart`: the output is the block's alone.
+  std::vector<int64_t> block_shape(const Block& b, bool apart) const {
+    const int64_t all = queries_.time;
+    return {shape_[0],
+            shape_[1],
+            shape_[2],
+            b.query,
+            b.key,
+            shape_[5],
+            b.causal ? 1 : 0,
+            queries_.row,
+            2 * width(),
+            queries_.offset + b.first * queries_.row,
+            0,
+            width(),
+            all,
+            all,
+            apart ? b.query : all,
+            apart ? 0 : b.first};
+  }
+
+  void ring(TensorId q, TensorId k, TensorId v, TensorId log_sums) {
+    const Pass pass = Pass::forward;
+    const int64_t n = contexts(), heads = shape_[1], size = shape_[5];
+    auto kernel = w_.forward.begin() + (rotary_ ? 1 : 0);
+    if (norms_)
+      throw InputError(l_.layer().attributes.place(),
+                       "norms of queries and keys of a sequence that devices divide are only simulated");
+    std::vector<TensorId> keys{packed_keys()};
+    pack(pass, keys[0], k, false, {*kernel++});
+    pack(pass, keys[0], v, true, {});
+    for (int64_t part = 1; part < n; ++part) {
+      keys.push_back(packed_keys());
+      l_.exchange(pass, {keys[keys.size() - 2], keys.back()});
+    }
+    call(Function::attention, pass, {l_.out(), q, k, v, log_sums}, shape_, {*kernel++});
+    for (int64_t part = 1; part < n; ++part) {
+      l_.await(pass, static_cast<std::size_t>(part - 1));
+      const Block b = block((l_.context() - part + n) % n);
+      const TensorId of = keys[static_cast<std::size_t>(part)],
+                     out = l_.scratch(shape_[0] * b.query * heads * size, true),
+                     sums = l_.scratch(shape_[0] * heads * b.query);
+      call(Function::attention, pass, {out, q, of, of, sums}, block_shape(b, true), {*kernel++});
+      call(Function::attention_merge, pass, {l_.out(), log_sums, out, sums},
+           {shape_[0], heads, b.query, size, queries_.time, b.first}, {*kernel++});
+    }
+    kept_ = keys[1];
+  }
+
+  /// Begins with the keys that came first, so that the gradients, which follow one part behind, end where
+  /// their keys are. `made`: the gradients of q, k and v. Returns how many kernels these are.
+  std::size_t ring_backward(const std::vector<TensorId>& made, TensorId q, TensorId log_sums) {
+    const Pass pass = Pass::backward_data;
+    const int64_t n = contexts(), all = rows(queries_) * queries_.row;
+    auto kernel = w_.backward_data.begin();
+    const auto begin = kernel;
+    std::vector<TensorId> keys{kept_};
+    for (int64_t part = 1; part < n; ++part) {
+      keys.push_back(packed_keys());
+      l_.exchange(pass, {keys[keys.size() - 2], keys.back()});
+    }
+    l_.call(make_fill(pass, made[0], all, 0));
+    TensorId sum = kNoTensor;
+    for (int64_t part = 0; part < n; ++part) {
+      const auto waits = static_cast<std::size_t>(n - 1 + part - 1);
+      const TensorId of = keys[static_cast<std::size_t>(part)], dq = l_.scratch(all, true), d = packed_keys(),
+                     came = part > 0 ? packed_keys() : kNoTensor;
+      if (part > 0) {
+        l_.exchange(pass, {sum, came});
+        l_.await(pass, static_cast<std::size_t>(part - 1));
+      }
+      const Block b = block((l_.context() - part - 1 + n) % n);
+      if (b.key < keys_.time) l_.call(make_fill(pass, d, rows(keys_) * 2 * width(), 0));
+      call(Function::attention_backward, pass, {dq, d, d, q, of, of, l_.out(), l_.d_out(), log_sums},
+           block_shape(b, false), {*kernel++});
+      if (part > 0) {
+        l_.await(pass, waits);
+        call(Function::sum, pass, {came, came, d}, {rows(keys_) * 2 * width()}, {*kernel++});
+      }
+      sum = part > 0 ? came : d;
+      add_queries(made[0], dq, b);
+    }
+    pack(pass, sum, made[1], false, {*kernel++});
+    pack(pass, sum, made[2], true, {});
+    return static_cast<std::size_t>(kernel - begin);
+  }
+  void add_queries(TensorId to, TensorId from, const Block& b) {
+    const int64_t row = queries_.row, offset = queries_.offset + b.first * row;
+    const std::vector<int64_t> steps{queries_.time * row, row, 1};
+    l_.call(make_move(
+        Pass::backward_data, to, from,
+        {{shape_[0], b.query, queries_.count * queries_.size}, {steps, steps}, {offset, offset}, true}));
   }
 
   /// Vectors of a packed tensor to a tensor of their own, or back.
@@ -136,7 +281,8 @@ class Attention {
   const Attributes attributes_;
   std::vector<int64_t> shape_;
   Vectors queries_, keys_;
-  Normed normed_[2];  ///< of queries and of keys
+  Normed normed_[2];           ///< of queries and of keys
+  TensorId kept_ = kNoTensor;  ///< keys and values that came first, for the backward pass
   bool packed_ = false, rotary_ = false, norms_ = false;
 };
 
@@ -149,7 +295,7 @@ class LatentAttention {
     const auto refuse = [&](const char* why) {
       throw InputError(l.layer().attributes.place(), std::string("latent attention ") + why);
     };
-    if (l.partners() > 1) refuse("that devices share is only simulated");
+    if (l.partners() > 1 || l.sharing().context > 1) refuse("that devices share is only simulated");
     const auto kernel = std::find_if(l.lowered().forward.begin(), l.lowered().forward.end(),
                                      [](const Kernel& k) { return k.kind == KernelKind::attention; });
     shape_ = kernel->shape;
