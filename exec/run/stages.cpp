@@ -106,11 +106,10 @@ void check_sequence(const Execution& e, const Graph& slice) {
   const std::vector<Lowered> lowered = slice.lower(e.job.batch, e.job.precision);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const uint32_t from : layers[i].inputs) {
-      const bool parts = slice.sharing().sequence && !slice.sharing().whole_experts;
-      if (layers[i].type->name == "experts" && (parts || slice.sharing().context > 1))
+      if (slice.sharing().sequence && !slice.sharing().whole_experts && layers[i].type->name == "experts")
         refuse(e,
-               "with context=, and with sequence=on but for experts=whole, layers of experts are only "
-               "simulated");
+               "parts of experts behind a sequence that devices divide are only simulated (experts=whole "
+               "is executed)");
       if (lowered[i].input_join != Join::gather ||
           layers[from].output[0] * slice.sharing().context < e.job.graph->layers()[from].output[0])
         continue;
@@ -216,7 +215,8 @@ std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
   const Place& at = places_[device];
   std::vector<uint32_t> out;
   for (const Place& p : places_) {
-    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner) out.push_back(p.replica);
+    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner && p.context == at.context)
+      out.push_back(p.replica);
   }
   return out;
 }

@@ -85,6 +85,7 @@ std::vector<Split> splits() {
       {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble", 8, 2, Of::adapters},
       {"allreduce:bucket=1KiB", 2, 2, Of::stored},
       {"hybrid:pipeline=2,microbatches=3", 4, 2, Of::stored},
+      {"hybrid:expert=2,context=2,microbatches=2", 4, 2, Of::mixture},
       {"hybrid:tensor=2,sequence=on,experts=whole,microbatches=2", 2, 1, Of::mixture},
       {"hybrid:expert=2,tensor=2,sequence=on,experts=whole,microbatches=2", 4, 2, Of::mixture},
       {"hybrid:expert=2,tensor=2,pipeline=2,sequence=on,experts=whole,microbatches=2,schedule=zero-bubble", 8,
@@ -407,6 +408,41 @@ TEST(SplitExperts, DropTheSameTokensWhereverTheyAre) {
   EXPECT_GT(most, 1e-3F) << "nothing was dropped";
   expect_close(trained("hybrid:expert=2,microbatches=2,capacity=2", 2), none);
   expect_close(trained("hybrid:capacity=2,microbatches=1", 1, 8), trained("allreduce", 1, 8));
+}
+
+/// Order and messages are real where nothing is computed: its experts get as many tokens each.
+TEST(SplitExperts, AreDealtTokensByADeviceThatComputesNothing) {
+  const Split s{"hybrid:expert=2,pipeline=2,microbatches=2,capacity=1.5", 4, 2, Of::experts};
+  for (const std::string& text : {s.scheme, std::string("hybrid:expert=4,microbatches=2")}) {
+    const ResolvedScheme scheme = resolve_scheme(text, Place{});
+    for (const std::size_t backend : {0, 2}) {
+      Execution e = split_execution(s, scheme);
+      e.backend = &backends()[backend];
+      e.iterations = 3;
+      e.cluster = {4, 2, 2};
+      e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
+      const Program p = make_program(e);
+      for (const OpTime& t : execute(e).ops) {
+        const Op& op = p.roles[t.role].ops[t.op];
+        if (op.payload != Payload::exchanged) continue;
+        EXPECT_EQ(t.collective_bytes, op.bytes.n) << p.labels[op.label];
+      }
+    }
+  }
+}
+
+TEST(SplitExperts, AreRefusedWhereTheyAreOnlySimulated) {
+  const auto says = [](const Split& s, const char* why) {
+    const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
+    try {
+      execute(split_execution(s, scheme));
+      FAIL() << s;
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(why)) << s;
+    }
+  };
+  says({"hybrid:expert=2,tensor=2,sequence=on", 4, 2, Of::mixture}, "parts of experts");
+  says({"tensor-parallel", 2, 1, Of::stored}, "stored in fewer bits");
 }
 
 /// Checkpoints hold the whole model: what one split saved another goes on with.
