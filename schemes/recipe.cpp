@@ -19,7 +19,7 @@ Recipe::Kernels read_kernels(const Json& json) {
 
 Recipe::Host read_host(const Json& json) {
   json.only({"forward", "backward", "mixed", "experts", "micro_batch", "collective", "update", "runs_ahead",
-             "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts"});
+             "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts", "overlaps_chunks"});
   Recipe::Host host;
   host.forward = json.at("forward").as_time();
   host.backward = json.at("backward").as_time();
@@ -40,6 +40,7 @@ Recipe::Host read_host(const Json& json) {
   host.runs_ahead = json.boolean("runs_ahead", true);
   host.awaits_sums = json.boolean("awaits_sums", false);
   host.awaits_messages = json.boolean("awaits_messages", false);
+  host.overlaps_chunks = json.boolean("overlaps_chunks", false);
   host.awaits_sends = json.boolean("awaits_sends", false);
   host.awaits_counts = json.boolean("awaits_counts", false);
   return host;

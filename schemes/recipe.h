@@ -32,6 +32,8 @@ struct Recipe {
     /// Issues what follows a message between stages of a pipeline when that is there.
     bool awaits_messages = false;
     bool awaits_sends = false;  ///< the same where a message has left
+    /// Where stages have several chunks, streams await messages, and the host neither of the two.
+    bool overlaps_chunks = false;
     /// Reads how many tokens each expert gets (Kernel::counts) before it issues what follows.
     bool awaits_counts = false;
   };

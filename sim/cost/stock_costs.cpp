@@ -63,8 +63,9 @@ class StockCosts : public Costs {
       }
     }
     // The process that drives all devices gathers their outputs before it goes on.
-    out.awaits_messages = recipe_.host.awaits_messages;
-    out.awaits_sends = recipe_.host.awaits_sends;
+    const bool by_streams = recipe_.host.overlaps_chunks && role.slice.ranges.size() > 1;
+    out.awaits_messages = recipe_.host.awaits_messages && !by_streams;
+    out.awaits_sends = recipe_.host.awaits_sends && !by_streams;
     out.runs_ahead = recipe_.host.runs_ahead && !overheads().single_process;
     return out;
   }
