@@ -413,8 +413,8 @@ __global__ void merge_kernel(MergeShape m, T* out, float* log_sums, const T* blo
   const T* from = block + m.block(b, h, i);
   for (int64_t d = threadIdx.x % kWarp; d < m.size; d += kWarp)
     store(to + d, before * load(to + d) + now * load(from + d));
-  __syncwarp();
-  if (threadIdx.x % kWarp == 0) log_sums[m.log_sum(b, h, i)] = all;
+  const float same = __shfl_xor_sync(0xffffffffU, all, 1);  // when all lanes have read the sum so far
+  if (threadIdx.x % kWarp == 0) log_sums[m.log_sum(b, h, i)] = same;
 }
 
 template <typename T>
