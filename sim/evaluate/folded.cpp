@@ -137,13 +137,14 @@ class FoldedRole {
       const CallPart& part = ops_.parts()[k];
       if (part.routine < 0) continue;
       auto& same = known[static_cast<std::size_t>(part.routine)];
-      const auto at = std::find_if(same.begin(), same.end(), [&](uint32_t v) { return alike(v, part); });
+      const auto at =
+          std::find_if(same.begin(), same.end(), [&](uint32_t v) { return costs_the_same(v, part); });
       variant_[k] = at != same.end() ? *at : add_routine(part);
       if (at == same.end()) same.push_back(variant_[k]);
     }
   }
 
-  bool alike(uint32_t variant, const CallPart& part) const {
+  bool costs_the_same(uint32_t variant, const CallPart& part) const {
     const uint32_t first = routines_[variant].first;
     const auto equal = [&](const auto& of) {
       return std::equal(of.begin() + first, of.begin() + first + part.count, of.begin() + part.first);
