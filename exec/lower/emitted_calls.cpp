@@ -230,6 +230,11 @@ class LayerEmitter : public LayerCalls {
     out_.tensors[t].initial = initial;
     return t;
   }
+  TensorId keep_integers(int64_t elements) override {
+    const TensorId id = keep(elements, false);
+    out_.tensors[id].integer = true;
+    return id;
+  }
   TensorId label(int64_t elements, bool integer) override {
     out_.labels.push_back(out_.tensors.add(TensorKind::label, elements, index_));
     out_.tensors[out_.labels.back()].integer = integer;

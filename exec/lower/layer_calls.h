@@ -135,6 +135,8 @@ class LayerCalls {
   virtual bool shared() const = 0;
   /// From forward to backward. `activation`: stored as outputs are.
   virtual TensorId keep(int64_t elements, bool activation = false) = 0;
+  /// The same of int32.
+  virtual TensorId keep_integers(int64_t elements) = 0;
   /// Within this layer's pass.
   virtual TensorId scratch(int64_t elements, bool activation = false) = 0;
   virtual TensorId buffer(int64_t elements, float initial) = 0;

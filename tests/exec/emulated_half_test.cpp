@@ -208,8 +208,8 @@ bool multiplies(Function f) {
 
 /// Kernels on halves add as those on floats do: their results are the rounded ones, to the bit. Functions
 /// that have a kernel on halves, and ran it, go to `seen`.
-void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>& seen) {
-  const Graph graph = graph_of(c);
+void expect_as_on_copies(const Graph& graph, const std::string& layers, Precision half,
+                         std::set<Function>& seen) {
   const ExecutionGraph lowered(graph, 3, true, half);
   for (uint32_t layer = 0; layer < graph.layers().size(); ++layer) {
     for (const auto* calls : {&lowered.forward(layer), &lowered.backward(layer)}) {
@@ -220,7 +220,7 @@ void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>&
                    copied = run_call(lowered, call, half, cuda::upcast(call, half, make.plain));
         for (std::size_t k = 0; k < direct.size(); ++k)
           ASSERT_EQ(std::memcmp(direct[k].data(), copied[k].data(), direct[k].size() * sizeof(float)), 0)
-              << name(half) << " " << name(call.function) << " operand " << k << " in " << c.layers;
+              << name(half) << " " << name(call.function) << " operand " << k << " in " << layers;
         if (make.half_operands != nullptr && make.half_operands(call) == cuda::half_mask(call))
           seen.insert(call.function);
       }
@@ -231,7 +231,9 @@ void expect_as_on_copies(const LayerCase& c, Precision half, std::set<Function>&
 TEST(EmulatedHalf, KernelsOnHalvesEqualThoseOnCopies) {
   for (const Precision half : {Precision::bf16, Precision::fp16}) {
     std::set<Function> seen;
-    for (const LayerCase& c : layer_cases()) expect_as_on_copies(c, half, seen);
+    for (const LayerCase& c : layer_cases()) expect_as_on_copies(graph_of(c), c.layers, half, seen);
+    const Graph whole = Graph::load("gpt2:layers=1,hidden=16,heads=2,sequence=8,vocabulary=32");
+    expect_as_on_copies(whole.slice({.context = 2}), "attention on half of a sequence", half, seen);
     for (std::size_t f = 0; f < static_cast<std::size_t>(Function::end); ++f) {
       const auto function = static_cast<Function>(f);
       const bool inference = function == Function::batch_norm_inference;  // no pass of a training

@@ -130,9 +130,10 @@ class Experts {
     down_weight_ = l_.parameter(3, lecun_bound(feed_ * (parts_ ? l_.partners() : 1)));
     logits_ = l_.keep(rows_ * count_);
     scores_ = l_.keep(rows_ * count_);
-    for (TensorId* t : {&route_weights_, &choices_, &places_}) *t = l_.keep(rows_ * active_);
-    counts_ = l_.keep(count_);
-    arrived_ = dealt_ > 1 ? l_.keep(dealt_ * own_) : counts_;
+    route_weights_ = l_.keep(rows_ * active_);
+    for (TensorId* t : {&choices_, &places_}) *t = l_.keep_integers(rows_ * active_);
+    counts_ = l_.keep_integers(count_);
+    arrived_ = dealt_ > 1 ? l_.keep_integers(dealt_ * own_) : counts_;
     std::vector<TensorId> into{logits_, l_.in(0), router_};
     if (bias_) into.push_back(l_.parameter(4, 0));
     call(Function::gemm, pass, into, {rows_, count_, hidden_, 0, 0, 0}, kernels.next());
