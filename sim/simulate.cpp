@@ -113,7 +113,8 @@ int64_t speedup_base(const Prediction& p, const Simulation& simulation, Memories
 void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, Memories& memories,
                  const Simulated& run, double scale) {
   const int64_t base = speedup_base(p, simulation, memories);
-  r.speedup = run.rate / (p.devices == base && p.beside.empty() ? run : simulation.run(base, scale)).rate;
+  const bool same = p.devices == base && p.beside.empty();
+  r.speedup = run.rate / (same ? run.rate : simulation.run(base, scale).rate);
   r.speedup_base_devices = base;
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
 }

@@ -91,16 +91,20 @@ class Binder {
     const uint32_t classes = own_transfers(role) && priced_ == Priced::all ? count : 1;
     for (uint32_t i = 0; i < count && classes > 1; ++i) costs.class_of.push_back(i);
     for (uint32_t c = 0; c < classes; ++c) {
-      costs.duration.push_back(durations(r, c));
+      if (classes > 1)
+        costs.duration.push_back(known_durations(r, c));
+      else
+        costs.duration.push_back(durations(r, c));
       costs.transfer.push_back(transfers(r, c));
       if (!costs_->interferes()) continue;
       const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
       if (role.works() && c == 0) bound_.slowed_seconds += slowed / stages();
     }
-    const HostTimes host = costs_->host(r, where_[r][0]);
+    HostTimes host = costs_->host(r, where_[r][0]);
     if (!host.issued.empty()) {
       costs.issue.assign(classes, host.issued.back());
-      costs.issued.assign(classes, host.issued);
+      costs.issued.assign(classes - 1, host.issued);
+      costs.issued.push_back(std::move(host.issued));
     }
     costs.runs_ahead = host.runs_ahead;
     costs.awaited = host.awaited;
@@ -158,12 +162,17 @@ class Binder {
     return 0;
   }
 
+  /// Instances on devices of one model take equal times.
+  const std::vector<Time>& known_durations(uint32_t r, uint32_t instance) {
+    const auto key = std::make_pair(r, in_.system->info(where_[r][instance]).device);
+    const auto known = durations_.find(key);
+    return known != durations_.end() ? known->second
+                                     : durations_.emplace(key, durations(r, instance)).first->second;
+  }
+
   std::vector<Time> durations(uint32_t r, uint32_t instance) {
     const Role& role = program_.roles[r];
     const VertexId v = where_[r][instance];
-    const auto key = std::make_pair(r, in_.system->info(v).device);
-    const auto known = durations_.find(key);
-    if (known != durations_.end()) return known->second;
     std::vector<Time> out(role.ops.size());
     bool first = role.works() && in_.cluster.devices > 1;
     std::vector<std::optional<Time>> tasks(program_.tasks.size());
@@ -177,7 +186,7 @@ class Binder {
       out[i] += costs_->start(where_[r][0], role.site);
       first = false;
     });
-    return durations_.emplace(key, std::move(out)).first->second;
+    return out;
   }
 
   std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {

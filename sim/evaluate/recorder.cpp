@@ -29,15 +29,24 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
     if (r > 0 && (!split || !role.works() || !plan.measured(r))) continue;
     Tracked& t = tracked_[r];
     t.role = &role;
-    t.lane.reserve(role.ops.size());
+    t.lane.resize(role.ops.size());
+    const OpList::Part* scratch = nullptr;  // of no routine
+    std::vector<const OpList::Part*> known(role.ops.routines().size());
     for (const OpList::Part& part : role.ops.parts()) {
-      for (uint32_t i = 0; i < part.count; ++i) t.lane.push_back(role.ops.stored(part, i).lane);
+      const OpList::Part*& same = part.routine < 0 ? scratch : known[static_cast<std::size_t>(part.routine)];
+      if (part.routine >= 0 && same != nullptr) {
+        std::copy_n(t.lane.begin() + same->first, part.count, t.lane.begin() + part.first);
+      } else {
+        for (uint32_t i = 0; i < part.count; ++i) t.lane[part.first + i] = role.ops.stored(part, i).lane;
+      }
+      same = &part;
       for (const auto& [op, dep] : part.deps)
         t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
     }
     role.ops.each_distinct([&](const Op& op, int64_t) {
       for (const Dep& dep : op.deps) t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
     });
+    t.numbers.ops = role.ops.size();
     const std::size_t numbers = std::max<std::size_t>(1, role.ops.size() * t.numbers.ring);
     t.numbers.data.reset(static_cast<uint64_t*>(std::calloc(numbers, sizeof(uint64_t))));
     if (t.numbers.data == nullptr) throw std::bad_alloc();
@@ -200,7 +209,8 @@ void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t a
 void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const Op& op, const OpInterval& e) {
   t.recent.push_back(done(t, iteration, op, e));
   const uint64_t n = t.newest();
-  t.numbers.at(index, iteration) = t.on_lane[static_cast<int>(op.lane)] = n;
+  t.on_lane[static_cast<int>(op.lane)] = n;
+  if (op.lane != Lane::compute) t.numbers.at(index, iteration) = n;  // work is accounted for at its end
   const auto [end, last] = t.final_end;
   if (e.end > end || (e.end == end && index < last)) {
     t.final_ = n;

@@ -177,10 +177,11 @@ class Recorder {
   /// Numbers that are 0 at first. Pages of them that are never used cost nothing.
   struct Numbers {
     std::unique_ptr<uint64_t[], void (*)(void*)> data{nullptr, std::free};
+    std::size_t ops = 0;
     uint32_t ring = 8;  ///< more than any lag, so that lanes may run ahead
-    uint64_t& at(uint32_t op, uint32_t iteration) { return data[std::size_t{op} * ring + iteration % ring]; }
+    uint64_t& at(uint32_t op, uint32_t iteration) { return data[iteration % ring * ops + op]; }
     uint64_t at(uint32_t op, uint32_t iteration) const {
-      return data[std::size_t{op} * ring + iteration % ring];
+      return data[iteration % ring * ops + op];
     }
   };
   /// The first instance of a role that works: executions that ended after all time that is accounted for,
