@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "schemes/program.h"
 
@@ -397,21 +398,22 @@ class Checker {
           nodes += part.routine < 0 ? part.count : 1;
         }
       }
-      next_.resize(nodes);
       waits_.resize(nodes);
+      edges_.reserve(std::size_t{3} * nodes);
       for (uint32_t r = 0; r < p_.roles.size(); ++r) add_role(r);
     }
 
     /// "" or what to say of one.
     std::string cycle(const std::vector<Message>& messages) {
       for (const auto& [from, to] : messages) edge(node(from.role, from.op), node(to.role, to.op));
+      const std::vector<uint32_t> begin = sort_edges();
       std::vector<uint32_t> ready;
       for (uint32_t i = 0; i < waits_.size(); ++i) {
         if (waits_[i] == 0) ready.push_back(i);
       }
       for (std::size_t at = 0; at < ready.size(); ++at) {  // Kahn's algorithm
-        for (const uint32_t n : next_[ready[at]]) {
-          if (--waits_[n] == 0) ready.push_back(n);
+        for (uint32_t e = begin[ready[at]]; e < begin[ready[at] + 1]; ++e) {
+          if (--waits_[next_[e]] == 0) ready.push_back(next_[e]);
         }
       }
       return ready.size() == waits_.size() ? "" : text(waits_.size() - ready.size());
@@ -425,8 +427,20 @@ class Checker {
     }
 
     void edge(uint32_t from, uint32_t to) {
-      next_[from].push_back(to);
+      edges_.emplace_back(from, to);
       ++waits_[to];
+    }
+
+    /// Fills next_ with the ends of all edges by where they begin; returns where each node's are, and the
+    /// end.
+    std::vector<uint32_t> sort_edges() {
+      std::vector<uint32_t> begin(waits_.size() + 1);
+      for (const auto& [from, to] : edges_) ++begin[from + 1];
+      for (std::size_t i = 0; i < waits_.size(); ++i) begin[i + 1] += begin[i];
+      next_.resize(edges_.size());
+      std::vector<uint32_t> at = begin;
+      for (const auto& [from, to] : edges_) next_[at[from]++] = to;
+      return begin;
     }
 
     void add_role(uint32_t r) {
@@ -471,7 +485,8 @@ class Checker {
 
     const Program& p_;
     std::vector<std::vector<uint32_t>> first_;  ///< [role][part]: its first node
-    std::vector<std::vector<uint32_t>> next_;   ///< [node]
+    std::vector<std::pair<uint32_t, uint32_t>> edges_;
+    std::vector<uint32_t> next_;
     std::vector<uint32_t> waits_;
   };
 

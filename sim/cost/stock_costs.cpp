@@ -48,16 +48,12 @@ class StockCosts : public Costs {
     for (const OpList::Part& part : role.ops.parts()) {
       for (uint32_t i = 0; i < part.count; ++i) {
         const Op& op = role.ops.stored(part, i);
-        const bool computes = op.kind == OpKind::compute;
-        if (computes && program().tasks[op.what].pass != Pass::update) {
-          const uint32_t micro = part.routine < 0 ? op.micro : part.micro;
-          if (begun.size() <= micro) begun.resize(micro + 1U);
-          if (!begun[micro]) sum += Time::from_seconds(host_seconds(recipe_.host.micro_batch));
-          begun[micro] = true;
-        }
-        sum.ps += issued_by(op, known).ps;
+        if (op.kind == OpKind::compute)
+          sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun);
+        sum += issued_by(op, known);
         out.issued.push_back(sum);
-        if (!computes || !recipe_.host.awaits_counts || !counts(program().tasks[op.what])) continue;
+        if (op.kind != OpKind::compute || !recipe_.host.awaits_counts || !counts(program().tasks[op.what]))
+          continue;
         out.awaited.resize(role.ops.size());
         out.awaited[part.first + i] = true;
       }
@@ -168,6 +164,15 @@ class StockCosts : public Costs {
   /// process drives all devices, forward holds the interpreter's lock, device after device; backward has a
   /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
   /// one allocator of the process.
+  /// What the host does before the first work of each micro-batch.
+  Time begin_micro_batch(const Op& op, uint32_t micro, std::vector<bool>& begun) {
+    if (program().tasks[op.what].pass == Pass::update) return {};
+    if (begun.size() <= micro) begun.resize(micro + 1U);
+    if (begun[micro]) return {};
+    begun[micro] = true;
+    return Time::from_seconds(host_seconds(recipe_.host.micro_batch));
+  }
+
   /// Of an op in the mean over the iterations; `known`: of tasks, or -1.
   Time issued_by(const Op& op, std::vector<Time>& known) {
     double seconds = 0;
