@@ -180,9 +180,7 @@ class Recorder {
     std::size_t ops = 0;
     uint32_t ring = 8;  ///< more than any lag, so that lanes may run ahead
     uint64_t& at(uint32_t op, uint32_t iteration) { return data[iteration % ring * ops + op]; }
-    uint64_t at(uint32_t op, uint32_t iteration) const {
-      return data[iteration % ring * ops + op];
-    }
+    uint64_t at(uint32_t op, uint32_t iteration) const { return data[iteration % ring * ops + op]; }
   };
   /// The first instance of a role that works: executions that ended after all time that is accounted for,
   /// with some more before.
