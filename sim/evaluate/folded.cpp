@@ -3,7 +3,6 @@
 // are free and its input is there, counted from when the compute lane is free. In the steady state of a
 // pipeline these are the same from micro-batch to micro-batch, and so is all that follows: it is then taken
 // from the call before.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <deque>
@@ -15,6 +14,7 @@
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
 #include "sim/evaluate/sweep.h"
+#include "sim/evaluate/sweep_roles.h"
 
 namespace tandem::sim {
 
@@ -411,22 +411,7 @@ class FoldedRole {
 }  // namespace
 
 Trace run_folded(const Plan& plan, const EvaluateOptions& options) {
-  if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
-  Trace trace;
-  trace.evaluator = "folded";
-  Recorder recorder(plan, options, trace);
-  Post mail;
-  std::deque<FoldedRole> roles;
-  for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
-    roles.emplace_back(plan, r, options, recorder, mail);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (FoldedRole& role : roles) moved = role.advance() || moved;
-  }
-  TANDEM_CHECK(std::all_of(roles.begin(), roles.end(), [](const FoldedRole& role) { return role.done(); }));
-  for (const FoldedRole& role : roles) role.count_transfers();
-  recorder.finish();
-  return trace;
+  return sweep_roles<FoldedRole, Post>(plan, options, "folded");
 }
 
 }  // namespace tandem::sim

@@ -14,6 +14,7 @@
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
+#include "sim/evaluate/sweep_roles.h"
 #include "sim/plan/groups.h"
 
 namespace tandem::sim {
@@ -462,22 +463,7 @@ class RoleSweep {
 }  // namespace
 
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
-  if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
-  Trace trace;
-  trace.evaluator = "sweep";
-  Recorder recorder(plan, options, trace);
-  Mail mail;
-  std::deque<RoleSweep> roles;
-  for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
-    roles.emplace_back(plan, r, options, recorder, mail);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (RoleSweep& role : roles) moved = role.advance() || moved;
-  }
-  TANDEM_CHECK(std::all_of(roles.begin(), roles.end(), [](const RoleSweep& role) { return role.done(); }));
-  for (RoleSweep& role : roles) role.count_transfers();
-  recorder.finish();
-  return trace;
+  return sweep_roles<RoleSweep, Mail>(plan, options, "sweep");
 }
 
 }  // namespace tandem::sim

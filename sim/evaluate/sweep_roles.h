@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The loop that the two sweeps share. Internal to them.
+#include <algorithm>
+#include <deque>
+#include <string>
+
+#include "sim/evaluate/recorder.h"
+
+namespace tandem::sim {
+
+/// Sweeps all roles by turns, each as far as it gets without a message that is not sent yet. A `Sweep` is
+/// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(). Throws
+/// ProgramError where the program is not static.
+template <typename Sweep, typename Mail>
+Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string evaluator) {
+  if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
+  Trace trace;
+  trace.evaluator = std::move(evaluator);
+  Recorder recorder(plan, options, trace);
+  Mail mail;
+  std::deque<Sweep> roles;
+  for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
+    roles.emplace_back(plan, r, options, recorder, mail);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Sweep& role : roles) moved = role.advance() || moved;
+  }
+  TANDEM_CHECK(std::all_of(roles.begin(), roles.end(), [](const Sweep& role) { return role.done(); }));
+  for (Sweep& role : roles) role.count_transfers();
+  recorder.finish();
+  return trace;
+}
+
+}  // namespace tandem::sim
