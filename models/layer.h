@@ -119,7 +119,7 @@ struct Parameter {
   int64_t elements = 0;
   bool dealt = false;  ///< an expert's: other devices may hold others, and its gradient is summed over fewer
   /// In a slice: the devices that share the layer have it alike, and each makes its gradient of its part of
-  /// the sequence; so these gradients are summed over them.
+  /// the sequence, or of its heads; so these gradients are summed over them.
   bool in_parts = false;
 };
 

@@ -145,6 +145,7 @@ std::vector<OwnTensor> own_tensors(const LayerInput& in, const Heads& h, bool fu
 /// Qwen3). As in row norms, eager code keeps the normalised rows, and the input in fp32 (norm.cpp).
 void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
   const int64_t size = in.element_size();
+  const bool divided = in.ways > 1 && in.split({Split::heads}) == Split::heads;
   const std::pair<std::string, int64_t> of[] = {{"q_scale", product({h.heads, h.query})},
                                                 {"k_scale", product({h.kv_heads, h.key})}};
   for (const auto& [name, rows] : of) {
@@ -155,7 +156,7 @@ void add_head_norms(const LayerInput& in, const Heads& h, Lowered& out) {
       if (pass == Pass::backward_weights) k.written = Bytes{size} * h.head_dim;
       return k;
     };
-    out.parameters.push_back({name, h.head_dim});
+    out.parameters.push_back({name, h.head_dim, false, divided});
     out.forward.insert(out.forward.begin(), kernel(Pass::forward, 1, 4));
     for (Exchange& e : out.forward_exchanges) e = {e.kind, e.after + 1, e.before + 1, e.elements};
     out.backward_data.push_back(kernel(Pass::backward_data, 2, 8));

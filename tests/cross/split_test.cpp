@@ -21,7 +21,7 @@ namespace {
 /// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
 /// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
 /// without.
-enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture };
+enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed };
 
 struct Split {
   std::string scheme;
@@ -29,7 +29,9 @@ struct Split {
   Of of = Of::images;
 };
 
-bool of_text(const Split& s) { return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture; }
+bool of_text(const Split& s) {
+  return s.of == Of::text || s.of == Of::rotary || s.of == Of::mixture || s.of == Of::normed;
+}
 
 std::ostream& operator<<(std::ostream& out, const Split& s) {
   constexpr const char* kNames[] = {"",
@@ -38,7 +40,8 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
                                     " of adapters",
                                     " of adapters to 4 bits",
                                     " of rotary text",
-                                    " of text with experts"};
+                                    " of text with experts",
+                                    " of rotary text with norms of heads"};
   return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
 }
 
@@ -119,6 +122,9 @@ std::vector<Split> splits() {
       {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=2,sharding=3", 8, 2, Of::text},
       {"tensor-parallel", 2, 1, Of::rotary},
       {"tensor-parallel:sequence=on", 2, 1, Of::rotary},
+      {"tensor-parallel:microbatches=2", 2, 1, Of::normed},
+      {"hybrid:tensor=2,microbatches=2,sharding=2", 4, 2, Of::normed},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=2", 4, 1, Of::normed},
       {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3", 4, 1, Of::rotary},
       {"hybrid:tensor=2,sequence=on,microbatches=2,schedule=zero-bubble,sharding=3", 4, 2, Of::rotary},
       {"hybrid:context=2", 2, 1, Of::text},
@@ -152,6 +158,11 @@ const Graph& rotary_model() {
   return graph;
 }
 
+const Graph& normed_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/rotary.json:qk_norm=1");
+  return graph;
+}
+
 const Graph& mixture_model() {
   static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/mixture.json");
   return graph;
@@ -179,6 +190,8 @@ const Graph& model_of(const Split& s) {
       return rotary_model();
     case Of::mixture:
       return mixture_model();
+    case Of::normed:
+      return normed_model();
     case Of::experts:
       return experts_model();
     case Of::adapters:
@@ -258,7 +271,8 @@ TEST_P(Splits, TrainAsOneWorkerDoesOnTheWholeBatch) {
     expect_close(r.parameters, whole.parameters);
     // A momentum is a sum of ten gradients and of their rounding; those behind a norm of small numbers are
     // large.
-    expect_close(r.state, whole.state, s.of == Of::rotary || s.of == Of::mixture ? 1e-3F : 1e-4F);
+    expect_close(r.state, whole.state,
+                 s.of == Of::rotary || s.of == Of::mixture || s.of == Of::normed ? 1e-3F : 1e-4F);
     ASSERT_EQ(r.losses.size(), whole.losses.size());
     for (std::size_t i = 0; i < r.losses.size(); ++i) EXPECT_NEAR(r.losses[i], whole.losses[i], 1e-5) << i;
   }
