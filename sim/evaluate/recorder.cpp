@@ -268,7 +268,7 @@ void Recorder::begin_call(uint32_t role) {
   for (int l = 0; l < kLanes; ++l) call_sums_.busy[l] = trace_.busy[l].ps;
   for (int m = 0; m < kMoves; ++m) call_sums_.moved[m] = trace_.moved[m].ps;
   call_sums_.final_end = std::exchange(t.final_end, {-1, 0});
-  call_sums_.on_lane[0] = t.final_;
+  call_final_ = t.final_;
 }
 
 Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
@@ -305,7 +305,7 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
   const auto [end, last] = call_sums_.final_end;
   if (end > t.final_end.first || (end == t.final_end.first && last <= t.final_end.second)) {
     t.final_end = call_sums_.final_end;
-    t.final_ = call_sums_.on_lane[0];
+    t.final_ = call_final_;
   }
   return out;
 }

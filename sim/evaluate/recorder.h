@@ -229,8 +229,8 @@ class Recorder {
   std::vector<Tracked> tracked_;  ///< [role]
   std::vector<Dep> deps_;         ///< of the op that is ready
   int64_t waits_ = 0;             ///< charges to other workers
-  /// When a call began: its number, the sums so far, `waits_`.
-  uint64_t call_newest_ = 0;
+  /// When a call began: the newest execution and that which ended last, the sums so far, `waits_`.
+  uint64_t call_newest_ = 0, call_final_ = 0;
   CallEffect call_sums_;
   int64_t call_waits_ = 0;
 };
