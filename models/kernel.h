@@ -60,6 +60,8 @@ struct Kernel {
   bool routed = false;
   /// Says how many tokens each expert takes: hosts read that before they issue what depends on it.
   bool counts = false;
+  /// No framework fuses it with its neighbours: it moves what it says (Recipe::Kernels::stream).
+  bool apart = false;
 };
 
 /// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.

@@ -26,14 +26,21 @@ struct Routing {
   bool gathers = false;  ///< partners bring their parts of the sequence together for their parts of experts
   bool sums = false;     ///< partners sum what their parts of experts make
   bool bias = false;
-  bool drops = false;  ///< every expert takes as many tokens as its capacity, whatever the router says
+  bool limited = false;  ///< gate and the other half are clamped
+  bool drops = false;    ///< every expert takes as many tokens as its capacity, whatever the router says
 
   int64_t wide() const { return product({held, hidden}); }
+  int64_t inner() const { return product({held, feed}); }
   /// Behind an exchange tokens lie by where they came from, and are put in order once more.
   bool sorts() const { return dealt > 1 && own > 1; }
 };
 
 int64_t parts_of(int64_t count, int64_t parts) { return (count + parts - 1) / parts; }
+
+Kernel apart(Kernel kernel) {
+  kernel.apart = true;
+  return kernel;
+}
 
 /// Kernels of a pass, and what is exchanged between them.
 class Writing {
@@ -43,7 +50,15 @@ class Writing {
     kernel.routed = true;
     kernels.push_back(std::move(kernel));
   }
-  void move(int64_t read, int64_t written) { add(copy_kernel(pass_, read, written, size_)); }
+  /// Tokens to another order, read and written as they lie.
+  void move(int64_t read, int64_t written) { add(apart(copy_kernel(pass_, read, written, size_))); }
+  /// The tokens of `routed` summed at their places in the batch.
+  void gather_up() {
+    add(apart(reduction(pass_, product({r_.routed, r_.hidden}), product({r_.rows, r_.hidden}), size_)));
+  }
+  /// Of those that models without biases and limits do not have; not what Recipe::Host::experts was measured
+  /// on.
+  void add_all(const std::vector<Kernel>& more) { kernels.insert(kernels.end(), more.begin(), more.end()); }
   void exchange(Exchange::Kind kind, int64_t elements) {
     const auto at = static_cast<uint32_t>(kernels.size());
     exchanges.push_back({kind, at, at, elements, r_.active, r_.count});
@@ -68,10 +83,41 @@ class Writing {
   const int64_t size_;
 };
 
-/// Of the gate, and its product with the other half.
+/// Gate and the other half clamped one by one and put together again, which no kernel of the activation does
+/// (megatron/core/fusions/fused_bias_geglu.py). Backward a comparison makes a mask for each limit, the gate
+/// has one and the other half two, and the gradients are put together.
+std::vector<Kernel> limits_of(const Routing& r, Pass pass, int64_t size) {
+  if (!r.limited) return {};
+  const int64_t inner = r.inner();
+  const Kernel both = apart(copy_kernel(pass, 2 * inner, 2 * inner, size));
+  if (pass == Pass::forward)
+    return {apart(elementwise(pass, inner, 1, size)), apart(elementwise(pass, inner, 1, size)), both};
+  Kernel masks = apart(elementwise(pass, 3 * inner, 1, size));
+  masks.written = Bytes{1} * 3 * inner;
+  Kernel chosen = apart(elementwise(pass, 2 * inner, 1, size));
+  chosen.read += Bytes{1} * 2 * inner;
+  return {std::move(masks), std::move(chosen), both};
+}
+
+/// The bias of the last product, weighted as its tokens are: made expert by expert, added and put together
+/// (TEGroupedMLP._apply_bias in megatron/core/transformer/moe/experts.py). Backward the parts of the gradient
+/// are put together, and multiplied for the bias and for the weights.
+std::vector<Kernel> weighted_bias_of(const Routing& r, Pass pass, int64_t size) {
+  if (!r.bias) return {};
+  const int64_t wide = r.wide();
+  const Kernel together = apart(copy_kernel(pass, wide, wide, size));
+  if (pass == Pass::forward)
+    return {apart(copy_kernel(pass, r.held, wide, size)), apart(elementwise(pass, wide, 2, size)), together};
+  const Kernel multiplied = apart(elementwise(pass, wide, 1, size));
+  return {together, multiplied, multiplied, apart(reduction(pass, wide, r.held, size))};
+}
+
+/// Limits; of the gate, and its product with the other half.
 std::vector<Kernel> activations_of(const Routing& r, int64_t size) {
-  const int64_t inner = product({r.held, r.feed});
-  return {elementwise(Pass::forward, inner, 1, size, 4), elementwise(Pass::forward, inner, 2, size)};
+  std::vector<Kernel> all = limits_of(r, Pass::forward, size);
+  all.push_back(elementwise(Pass::forward, r.inner(), 1, size, 4));
+  all.push_back(elementwise(Pass::forward, r.inner(), 2, size));
+  return all;
 }
 
 /// The products of all experts with one of their matrices are one kernel (grouped gemm, MegaBlocks).
@@ -86,31 +132,34 @@ Writing forward_of(const Routing& r, int64_t size) {
   w.add(std::move(choice));
   w.move(routed, routed);  // to the experts' order
   w.to_experts();
-  const std::vector<Kernel> activations = activations_of(r, size);
   w.add(into);  // gate
-  w.add(activations[0]);
   w.add(into);  // up
-  w.add(activations[1]);
+  w.add_all(limits_of(r, pass, size));
+  w.add(elementwise(pass, r.inner(), 1, size, 4));           // of the gate
+  w.add(elementwise(pass, r.inner(), 2, size));              // its product with the other half
   w.add(gemm(pass, r.own, r.each, r.hidden, r.feed, size));  // down
+  w.add_all(weighted_bias_of(r, pass, size));
   w.from_experts();
-  w.add(elementwise(pass, routed, 1, size, 2));  // weighted, back into order, summed
+  w.gather_up();
   return w;
 }
 
 Writing backward_of(const Routing& r, int64_t size) {
   const Pass pass = Pass::backward_data;
-  const int64_t routed = product({r.routed, r.hidden}), inner = product({r.held, r.feed});
+  const int64_t routed = product({r.routed, r.hidden}), inner = r.inner();
   const Kernel into = gemm(pass, r.own, r.each, r.hidden, r.feed, size);
   Writing w(pass, r, size);
   w.move(product({r.rows, r.hidden}), routed);
   w.to_experts();
+  w.add_all(weighted_bias_of(r, pass, size));
   w.add(gemm(pass, r.own, r.each, r.feed, r.hidden, size));
   w.add(elementwise(pass, inner, 3, size, 2));
   w.add(elementwise(pass, inner, 2, size, 6));
+  w.add_all(limits_of(r, pass, size));
   w.add(into);
   w.add(into);
   w.from_experts();
-  w.add(elementwise(pass, routed, 1, size));
+  w.gather_up();
   w.add(elementwise(pass, product({r.rows, r.count}), 2, 4, 4));
   // Each of those that have a part of every expert knows a part of what the choice is worth.
   if (r.sums) w.exchange(Exchange::Kind::sum, product({r.rows, r.count}));
@@ -142,7 +191,6 @@ void read_scores(const Attributes& attributes) {
   attributes.boolean("sigmoid", false);
   attributes.boolean("normalized", true);
   attributes.integer("scale_percent", 100);
-  attributes.real("limit", 0, 0);
 }
 
 Routing routing_of(const LayerInput& in, const Shape& shape) {
@@ -151,6 +199,7 @@ Routing routing_of(const LayerInput& in, const Shape& shape) {
   r.count = in.attributes.integer("count");
   r.feed = in.attributes.integer("feed");
   r.bias = in.attributes.boolean("bias", false);
+  r.limited = in.attributes.real("limit", 0, 0) > 0;
   read_scores(in.attributes);
   r.active = in.attributes.integer("active");
   const int64_t active = r.active;
@@ -217,6 +266,7 @@ Lowered experts(const LayerInput& in) {
              {inner, 0, kKept, true},
              {product({shape[0], r.count}), 4}};
   out.own[2].composed = true;
+  if (r.limited) out.own.push_back({2 * inner, 0, kKept, true});
   out.remade = activations_of(r, size);
   out.keeps_input = true;
   return out;

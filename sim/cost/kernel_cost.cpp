@@ -170,11 +170,11 @@ struct KernelCost::Impl {
     return bytes / (bandwidth * curve.term[term]) + bytes / (units * curve.stream);
   }
 
-  /// How often fewer bytes than written down kernels of a kind move.
-  double fused(KernelKind kind) const {
+  /// How often fewer bytes than written down a kernel moves.
+  double fused(const Kernel& k) const {
     const bool streams =
-        kind == KernelKind::norm || kind == KernelKind::pool || kind == KernelKind::elementwise;
-    return streams ? factors.stream : 1;
+        k.kind == KernelKind::norm || k.kind == KernelKind::pool || k.kind == KernelKind::elementwise;
+    return streams && !k.apart ? factors.stream : 1;
   }
 
   double matrix(const Rate& rate, double flops, const Product& p, double efficiency, double bytes,
@@ -312,7 +312,7 @@ KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 double KernelCost::seconds(const Kernel& kernel) const {
   const Impl& d = *impl_;
   const double bytes = (count(kernel.read.n) + count(kernel.written.n)) *
-                       (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel.kind);
+                       (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel);
   double gain = 1;
   const double work = d.work(kernel, bytes, &gain);
   const double floor = std::max(count(kernel.flops.n) / (d.peak_of(kernel) * gain), bytes / d.bandwidth);
