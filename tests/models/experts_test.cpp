@@ -44,6 +44,48 @@ TEST(Experts, SayWhatHostsReadAndIssueSlowly) {
   for (const Lowered& l : graph.slice(slice).lower(1, Precision::bf16)) EXPECT_EQ(counting(l), 0);
 }
 
+int64_t moved(const std::vector<Kernel>& kernels) {
+  int64_t sum = 0;
+  for (const Kernel& k : kernels) sum += k.read.n + k.written.n;
+  return sum;
+}
+
+/// 8 tokens of 16 features go to 2 experts of 32 each: 16 rows, of 256 elements outside and 512 inside.
+TEST(Experts, ClampAndAddTheirBiasesInKernelsOfTheirOwn) {
+  const auto lowered = [](const std::string& more) {
+    return lower_one("experts", {{8, 16}}, R"({"count": 4, "active": 2, "feed": 32)" + more + "}", 1,
+                     Precision::bf16);
+  };
+  const Lowered plain = lowered(""), limited = lowered(R"(, "limit": 7)"),
+                biased = lowered(R"(, "bias": true)");
+  constexpr int64_t kInner = 512, kWide = 256, kRows = 16;
+  // Two clamps and a concatenation; masks of a byte an element, what they choose, a concatenation.
+  EXPECT_EQ(moved(limited.forward) - moved(plain.forward), 2 * kInner * (2 * 2 + 4));
+  EXPECT_EQ(moved(limited.backward_data) - moved(plain.backward_data), kInner * (3 * 3 + 2 * 5 + 8));
+  EXPECT_EQ(moved(limited.remade) - moved(plain.remade), 2 * kInner * (2 * 2 + 4));
+  EXPECT_EQ(own_kept_bytes(limited, 2) - own_kept_bytes(plain, 2), 2 * 2 * kInner);
+  // Made, added, put together; put together, multiplied twice, summed for the weights.
+  EXPECT_EQ(moved(biased.forward) - moved(plain.forward), 2 * (kRows + 6 * kWide));
+  EXPECT_EQ(moved(biased.backward_data) - moved(plain.backward_data), 2 * (7 * kWide + kRows));
+  for (const Lowered* l : {&limited, &biased}) {
+    for (const auto* kernels : {&l->forward, &l->backward_data}) {
+      for (const Kernel& k : *kernels) EXPECT_TRUE(k.routed || k.apart);
+    }
+  }
+}
+
+/// Tokens are read once for each expert and written once, or the reverse, by kernels that nothing is fused
+/// with.
+TEST(Experts, MoveTokensToTheirExpertsAndBackByThemselves) {
+  const Lowered l = lower_one("experts", {{1024, 4096}}, kMixtral, 1, Precision::bf16);
+  const int64_t tokens = 2 * 1024 * 4096;  // bytes
+  const Kernel &there = l.forward[2], &back = l.forward.back();
+  EXPECT_TRUE(there.apart && back.apart);
+  EXPECT_EQ(there.written.n, 2 * tokens);
+  EXPECT_EQ(back.read.n, 2 * tokens);
+  EXPECT_EQ(back.written.n, tokens);
+}
+
 TEST(Experts, TokensThatDoNotDivideRoundUp) {
   const Lowered l = lower_one("experts", {{5, 8}}, R"({"count": 4, "active": 1, "feed": 16})");
   EXPECT_EQ(l.forward[3].shape, (std::vector<int64_t>{4, 2, 16, 8}));

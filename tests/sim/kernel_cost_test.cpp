@@ -127,6 +127,19 @@ TEST(KernelCost, RepeatsMultiply) {
   }
 }
 
+/// A recipe with fused kernels moves fewer bytes, but of those that no framework fuses.
+TEST(KernelCost, FusingLeavesKernelsThatStandApart) {
+  const Device h100 = Device::load("h100-sxm");
+  Recipe recipe;
+  const KernelCost eager(h100, Precision::bf16, "stock", recipe);
+  recipe.matrix.stream = 2;
+  const KernelCost fused(h100, Precision::bf16, "stock", recipe);
+  Kernel k{KernelKind::elementwise, Pass::forward, {1 << 28, 1}, Flops{0}, Bytes{1 << 29}, Bytes{1 << 29}};
+  EXPECT_LT(fused.seconds(k), 0.55 * eager.seconds(k));
+  k.apart = true;
+  EXPECT_EQ(fused.seconds(k), eager.seconds(k));
+}
+
 TEST(KernelCost, GrowsWithTheBatch) {
   for (const std::string& a : kArchitectures) {
     const KernelCost cost(device(a), Precision::fp32);
