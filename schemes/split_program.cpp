@@ -101,7 +101,8 @@ class Hybrid {
     auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work =
-        make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute);
+        make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute,
+                                  work_.offload);
     const std::string name = stages() > 1 ? fmt::format("stage {}", s) : "worker";
     RoleBuilder role = b_.role(name, mesh_);
     Role& r = b_.program().roles[role.index()];
@@ -536,11 +537,42 @@ class Hybrid {
     std::vector<Kernel> kernels;
     for (const int64_t elements : bucket.tensors)
       append_update(kernels, *work_.optimizer, (elements + holders - 1) / holders, 1);
+    OpId summed = stage.reduced[i];
+    const bool host = work_.offload.optimizer;
+    if (host) {
+      const int64_t share = (bucket.elements + holders - 1) / holders;
+      summed =
+          stage.role
+              .copy(CopyKind::device_to_host, Bytes{split_.gradient} * share, "offload " + bucket.name)
+              .on(Lane::offload)
+              .of(Payload::gradients, bucket.key)
+              .after(summed.valid() ? summed : stage.made[i]);
+    }
     return stage.role
         .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
                  fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
+        .on(host ? Lane::host : Lane::compute)
         .of(holders > 1 ? Payload::shard : Payload::parameters, bucket.key)
-        .after(stage.reduced[i]);
+        .after(summed);
+  }
+
+  /// What was updated on the host comes up again, for the chunk's next forward. Returns these ops.
+  std::vector<OpId> reload(Stage& stage, const std::vector<OpId>& updated) {
+    std::vector<OpId> out;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const StageBucket& bucket = stage.buckets[i];
+      const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+      const int64_t share = (bucket.elements + holders - 1) / holders;
+      out.push_back(stage.role
+                        .copy(CopyKind::host_to_device, Bytes{element_bytes(work_.precision)} * share,
+                              "reload " + bucket.name)
+                        .on(Lane::reload)
+                        .of(Payload::parameters, bucket.key)
+                        .after(updated[i]));
+      const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
+      if (next.valid()) stage.role.op(next).after_last(out.back());
+    }
+    return out;
   }
 
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
@@ -555,6 +587,7 @@ class Hybrid {
         if (stage.buckets[i].tied == tied) updated[i] = update(stage, i);
       }
     }
+    if (work_.offload.optimizer) updated = reload(stage, updated);
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
     }

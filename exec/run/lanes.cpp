@@ -35,8 +35,9 @@ void Lanes::add_ops(const Run& run) {
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
     const bool deals =
         op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
+    const bool on_host = op.kind == OpKind::compute && op.lane == Lane::host;
     lane.exchanges =
-        lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links || deals;
+        lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv || over_links || deals;
   }
 }
 

@@ -135,6 +135,7 @@ class Run {
  private:
   void check_executable() const;
   void check_ops(uint32_t worker) const;
+  void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
   void find_cuts();

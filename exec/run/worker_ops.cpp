@@ -18,7 +18,7 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::compute:
       return compute(index);
     case OpKind::copy:
-      return input(op);
+      return copy(index);
     case OpKind::collective:
       return collective(index);
     case OpKind::send:
@@ -148,13 +148,18 @@ Worker::Act Worker::receive_from_peer(uint32_t index) {
 }
 
 /// One step of the optimiser on a part of the parameters.
-Launch Worker::update(const Op& op, const Slice& part) {
+Call Worker::update_call(const Op& op, const Slice& part) const {
   Call call;
   call.function = Function::update;
   call.pass = Pass::update;
   call.kernels = run_.program().tasks[op.what].kernels;
   const auto rule = static_cast<int64_t>(run_.execution().job.optimizer - optimizers().data());
   call.shape = {part.elements, run_.execution().integer_gradients ? 0 : rule};
+  return call;
+}
+
+Launch Worker::update(const Op& op, const Slice& part) {
+  const Call call = update_call(op, part);
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
@@ -171,6 +176,7 @@ Worker::Act Worker::compute(uint32_t index) {
   const Bucket whole = run_.program().buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
+  if (op.lane == Lane::host) return update_on_host(op, part);
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
@@ -305,7 +311,7 @@ Worker::Act Worker::layers(uint32_t index) {
     if (ends) driver_->take_losses(losses);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
-      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr, Lane::compute);
+      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr || offloads(), Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
       for (const Slice& s : sums)
         add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
@@ -509,9 +515,64 @@ void Worker::upcast_shards(uint32_t key, const float* words, int64_t each, Lane 
   }
 }
 
-Worker::Act Worker::input(const Op& op) {
+Worker::Act Worker::copy(uint32_t index) {
+  const Op& op = role().ops[index];
+  if (op.lane == Lane::offload) return offload(index);
+  if (op.lane == Lane::reload) return reload(index);
   if (run_.program().copies[op.what].kind != CopyKind::input)
     return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
+  return input(op);
+}
+
+/// Gradients of the bucket, or the worker's share of them, go down.
+Worker::Act Worker::offload(uint32_t index) {
+  const Op& op = role().ops[index];
+  const Slice part = run_.share(op.key, instance_);
+  bytes_[index] = 4 * part.elements;
+  const bool queued = run_.execution().backend->asynchronous;
+  return [this, part, queued, lane = op.lane](int32_t) {
+    float *to = host_gradients_ + part.first, *from = gradients_ + part.first;
+    queued ? device_->save(to, from, part.elements, lane) : device_->copy(to, from, part.elements, lane);
+    return int64_t{0};
+  };
+}
+
+/// Parameters come up, from 4 bytes or in 2.
+Worker::Act Worker::reload(uint32_t index) {
+  const Op& op = role().ops[index];
+  const Slice part = run_.share(op.key, instance_);
+  const bool narrow = element_bytes(run_.execution().job.precision) == 2,
+             queued = run_.execution().backend->asynchronous;
+  const int64_t words = narrow ? (part.elements + 1) / 2 : part.elements;
+  bytes_[index] = 4 * words;
+  if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
+  return [this, part, narrow, queued, words, lane = op.lane](int32_t) {
+    float* const at = parameters_ + part.first;
+    float* const to = narrow ? reloaded_ : at;
+    const float* from = host_parameters_ + part.first;
+    if (narrow) {
+      if (queued) device_->synchronize(lane);  // what came up before has left these words
+      host_->narrow(host_narrowed_, from, part.elements, Lane::host);
+      from = host_narrowed_;
+    }
+    queued ? device_->load(to, from, words, lane) : device_->copy(to, from, words, lane);
+    if (narrow) device_->upcast(at, reloaded_, part.elements, lane);
+    return int64_t{0};
+  };
+}
+
+/// By the host's processors, on what is there.
+Worker::Act Worker::update_on_host(const Op& op, const Slice& part) {
+  std::vector<float*> operands{host_parameters_ + part.first, host_gradients_ + part.first};
+  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
+    operands.push_back(host_state_ + k * graph().parameters() + part.first);
+  return [this, operands, prepared = host_->prepare(update_call(op, part))](int32_t iteration) {
+    host_->launch(prepared, operands, run_.state(instance_, iteration), Lane::host);
+    return int64_t{0};
+  };
+}
+
+Worker::Act Worker::input(const Op& op) {
   const bool split = run_.stages().split();
   return [this, split, at = slot(op), micro = int32_t{op.micro}, lane = op.lane](int32_t iteration) {
     const int64_t batch = (run_.first_iteration() + iteration) * run_.stages().micros() + micro;

@@ -20,6 +20,7 @@ void Walk::take_state() {
     if (replica()) continue;
     take_frozen(layers_[i]);
     for (const Parameter& p : layers_[i].parameters) {
+      if (offload_.parameters) continue;
       const int64_t size = sharded() && half_ && weights_ == ParameterFormat::master ? 4 : parameter_size();
       const int64_t bytes = times(share(p.elements, sharding_.of(sharding_.parameters, p.dealt)), size);
       t_.make(bytes);
@@ -47,6 +48,7 @@ void Walk::take_state() {
 /// Weights that stay as they are: in the format that is computed with, unless they are stored in fewer bits.
 void Walk::take_frozen(const Layer& layer) {
   for (const Parameter& p : layer.frozen) {
+    if (offload_.parameters) continue;
     const int64_t part = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
     const int64_t bytes = layer.frozen_bits > 0
                               ? static_cast<int64_t>(static_cast<double>(part) * layer.frozen_bits / 8)
@@ -85,7 +87,9 @@ void Walk::weight_gradients(uint32_t i) {
     const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
     const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
     t_.drop(half);
-    if (in_.habits.update == MemoryHabits::Update::backward)
+    if (offload_.gradients && !sharded)
+      t_.drop_all(in_flight_), in_flight_.push_back(whole);
+    else if (in_.habits.update == MemoryHabits::Update::backward)
       t_.drop(t_.make(times(count, weights_ == ParameterFormat::half && half_ ? 2 : 4))), t_.drop(whole);
     else if (sharded)
       units_[node_[i].unit].gradients.push_back(whole);
@@ -112,7 +116,7 @@ void Walk::reduce_unit(uint32_t unit) {
   if (u.gradients.empty()) return;
   t_.drop_all(in_flight_);
   in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
-  if (!there_[u.first]) {
+  if (!there_[u.first] && !offload_.gradients) {
     const int64_t cut = share(u.parameters - u.dealt, sharding_.gradients) +
                         share(u.dealt, sharding_.of(sharding_.gradients, true));
     const int64_t part = cut * (sharded() && weights_ != ParameterFormat::half ? 4 : parameter_size());
@@ -130,7 +134,7 @@ void Walk::free_gradients() {
 /// Optimiser state is made by the first update; temporaries come and go with each.
 void Walk::update() {
   const Optimizer& o = *work_.optimizer;
-  if (replica() || o.name == "none") return;
+  if (replica() || o.name == "none" || offload_.optimizer) return;
   std::vector<Id> temporary;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
