@@ -69,7 +69,11 @@ class Zero {
     });
     update();
     const std::vector<OpId> there = parameters_offloaded_ ? updated_ : t_.reload_all(updated_, devices_);
-    for (std::size_t b = 0; b < buckets.size(); ++b) w_.op(first[b]).after_last(there[b]);
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      w_.op(first[b]).after_last(there[b]);
+      // Of a micro-batch that no update precedes: there is room when the one before is done.
+      if (parameters_offloaded_ && t_.every() > 1) w_.op(first[b]).after_last(t_.last_backward());
+    }
   }
 
  private:
