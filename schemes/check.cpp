@@ -186,10 +186,10 @@ class Checker {
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
   }
 
-  /// The only work of a host's processors in a role that trains.
+  /// The only work of a host's processors in a role that trains: updates, and sums of gradients.
   bool updates_on_host() const {
-    return role().works() && op().what < p_.tasks.size() && p_.tasks[op().what].pass == Pass::update &&
-           (op().payload == Payload::parameters || op().payload == Payload::shard);
+    return role().works() && (op().payload == Payload::parameters || op().payload == Payload::shard ||
+                              op().payload == Payload::gradients);
   }
   /// Of its own, for what is offloaded.
   Lane copy_lane() const {

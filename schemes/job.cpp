@@ -33,7 +33,7 @@ void check_offload(const Job& job) {
   }
   if (const Offload able = can(job.scheme->options); !asked.within(able))
     refuse(job, fmt::format("with these options it can offload {} (parameters: zero with stage=3; gradients: "
-                            "one micro-batch in a step, of allreduce or zero)",
+                            "allreduce and zero, of several micro-batches zero with stage=2 or 3)",
                             able.text()));
   if (asked.optimizer && !job.optimizer->updates()) refuse(job, "the optimizer \"none\" makes no update");
   if (asked.optimizer && job.optimizer->paged)

@@ -121,7 +121,7 @@ void Training::split_into_segments() {
     std::vector<Kernel> backward;
     append(backward, kernels_again(work_.recompute, layers[i], work_.layers[i]));
     append_backward(backward, work_, i, learns);
-    if (accumulation_.micro_batches > 1 && !accumulation_.of_shards) {
+    if (accumulation_.micro_batches > 1 && !accumulation_.of_shards && !sums_on_host()) {
       for (const Parameter& p : layers[i].parameters)
         backward.push_back(accumulation_kernel(p.elements, accumulation_.micro_batches));
     }
@@ -238,14 +238,7 @@ OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, 
 OpHandle Training::update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
                           int64_t elements, OpId sum) {
   const bool host = work_.offload.optimizer;
-  OpId awaited = sum;
-  if (host) {
-    awaited = role_.copy(CopyKind::device_to_host, Bytes{element_} * elements, "offload " + bucket.name)
-                  .on(Lane::offload)
-                  .of(Payload::gradients, bucket.key)
-                  .every(every())
-                  .after(sum.valid() ? sum : made_[static_cast<std::size_t>(&bucket - buckets_.data())]);
-  }
+  const OpId awaited = host ? to_host(bucket, elements, sum) : sum;
   return role_
       .compute({bucket.layer, bucket.layers, Pass::update, std::move(kernels)},
                fmt::format("{} {}", work_.optimizer->updates() ? label : "await", bucket.name))
@@ -253,6 +246,30 @@ OpHandle Training::update(const GradientBucket& bucket, std::string_view label, 
       .of(Payload::parameters, bucket.key)
       .every(every())
       .after(awaited);
+}
+
+/// Gradients go down once a step; or in every micro-batch, the next of which then waits for its room, both on
+/// the device and on the host, where what arrives is added to what came before.
+OpId Training::to_host(const GradientBucket& bucket, int64_t elements, OpId sum) {
+  const bool each = sums_on_host();
+  const OpId down =
+      role_.copy(CopyKind::device_to_host, Bytes{element_} * elements, "offload " + bucket.name)
+          .on(Lane::offload)
+          .of(Payload::gradients, bucket.key)
+          .every(each ? 1 : every())
+          .after(sum.valid() ? sum : made_[static_cast<std::size_t>(&bucket - buckets_.data())]);
+  if (!each) return down;
+  next_backward_after(bucket, down);
+  const OpId added = role_.compute({bucket.layer,
+                                    bucket.layers,
+                                    Pass::backward_weights,
+                                    {accumulation_kernel(elements, accumulation_.micro_batches)}},
+                                   "add " + bucket.name)
+                         .on(Lane::host)
+                         .of(Payload::gradients, bucket.key)
+                         .after(down);
+  role_.op(down).after_last(added);
+  return added;
 }
 
 OpHandle Training::reload(const GradientBucket& bucket, int64_t devices) {

@@ -108,6 +108,9 @@ class Training {
   OpHandle pass(const Segment& segment, bool forward);
   OpHandle update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
                   int64_t elements, OpId sum);
+  OpId to_host(const GradientBucket& bucket, int64_t elements, OpId sum);
+  /// Those of micro-batches are added up where they lie.
+  bool sums_on_host() const { return work_.offload.gradients && accumulation_.micro_batches > 1; }
   void find_kept_inputs();
   void offload_inputs(uint32_t segment);
   OpId reload_inputs(uint32_t segment, OpId behind);

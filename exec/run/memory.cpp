@@ -85,7 +85,8 @@ int64_t reloaded_words(const Program& program, const Role& role, Precision preci
 
 int64_t offloaded_words(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
   if (!e.job.offload.optimizer) return 0;
-  return stages.lowered(worker).parameters() * (2 + e.job.optimizer->state) +
+  const bool sums = program.micro_batches > 1 && e.job.offload.gradients;
+  return stages.lowered(worker).parameters() * ((sums ? 3 : 2) + e.job.optimizer->state) +
          reloaded_words(program, program.roles[stages.place(worker).role], e.job.precision);
 }
 
@@ -120,7 +121,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
   m.parameters = words(parameters + lowered.frozen_words());
-  m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
+  const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
+  m.gradients = words(parameters) * (sums ? 2 : 1);
   m.optimizer = words(parameters) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state);
   m.activations = words(lowered.arena()) * slots;
   const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;

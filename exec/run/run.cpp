@@ -136,7 +136,7 @@ void Run::check_ops(uint32_t worker) const {
     parameters += b.role == stages_.place(worker).role ? b.elements : 0;
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
-    if (op.kind == OpKind::compute && op.payload == Payload::gradients)
+    if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute)
       refuse("gradients are not cast for the way (compression=none is executed)");
     if (op.lane == Lane::offload) check_offload(op, worker);
     if (op.kind != OpKind::collective || of_layers(op.payload)) continue;
@@ -260,7 +260,7 @@ Slice Run::share(uint32_t key, uint32_t instance) const {
 
 std::vector<Slice> Run::summed_whole(uint32_t instance) const {
   std::vector<Slice> out;
-  if (micro_batches_ * stages_.micros() == 1) return out;
+  if (micro_batches_ * stages_.micros() == 1 || sums_on_host()) return out;
   if (!sums_shares_) return {{0, stages_.lowered(instance).parameters()}};
   for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
     const Bucket& b = program_.buckets[key];

@@ -114,7 +114,7 @@ void Worker::allocate() {
   if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(n.parameters());
   frozen_ = device_->allocate(n.frozen_words());
-  if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
+  if (run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_on_host()) sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
     narrowed = std::max(narrowed, narrowed_words(run_.program(), op) * run_.workers());
@@ -140,6 +140,7 @@ void Worker::allocate_on_host() {
   host_parameters_ = make(all);
   host_gradients_ = make(all);
   host_state_ = make(all * e.job.optimizer->state);
+  if (run_.sums_on_host()) host_sums_ = make(all);
   host_narrowed_ = make(reloaded_words(run_.program(), role(), e.job.precision));
 }
 

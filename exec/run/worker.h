@@ -82,6 +82,7 @@ class Worker {
   Act input(const Op& op);
   Act offload(uint32_t index);
   Act reload(uint32_t index);
+  Act add_on_host(const Op& op);
   Act update_on_host(const Op& op, const Slice& part);
   struct Buffer;
   Buffer buffer(uint32_t index) const;
@@ -117,9 +118,10 @@ class Worker {
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
   std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
-  /// There: flat parameters, gradients and state, and parameters on their way up in 2 bytes.
+  /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of
+  /// micro-batches.
   float *host_parameters_ = nullptr, *host_gradients_ = nullptr, *host_state_ = nullptr,
-        *host_narrowed_ = nullptr;
+        *host_narrowed_ = nullptr, *host_sums_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).

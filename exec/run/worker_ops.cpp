@@ -172,6 +172,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
 Worker::Act Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
   const bool shared = op.payload == Payload::shard;
+  if (op.lane == Lane::host && op.payload == Payload::gradients) return add_on_host(op);
   if (op.payload != Payload::parameters && !shared) return layers(index);
   const Bucket whole = run_.program().buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
@@ -476,7 +477,7 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
   if (over_links) driver_->reserve_collective(op.lane, n);
   const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
-  const Slice sum = scatters && run_.sums_shares() ? run_.share(op.key, instance_) : Slice{};
+  const Slice sum = scatters && run_.sums_shares() && !run_.sums_on_host() ? run_.share(op.key, instance_) : Slice{};
   const Position of_op = op_position_[index];
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
@@ -557,6 +558,23 @@ Worker::Act Worker::reload(uint32_t index) {
     }
     queued ? device_->load(to, from, words, lane) : device_->copy(to, from, words, lane);
     if (narrow) device_->upcast(at, reloaded_, part.elements, lane);
+    return int64_t{0};
+  };
+}
+
+/// Gradients of a micro-batch that have come down, to those before it in the step.
+Worker::Act Worker::add_on_host(const Op& op) {
+  const Slice part = run_.share(op.key, instance_);
+  return [this, part](int32_t iteration) {
+    const Position at = position({}, iteration);
+    float *arrived = host_gradients_ + part.first, *sum = host_sums_ + part.first;
+    if (at.first && at.last) return int64_t{0};
+    if (at.first)
+      host_->copy(sum, arrived, part.elements, Lane::host);
+    else if (at.last)
+      host_->accumulate(arrived, sum, part.elements, Lane::host);
+    else
+      host_->accumulate(sum, arrived, part.elements, Lane::host);
     return int64_t{0};
   };
 }

@@ -172,7 +172,8 @@ void register_zero(Registry<Scheme>& registry) {
        nullptr,
        nullptr,
        [](const Options& o) {
-         return Offload{true, o.count("accumulate") == 1, o.count("stage") == 3, true};
+         const bool reduces_each = o.count("accumulate") == 1 || o.count("stage") >= 2;
+         return Offload{true, reduces_each, o.count("stage") == 3, true};
        }});
 }
 

@@ -146,6 +146,7 @@ TEST(Execute, OffloadedTrainingEqualsOneWorkersWithTheWholeBatch) {
            {"allreduce:accumulate=3", "optimizer"},
            {"zero:stage=1,bucket=1KiB", "optimizer"},
            {"zero:stage=2", "optimizer+gradients"},
+           {"zero:stage=2,accumulate=3,bucket=1KiB", "optimizer+gradients"},
            {"zero:stage=3,bucket=1KiB", "optimizer"},
            {"zero:stage=3,bucket=1KiB,accumulate=2", "optimizer+parameters"},
            {"zero:stage=3,bucket=0B", "optimizer+gradients+parameters"}}) {
