@@ -90,7 +90,8 @@ void Lanes::share_slots(const Slots& slots) {
 void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered) {
   const auto makes = [&](const Op& op, const Bucket& bucket) {
     const Task& task = program.tasks[op.what];
-    if (op.kind != OpKind::compute || task.pass != Pass::backward_weights) return false;
+    if (op.kind != OpKind::compute || op.lane != Lane::compute || task.pass != Pass::backward_weights)
+      return false;
     return std::any_of(lowered.learned().begin(), lowered.learned().end(), [&](const LearnedTensor& l) {
       const Tensor& t = lowered.tensors()[l.parameter];
       return l.layer >= task.layer && l.layer < task.layer + task.layers &&

@@ -125,6 +125,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.gradients = words(parameters) * (sums ? 2 : 1);
   m.optimizer = words(parameters) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state);
   m.activations = words(lowered.arena()) * slots;
+  m.host = words(offloaded_words(e, program, stages, worker));
   const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
   m.buffers = words(lowered.input_elements()) * batches;
   int64_t activations = 0, narrowed = 0;

@@ -120,7 +120,7 @@ class Binder {
   double interfere(const Role& role, const std::vector<int32_t>& transfer,
                    std::vector<Time>& duration) const {
     const auto computes = [&](const Op& op) {
-      return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
+      return launched(op) && program_.tasks[op.what].pass != Pass::update;
     };
     double ahead = 0;  // compute that is still to come in the iteration
     each_stored(role, [&](const Op& op, uint32_t i) { ahead += computes(op) ? duration[i].seconds() : 0; });

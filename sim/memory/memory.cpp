@@ -60,6 +60,7 @@ MemoryUse use(WalkInput in, const Device& device) {
   m.gradients = w.gradients;
   m.optimizer = w.optimizer;
   m.buffers = w.buffers;
+  m.host = w.host;
   m.workspace = in.workspace;
   m.activations = w.peak_allocated - m.total();
   m.reserved = gpu ? w.peak_reserved : w.peak_allocated;

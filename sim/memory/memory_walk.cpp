@@ -23,6 +23,7 @@ Walk::Walk(const WalkInput& in)
       offload_(in.work->offload),
       half_(element_bytes(work_.precision) < 4),
       weights_(in.habits.weights),
+      half_updates_(half_ && in.habits.weights == Weights::half),
       t_(in.limit),
       node_(layers_.size()),
       there_(layers_.size()) {
@@ -251,6 +252,7 @@ void Walk::offload_inputs(uint32_t unit) {
   if (unit == 0) return;
   t_.drop_all(offloading_);
   std::swap(offloading_, units_[unit].inputs);
+  for (const uint32_t from : units_[unit].outside) if (!stepped_) host_bytes_ += bytes(from);
 }
 
 /// It comes up again, in one piece for each.
@@ -419,10 +421,11 @@ void Walk::step() {
 WalkResult Walk::run() {
   take_state();
   step();
+  stepped_ = true;
   step();
   const CachingAllocator& a = t_.allocator;
-  return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_},
-          in_.workspace,      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
+  return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_}, in_.workspace,
+          {host_bytes_},      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
 }
 
 WalkResult walk_memory(const WalkInput& input) { return Walk(input).run(); }

@@ -29,6 +29,7 @@ struct WalkInput {
 /// others explain it.
 struct WalkResult {
   Bytes parameters, gradients, optimizer, buffers, workspace;
+  Bytes host;  ///< in the host's memory, what is offloaded
   Bytes peak_allocated, peak_reserved;
   bool exceeded = false;  ///< the limit
 };
@@ -79,6 +80,7 @@ class Walk {
   void read_units();
   void take_state();
   void take_frozen(const Layer& layer);
+  int64_t frozen_size(const Layer& layer, int64_t count) const;
   void make_whole(const Layer& layer, std::vector<Id>& temporary);
   int64_t largest_message() const;
   void forward(uint32_t i, bool again);
@@ -100,6 +102,7 @@ class Walk {
   void step();
   void update();
   void make_state(const Parameter& p);
+  void offload_update();
   int64_t updated_bytes(const Parameter& p) const;
   void free_gradients();
   void switch_to(uint32_t micro);
@@ -138,7 +141,8 @@ class Walk {
   const Sharding& sharding_;
   const Offload& offload_;
   const bool half_;
-  MemoryHabits::Weights weights_;
+  MemoryHabits::Weights weights_;  ///< on the device
+  const bool half_updates_;        ///< the optimiser works on parameters of 2 bytes
   Tensors t_;
   std::vector<Node> node_;
   std::vector<Unit> units_;
@@ -152,8 +156,9 @@ class Walk {
   std::map<uint32_t, Live> live_;  // by micro-batch, but for the present one's
   uint32_t micro_ = 0;             // the present one
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
-  bool state_ = false, buckets_ = false;
-  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0;
+  bool state_ = false, buckets_ = false, stepped_ = false;
+  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0,
+          host_bytes_ = 0;
 };
 
 }  // namespace tandem::sim

@@ -45,14 +45,18 @@ void Walk::take_state() {
   buffer_bytes_ += bucket;
 }
 
+/// Bytes of so many frozen weights of the layer.
+int64_t Walk::frozen_size(const Layer& layer, int64_t count) const {
+  return layer.frozen_bits > 0 ? static_cast<int64_t>(static_cast<double>(count) * layer.frozen_bits / 8)
+                               : times(count, parameter_size());
+}
+
 /// Weights that stay as they are: in the format that is computed with, unless they are stored in fewer bits.
 void Walk::take_frozen(const Layer& layer) {
   for (const Parameter& p : layer.frozen) {
     if (offload_.parameters) continue;
-    const int64_t part = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
-    const int64_t bytes = layer.frozen_bits > 0
-                              ? static_cast<int64_t>(static_cast<double>(part) * layer.frozen_bits / 8)
-                              : times(part, parameter_size());
+    const int64_t bytes =
+        frozen_size(layer, share(p.elements, sharding_.of(sharding_.parameters, p.dealt)));
     t_.make(bytes);
     parameter_bytes_ += bytes;
   }
@@ -134,7 +138,8 @@ void Walk::free_gradients() {
 /// Optimiser state is made by the first update; temporaries come and go with each.
 void Walk::update() {
   const Optimizer& o = *work_.optimizer;
-  if (replica() || o.name == "none" || offload_.optimizer) return;
+  if (replica() || o.name == "none") return;
+  if (offload_.optimizer) return offload_update();
   std::vector<Id> temporary;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
@@ -156,6 +161,23 @@ void Walk::update() {
     }
   }
   t_.drop_all(temporary);
+}
+
+/// On the host: parameters, gradients and state of what this device updates.
+void Walk::offload_update() {
+  if (state_) return;
+  state_ = true;
+  const Optimizer& o = *work_.optimizer;
+  for (const Layer& layer : layers_) {
+    for (const Parameter& p : layer.parameters) {
+      const int64_t own = share(p.elements, sharding_.of(sharding_.state, p.dealt)), size = half_updates_ ? 2 : 4;
+      host_bytes_ += times(own, 2 * size) + (o.executed() ? times(own, o.state * size) : o.device_state(own));
+    }
+    for (const Parameter& p : layer.frozen) {
+      const int64_t own = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
+      host_bytes_ += offload_.parameters ? frozen_size(layer, own) : 0;
+    }
+  }
 }
 
 /// Of what this device updates of a parameter, in the format of the update.
