@@ -13,8 +13,9 @@ struct Offload {
   /// the host's processors make the update, and parameters come up again (Ren et al. 2021, ZeRO-Offload;
   /// DeepSpeed's offload_optimizer, torchao's CPUOffloadOptimizer).
   bool optimizer = false;
-  /// Gradients, whose room on the device is free as soon as they are down (torchao's offload_gradients). Those
-  /// of several micro-batches are summed there (as DeepSpeed's offload_optimizer has it). With `optimizer`.
+  /// Gradients, whose room on the device is free as soon as they are down (torchao's offload_gradients).
+  /// Those of several micro-batches are summed there (as DeepSpeed's offload_optimizer has it). With
+  /// `optimizer`.
   bool gradients = false;
   /// Parameters, frozen ones too: a bucket of them comes up in front of each pass that needs it (DeepSpeed's
   /// offload_param, FSDP's CPUOffload). With `optimizer`.

@@ -253,18 +253,17 @@ OpHandle Training::update(const GradientBucket& bucket, std::string_view label, 
 OpId Training::to_host(const GradientBucket& bucket, int64_t elements, OpId sum) {
   const bool each = sums_on_host();
   const OpId down =
-      role_.copy(CopyKind::device_to_host, Bytes{element_} * elements, "offload " + bucket.name)
-          .on(Lane::offload)
-          .of(Payload::gradients, bucket.key)
+      role_.offload(bucket.key, Bytes{element_} * elements, "offload " + bucket.name)
           .every(each ? 1 : every())
           .after(sum.valid() ? sum : made_[static_cast<std::size_t>(&bucket - buckets_.data())]);
   if (!each) return down;
   next_backward_after(bucket, down);
-  const OpId added = role_.compute({bucket.layer,
-                                    bucket.layers,
-                                    Pass::backward_weights,
-                                    {accumulation_kernel(elements, accumulation_.micro_batches)}},
-                                   "add " + bucket.name)
+  const OpId added = role_
+                         .compute({bucket.layer,
+                                   bucket.layers,
+                                   Pass::backward_weights,
+                                   {accumulation_kernel(elements, accumulation_.micro_batches)}},
+                                  "add " + bucket.name)
                          .on(Lane::host)
                          .of(Payload::gradients, bucket.key)
                          .after(down);
@@ -274,12 +273,10 @@ OpId Training::to_host(const GradientBucket& bucket, int64_t elements, OpId sum)
 
 OpHandle Training::reload(const GradientBucket& bucket, int64_t devices) {
   const Bytes whole = Bytes{element_bytes(work_.precision)} * bucket.elements + bucket.frozen;
-  const Bytes share = bucket.frozen.n > 0
-                          ? Bytes{(whole.n + devices - 1) / devices}
-                          : Bytes{element_bytes(work_.precision)} * ((bucket.elements + devices - 1) / devices);
-  return role_.copy(CopyKind::host_to_device, share, "reload " + bucket.name)
-      .on(Lane::reload)
-      .of(Payload::parameters, bucket.key);
+  const Bytes share = bucket.frozen.n > 0 ? Bytes{(whole.n + devices - 1) / devices}
+                                          : Bytes{element_bytes(work_.precision)} *
+                                                ((bucket.elements + devices - 1) / devices);
+  return role_.reload(bucket.key, share, "reload " + bucket.name);
 }
 
 std::vector<OpId> Training::reload_all(const std::vector<OpId>& updated, int64_t devices) {
@@ -325,8 +322,8 @@ void Training::offload_inputs(uint32_t segment) {
   }
 }
 
-/// Those that the segment's backward is the first to read, when what comes before it is done (torchtune brings
-/// a tensor up when it is asked for).
+/// Those that the segment's backward is the first to read, when what comes before it is done (torchtune
+/// brings a tensor up when it is asked for).
 OpId Training::reload_inputs(uint32_t segment, OpId behind) {
   OpId last;
   for (std::size_t i = kept_inputs_.size(); i-- > 0;) {

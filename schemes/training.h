@@ -123,8 +123,9 @@ class Training {
   std::vector<GradientBucket> buckets_;
   std::vector<OpId> forward_, backward_;  ///< [segment]; invalid where a segment has no backward
   std::vector<OpId> made_;                ///< [bucket]: with what its gradients are there
-  /// What a repeated block keeps for being computed again, where that is offloaded: an output of `layer`, which
-  /// segment `made` makes, and whose way down begins then; it comes up for the backward of segment `read`.
+  /// What a repeated block keeps for being computed again, where that is offloaded: an output of `layer`,
+  /// which segment `made` makes, and whose way down begins then; it comes up for the backward of segment
+  /// `read`.
   struct KeptInput {
     uint32_t layer = 0, made = 0, read = 0;
     Bytes bytes;

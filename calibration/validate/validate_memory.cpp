@@ -175,7 +175,8 @@ std::string memory_markdown(const std::vector<MemoryRow>& rows) {
 
 std::string memory_csv(const std::vector<MemoryRow>& rows) {
   std::string out =
-      "file,gpu,devices,model,adapter,batch,precision,optimizer,scheme,recompute,offload,memory,metric,published,"
+      "file,gpu,devices,model,adapter,batch,precision,optimizer,scheme,recompute,offload,memory,metric,"
+      "published,"
       "predicted,"
       "error,"
       "fitted,held_out,doubtful,failure\n";
@@ -183,8 +184,8 @@ std::string memory_csv(const std::vector<MemoryRow>& rows) {
   for (const MemoryRow& r : rows) {
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu,
                        r.devices, quoted(r.model), quoted(r.adapter), r.batch, r.precision, r.optimizer,
-                       quoted(r.scheme), r.recompute.text(), r.offload.text(), quoted(r.habits), r.metric, r.published.n,
-                       r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
+                       quoted(r.scheme), r.recompute.text(), r.offload.text(), quoted(r.habits), r.metric,
+                       r.published.n, r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
                        r.metric == "fits" ? (r.fitted ? "yes" : "no") : "", r.held_out ? "yes" : "no",
                        quoted(r.doubtful), quoted(r.failure));
   }

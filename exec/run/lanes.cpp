@@ -36,8 +36,8 @@ void Lanes::add_ops(const Run& run) {
     const bool deals =
         op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
     const bool on_host = op.kind == OpKind::compute && op.lane == Lane::host;
-    lane.exchanges =
-        lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv || over_links || deals;
+    lane.exchanges = lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv ||
+                     over_links || deals;
   }
 }
 

@@ -114,7 +114,8 @@ void Worker::allocate() {
   if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(n.parameters());
   frozen_ = device_->allocate(n.frozen_words());
-  if (run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_on_host()) sums_ = device_->allocate(n.parameters());
+  if (run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_on_host())
+    sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
     narrowed = std::max(narrowed, narrowed_words(run_.program(), op) * run_.workers());

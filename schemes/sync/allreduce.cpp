@@ -108,7 +108,9 @@ void register_allreduce(Registry<Scheme>& registry) {
        nullptr,
        nullptr,
        nullptr,
-       [](const Options& o) { return Offload{true, o.count("accumulate") == 1, false, true}; }});
+       [](const Options& o) {
+         return Offload{true, o.count("accumulate") == 1, false, true};
+       }});
 }
 
 }  // namespace tandem::schemes

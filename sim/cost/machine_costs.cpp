@@ -35,8 +35,8 @@ class MachineCosts : public Costs {
     return Time::from_seconds(seconds);
   }
 
-  /// Beside GPUs as long as the host's memory takes for what an update reads and writes, of which a copy is two
-  /// passes; else as an update of a worker.
+  /// Beside GPUs as long as the host's memory takes for what an update reads and writes, of which a copy is
+  /// two passes; else as an update of a worker.
   Time host_task(const Task& task, VertexId) override {
     double seconds = 0;
     for (const Kernel& k : task.kernels) {
@@ -53,7 +53,7 @@ class MachineCosts : public Costs {
   Transfer copy(const Op& op, VertexId at) override {
     const CopyKind kind = program().copies[op.what].kind;
     if (kind == CopyKind::input) return Costs::copy(op, at);
-    const CopyWay way = !machine_->apart()                  ? CopyWay::memory
+    const CopyWay way = !machine_->apart()                 ? CopyWay::memory
                         : kind == CopyKind::device_to_host ? CopyWay::from_device
                                                            : CopyWay::to_device;
     Transfer t;

@@ -43,8 +43,7 @@ class StockCosts : public Costs {
     double bytes = 0;
     for (const Kernel& k : task.kernels)
       bytes += static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat);
-    const double rate =
-        system.device(system.host_of(at)).memory_bandwidth.bytes_per_second * kHostUpdate;
+    const double rate = system.device(system.host_of(at)).memory_bandwidth.bytes_per_second * kHostUpdate;
     return Time::from_seconds(bytes * static_cast<double>(served_with(at)) / rate / input().speeds.server);
   }
 
@@ -63,12 +62,10 @@ class StockCosts : public Costs {
     for (const OpList::Part& part : role.ops.parts()) {
       for (uint32_t i = 0; i < part.count; ++i) {
         const Op& op = role.ops.stored(part, i);
-        if (launched(op))
-          sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun);
+        if (launched(op)) sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun);
         sum += issued_by(op, known);
         out.issued.push_back(sum);
-        if (!launched(op) || !recipe_.host.awaits_counts || !counts(program().tasks[op.what]))
-          continue;
+        if (!launched(op) || !recipe_.host.awaits_counts || !counts(program().tasks[op.what])) continue;
         out.awaited.resize(role.ops.size());
         out.awaited[part.first + i] = true;
       }

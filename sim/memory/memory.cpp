@@ -80,9 +80,8 @@ std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, co
     const Role& role = program.roles[r];
     if (!role.works()) continue;
     const Graph slice = whole.slice(role.slice);
-    const Workload part =
-        make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute,
-                                        work.offload);
+    const Workload part = make_workload(slice, work.batch, work.precision, *work.optimizer, work.input,
+                                        work.recompute, work.offload);
     out.push_back({role.name, role.mesh.size(),
                    use({&part, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
   }

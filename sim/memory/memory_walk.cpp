@@ -252,7 +252,8 @@ void Walk::offload_inputs(uint32_t unit) {
   if (unit == 0) return;
   t_.drop_all(offloading_);
   std::swap(offloading_, units_[unit].inputs);
-  for (const uint32_t from : units_[unit].outside) if (!stepped_) host_bytes_ += bytes(from);
+  for (const uint32_t from : units_[unit].outside)
+    if (!stepped_) host_bytes_ += bytes(from);
 }
 
 /// It comes up again, in one piece for each.

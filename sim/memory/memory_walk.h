@@ -157,8 +157,7 @@ class Walk {
   uint32_t micro_ = 0;             // the present one
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
   bool state_ = false, buckets_ = false, stepped_ = false;
-  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0,
-          host_bytes_ = 0;
+  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0, host_bytes_ = 0;
 };
 
 }  // namespace tandem::sim

@@ -55,8 +55,7 @@ int64_t Walk::frozen_size(const Layer& layer, int64_t count) const {
 void Walk::take_frozen(const Layer& layer) {
   for (const Parameter& p : layer.frozen) {
     if (offload_.parameters) continue;
-    const int64_t bytes =
-        frozen_size(layer, share(p.elements, sharding_.of(sharding_.parameters, p.dealt)));
+    const int64_t bytes = frozen_size(layer, share(p.elements, sharding_.of(sharding_.parameters, p.dealt)));
     t_.make(bytes);
     parameter_bytes_ += bytes;
   }
@@ -170,7 +169,8 @@ void Walk::offload_update() {
   const Optimizer& o = *work_.optimizer;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
-      const int64_t own = share(p.elements, sharding_.of(sharding_.state, p.dealt)), size = half_updates_ ? 2 : 4;
+      const int64_t own = share(p.elements, sharding_.of(sharding_.state, p.dealt)),
+                    size = half_updates_ ? 2 : 4;
       host_bytes_ += times(own, 2 * size) + (o.executed() ? times(own, o.state * size) : o.device_state(own));
     }
     for (const Parameter& p : layer.frozen) {
