@@ -142,6 +142,14 @@ OpHandle RoleBuilder::copy(CopyKind kind, Bytes bytes, std::string_view label) {
   return add(std::move(op), label);
 }
 
+OpHandle RoleBuilder::offload(uint32_t bucket, Bytes bytes, std::string_view label) {
+  return copy(CopyKind::device_to_host, bytes, label).on(Lane::offload).of(Payload::gradients, bucket);
+}
+
+OpHandle RoleBuilder::reload(uint32_t bucket, Bytes bytes, std::string_view label) {
+  return copy(CopyKind::host_to_device, bytes, label).on(Lane::reload).of(Payload::parameters, bucket);
+}
+
 OpHandle RoleBuilder::collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,
                                  std::string_view label) {
   auto& all = builder_->program_.collectives;

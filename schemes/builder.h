@@ -81,6 +81,8 @@ class RoleBuilder {
   OpHandle again(uint32_t task, std::string_view label);                           // one added before
   OpHandle input(int64_t samples, Bytes bytes, std::string_view label = "input");  // lane copy
   OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);               // lane copy
+  OpHandle offload(uint32_t bucket, Bytes bytes, std::string_view label);          // its gradients
+  OpHandle reload(uint32_t bucket, Bytes bytes, std::string_view label);           // its parameters
   OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,
                       std::string_view label);                                         // lane comm
   OpHandle send(uint32_t channel, uint32_t key, Bytes bytes, std::string_view label);  // lane comm

@@ -186,11 +186,24 @@ class Checker {
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
   }
 
+  /// The only work of a host's processors in a role that trains: updates, and sums of gradients.
+  bool updates_on_host() const {
+    return role().works() && (op().payload == Payload::parameters || op().payload == Payload::shard ||
+                              op().payload == Payload::gradients);
+  }
+  /// Of its own, for what is offloaded.
+  Lane copy_lane() const {
+    if (op().what >= p_.copies.size() || p_.copies[op().what].kind == CopyKind::input) return Lane::copy;
+    return p_.copies[op().what].kind == CopyKind::device_to_host ? Lane::offload : Lane::reload;
+  }
+
   void check_lane() const {
     const Lane l = op().lane;
     bool fits = false;
     switch (op().kind) {
       case OpKind::compute:
+        fits = l == Lane::compute || (l == Lane::host && updates_on_host());
+        break;
       case OpKind::apply:
         fits = l == Lane::compute;
         break;
@@ -198,16 +211,16 @@ class Checker {
         fits = l == Lane::comm || l == Lane::reduce;
         break;
       case OpKind::copy:
-        fits = l == Lane::copy;
+        fits = l == Lane::copy || l == copy_lane();
         break;
       case OpKind::gate:
         fits = l == Lane::host;
         break;
       case OpKind::send:
-        fits = l != Lane::compute && l != Lane::recv && l != Lane::reduce;
+        fits = l == Lane::comm || l == Lane::copy || l == Lane::host || l == Lane::send;
         break;
       case OpKind::recv:
-        fits = l != Lane::compute && l != Lane::send && l != Lane::reduce;
+        fits = l == Lane::comm || l == Lane::copy || l == Lane::host || l == Lane::recv;
         break;
     }
     if (!fits) refuse(fmt::format("may not use lane {} (rule 1.5)", name(l)));

@@ -15,13 +15,14 @@ struct Job {
   const Optimizer* optimizer = nullptr;
   bool input = true;  ///< storage, decoding and host-to-device copies; false: synthetic data on the device
   Recompute recompute = {};
+  Offload offload = {};
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).
 Workload make_workload(const Job& job);
 
 /// The Program of the job on `cluster`: the same for everyone who asks. Throws InputError where the scheme
-/// cannot run there.
+/// cannot run there, or offload what is asked.
 Program compile(const Job& job, const Cluster& cluster);
 /// The same of a workload already made, whose buckets may be its own.
 Program compile(const Job& job, const Workload& work, const Cluster& cluster);

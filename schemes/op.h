@@ -11,9 +11,10 @@ namespace tandem::schemes {
 
 /// In-order queue of one instance; one of each per instance. Equals a CUDA stream or a worker thread's FIFO.
 /// Sums inside layers that devices share are on `comm`, and the messages of a pipeline and the gradients of a
-/// split model have lanes of their own, as frameworks give each its own communicator and stream.
-enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv };
-inline constexpr int kLanes = 7;
+/// split model have lanes of their own, as frameworks give each its own communicator and stream. So have what
+/// goes down to the host's memory and what comes up from it: a device has a copy engine for each direction.
+enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv, offload, reload };
+inline constexpr int kLanes = 9;
 std::string_view name(Lane lane);
 
 enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };

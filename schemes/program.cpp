@@ -8,7 +8,8 @@
 namespace tandem::schemes {
 
 std::string_view name(Lane lane) {
-  constexpr std::string_view names[] = {"compute", "comm", "copy", "host", "reduce", "send", "recv"};
+  constexpr std::string_view names[] = {"compute", "comm", "copy",    "host",  "reduce",
+                                        "send",    "recv", "offload", "reload"};
   return names[static_cast<std::size_t>(lane)];
 }
 

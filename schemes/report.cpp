@@ -64,17 +64,19 @@ JsonWriter staleness_json(const Report& report) {
 }
 
 JsonWriter memory_json(const MemoryUse& m) {
-  return {{"parameters", m.parameters.n},
-          {"gradients", m.gradients.n},
-          {"optimizer", m.optimizer.n},
-          {"activations", m.activations.n},
-          {"workspace", m.workspace.n},
-          {"buffers", m.buffers.n},
-          {"total", m.total().n},
-          {"reserved", m.reserved.n},
-          {"nvidia_smi", m.nvidia_smi.n},
-          {"capacity", m.capacity.n},
-          {"fits", m.fits()}};
+  JsonWriter out = {{"parameters", m.parameters.n},
+                    {"gradients", m.gradients.n},
+                    {"optimizer", m.optimizer.n},
+                    {"activations", m.activations.n},
+                    {"workspace", m.workspace.n},
+                    {"buffers", m.buffers.n},
+                    {"total", m.total().n},
+                    {"reserved", m.reserved.n},
+                    {"nvidia_smi", m.nvidia_smi.n},
+                    {"capacity", m.capacity.n},
+                    {"fits", m.fits()}};
+  if (m.host.n > 0) out["host"] = m.host.n;
+  return out;
 }
 
 JsonWriter link_json(const LinkUse& l) { return {{"name", l.name}, {"busy", l.busy}, {"bytes", l.bytes.n}}; }
@@ -267,7 +269,8 @@ void read_head(Report& r, const Json& d) {
 MemoryUse read_memory(const Json& m) {
   return {bytes_of(m, "parameters"),  bytes_of(m, "gradients"), bytes_of(m, "optimizer"),
           bytes_of(m, "activations"), bytes_of(m, "workspace"), bytes_of(m, "buffers"),
-          bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi")};
+          bytes_of(m, "capacity"),    bytes_of(m, "reserved"),  bytes_of(m, "nvidia_smi"),
+          bytes_of(m, "host")};
 }
 
 void read_links(Report& r, const Json& d) {

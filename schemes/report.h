@@ -48,6 +48,7 @@ struct MemoryUse {
   Bytes parameters, gradients, optimizer, activations, workspace, buffers, capacity;
   Bytes reserved;    ///< by the framework's allocator
   Bytes nvidia_smi;  ///< reserved, the driver's context and the communication library
+  Bytes host;        ///< of the host's memory, for what is offloaded; beside all else
   Bytes total() const { return parameters + gradients + optimizer + activations + workspace + buffers; }
   Bytes needed() const { return std::max(total(), nvidia_smi); }
   bool fits() const { return needed() <= capacity; }

@@ -9,6 +9,7 @@
 #include "base/registry.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
+#include "schemes/offload.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/program.h"
 #include "schemes/recipe.h"
@@ -28,12 +29,13 @@ struct Workload {
   /// In the order in which gradients get ready, elements from which on a bucket is full, instead of the
   /// scheme's own rule; behind the last of them every tensor is a bucket. Empty: the scheme's rule.
   std::vector<int64_t> buckets = {};
+  Offload offload = {};
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
 /// `graph` and `optimizer` must outlive it. Throws InputError as Graph::lower does. O(layers).
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
-                       bool input, const Recompute& recompute = {});
+                       bool input, const Recompute& recompute = {}, const Offload& offload = {});
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give
 /// per_node = 0 and nodes = what they touch; schemes that need a grid refuse them).
@@ -59,6 +61,8 @@ struct Scheme {
   /// pipeline. Throws InputError where the options or the devices do not allow it. Null: no micro-batches of
   /// the scheme's own.
   PipelineUse (*pipeline)(const Options&, int64_t devices) = nullptr;
+  /// What may be left in the host's memory. Null: nothing.
+  Offload (*offloads)(const Options&) = nullptr;
 };
 
 /// Generated from the list in schemes/CMakeLists.txt.

@@ -100,8 +100,8 @@ class Hybrid {
       slice.ranges.push_back(ranges_[static_cast<std::size_t>(c * split_.shape.stages + s)]);
     auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
-    Workload work =
-        make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input, work_.recompute);
+    Workload work = make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input,
+                                  work_.recompute, work_.offload);
     const std::string name = stages() > 1 ? fmt::format("stage {}", s) : "worker";
     RoleBuilder role = b_.role(name, mesh_);
     Role& r = b_.program().roles[role.index()];
@@ -110,7 +110,10 @@ class Hybrid {
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
-    for (StageBucket& bucket : buckets) bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
+    for (StageBucket& bucket : buckets) {
+      bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
+      bucket.holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+    }
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
     stage.index = s;
@@ -145,14 +148,6 @@ class Hybrid {
     if (part + 1 >= parts()) return {};
     return crossing(*whole_, ranges_[static_cast<std::size_t>(part) + 1].first);
   }
-  /// Of one micro-batch.
-  Bytes message(const std::vector<uint32_t>& layers) const {
-    Bytes sum;
-    for (const uint32_t layer : layers)
-      sum += Bytes{element_bytes(work_.precision)} *
-             checked_mul(elements(whole_->layers()[layer].output), work_.batch, "the activations");
-    return sum;
-  }
 
   /// A channel each way between neighbours, and between the last stage and the first where there are several
   /// chunks; its keys are the chunks.
@@ -164,7 +159,7 @@ class Hybrid {
       std::vector<std::vector<uint32_t>> layers;
       for (int32_t c = 0; c < split_.shape.chunks; ++c) {
         layers.push_back(between(c * split_.shape.stages + s));
-        keys.push_back(message(layers.back()));
+        keys.push_back(bytes_of_outputs(work_, *whole_, layers.back()));
       }
       const RoleBuilder &from = stage(s).role, &to = stage(next).role;
       ways_.push_back({b_.channel(from, to, Address::same_index, keys, layers),
@@ -181,8 +176,7 @@ class Hybrid {
           const auto& buckets = stage(from.stage).buckets;
           const auto at = std::find_if(buckets.begin(), buckets.end(),
                                        [&](const StageBucket& b) { return b.tied && b.layer == from.layer; });
-          const int64_t cuts = split_.sharding > 0 ? split_.holders(false) : 1;
-          const Bytes bytes{split_.gradient * ((at->elements + cuts - 1) / cuts)};
+          const Bytes bytes{split_.gradient * at->share_of(at->elements)};
           copy_ways_.push_back({from, to,
                                 b_.channel(stage(from.stage).role, stage(to.stage).role, Address::same_index,
                                            {bytes}, {{from.layer, to.layer}})});
@@ -511,13 +505,9 @@ class Hybrid {
     int64_t elements = 0;
     std::vector<std::size_t> of;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
-      const LayerRange layers = stage.buckets[i].layers;
-      const int64_t before = elements;
-      for (uint32_t l = layers.first; l < layers.end() && !stage.buckets[i].dealt; ++l) {
-        for (const Parameter& p : stage.graph->layers()[l].parameters)
-          elements += p.in_parts ? p.elements : 0;
-      }
-      if (elements > before) of.push_back(i);
+      const int64_t own = elements_in_parts(*stage.graph, stage.buckets[i]);
+      elements += own;
+      if (own > 0) of.push_back(i);
     }
     if (of.empty()) return;
     OpHandle sum = stage.role
@@ -532,15 +522,26 @@ class Hybrid {
 
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
-    const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+    const bool host = work_.offload.optimizer;
     std::vector<Kernel> kernels;
     for (const int64_t elements : bucket.tensors)
-      append_update(kernels, *work_.optimizer, (elements + holders - 1) / holders, 1);
+      append_update(kernels, *work_.optimizer, bucket.share_of(elements), 1);
+    OpId summed = stage.reduced[i];
+    const Bytes down = Bytes{split_.gradient} * bucket.share_of(bucket.elements);
+    if (host)
+      summed = stage.role.offload(bucket.key, down, "offload " + bucket.name)
+                   .after(summed.valid() ? summed : stage.made[i]);
     return stage.role
         .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
                  fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
-        .of(holders > 1 ? Payload::shard : Payload::parameters, bucket.key)
-        .after(stage.reduced[i]);
+        .on(host ? Lane::host : Lane::compute)
+        .of(bucket.holders > 1 ? Payload::shard : Payload::parameters, bucket.key)
+        .after(summed);
+  }
+
+  void next_forward_after(Stage& stage, const StageBucket& bucket, OpId op) {
+    const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
+    if (next.valid()) stage.role.op(next).after_last(op);
   }
 
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
@@ -556,6 +557,12 @@ class Hybrid {
       }
     }
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      if (work_.offload.optimizer) {
+        const StageBucket& b = stage.buckets[i];
+        const Bytes up = Bytes{element_bytes(work_.precision)} * b.share_of(b.elements);
+        updated[i] = stage.role.reload(b.key, up, "reload " + b.name).after(updated[i]);
+        next_forward_after(stage, b, updated[i]);
+      }
       if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
     }
     for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
@@ -568,8 +575,7 @@ class Hybrid {
                                 .on(Lane::reduce)
                                 .of(Payload::parameters, bucket.key)
                                 .after(updated[i]);
-      const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
-      if (next.valid()) stage.role.op(next).after_last(gathered);
+      next_forward_after(stage, bucket, gathered);
     }
   }
 

@@ -404,4 +404,20 @@ std::vector<StageBucket> stage_buckets(Builder& builder, uint32_t role, const Gr
   return out;
 }
 
+Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vector<uint32_t>& layers) {
+  Bytes sum;
+  for (const uint32_t layer : layers)
+    sum += Bytes{element_bytes(work.precision)} *
+           checked_mul(elements(graph.layers()[layer].output), work.batch, "the activations");
+  return sum;
+}
+
+int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket) {
+  int64_t sum = 0;
+  for (uint32_t l = bucket.layers.first; l < bucket.layers.end() && !bucket.dealt; ++l) {
+    for (const Parameter& p : slice.layers()[l].parameters) sum += p.in_parts ? p.elements : 0;
+  }
+  return sum;
+}
+
 }  // namespace tandem::schemes

@@ -60,7 +60,15 @@ struct StageBucket {
   bool dealt = false;     ///< of dealt experts, else of all other layers
   bool tied = false;      ///< the one tensor of which another stage has a copy
   bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
+  int64_t holders = 1;    ///< that its update is cut over
+  int64_t share_of(int64_t count) const { return (count + holders - 1) / holders; }
 };
+
+/// Of one micro-batch, the outputs of these layers together. O(layers).
+Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vector<uint32_t>& layers);
+/// Of the bucket's parameters those that devices make gradients of for parts of the sequence
+/// (Parameter::in_parts). O(layers).
+int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket);
 
 /// What to build passages from.
 struct ChunkInput {

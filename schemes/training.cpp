@@ -100,6 +100,7 @@ Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& ru
   role_.builder().micro_batches(accumulation_.micro_batches);
   split_into_segments();
   fill_buckets(rule);
+  if (work_.offload.activations) find_kept_inputs();
 }
 
 void Training::split_into_segments() {
@@ -120,7 +121,7 @@ void Training::split_into_segments() {
     std::vector<Kernel> backward;
     append(backward, kernels_again(work_.recompute, layers[i], work_.layers[i]));
     append_backward(backward, work_, i, learns);
-    if (accumulation_.micro_batches > 1 && !accumulation_.of_shards) {
+    if (accumulation_.micro_batches > 1 && !accumulation_.of_shards && !sums_on_host()) {
       for (const Parameter& p : layers[i].parameters)
         backward.push_back(accumulation_kernel(p.elements, accumulation_.micro_batches));
     }
@@ -198,6 +199,7 @@ void Training::forward(const Before& before) {
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     const OpId needed = before(i);
     forward_.push_back(pass(segments_[i], true).after(needed));
+    offload_inputs(i);
   }
   if (!input.valid()) return;
   // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.
@@ -211,29 +213,129 @@ void Training::backward(const Ready& ready, OpId start, const Before& before) {
   for (std::size_t s = segments_.size(); s-- > 0;) {
     if (!segments_[s].backward.empty()) {
       const OpId needed = before(static_cast<uint32_t>(s));
-      backward_[s] = last_backward_ = pass(segments_[s], false).after(start).after(needed);
+      const OpId kept = reload_inputs(static_cast<uint32_t>(s), last_backward_);
+      backward_[s] = last_backward_ = pass(segments_[s], false).after(start).after(needed).after(kept);
       start = {};
     }
-    for (; next < buckets_.size() && buckets_[next].segment == s; ++next)
+    for (; next < buckets_.size() && buckets_[next].segment == s; ++next) {
+      made_.push_back(last_backward_);
       ready(buckets_[next], last_backward_);
+    }
   }
 }
 
-OpHandle Training::update(const GradientBucket& bucket) {
-  const char* label = work_.optimizer->updates() ? "update " : "await ";
-  return role_.compute({bucket.layer, bucket.layers, Pass::update, bucket.update}, label + bucket.name)
-      .of(Payload::parameters, bucket.key)
-      .every(every());
+OpHandle Training::update(const GradientBucket& bucket, OpId sum) {
+  return update(bucket, "update", bucket.update, bucket.elements, sum);
 }
 
-OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label) {
+OpHandle Training::update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
+                                OpId sum) {
   std::vector<Kernel> kernels;
   append_update(kernels, *work_.optimizer, elements, 1);
+  return update(bucket, label, std::move(kernels), elements, sum);
+}
+
+OpHandle Training::update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
+                          int64_t elements, OpId sum) {
+  const bool host = work_.offload.optimizer;
+  const OpId awaited = host ? to_host(bucket, elements, sum) : sum;
   return role_
       .compute({bucket.layer, bucket.layers, Pass::update, std::move(kernels)},
                fmt::format("{} {}", work_.optimizer->updates() ? label : "await", bucket.name))
+      .on(host ? Lane::host : Lane::compute)
       .of(Payload::parameters, bucket.key)
-      .every(every());
+      .every(every())
+      .after(awaited);
+}
+
+/// Gradients go down once a step; or in every micro-batch, the next of which then waits for its room, both on
+/// the device and on the host, where what arrives is added to what came before.
+OpId Training::to_host(const GradientBucket& bucket, int64_t elements, OpId sum) {
+  const bool each = sums_on_host();
+  const OpId down =
+      role_.offload(bucket.key, Bytes{element_} * elements, "offload " + bucket.name)
+          .every(each ? 1 : every())
+          .after(sum.valid() ? sum : made_[static_cast<std::size_t>(&bucket - buckets_.data())]);
+  if (!each) return down;
+  next_backward_after(bucket, down);
+  const OpId added = role_
+                         .compute({bucket.layer,
+                                   bucket.layers,
+                                   Pass::backward_weights,
+                                   {accumulation_kernel(elements, accumulation_.micro_batches)}},
+                                  "add " + bucket.name)
+                         .on(Lane::host)
+                         .of(Payload::gradients, bucket.key)
+                         .after(down);
+  role_.op(down).after_last(added);
+  return added;
+}
+
+OpHandle Training::reload(const GradientBucket& bucket, int64_t devices) {
+  const Bytes whole = Bytes{element_bytes(work_.precision)} * bucket.elements + bucket.frozen;
+  const Bytes share = bucket.frozen.n > 0 ? Bytes{(whole.n + devices - 1) / devices}
+                                          : Bytes{element_bytes(work_.precision)} *
+                                                ((bucket.elements + devices - 1) / devices);
+  return role_.reload(bucket.key, share, "reload " + bucket.name);
+}
+
+std::vector<OpId> Training::reload_all(const std::vector<OpId>& updated, int64_t devices) {
+  if (!work_.offload.optimizer) return updated;
+  std::vector<OpId> out;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    out.push_back(reload(buckets_[i], devices).every(every()).after(updated[i]));
+    next_forward_after(buckets_[i], out.back());
+  }
+  return out;
+}
+
+/// Outputs that layers of a block read from outside of it.
+void Training::find_kept_inputs() {
+  const auto& layers = work_.graph->layers();
+  const auto segment_of = [&](uint32_t layer) {
+    const auto at = std::find_if(segments_.begin(), segments_.end(),
+                                 [&](const Segment& s) { return layer < s.layer + s.layers; });
+    return static_cast<uint32_t>(at - segments_.begin());
+  };
+  std::map<std::string_view, uint32_t> last;  // layer of a block
+  for (uint32_t i = 0; i < layers.size(); ++i) last[block_of(layers[i])] = i;
+  std::map<std::pair<std::string_view, uint32_t>, bool> known;
+  for (uint32_t i = 0; i < layers.size(); ++i) {
+    const std::string_view block = block_of(layers[i]);
+    for (const uint32_t from : layers[i].inputs) {
+      if (block.empty() || layers[from].type == nullptr || block_of(layers[from]) == block) continue;
+      if (!known.emplace(std::make_pair(block, from), true).second) continue;
+      const Bytes bytes = Bytes{elements(layers[from].output)} * work_.batch * element_bytes(work_.precision);
+      kept_inputs_.push_back({from, segment_of(from), segment_of(last[block]), bytes, std::string(block)});
+    }
+  }
+}
+
+/// Those that the segment has made.
+void Training::offload_inputs(uint32_t segment) {
+  for (KeptInput& kept : kept_inputs_) {
+    if (kept.made != segment) continue;
+    kept.down = role_.copy(CopyKind::device_to_host, kept.bytes, "offload input of " + kept.name)
+                    .on(Lane::offload)
+                    .of(Payload::activations, kept.layer)
+                    .after(forward_[segment]);
+  }
+}
+
+/// Those that the segment's backward is the first to read, when what comes before it is done (torchtune
+/// brings a tensor up when it is asked for).
+OpId Training::reload_inputs(uint32_t segment, OpId behind) {
+  OpId last;
+  for (std::size_t i = kept_inputs_.size(); i-- > 0;) {
+    const KeptInput& kept = kept_inputs_[i];
+    if (kept.read != segment) continue;
+    last = role_.copy(CopyKind::host_to_device, kept.bytes, "reload input of " + kept.name)
+               .on(Lane::reload)
+               .of(Payload::activations, kept.layer)
+               .after(kept.down)
+               .after(behind.valid() ? behind : last_forward());
+  }
+  return last;
 }
 
 void Training::next_forward_after(const GradientBucket& bucket, OpId op) {
@@ -272,7 +374,9 @@ Program train_alone(const Workload& work, const Cluster& cluster, const BucketRu
   Training t(w, work, rule, {micro_batches, false});
   t.forward();
   t.backward();
-  for (const GradientBucket& bucket : t.buckets()) t.update(bucket);
+  std::vector<OpId> updated;
+  for (const GradientBucket& bucket : t.buckets()) updated.push_back(t.update(bucket));
+  t.reload_all(updated);
   return b.finish();
 }
 

@@ -76,12 +76,20 @@ class Training {
   void backward(
       const Ready& ready = [](const GradientBucket&, OpId) {}, OpId start = {},
       const Before& before = [](uint32_t) { return OpId{}; });
-  /// Once a step, as all that follows from the sums of a step's gradients must.
-  /// With the optimiser "none" an op of no kernels: the next forward still waits for what the update would.
-  OpHandle update(const GradientBucket& bucket);
+  /// Once a step, as all that follows from the sums of a step's gradients must, behind `sum` (invalid: behind
+  /// the bucket's backward, called before). With the optimiser "none" an op of no kernels: the next forward
+  /// still waits for what the update would. Offloaded it is the host's, behind the gradients' way down;
+  /// reload() follows.
+  OpHandle update(const GradientBucket& bucket, OpId sum = {});
   int64_t every() const { return accumulation_.micro_batches; }
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
-  OpHandle update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label);
+  OpHandle update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
+                        OpId sum = {});
+  /// The parameters of a bucket come up from the host, of the share of one of `devices`.
+  OpHandle reload(const GradientBucket& bucket, int64_t devices = 1);
+  /// Where updates are offloaded: all buckets come up behind `updated` [bucket], once a step, and the next
+  /// forward waits for them. Returns these ops; where devices make the updates `updated`.
+  std::vector<OpId> reload_all(const std::vector<OpId>& updated, int64_t devices = 1);
   /// Forward of next iteration's layers in `bucket` waits for `op`.
   void next_forward_after(const GradientBucket& bucket, OpId op);
   /// The same for the whole forward.
@@ -98,6 +106,14 @@ class Training {
   void split_into_segments();
   void fill_buckets(const BucketRule& rule);
   OpHandle pass(const Segment& segment, bool forward);
+  OpHandle update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
+                  int64_t elements, OpId sum);
+  OpId to_host(const GradientBucket& bucket, int64_t elements, OpId sum);
+  /// Those of micro-batches are added up where they lie.
+  bool sums_on_host() const { return work_.offload.gradients && accumulation_.micro_batches > 1; }
+  void find_kept_inputs();
+  void offload_inputs(uint32_t segment);
+  OpId reload_inputs(uint32_t segment, OpId behind);
 
   RoleBuilder& role_;
   const Workload& work_;
@@ -106,6 +122,17 @@ class Training {
   std::vector<Segment> segments_;
   std::vector<GradientBucket> buckets_;
   std::vector<OpId> forward_, backward_;  ///< [segment]; invalid where a segment has no backward
+  std::vector<OpId> made_;                ///< [bucket]: with what its gradients are there
+  /// What a repeated block keeps for being computed again, where that is offloaded: an output of `layer`,
+  /// which segment `made` makes, and whose way down begins then; it comes up for the backward of segment
+  /// `read`.
+  struct KeptInput {
+    uint32_t layer = 0, made = 0, read = 0;
+    Bytes bytes;
+    std::string name;  ///< of the block
+    OpId down = {};
+  };
+  std::vector<KeptInput> kept_inputs_;
   OpId last_backward_;
 };
 

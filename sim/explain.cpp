@@ -134,6 +134,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"recipe", p.job.scheme->recipe.name},
                                                          {"profile", p.profile}};
   if (p.job.recompute != Recompute{}) in.emplace_back("recompute", p.job.recompute.text());
+  if (p.job.offload.any()) in.emplace_back("offload", p.job.offload.text());
   for (const auto& [key, value] : p.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
   for (const auto& [key, value] : p.memory) in.emplace_back("memory." + key, value);
   for (std::size_t i = 0; i < p.beside.size(); ++i) {

@@ -13,7 +13,7 @@ namespace tandem::app {
 namespace {
 
 constexpr std::string_view kWaiting = "waiting";  // for others, apart from the lane where that happens
-constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host"};
+constexpr std::string_view kLaneNames[] = {"compute", "comm", kWaiting, "copy", "host", "offload", "reload"};
 
 using Seconds = std::map<std::pair<std::string, std::string>, double>;
 

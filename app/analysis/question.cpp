@@ -70,6 +70,12 @@ std::vector<Flag> fine_tuning_flags() {
   };
 }
 
+Flag offload_flag() {
+  return {"offload", "off|WHAT[+WHAT...]",
+          "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
+          "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
+}
+
 std::vector<Flag> question_flags() {
   std::vector<Flag> out{
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
@@ -88,6 +94,7 @@ std::vector<Flag> question_flags() {
       {"recompute", "off|blocks|...",
        "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
        "norms, activations and attention joined by +; default off"},
+      offload_flag(),
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
@@ -178,6 +185,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
   q.recompute = arguments.value("recompute", "off", parse_recompute);
+  q.offload = arguments.value("offload", "off", parse_offload);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
@@ -194,7 +202,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
 
 Prediction Question::prediction(int64_t device_count) const {
   Prediction p;
-  p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute};
+  p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload};
   p.system = &system;
   p.devices = device_count;
   p.memory = memory;

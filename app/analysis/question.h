@@ -27,6 +27,7 @@ struct Question {
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   Recompute recompute = {};
+  Offload offload = {};
   std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
   int32_t iterations = 0;  ///< 0: as many as steady figures need
@@ -48,6 +49,8 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
+/// --offload with its help.
+Flag offload_flag();
 /// --adapter and --freeze with their help.
 std::vector<Flag> fine_tuning_flags();
 /// The model, with what --adapter and --freeze make of it. Throws InputError.

@@ -33,10 +33,11 @@ std::string twice(const Question& q, const Report& last) {
   for (const Resource& resource : resources_of(q)) {
     if (resource.path != bound) continue;
     const double rate = rate_with(q, resource, 2, last.devices);
-    const std::string words = bound == "latency"  ? "Half the latency of messages"
-                              : bound == "launch" ? "Launches in half the time"
-                              : bound == "server" ? "A server's processor twice as fast"
-                                                  : "Twice the " + resource_words(last);
+    const std::string words = bound == "latency"                     ? "Half the latency of messages"
+                              : bound == "launch"                    ? "Launches in half the time"
+                              : bound == "server" && q.offload.any() ? "Host's processors twice as fast"
+                              : bound == "server"                    ? "A server's processor twice as fast"
+                                                                     : "Twice the " + resource_words(last);
     return fmt::format("{} would give {}. ", words, gain(rate, last.samples_per_second));
   }
   return "";

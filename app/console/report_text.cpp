@@ -96,6 +96,7 @@ std::string resource_words(const Report& r) {
       {"launch", "the host's launches"},          {"server", "the server's processor"},
       {"latency", "latency of messages"}};
   if (path == "compute") return compute_words(r);
+  if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
   if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
   for (const auto& [name, words] : kWords) {
     if (name == path) return std::string(words);
@@ -155,6 +156,7 @@ std::string memory_line(const Report& report) {
       report.devices, report.devices == 1 ? "" : "s", to_text(m.nvidia_smi), to_text(m.parameters),
       to_text(m.gradients), to_text(m.optimizer), to_text(m.activations), to_text(m.workspace),
       to_text(m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
+  if (m.host.n > 0) out += fmt::format(" Of the host's memory each device takes {}.", to_text(m.host));
   for (const RoleMemory& role : report.memory_by_role) {
     if (report.memory_by_role.size() > 1)
       out += fmt::format(" Device{} of role {}: {}.", role.devices == 1 ? "" : "s", role.role,

@@ -59,7 +59,8 @@ int64_t stage_of(const std::string& role) {
 bool trains(const TimelineEntry& e) { return e.role == kWorker || stage_of(e.role) >= 0; }
 
 int lane_order(const std::string& lane) {
-  constexpr std::string_view order[] = {"compute", "comm", "reduce", "send", "copy", "host"};
+  constexpr std::string_view order[] = {"compute", "comm",    "reduce", "send",
+                                        "copy",    "offload", "reload", "host"};
   return static_cast<int>(std::find(std::begin(order), std::end(order), lane) - std::begin(order));
 }
 

@@ -92,10 +92,15 @@ Cluster cluster_of(const ShowRequest& request) {
 std::string compiled(const ShowRequest& request, const ResolvedScheme& resolved) {
   const Arguments& a = request.arguments;
   const Graph graph = Graph::load(a.text("model", ""));
-  const Workload work =
-      make_workload(graph, a.integer("batch", 32, 1, 1 << 24), a.value("precision", "fp32", parse_precision),
-                    a.value("optimizer", "momentum", optimizer), true);
-  return print(resolved.scheme->compile(work, cluster_of(request), resolved.options));
+  const Job job{&graph,
+                &resolved,
+                a.integer("batch", 32, 1, 1 << 24),
+                a.value("precision", "fp32", parse_precision),
+                &a.value("optimizer", "momentum", optimizer),
+                true,
+                {},
+                a.value("offload", "off", parse_offload)};
+  return print(compile(job, cluster_of(request)));
 }
 
 /// On --devices, of which a split model needs a multiple: as many as one replica takes where none are named.

@@ -33,6 +33,8 @@ struct LaneStyle {
 constexpr LaneStyle kLanes[] = {{"compute", "kernel", "", 7},
                                 {"comm", "kernel", "ncclKernel ", 20},
                                 {"copy", "gpu_memcpy", "Memcpy ", 21},
+                                {"offload", "gpu_memcpy", "Memcpy ", 22},
+                                {"reload", "gpu_memcpy", "Memcpy ", 23},
                                 {"host", "cpu_op", "", -1}};
 constexpr int kIterations = 99;  ///< thread of the annotations that tell iterations apart
 

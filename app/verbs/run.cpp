@@ -120,6 +120,11 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     refuse_option("optimizer", fmt::format("\"{}\" is for predictions alone; a run has sgd, momentum, adam, "
                                            "adamw and rmsprop",
                                            e.job.optimizer->name));
+  e.job.offload = a.value("offload", "off", parse_offload);
+  if (e.job.offload.activations)
+    refuse_option("offload",
+                  "activations are offloaded in predictions alone; a run has optimizer, gradients and "
+                  "parameters");
   e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
   e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
@@ -280,6 +285,9 @@ std::vector<Flag> run_flags() {
        "fast ones make more"},
       {"warmup", "N", "iterations left out of the figures; default 3"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      {"offload", "off|WHAT[+WHAT...]",
+       "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
+       "parameters (zero:stage=3); default off"},
       {"learning-rate", "RATE", "default 0.01"},
       {"lr-scale", "", "times the number of workers (linear scaling)"},
       {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},

@@ -28,8 +28,9 @@ const Json* value_of(const Json& row, const Json* defaults, std::string_view key
 void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme) {
   Graph graph = Graph::load(row.model);
   if (!row.adapter.empty()) graph = with_adapter(graph, parse_adapter(row.adapter, {}), {});
-  const Workload work = make_workload(graph, row.batch, parse_precision(row.precision),
-                                      optimizer(row.optimizer), true, row.recompute);
+  const Job job{&graph, &scheme,       row.batch,  parse_precision(row.precision), &optimizer(row.optimizer),
+                true,   row.recompute, row.offload};
+  const Workload work = make_workload(job);
   auto settings = scheme.memory;
   if (!row.habits.empty()) {
     const auto own = parse_selection("memory:" + row.habits, {}).settings;
@@ -38,7 +39,7 @@ void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme)
   constexpr int64_t kNode = 8;
   const int64_t nodes = (row.devices + kNode - 1) / kNode;
   const Cluster cluster{row.devices, nodes, row.devices / nodes};
-  const Program program = scheme.scheme->compile(work, cluster, scheme.options);
+  const Program program = compile(job, work, cluster);
   const auto roles = memory_by_role(work, device, program, memory_habits(settings, "memory", {}));
   const MemoryUse m = row.first && row.metric != "fits" ? roles.front().memory : largest(roles);
   row.predicted = row.metric == "allocated"  ? m.total()
@@ -48,8 +49,8 @@ void predict(MemoryRow& row, const Device& device, const ResolvedScheme& scheme)
 }
 
 MemoryRow read_row(const Json& document, const Json& json, const Json* defaults) {
-  json.only({"gpu", "devices", "model", "batch", "precision", "optimizer", "scheme", "recompute", "memory",
-             "adapter", "metric", "role", "value", "note", "doubtful"});
+  json.only({"gpu", "devices", "model", "batch", "precision", "optimizer", "scheme", "recompute", "offload",
+             "memory", "adapter", "metric", "role", "value", "note", "doubtful"});
   const auto text = [&](std::string_view key, std::string_view fallback) {
     const Json* value = value_of(json, defaults, key);
     return value != nullptr ? value->as_text() : std::string(fallback);
@@ -70,6 +71,7 @@ MemoryRow read_row(const Json& document, const Json& json, const Json* defaults)
   row.optimizer = text("optimizer", "adamw");
   row.scheme = text("scheme", "allreduce");
   row.recompute = parse_recompute(text("recompute", "off"), json.place());
+  row.offload = parse_offload(text("offload", "off"), json.place());
   row.habits = text("memory", "");
   row.adapter = text("adapter", "");
   row.metric = text("metric", "allocated");
@@ -173,16 +175,17 @@ std::string memory_markdown(const std::vector<MemoryRow>& rows) {
 
 std::string memory_csv(const std::vector<MemoryRow>& rows) {
   std::string out =
-      "file,gpu,devices,model,adapter,batch,precision,optimizer,scheme,recompute,memory,metric,published,"
+      "file,gpu,devices,model,adapter,batch,precision,optimizer,scheme,recompute,offload,memory,metric,"
+      "published,"
       "predicted,"
       "error,"
       "fitted,held_out,doubtful,failure\n";
   const auto quoted = [](const std::string& text) { return '"' + text + '"'; };
   for (const MemoryRow& r : rows) {
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu,
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.file, r.gpu,
                        r.devices, quoted(r.model), quoted(r.adapter), r.batch, r.precision, r.optimizer,
-                       quoted(r.scheme), r.recompute.text(), quoted(r.habits), r.metric, r.published.n,
-                       r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
+                       quoted(r.scheme), r.recompute.text(), r.offload.text(), quoted(r.habits), r.metric,
+                       r.published.n, r.predicted.n, r.published.n > 0 ? r.error() : 0.0,
                        r.metric == "fits" ? (r.fitted ? "yes" : "no") : "", r.held_out ? "yes" : "no",
                        quoted(r.doubtful), quoted(r.failure));
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "schemes/offload.h"
 #include "schemes/recompute.h"
 
 namespace tandem::calibration {
@@ -14,6 +15,7 @@ struct MemoryRow {
   std::string file, source, gpu, model, adapter, scheme, precision, optimizer, habits, note, doubtful;
   int64_t devices = 1, batch = 1;
   Recompute recompute = {};
+  Offload offload = {};
   bool first = false;     ///< what a device of the first stage holds, not the fullest one
   bool held_out = false;  ///< no constant of the model was set with its file in view
   /// "allocated" (max_memory_allocated), "reserved" (max_memory_reserved), "nvidia_smi", or "fits".

@@ -16,6 +16,9 @@ Program make_program(const Execution& e) {
 const Execution& executable(const Execution& e) {
   const std::string_view why = e.job.scheme->scheme->only_simulated;
   if (!why.empty()) throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
+  if (e.job.offload.activations)
+    throw InputError(
+        "activations are offloaded in predictions alone; a run offloads optimizer, gradients and parameters");
   return e;
 }
 

@@ -35,8 +35,9 @@ void Lanes::add_ops(const Run& run) {
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
     const bool deals =
         op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
-    lane.exchanges =
-        lane.exchanges || op.kind == OpKind::send || op.kind == OpKind::recv || over_links || deals;
+    const bool on_host = op.kind == OpKind::compute && op.lane == Lane::host;
+    lane.exchanges = lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv ||
+                     over_links || deals;
   }
 }
 
@@ -89,7 +90,8 @@ void Lanes::share_slots(const Slots& slots) {
 void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered) {
   const auto makes = [&](const Op& op, const Bucket& bucket) {
     const Task& task = program.tasks[op.what];
-    if (op.kind != OpKind::compute || task.pass != Pass::backward_weights) return false;
+    if (op.kind != OpKind::compute || op.lane != Lane::compute || task.pass != Pass::backward_weights)
+      return false;
     return std::any_of(lowered.learned().begin(), lowered.learned().end(), [&](const LearnedTensor& l) {
       const Tensor& t = lowered.tensors()[l.parameter];
       return l.layer >= task.layer && l.layer < task.layer + task.layers &&

@@ -56,9 +56,9 @@ struct LaneOp {
 
 struct LaneState {
   std::vector<LaneOp> ops;
-  bool pushes = false;  ///< it sends to a store
-  bool exchanges =
-      false;          ///< the host takes part in some op: messages, tokens of experts, collectives over links
+  bool pushes = false;     ///< it sends to a store
+  bool exchanges = false;  ///< the host takes part in some op: messages, tokens of experts, collectives over
+                           ///< links, updates of what is offloaded
   int32_t ahead = 0;  ///< iterations that it may load input for before others begin them
   Counter passed;     ///< ops that ended, or do not exist in their iteration
   std::vector<Executed> executed;

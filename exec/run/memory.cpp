@@ -74,6 +74,22 @@ int64_t narrowed_words(const Program& program, const Op& op) {
   return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
 }
 
+int64_t reloaded_words(const Program& program, const Role& role, Precision precision) {
+  if (element_bytes(precision) == 4) return 0;
+  int64_t most = 0;
+  for (const Op& op : role.ops) {
+    if (op.lane == Lane::reload) most = std::max(most, (program.buckets[op.key].elements + 1) / 2);
+  }
+  return most;
+}
+
+int64_t offloaded_words(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
+  if (!e.job.offload.optimizer) return 0;
+  const bool sums = program.micro_batches > 1 && e.job.offload.gradients;
+  return stages.lowered(worker).parameters() * ((sums ? 3 : 2) + e.job.optimizer->state) +
+         reloaded_words(program, program.roles[stages.place(worker).role], e.job.precision);
+}
+
 int64_t tied_words(const Program& program, const Role& role) {
   int64_t most = 0;
   for (const Op& op : role.ops) {
@@ -105,9 +121,11 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
   m.parameters = words(parameters + lowered.frozen_words());
-  m.gradients = words(parameters) * (program.micro_batches * stages.micros() > 1 ? 2 : 1);
-  m.optimizer = words(parameters) * e.job.optimizer->state;
+  const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
+  m.gradients = words(parameters) * (sums ? 2 : 1);
+  m.optimizer = words(parameters) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state);
   m.activations = words(lowered.arena()) * slots;
+  m.host = words(offloaded_words(e, program, stages, worker));
   const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
   m.buffers = words(lowered.input_elements()) * batches;
   int64_t activations = 0, narrowed = 0;
@@ -116,8 +134,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
       activations = std::max(activations, op.bytes.n / 4);
     narrowed = std::max(narrowed, narrowed_words(program, op) * stages.devices());
   }
-  m.workspace =
-      words(activations) + words(narrowed) + words(tied_words(program, role)) + words(sequence_words(role));
+  m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
+                words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision));
   return m;
 }
 
@@ -128,6 +146,7 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
   Bytes sum = whole + state + frozen;  // start values
   for (uint32_t w = first; w < first + workers; ++w) {
     if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
+    sum += words(offloaded_words(e, program, stages, w));
     if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
   }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);

@@ -18,6 +18,8 @@ inline constexpr int64_t kInputBatches = 3;
 /// Words of 4 bytes that one worker's share takes among all shares, where a collective gathers parameters in
 /// numbers of 2 bytes; 0 for every other op.
 int64_t narrowed_words(const Program& program, const Op& op);
+/// Words of the largest piece of parameters that comes up from the host in numbers of 2 bytes.
+int64_t reloaded_words(const Program& program, const Role& role, Precision precision);
 /// Words where gradients arrive of a weight of which another stage has a copy.
 int64_t tied_words(const Program& program, const Role& role);
 
@@ -26,6 +28,10 @@ int64_t tied_words(const Program& program, const Role& role);
 int64_t sequence_words(const Role& role);
 /// Where these lie in the flat vector, in its order.
 std::vector<Slice> in_parts(const ExecutionGraph& lowered);
+
+/// Words that a worker has in its host's memory, of what is offloaded.
+int64_t offloaded_words(const Execution& execution, const Program& program, const Stages& stages,
+                        uint32_t worker);
 
 /// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
 /// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,

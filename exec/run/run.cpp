@@ -56,12 +56,12 @@ Run::Run(const Execution& e, const Keep& k)
       micro_batches_(program_.micro_batches),
       warmup_(e.warmup * program_.micro_batches) {
   workers_ = stages_.devices();
+  find_cuts();
   check_executable();
   here_ = workers_ / static_cast<uint32_t>(ranks().size);
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
-  find_cuts();
   make_iterations();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
@@ -136,8 +136,9 @@ void Run::check_ops(uint32_t worker) const {
     parameters += b.role == stages_.place(worker).role ? b.elements : 0;
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
-    if (op.kind == OpKind::compute && op.payload == Payload::gradients)
+    if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute)
       refuse("gradients are not cast for the way (compression=none is executed)");
+    if (op.lane == Lane::offload) check_offload(op, worker);
     if (op.kind != OpKind::collective || of_layers(op.payload)) continue;
     const int64_t elements = op.key < program_.buckets.size() ? program_.buckets[op.key].elements : 0;
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
@@ -148,6 +149,11 @@ void Run::check_ops(uint32_t worker) const {
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
       refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
   }
+}
+
+void Run::check_offload(const Op& op, uint32_t worker) const {
+  if (op.bytes.n < 4 * share(op.key, worker).elements)
+    refuse("gradients go down to the host as fp32 (gradients=fp32 is executed)");
 }
 
 void Run::check_calls(const ExecutionGraph& lowered) const {
@@ -254,7 +260,7 @@ Slice Run::share(uint32_t key, uint32_t instance) const {
 
 std::vector<Slice> Run::summed_whole(uint32_t instance) const {
   std::vector<Slice> out;
-  if (micro_batches_ * stages_.micros() == 1) return out;
+  if (micro_batches_ * stages_.micros() == 1 || sums_on_host()) return out;
   if (!sums_shares_) return {{0, stages_.lowered(instance).parameters()}};
   for (uint32_t key = 0; key < program_.buckets.size(); ++key) {
     const Bucket& b = program_.buckets[key];

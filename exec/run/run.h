@@ -72,6 +72,8 @@ class Run {
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
+  /// A step's gradients are summed in the host's memory.
+  bool sums_on_host() const { return execution_.job.offload.gradients && micro_batches_ > 1; }
   /// Where a step's gradients are summed on the worker that made them, in the order of its flat vector.
   std::vector<Slice> summed_whole(uint32_t instance) const;
   /// Does each worker update a share of the parameters alone?
@@ -135,6 +137,7 @@ class Run {
  private:
   void check_executable() const;
   void check_ops(uint32_t worker) const;
+  void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
   void find_cuts();

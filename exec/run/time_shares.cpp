@@ -95,7 +95,10 @@ class MeasuredShares {
           stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kWaiting, kNoOp});
           break;
         case OpKind::copy:
-          stretches_.push_back({e.start, e.end, kInput});
+          stretches_.push_back({e.start, e.end, lane == Lane::copy ? kInput : kCommunication});
+          break;
+        case OpKind::compute:  // the update of what is offloaded
+          stretches_.push_back({e.start, e.end, kServer});
           break;
         default:
           break;

@@ -52,7 +52,14 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
   return out;
 }
 
+std::vector<float> Worker::parameters() const {
+  if (offloads()) return {host_parameters_, host_parameters_ + graph().parameters()};
+  return read(parameters_, graph().parameters());
+}
+
 std::vector<float> Worker::state() const {
+  if (offloads())
+    return {host_state_, host_state_ + graph().parameters() * run_.execution().job.optimizer->state};
   return read(state_memory(), graph().parameters() * run_.execution().job.optimizer->state);
 }
 
@@ -102,10 +109,13 @@ void Worker::allocate() {
   variants_ = run_.stages().split() ? slots_ : run_.execution().data != nullptr ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(slots_ * n.arena());
-  parameters_ = device_->allocate(n.parameters() * (1 + run_.execution().job.optimizer->state));
+  parameters_ =
+      device_->allocate(n.parameters() * (offloads() ? 1 : 1 + run_.execution().job.optimizer->state));
+  if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(n.parameters());
   frozen_ = device_->allocate(n.frozen_words());
-  if (run_.micro_batches() * run_.stages().micros() > 1) sums_ = device_->allocate(n.parameters());
+  if (run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_on_host())
+    sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
     narrowed = std::max(narrowed, narrowed_words(run_.program(), op) * run_.workers());
@@ -116,6 +126,23 @@ void Worker::allocate() {
   narrowed_ = device_->allocate(narrowed);
   tied_ = device_->allocate(tied_words(run_.program(), role()));
   joined_ = device_->allocate(sequence_words(role()));
+  reloaded_ = device_->allocate(reloaded_words(run_.program(), role(), run_.execution().job.precision));
+}
+
+/// Memory that the device's copies reach, and a session of the processors for updates there.
+void Worker::allocate_on_host() {
+  const Execution& e = run_.execution();
+  const Backend& host = e.backend->asynchronous ? backends_registry().at("cpu") : *e.backend;
+  host_ = host.open({run_.device_index(instance_), e.job.precision, e.threads, false});
+  const auto make = [&](int64_t elements) {
+    return e.backend->asynchronous ? device_->allocate_host(elements) : host_->allocate(elements);
+  };
+  const int64_t all = graph().parameters();
+  host_parameters_ = make(all);
+  host_gradients_ = make(all);
+  host_state_ = make(all * e.job.optimizer->state);
+  if (run_.sums_on_host()) host_sums_ = make(all);
+  host_narrowed_ = make(reloaded_words(run_.program(), role(), e.job.precision));
 }
 
 void Worker::set_start_values() {
@@ -124,11 +151,15 @@ void Worker::set_start_values() {
   std::vector<float> own;
   take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
   device_->upload(parameters_, own.data(), n.parameters());
+  if (offloads()) std::copy(own.begin(), own.end(), host_parameters_);
   take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
               n.frozen_elements());
   device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
   take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
-  device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
+  if (offloads())
+    std::copy(own.begin(), own.end(), host_state_);
+  else
+    device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
   const Checkpoint* saved = run_.execution().start;
   const auto places = buffers(whole, n);
   for (const BufferPlace& b : places) {
@@ -156,13 +187,15 @@ void Worker::set_start_values() {
 void Worker::find_uses() {
   const auto& ops = role().ops;
   forgets_.resize(ops.size());
-  if (!run_.execution().poison || run_.program().sharding.parameters == 1) return;
+  const bool offloaded = run_.execution().job.offload.parameters;
+  if (!run_.execution().poison || (run_.program().sharding.parameters == 1 && !offloaded)) return;
   std::map<uint32_t, uint32_t> used;  // [bucket]: by which op last, since it was gathered
   const auto leave = [&](uint32_t key, uint32_t op) {
     if (op < ops.size()) forgets_[op].push_back(key);
   };
   for (uint32_t i = 0; i < ops.size(); ++i) {
-    if (ops[i].kind == OpKind::collective && ops[i].payload == Payload::parameters) {
+    const bool brings = ops[i].kind == OpKind::collective || (offloaded && ops[i].kind == OpKind::copy);
+    if (brings && ops[i].payload == Payload::parameters) {
       const auto [at, first] = used.try_emplace(ops[i].key, UINT32_MAX);
       if (first) forget(ops[i].key, Lane::compute);
       leave(ops[i].key, at->second);
@@ -192,10 +225,11 @@ bool Worker::reads(const Op& op, uint32_t key) const {
   return false;
 }
 
-/// All of a bucket but the worker's own share.
+/// All of a bucket but the worker's own share, and that too where it is on the host.
 void Worker::forget(uint32_t key, Lane lane) {
   const Bucket& bucket = run_.program().buckets[key];
-  const Slice own = run_.share(key, instance_);
+  Slice own = run_.share(key, instance_);
+  if (run_.execution().job.offload.parameters) own.elements = 0;
   constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
   device_->scale(parameters_ + bucket.first, kNoNumber, own.first - bucket.first, lane);
   const int64_t end = own.first + own.elements;

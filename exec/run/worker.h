@@ -35,7 +35,7 @@ class Worker {
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
   int64_t bytes(uint32_t op) const { return bytes_[op]; }
   /// From the device's memory.
-  std::vector<float> parameters() const { return read(parameters_, graph().parameters()); }
+  std::vector<float> parameters() const;
   std::vector<float> state() const;
   std::vector<float> values(TensorId tensor) const;
 
@@ -47,10 +47,13 @@ class Worker {
   const ExecutionGraph& graph() const { return run_.stages().lowered(instance_); }
   /// `variant`: of the input's buffer, or the slot of a micro-batch.
   float* tensor(TensorId t, int64_t variant = 0) const;
+  /// Is the optimiser's state on the host, and the parameters that it updates?
+  bool offloads() const { return run_.execution().job.offload.optimizer; }
   float* state_memory() const { return parameters_ + graph().parameters(); }
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
+  void allocate_on_host();
   void set_start_values();
   void find_uses();
   bool reads(const Op& op, uint32_t key) const;
@@ -75,7 +78,12 @@ class Worker {
   std::vector<MessagePart> message(const Op& op, bool arrives) const;
   Slice tied_share(const Op& op) const;
   std::vector<MessagePart> tied_message(const Op& op, bool arrives) const;
+  Act copy(uint32_t index);
   Act input(const Op& op);
+  Act offload(uint32_t index);
+  Act reload(uint32_t index);
+  Act add_on_host(const Op& op);
+  Act update_on_host(const Op& op, const Slice& part);
   struct Buffer;
   Buffer buffer(uint32_t index) const;
   Buffer buffer_of_layer(uint32_t index) const;
@@ -83,6 +91,7 @@ class Worker {
   uint32_t exchanges_before(uint32_t layer, uint32_t index) const;
   uint32_t part_of(uint32_t layer, uint32_t index) const;
   const ExchangedTensors& exchanged(uint32_t index) const;
+  Call update_call(const Op& op, const Slice& part) const;
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
   void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
@@ -107,7 +116,12 @@ class Worker {
   std::unique_ptr<LaneDriver> driver_;
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
-        *joined_ = nullptr;
+        *joined_ = nullptr, *reloaded_ = nullptr;
+  std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
+  /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of
+  /// micro-batches.
+  float *host_parameters_ = nullptr, *host_gradients_ = nullptr, *host_state_ = nullptr,
+        *host_narrowed_ = nullptr, *host_sums_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
   /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).

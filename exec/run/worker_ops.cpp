@@ -18,7 +18,7 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::compute:
       return compute(index);
     case OpKind::copy:
-      return input(op);
+      return copy(index);
     case OpKind::collective:
       return collective(index);
     case OpKind::send:
@@ -148,13 +148,18 @@ Worker::Act Worker::receive_from_peer(uint32_t index) {
 }
 
 /// One step of the optimiser on a part of the parameters.
-Launch Worker::update(const Op& op, const Slice& part) {
+Call Worker::update_call(const Op& op, const Slice& part) const {
   Call call;
   call.function = Function::update;
   call.pass = Pass::update;
   call.kernels = run_.program().tasks[op.what].kernels;
   const auto rule = static_cast<int64_t>(run_.execution().job.optimizer - optimizers().data());
   call.shape = {part.elements, run_.execution().integer_gradients ? 0 : rule};
+  return call;
+}
+
+Launch Worker::update(const Op& op, const Slice& part) {
+  const Call call = update_call(op, part);
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
@@ -167,10 +172,12 @@ Launch Worker::update(const Op& op, const Slice& part) {
 Worker::Act Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
   const bool shared = op.payload == Payload::shard;
+  if (op.lane == Lane::host && op.payload == Payload::gradients) return add_on_host(op);
   if (op.payload != Payload::parameters && !shared) return layers(index);
   const Bucket whole = run_.program().buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
+  if (op.lane == Lane::host) return update_on_host(op, part);
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
@@ -305,7 +312,7 @@ Worker::Act Worker::layers(uint32_t index) {
     if (ends) driver_->take_losses(losses);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
-      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr, Lane::compute);
+      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr || offloads(), Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
       for (const Slice& s : sums)
         add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
@@ -470,7 +477,8 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
   if (over_links) driver_->reserve_collective(op.lane, n);
   const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
-  const Slice sum = scatters && run_.sums_shares() ? run_.share(op.key, instance_) : Slice{};
+  const Slice sum =
+      scatters && run_.sums_shares() && !run_.sums_on_host() ? run_.share(op.key, instance_) : Slice{};
   const Position of_op = op_position_[index];
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
@@ -509,9 +517,16 @@ void Worker::upcast_shards(uint32_t key, const float* words, int64_t each, Lane 
   }
 }
 
-Worker::Act Worker::input(const Op& op) {
+Worker::Act Worker::copy(uint32_t index) {
+  const Op& op = role().ops[index];
+  if (op.lane == Lane::offload) return offload(index);
+  if (op.lane == Lane::reload) return reload(index);
   if (run_.program().copies[op.what].kind != CopyKind::input)
     return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
+  return input(op);
+}
+
+Worker::Act Worker::input(const Op& op) {
   const bool split = run_.stages().split();
   return [this, split, at = slot(op), micro = int32_t{op.micro}, lane = op.lane](int32_t iteration) {
     const int64_t batch = (run_.first_iteration() + iteration) * run_.stages().micros() + micro;

@@ -65,18 +65,21 @@ Program compile_allreduce(const Workload& work, const Cluster& cluster, const Op
   if (parallel && !o.flag("overlap")) {
     for (const GradientBucket& bucket : t.buckets()) reduce(bucket, ready.back());
   }
+  std::vector<OpId> updated;
   for (std::size_t i = 0; i < t.buckets().size(); ++i) {
     const GradientBucket& bucket = t.buckets()[i];
     const bool all = o.text("update") == "all";  // sums are made in order: the last is the last to end
-    const OpId sum = !parallel ? OpId{} : all ? reduced.back() : reduced[i];
+    OpId sum = !parallel ? OpId{} : all ? reduced.back() : reduced[i];
     if (packed) {
-      w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
-          .of(Payload::gradients, bucket.key)
-          .after(sum)
-          .every(t.every());
+      const OpId unpacked = w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
+                                .of(Payload::gradients, bucket.key)
+                                .after(sum)
+                                .every(t.every());
+      if (work.offload.optimizer) sum = unpacked;
     }
-    t.update(bucket).after(sum);
+    updated.push_back(t.update(bucket, sum));
   }
+  t.reload_all(updated);
   return b.finish();
 }
 
@@ -100,7 +103,14 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
         kAccumulateOption,
         kGradientsOption},
-       compile_allreduce});
+       compile_allreduce,
+       "",
+       nullptr,
+       nullptr,
+       nullptr,
+       [](const Options& o) {
+         return Offload{true, o.count("accumulate") == 1, false, true};
+       }});
 }
 
 }  // namespace tandem::schemes

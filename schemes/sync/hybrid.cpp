@@ -35,6 +35,8 @@ PipelineUse pipeline_of(const Options& o, int64_t devices) {
   return {split.schedule, split.shape};
 }
 
+Offload offloads(const Options&) { return {.optimizer = true}; }
+
 std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionSpec& micro,
                                        const OptionSpec& chunks, const OptionSpec& sequence) {
   using Type = OptionSpec::Type;
@@ -88,7 +90,7 @@ void register_hybrid(Registry<Scheme>& registry) {
                             "devices that share layers divide the sequence between them"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
                 hybrid_options(schedule, micro, chunks, sequence), compile_hybrid, "", nullptr,
-                replica_of_hybrid, pipeline_of<hybrid_split>});
+                replica_of_hybrid, pipeline_of<hybrid_split>, offloads});
   registry.add({"pipeline",
                 "a stage of consecutive layers on each device, micro-batches one behind the other",
                 {schedule, micro, chunks},
@@ -96,7 +98,8 @@ void register_hybrid(Registry<Scheme>& registry) {
                 "",
                 nullptr,
                 nullptr,
-                pipeline_of<pipeline_split>});
+                pipeline_of<pipeline_split>,
+                offloads});
   registry.add({"layer-split",
                 "consecutive layers on each device, one of which works at a time",
                 {},
@@ -104,7 +107,8 @@ void register_hybrid(Registry<Scheme>& registry) {
                 "",
                 nullptr,
                 nullptr,
-                pipeline_of<layer_split>});
+                pipeline_of<layer_split>,
+                offloads});
   registry.add({"tensor-parallel",
                 "every layer is shared by all devices (Megatron-LM)",
                 {micro, sequence},
@@ -112,7 +116,8 @@ void register_hybrid(Registry<Scheme>& registry) {
                 "",
                 nullptr,
                 nullptr,
-                pipeline_of<tensor_split>});
+                pipeline_of<tensor_split>,
+                offloads});
 }
 
 }  // namespace tandem::schemes

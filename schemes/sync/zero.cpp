@@ -22,8 +22,10 @@ class Zero {
         devices_(cluster.devices),
         axes_(all_axes(worker_mesh(cluster))),
         overlap_(overlap),
+        parameters_offloaded_(work.offload.parameters),
         reduces_every_(spreads_gradients ? 1 : training.every()),
-        gathered_(training.buckets().size()) {}
+        gathered_(training.buckets().size()),
+        brought_(training.buckets().size()) {}
 
   /// Stages 1 and 2: every device has all parameters again before the next forward begins. DeepSpeed and
   /// PyTorch's ZeroRedundancyOptimizer gather them in the optimiser's step.
@@ -31,8 +33,9 @@ class Zero {
     t_.forward();
     t_.backward(reducer());
     update();
+    const std::vector<OpId> there = t_.reload_all(updated_, devices_);
     for (std::size_t b = 0; b < t_.buckets().size(); ++b) {  // as they are updated
-      gather(b, updated_[b]);
+      gather(b, there[b]);
       w_.op(gathered_[b]).every(t_.every());
     }
     t_.next_forward_after(gathered_.back());
@@ -52,7 +55,7 @@ class Zero {
       if (overlap_ && asked == held && held > 0) gather(--asked, t_.last_forward());
       return needed;
     });
-    const std::vector<OpId> first = gathered_;
+    const std::vector<OpId> first = brought_;
     held = asked = 1;  // in backward: buckets up to here
     t_.backward(reducer(), {}, [&](uint32_t segment) {
       OpId needed;
@@ -65,20 +68,30 @@ class Zero {
       return needed;
     });
     update();
-    for (std::size_t b = 0; b < buckets.size(); ++b) w_.op(first[b]).after_last(updated_[b]);
+    const std::vector<OpId> there = parameters_offloaded_ ? updated_ : t_.reload_all(updated_, devices_);
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      w_.op(first[b]).after_last(there[b]);
+      // Of a micro-batch that no update precedes: there is room when the one before is done.
+      if (parameters_offloaded_ && t_.every() > 1) w_.op(first[b]).after_last(t_.last_backward());
+    }
   }
 
  private:
+  /// Offloaded parameters come up first, each device's share.
   void gather(std::size_t b, OpId after) {
     const GradientBucket& bucket = t_.buckets()[b];
+    if (parameters_offloaded_) gathered_[b] = brought_[b] = after = t_.reload(bucket, devices_).after(after);
+    if (devices_ == 1) return;
     gathered_[b] =
         w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements + bucket.frozen, "auto",
                       "all-gather " + bucket.name)
             .of(Payload::parameters, bucket.key)
             .after(after);
+    if (!parameters_offloaded_) brought_[b] = gathered_[b];
   }
 
   void reduce(const GradientBucket& bucket, OpId gradient) {
+    if (devices_ == 1) return reduced_.push_back(gradient);
     reduced_.push_back(
         w_.collective(CollKind::reduce_scatter, axes_, bucket.bytes, "auto", "reduce-scatter " + bucket.name)
             .of(Payload::gradients, bucket.key)
@@ -99,9 +112,9 @@ class Zero {
     }
     for (std::size_t b = 0; b < reduced_.size(); ++b) {
       const GradientBucket& bucket = t_.buckets()[b];
-      updated_.push_back(t_.update_shard(bucket, (bucket.elements + devices_ - 1) / devices_, "update")
-                             .of(Payload::shard, bucket.key)
-                             .after(reduced_[b]));
+      updated_.push_back(
+          t_.update_shard(bucket, (bucket.elements + devices_ - 1) / devices_, "update", reduced_[b])
+              .of(Payload::shard, bucket.key));
     }
     if (t_.every() == reduces_every_) return;  // the update holds the next backward up
     for (std::size_t b = 0; b < reduced_.size(); ++b) t_.next_backward_after(t_.buckets()[b], reduced_[b]);
@@ -112,9 +125,10 @@ class Zero {
   Training& t_;
   int64_t element_, devices_;
   uint32_t axes_;
-  bool overlap_;
+  bool overlap_, parameters_offloaded_;
   int64_t reduces_every_;       ///< iterations
   std::vector<OpId> gathered_;  ///< [bucket]: its latest
+  std::vector<OpId> brought_;   ///< [bucket]: the first op of that
   std::vector<OpId> reduced_, updated_;
 };
 
@@ -123,13 +137,14 @@ Program compile_zero(const Workload& work, const Cluster& cluster, const Options
   const Bytes limit = o.bytes("bucket");
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision),
                         stage == 3 ? element_bytes(work.precision) : 0};
-  if (n == 1) return train_alone(work, cluster, rule, micro_batches);
+  if (n == 1 && !work.offload.parameters) return train_alone(work, cluster, rule, micro_batches);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, rule, {micro_batches, stage >= 2});
+  const bool spreads = stage >= 2 && n > 1;
+  Training t(w, work, rule, {micro_batches, spreads});
   b.shard({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
   if (t.buckets().empty()) throw InputError("the model has no parameters to shard");
-  Zero zero(w, t, work, cluster, o.flag("overlap"), stage >= 2);
+  Zero zero(w, t, work, cluster, o.flag("overlap"), spreads);
   if (stage == 3)
     zero.spread_parameters();
   else
@@ -151,7 +166,15 @@ void register_zero(Registry<Scheme>& registry) {
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
         kAccumulateOption,
         kGradientsOption},
-       compile_zero});
+       compile_zero,
+       "",
+       nullptr,
+       nullptr,
+       nullptr,
+       [](const Options& o) {
+         const bool reduces_each = o.count("accumulate") == 1 || o.count("stage") >= 2;
+         return Offload{true, reduces_each, o.count("stage") == 3, true};
+       }});
 }
 
 }  // namespace tandem::schemes

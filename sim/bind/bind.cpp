@@ -120,7 +120,7 @@ class Binder {
   double interfere(const Role& role, const std::vector<int32_t>& transfer,
                    std::vector<Time>& duration) const {
     const auto computes = [&](const Op& op) {
-      return op.kind == OpKind::compute && program_.tasks[op.what].pass != Pass::update;
+      return launched(op) && program_.tasks[op.what].pass != Pass::update;
     };
     double ahead = 0;  // compute that is still to come in the iteration
     each_stored(role, [&](const Op& op, uint32_t i) { ahead += computes(op) ? duration[i].seconds() : 0; });
@@ -180,9 +180,9 @@ class Binder {
       if (op.kind != OpKind::compute) return;
       const Task& task = program_.tasks[op.what];
       auto& time = tasks[op.what];
-      if (!time) time = costs_->task(task, v, role.site);
+      if (!time) time = launched(op) ? costs_->task(task, v, role.site) : costs_->host_task(task, v);
       out[i] = *time;
-      if (!first || copies_module(task)) return;
+      if (!first || copies_module(task) || !launched(op)) return;
       out[i] += costs_->start(where_[r][0], role.site);
       first = false;
     });
@@ -317,7 +317,7 @@ class Binder {
     const VertexId v = where_[r][0];
     std::map<uint32_t, double> runs;  // of a task in an iteration
     program_.roles[r].ops.each_distinct([&](const Op& op, int64_t times) {
-      if (op.kind == OpKind::compute) runs[op.what] += static_cast<double>(times) / op.every;
+      if (launched(op)) runs[op.what] += static_cast<double>(times) / op.every;
     });
     for (const auto& [task, count] : runs) {
       for (const Kernel& k : program_.tasks[task].kernels) {

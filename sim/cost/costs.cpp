@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/costs.h"
 
+#include <algorithm>
+
 #include "sim/cost/network_software.h"
 
 namespace tandem::sim {
@@ -95,6 +97,14 @@ Costs::Way& Costs::way(VertexId from, VertexId to, Bytes bytes) {
   }
   links_.resize(way.transfer, static_cast<double>(bytes.n));
   return way;
+}
+
+int64_t Costs::served_with(VertexId at) const {
+  const System& system = *in_.system;
+  const VertexId host = system.host_of(at);
+  int64_t count = 0;
+  for (const VertexId v : system.accelerators()) count += system.host_of(v) == host ? 1 : 0;
+  return std::clamp<int64_t>(count, 1, std::max<int64_t>(1, in_.cluster.devices));
 }
 
 Transfer Costs::nothing() const {

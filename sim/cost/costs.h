@@ -61,12 +61,15 @@ class Costs {
 
   /// What the device at `at` takes for the task's kernels, once they are issued.
   virtual Time task(const Task& task, VertexId at, Site site) = 0;
+  /// What the processors that serve the device at `at` take for an update of what it has offloaded to their
+  /// memory, whose bandwidth is shared by all devices of the job that they serve.
+  virtual Time host_task(const Task& task, VertexId at) = 0;
   /// What the first task of an iteration takes besides, where several devices train.
   Time start(VertexId at, Site site) const;
   virtual HostTimes host(uint32_t role, VertexId at) = 0;
 
   /// One copy op of the instance at `at`.
-  Transfer copy(const Op& op, VertexId at);
+  virtual Transfer copy(const Op& op, VertexId at);
   /// One collective op of a group, whose root is the first of `members`. `last`: of the iteration's.
   Transfer collective(const Op& op, std::span<const VertexId> members, bool last);
   /// Share of a collective's time that it takes from the kernels beside it; asked after collective().
@@ -120,6 +123,8 @@ class Costs {
   /// The way between two vertices, kept, for `bytes` > 0.
   Way& way(VertexId from, VertexId to, Bytes bytes);
   Transfer nothing() const;  ///< a message without bytes
+  /// Devices of the job that have the host of the one at `at`.
+  int64_t served_with(VertexId at) const;
 
  private:
   CostInput in_;

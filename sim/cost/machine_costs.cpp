@@ -18,7 +18,7 @@ class MachineCosts : public Costs {
   MachineCosts(const CostInput& in, std::shared_ptr<const MachineProfile> machine)
       : Costs(in), machine_(std::move(machine)) {
     program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
-      if (op.kind != OpKind::compute) return;
+      if (!launched(op)) return;
       const int64_t times = runs * std::max(1, program().micro_batches / op.every);  // in a step
       for (const Kernel& k : program().tasks[op.what].kernels)
         step_ += (k.read + k.written) * (k.repeat * times);
@@ -35,7 +35,31 @@ class MachineCosts : public Costs {
     return Time::from_seconds(seconds);
   }
 
+  /// Beside GPUs as long as the host's memory takes for what an update reads and writes, of which a copy is
+  /// two passes; else as an update of a worker.
+  Time host_task(const Task& task, VertexId) override {
+    double seconds = 0;
+    for (const Kernel& k : task.kernels) {
+      const auto moved = static_cast<double>((k.read + k.written).n) * static_cast<double>(k.repeat);
+      seconds += machine_->apart() ? machine_->copy(moved / 2) * static_cast<double>(input().cluster.devices)
+                                   : kernel_time(k).seconds;
+    }
+    return Time::from_seconds(seconds / input().speeds.server);
+  }
+
   HostTimes host(uint32_t, VertexId) override { return {}; }
+
+  /// Between a device and its host: as copies were measured.
+  Transfer copy(const Op& op, VertexId at) override {
+    const CopyKind kind = program().copies[op.what].kind;
+    if (kind == CopyKind::input) return Costs::copy(op, at);
+    const CopyWay way = !machine_->apart()                 ? CopyWay::memory
+                        : kind == CopyKind::device_to_host ? CopyWay::from_device
+                                                           : CopyWay::to_device;
+    Transfer t;
+    t.latency = at_speed(Time::from_seconds(machine_->copy(static_cast<double>(op.bytes.n), way)));
+    return t;
+  }
 
   double interference(const Op& op, double seconds) const override {
     if (!interferes() || seconds <= 0) return 0;

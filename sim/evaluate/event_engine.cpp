@@ -46,7 +46,7 @@ void EventEngine::build_role(uint32_t r) {
   const auto& ops = info.role->ops;
   for (uint32_t o = 0; o < ops.size(); ++o) {
     info.lane_ops[static_cast<int>(ops[o].lane)].push_back(o);
-    info.lanes = static_cast<uint8_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
+    info.lanes = static_cast<uint16_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
   }
   build_needs(info);
   // Collectives on the same axes meet in the same groups.
@@ -337,11 +337,12 @@ std::pair<int32_t, double> EventEngine::transfer_of(uint32_t r, uint32_t instanc
   return {index, calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, op)};
 }
 
-/// From now to the end of a compute op, which waits for the host to have issued it.
+/// From now to the end of a compute op, which waits for the host to have issued it where it is launched.
 int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op) {
   const RoleInfo& info = roles_[r];
   const uint32_t c = class_of(info, instance);
   const int64_t works = scaled(info.costs->duration[c][op], compute_factor(r, instance, iteration, op)).ps;
+  if (!launched(info.role->ops[op])) return works;
   const int64_t late =
       host_[info.base + instance].issued(*info.costs, c, op, iteration, waited_[info.base + instance]) -
       (now_ + works);

@@ -57,7 +57,7 @@ class EventEngine {
     uint32_t base = 0;  ///< global number of instance 0
     uint32_t count = 0;
     bool serves = false;
-    uint8_t lanes = 0;  ///< bit set of lanes in use
+    uint16_t lanes = 0;  ///< bit set of lanes in use
     std::vector<uint32_t> lane_ops[kLanes];
     std::vector<std::vector<Needs>> needs;  ///< [op]: dependencies on other lanes
   };

@@ -284,7 +284,7 @@ class FoldedRole {
       }
       default:
         lane = start + duration(o, op);
-        if (!host_ || op.kind != OpKind::compute) break;
+        if (!host_ || !launched(op)) break;
         late_ = begin_ + costs_.issued[class_][o].ps - lane;
         if (late_ > 0 && tracks) recorder_.launch(late_);
         lane += std::max<int64_t>(late_, 0);
@@ -351,7 +351,7 @@ class FoldedRole {
       const int64_t end = run({&part, i, &op});
       out.end.push_back(end - begin);
       out.latest = std::max(out.latest, end - begin);
-      if (!host_ || op.kind != OpKind::compute) continue;
+      if (!host_ || !launched(op)) continue;
       out.bound = out.bound || late_ > 0;
       out.slack = std::min(out.slack, end - begin - (costs_.issued[class_][part.first + i].ps - base));
     }

@@ -146,8 +146,8 @@ Recorder::Done Recorder::done(const Tracked& t, uint32_t iteration, const Op& op
     case OpKind::recv:
       add_way(t, d, e.end);
       break;
-    default:
-      d.stretches[d.count++] = {e.end, Wait::idle, 0, 0};
+    default:  // work: on the host's processors as on a server's
+      d.stretches[d.count++] = {e.end, op.lane == Lane::host ? Wait::server : Wait::idle, 0, 0};
   }
   return d;
 }

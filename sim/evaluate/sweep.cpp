@@ -231,7 +231,7 @@ class RoleSweep {
 
   /// A compute op ends when the host has issued it.
   void wait_for_host(uint32_t o, Row& lane) {
-    if (costs_.issued.empty() || role_.ops[o].kind != OpKind::compute) return;
+    if (costs_.issued.empty() || !launched(role_.ops[o])) return;
     const int64_t late = begin_[0] + costs_.issued[class_of(0)][o].ps - lane[0];
     if (late > 0 && recorder_.tracks(r_)) recorder_.launch(late);
     if (costs_.class_of.empty()) {
@@ -292,7 +292,7 @@ class RoleSweep {
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
   std::optional<int64_t> uniform(uint32_t o) const {
     const bool noisy = !calm_ && plan_.disturbance.compute_sigma != 0;
-    if (role_.ops[o].kind != OpKind::compute || !costs_.class_of.empty() || noisy || recorder_.hashes() ||
+    if (!launched(role_.ops[o]) || !costs_.class_of.empty() || noisy || recorder_.hashes() ||
         static_cast<double>(ops_[o].time[0].ps) * std::max(1.0, largest_factor_) >= 0x1p49)
       return std::nullopt;
     int64_t floor = 0;

@@ -27,7 +27,8 @@ enum class Wait : uint8_t {
   communication,  ///< bytes on their way, from when all that take part are there
   waiting,        ///< other workers: the last member of a collective, a peer, whoever opens a gate
   input,
-  server,  ///< a server's processor: from a gradient's arrival until its reply, gates apart
+  server,  ///< a server's processor: from a gradient's arrival until its reply, gates apart; or the host's
+           ///< own, at the update of what is offloaded
   bubble,  ///< another stage of a pipeline had not sent what this one works on next
   idle,    ///< none of these
 };

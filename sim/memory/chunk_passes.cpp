@@ -21,7 +21,8 @@ struct Visit {
 };
 
 std::optional<Visit> visit_of(const Program& program, const Op& op, const std::vector<LayerRange>& chunks) {
-  const Task* task = op.kind == OpKind::compute ? &program.tasks[op.what] : nullptr;
+  const bool works = op.kind == OpKind::compute && op.lane == Lane::compute;
+  const Task* task = works ? &program.tasks[op.what] : nullptr;
   if (task == nullptr || task->pass == Pass::update) return {};
   uint32_t c = 0;
   while (c + 1 < chunks.size() && task->layer >= chunks[c].end()) ++c;

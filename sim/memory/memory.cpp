@@ -60,6 +60,7 @@ MemoryUse use(WalkInput in, const Device& device) {
   m.gradients = w.gradients;
   m.optimizer = w.optimizer;
   m.buffers = w.buffers;
+  m.host = w.host;
   m.workspace = in.workspace;
   m.activations = w.peak_allocated - m.total();
   m.reserved = gpu ? w.peak_reserved : w.peak_allocated;
@@ -79,8 +80,8 @@ std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, co
     const Role& role = program.roles[r];
     if (!role.works()) continue;
     const Graph slice = whole.slice(role.slice);
-    const Workload part =
-        make_workload(slice, work.batch, work.precision, *work.optimizer, work.input, work.recompute);
+    const Workload part = make_workload(slice, work.batch, work.precision, *work.optimizer, work.input,
+                                        work.recompute, work.offload);
     out.push_back({role.name, role.mesh.size(),
                    use({&part, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
   }

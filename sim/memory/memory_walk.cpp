@@ -20,14 +20,18 @@ Walk::Walk(const WalkInput& in)
       work_(*in.work),
       layers_(work_.graph->layers()),
       sharding_(in.program->sharding),
+      offload_(in.work->offload),
       half_(element_bytes(work_.precision) < 4),
       weights_(in.habits.weights),
+      half_updates_(half_ && in.habits.weights == Weights::half),
       t_(in.limit),
       node_(layers_.size()),
       there_(layers_.size()) {
   // Frameworks that divide a model keep its weights in the format that they compute in.
   const bool master = sharding_.state > 1 || !in.program->grid.axes.empty();
   if (weights_ == Weights::automatic) weights_ = master ? Weights::master : Weights::fp32;
+  // The fp32 copy is where it is updated.
+  if (offload_.optimizer && weights_ == Weights::master) weights_ = Weights::half;
   read_formats();
   read_units();
   passes_ = chunk_passes(*in_.program, in_.role, static_cast<uint32_t>(layers_.size()));
@@ -157,7 +161,7 @@ void Walk::forward(uint32_t i, bool again) {
   const Lowered& l = work_.layers[i];
   Node& n = node_[i];
   if (layer.type == nullptr) return;
-  if (sharding_.parameters > 1) gather(n.unit);
+  if (sharded()) gather(n.unit);
   const bool idle = replica() && is_loss(i), keep = (again || !n.again) && n.trained;
   std::vector<Id> temporary;
   for (const uint32_t from : layer.inputs) {
@@ -165,8 +169,7 @@ void Walk::forward(uint32_t i, bool again) {
     const Id input = cast(i, from, temporary);
     const bool reads = keeps_input(i) || fused_loss(i) || n.remakes;
     if (keep && reads && !node_[from].remakes) n.kept.push_back(t_.hold(input));
-    if (!again && n.again && node_[from].unit != n.unit)
-      units_[n.unit].inputs.push_back(t_.hold(node_[from].output));
+    if (!again && n.again && node_[from].unit != n.unit) keep_for_again(units_[n.unit], from);
   }
   if (autocast() && n.weights.empty() && autocast_format(layer.type->name) == AutocastFormat::half) {
     for (const auto* tensors : {&layer.parameters, &layer.frozen}) {
@@ -194,7 +197,9 @@ void Walk::forward(uint32_t i, bool again) {
   for (const uint32_t from : layer.inputs) {
     if (!given(from) && (!again || node_[from].unit == n.unit)) t_.drop(node_[from].output);
   }
-  if (sharding_.parameters > 1 && !again && units_[n.unit].last == i) let_go(n.unit);
+  if (again || units_[n.unit].last != i) return;
+  if (sharded()) let_go(n.unit);
+  if (offload_.activations) offload_inputs(n.unit);
 }
 
 void Walk::keep_logits(uint32_t layer) {
@@ -219,6 +224,7 @@ void Walk::make_again(uint32_t unit) {
   Unit& u = units_[unit];
   if (u.remade) return;
   u.remade = true;
+  if (offload_.activations) reload_inputs(unit);
   for (uint32_t i = u.first; i <= u.last; ++i) {
     if (node_[i].unit == unit) forward(i, true);
   }
@@ -230,6 +236,33 @@ void Walk::gather(uint32_t unit) {
   Unit& u = units_[unit];
   if (u.gathered == kNone)
     u.gathered = t_.make(times(u.parameters, element_bytes(work_.precision)) + u.frozen);
+}
+
+/// Once, where it goes down; else each reader holds it.
+void Walk::keep_for_again(Unit& unit, uint32_t from) {
+  if (offload_.activations) {
+    if (std::find(unit.outside.begin(), unit.outside.end(), from) != unit.outside.end()) return;
+    unit.outside.push_back(from);
+  }
+  unit.inputs.push_back(t_.hold(node_[from].output));
+}
+
+/// What the block keeps goes down; its room is free when that of the next one goes.
+void Walk::offload_inputs(uint32_t unit) {
+  if (unit == 0) return;
+  t_.drop_all(offloading_);
+  std::swap(offloading_, units_[unit].inputs);
+  for (const uint32_t from : units_[unit].outside)
+    if (!stepped_) host_bytes_ += bytes(from);
+}
+
+/// It comes up again, in one piece for each.
+void Walk::reload_inputs(uint32_t unit) {
+  Unit& u = units_[unit];
+  for (const uint32_t from : u.outside) {
+    node_[from].output = t_.make(bytes(from));
+    u.inputs.push_back(node_[from].output);
+  }
 }
 
 void Walk::let_go(uint32_t unit) {
@@ -278,7 +311,7 @@ void Walk::backward(uint32_t i) {
   const Layer& layer = layers_[i];
   Node& n = node_[i];
   if (layer.type == nullptr) return;
-  if (sharding_.parameters > 1) gather(n.unit);
+  if (sharded()) gather(n.unit);
   if (n.again) make_again(n.unit);
   std::vector<Id> remade;
   if (n.trained) {
@@ -309,9 +342,10 @@ void Walk::backward(uint32_t i) {
   Unit& u = units_[n.unit];
   if (u.first != i) return;
   t_.drop_all(u.inputs);
+  u.outside.clear();
   u.remade = false;
   if (shards_gradients()) reduce_unit(n.unit);
-  if (sharding_.parameters > 1) let_go(n.unit);
+  if (sharded()) let_go(n.unit);
 }
 
 /// What is held for the present micro-batch is set aside.
@@ -388,10 +422,11 @@ void Walk::step() {
 WalkResult Walk::run() {
   take_state();
   step();
+  stepped_ = true;
   step();
   const CachingAllocator& a = t_.allocator;
-  return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_},
-          in_.workspace,      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
+  return {{parameter_bytes_}, {gradient_bytes_},  {state_bytes_},    {buffer_bytes_}, in_.workspace,
+          {host_bytes_},      a.peak_allocated(), a.peak_reserved(), a.exceeded()};
 }
 
 WalkResult walk_memory(const WalkInput& input) { return Walk(input).run(); }

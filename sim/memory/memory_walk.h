@@ -29,6 +29,7 @@ struct WalkInput {
 /// others explain it.
 struct WalkResult {
   Bytes parameters, gradients, optimizer, buffers, workspace;
+  Bytes host;  ///< in the host's memory, what is offloaded
   Bytes peak_allocated, peak_reserved;
   bool exceeded = false;  ///< the limit
 };
@@ -65,7 +66,8 @@ class Walk {
     int64_t frozen = 0;                 // bytes of weights that stay as they are
     Id gathered = kNone;
     bool remade = false;
-    std::vector<Id> inputs{};  // from outside, kept for making it again
+    std::vector<Id> inputs{};         // from outside, kept for making it again
+    std::vector<uint32_t> outside{};  // which these are, where they are offloaded
     std::vector<Id> gradients{};
   };
   struct Live {  // what is held for one micro-batch
@@ -78,6 +80,7 @@ class Walk {
   void read_units();
   void take_state();
   void take_frozen(const Layer& layer);
+  int64_t frozen_size(const Layer& layer, int64_t count) const;
   void make_whole(const Layer& layer, std::vector<Id>& temporary);
   int64_t largest_message() const;
   void forward(uint32_t i, bool again);
@@ -91,11 +94,15 @@ class Walk {
   void make_again(uint32_t unit);
   void remake(uint32_t i, std::vector<Id>& temporary);
   void gather(uint32_t unit);
+  void keep_for_again(Unit& unit, uint32_t from);
+  void offload_inputs(uint32_t unit);
+  void reload_inputs(uint32_t unit);
   void let_go(uint32_t unit);
   void reduce_unit(uint32_t unit);
   void step();
   void update();
   void make_state(const Parameter& p);
+  void offload_update();
   int64_t updated_bytes(const Parameter& p) const;
   void free_gradients();
   void switch_to(uint32_t micro);
@@ -114,7 +121,8 @@ class Walk {
   /// Of the whole batch.
   int64_t tensor(int64_t elements, int64_t size) const { return (Bytes{elements} * work_.batch * size).n; }
   int64_t bytes(uint32_t i) const { return tensor(elements(layers_[i].output), node_[i].size); }
-  bool sharded() const { return sharding_.parameters > 1; }
+  /// Whole parameters are there only while a unit needs them.
+  bool sharded() const { return sharding_.parameters > 1 || offload_.parameters; }
   bool shards_gradients() const { return sharding_.gradients > 1 && !in_.habits.gradients_whole; }
   bool replica() const { return in_.gathers < 0; }
   bool is_loss(uint32_t i) const { return layers_[i].output.empty() && layers_[i].parameters.empty(); }
@@ -131,13 +139,16 @@ class Walk {
   const Workload& work_;
   const std::vector<Layer>& layers_;
   const Sharding& sharding_;
+  const Offload& offload_;
   const bool half_;
-  MemoryHabits::Weights weights_;
+  MemoryHabits::Weights weights_;  ///< on the device
+  const bool half_updates_;        ///< the optimiser works on parameters of 2 bytes
   Tensors t_;
   std::vector<Node> node_;
   std::vector<Unit> units_;
   std::vector<Id> gradients_;      // of parameters, until they are freed
-  std::vector<Id> in_flight_;      // a unit's gradients on their way
+  std::vector<Id> in_flight_;      // gradients on their way
+  std::vector<Id> offloading_;     // inputs of a block on their way to the host
   std::vector<Id> tied_;           // of an output layer, for the embedding's weight
   std::vector<Id> variables_;      // of the training loop, while backward runs
   std::vector<ChunkPass> passes_;  // of a step
@@ -145,8 +156,8 @@ class Walk {
   std::map<uint32_t, Live> live_;  // by micro-batch, but for the present one's
   uint32_t micro_ = 0;             // the present one
   std::vector<bool> there_;        // [layer]: gradients of its parameters are
-  bool state_ = false, buckets_ = false;
-  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0;
+  bool state_ = false, buckets_ = false, stepped_ = false;
+  int64_t parameter_bytes_ = 0, gradient_bytes_ = 0, state_bytes_ = 0, buffer_bytes_ = 0, host_bytes_ = 0;
 };
 
 }  // namespace tandem::sim

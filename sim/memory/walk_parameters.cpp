@@ -20,6 +20,7 @@ void Walk::take_state() {
     if (replica()) continue;
     take_frozen(layers_[i]);
     for (const Parameter& p : layers_[i].parameters) {
+      if (offload_.parameters) continue;
       const int64_t size = sharded() && half_ && weights_ == ParameterFormat::master ? 4 : parameter_size();
       const int64_t bytes = times(share(p.elements, sharding_.of(sharding_.parameters, p.dealt)), size);
       t_.make(bytes);
@@ -44,13 +45,17 @@ void Walk::take_state() {
   buffer_bytes_ += bucket;
 }
 
+/// Bytes of so many frozen weights of the layer.
+int64_t Walk::frozen_size(const Layer& layer, int64_t count) const {
+  return layer.frozen_bits > 0 ? static_cast<int64_t>(static_cast<double>(count) * layer.frozen_bits / 8)
+                               : times(count, parameter_size());
+}
+
 /// Weights that stay as they are: in the format that is computed with, unless they are stored in fewer bits.
 void Walk::take_frozen(const Layer& layer) {
   for (const Parameter& p : layer.frozen) {
-    const int64_t part = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
-    const int64_t bytes = layer.frozen_bits > 0
-                              ? static_cast<int64_t>(static_cast<double>(part) * layer.frozen_bits / 8)
-                              : times(part, parameter_size());
+    if (offload_.parameters) continue;
+    const int64_t bytes = frozen_size(layer, share(p.elements, sharding_.of(sharding_.parameters, p.dealt)));
     t_.make(bytes);
     parameter_bytes_ += bytes;
   }
@@ -85,7 +90,9 @@ void Walk::weight_gradients(uint32_t i) {
     const Id half = autocast() ? t_.make(times(count, 2)) : kNone;
     const Id whole = t_.make(times(count, sharded && half_ ? element_bytes(work_.precision) : size));
     t_.drop(half);
-    if (in_.habits.update == MemoryHabits::Update::backward)
+    if (offload_.gradients && !sharded)
+      t_.drop_all(in_flight_), in_flight_.push_back(whole);
+    else if (in_.habits.update == MemoryHabits::Update::backward)
       t_.drop(t_.make(times(count, weights_ == ParameterFormat::half && half_ ? 2 : 4))), t_.drop(whole);
     else if (sharded)
       units_[node_[i].unit].gradients.push_back(whole);
@@ -112,7 +119,7 @@ void Walk::reduce_unit(uint32_t unit) {
   if (u.gradients.empty()) return;
   t_.drop_all(in_flight_);
   in_flight_.push_back(t_.make(times(u.parameters, element_bytes(work_.precision))));
-  if (!there_[u.first]) {
+  if (!there_[u.first] && !offload_.gradients) {
     const int64_t cut = share(u.parameters - u.dealt, sharding_.gradients) +
                         share(u.dealt, sharding_.of(sharding_.gradients, true));
     const int64_t part = cut * (sharded() && weights_ != ParameterFormat::half ? 4 : parameter_size());
@@ -131,6 +138,7 @@ void Walk::free_gradients() {
 void Walk::update() {
   const Optimizer& o = *work_.optimizer;
   if (replica() || o.name == "none") return;
+  if (offload_.optimizer) return offload_update();
   std::vector<Id> temporary;
   for (const Layer& layer : layers_) {
     for (const Parameter& p : layer.parameters) {
@@ -152,6 +160,24 @@ void Walk::update() {
     }
   }
   t_.drop_all(temporary);
+}
+
+/// On the host: parameters, gradients and state of what this device updates.
+void Walk::offload_update() {
+  if (state_) return;
+  state_ = true;
+  const Optimizer& o = *work_.optimizer;
+  for (const Layer& layer : layers_) {
+    for (const Parameter& p : layer.parameters) {
+      const int64_t own = share(p.elements, sharding_.of(sharding_.state, p.dealt)),
+                    size = half_updates_ ? 2 : 4;
+      host_bytes_ += times(own, 2 * size) + (o.executed() ? times(own, o.state * size) : o.device_state(own));
+    }
+    for (const Parameter& p : layer.frozen) {
+      const int64_t own = share(p.elements, sharding_.of(sharding_.parameters, p.dealt));
+      host_bytes_ += offload_.parameters ? frozen_size(layer, own) : 0;
+    }
+  }
 }
 
 /// Of what this device updates of a parameter, in the format of the update.

@@ -79,6 +79,10 @@ inline bool has_transfer(const Op& op) {
   return op.kind == OpKind::copy || op.kind == OpKind::collective || op.kind == OpKind::send;
 }
 
+/// The host launches it on the device: RoleCosts::issued. What it does itself, as an update of what is
+/// offloaded, it does beside that, in threads of its own.
+inline bool launched(const Op& op) { return op.kind == OpKind::compute && op.lane == Lane::compute; }
+
 /// Durations and transfers of one role's ops. Instances fall into classes with equal costs; class_of
 /// has one entry per instance (empty = all class 0).
 struct RoleCosts {
@@ -90,7 +94,7 @@ struct RoleCosts {
   /// is the transfer of its first member's class. Instances of one class load the very same links.
   std::vector<std::vector<int32_t>> transfer;
   /// [class][op]: when the host has issued the last kernel of a compute op, counted from where it began with
-  /// the iteration. A compute op ends no earlier. Empty: issuing takes no time.
+  /// the iteration. An op that is launched() ends no earlier. Empty: issuing takes no time.
   std::vector<std::vector<Time>> issued = {};
   std::vector<Time> issue = {};  ///< [class]: the host's time for a whole iteration
   /// The host goes on with the next iteration as soon as it has issued this one (frameworks that nothing

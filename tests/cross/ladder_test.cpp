@@ -30,7 +30,7 @@ class Ladder : public testing::TestWithParam<Setting> {};
 
 bool exchanges(const Program& p, Lane lane) {
   return std::any_of(p.roles[0].ops.begin(), p.roles[0].ops.end(), [&](const Op& op) {
-    return op.lane == lane && (op.kind == OpKind::send || op.kind == OpKind::recv);
+    return op.lane == lane && (op.kind == OpKind::send || op.kind == OpKind::recv || lane == Lane::host);
   });
 }
 
@@ -141,7 +141,8 @@ TEST_P(Ladder, OpsMoveTheProgramsBytes) {
     const ExecutionResult r = execute(e);
     for (std::size_t i = 0; i < p.roles[0].ops.size(); ++i) {
       const Op& op = p.roles[0].ops[i];
-      const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send;
+      const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send ||
+                         op.lane == Lane::offload || op.lane == Lane::reload;
       const int64_t moved = op.kind == OpKind::send ? r.ops[i].sent_bytes : r.ops[i].collective_bytes;
       // Shares of 2-byte elements are whole words.
       EXPECT_NEAR(static_cast<double>(moved), moves ? static_cast<double>(op.bytes.n) : 0.0,

@@ -30,10 +30,11 @@ struct Setting {
   std::string scheme;
   Cluster cluster;
   SettingFacts facts = {};
+  std::string_view offload = "off";
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
-  return out << s.scheme << " on " << s.cluster.devices;
+  return out << s.scheme << " on " << s.cluster.devices << ", offload " << s.offload;
 }
 
 /// Every scheme that can be executed, in every mode, on one and on two nodes.
@@ -77,6 +78,21 @@ inline std::vector<Setting> settings() {
       {"zero:stage=2,accumulate=3,bucket=0B", three},
       {"zero:stage=3,accumulate=3,bucket=1KiB", grid},
       {"zero:stage=3,accumulate=2,overlap=off", two},
+      {"allreduce", one, {}, "optimizer"},
+      {"allreduce:bucket=1KiB,accumulate=3", three, {}, "optimizer"},
+      {"allreduce:overlap=off,update=all", two, {}, "optimizer+gradients"},
+      {"zero:stage=1,accumulate=3,bucket=1KiB", four, {}, "optimizer"},
+      {"zero:stage=2,bucket=0B", three, {}, "optimizer+gradients"},
+      {"zero:stage=2,accumulate=2,overlap=off", two, {}, "optimizer"},
+      {"zero:stage=2,accumulate=3,bucket=1KiB", three, {}, "optimizer+gradients"},
+      {"zero:stage=2,accumulate=3,bucket=1KiB", one, {}, "optimizer+gradients"},
+      {"zero:stage=3,accumulate=3,bucket=1KiB", grid, {}, "optimizer+gradients+parameters"},
+      {"zero:stage=3,bucket=1KiB", grid, {}, "optimizer"},
+      {"zero:stage=3,bucket=1KiB", one, {}, "optimizer+parameters"},
+      {"zero:stage=3,accumulate=3,bucket=1KiB", one, {}, "optimizer+parameters"},
+      {"zero:stage=3,bucket=1KiB", grid, {}, "optimizer+gradients+parameters"},
+      {"zero:stage=3,bucket=0B,accumulate=3", three, {}, "optimizer+parameters"},
+      {"zero:stage=3,overlap=off", two, {}, "optimizer+parameters"},
   };
 }
 
@@ -103,6 +119,7 @@ inline Execution execution(const Setting& s, const ResolvedScheme& scheme, std::
   e.cluster = s.cluster;
   e.job.batch = 4;
   e.job.optimizer = &optimizer("sgd");
+  e.job.offload = parse_offload(s.offload, {});
   e.iterations = iterations;
   e.warmup = 1;
   return e;
@@ -132,6 +149,7 @@ inline Prediction prediction(const Setting& s, const ResolvedScheme& scheme, int
   p.devices = s.cluster.devices;
   p.job.batch = 4;
   p.job.optimizer = &optimizer("sgd");
+  p.job.offload = parse_offload(s.offload, {});
   p.job.input = false;
   p.disturbance = Disturbance{};
   p.iterations = iterations;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What reaches the parameters: exact sums of integer gradients, and what one worker computes with the whole
 // batch.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,6 +137,43 @@ TEST_P(SumsOverLinks, IntegerSumsAreExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schemes, SumsOverLinks, testing::ValuesIn(settings_over_links()));
+
+/// Twenty steps of an optimiser with state that is on the host, as of one worker that has it on its device;
+/// so are a checkpoint's state and what goes on from there.
+TEST(Execute, OffloadedTrainingEqualsOneWorkersWithTheWholeBatch) {
+  for (const auto& [text, offload] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"allreduce:bucket=1KiB", "optimizer"},
+           {"allreduce:accumulate=3", "optimizer"},
+           {"zero:stage=1,bucket=1KiB", "optimizer"},
+           {"zero:stage=2", "optimizer+gradients"},
+           {"zero:stage=2,accumulate=3,bucket=1KiB", "optimizer+gradients"},
+           {"zero:stage=3,bucket=1KiB", "optimizer"},
+           {"zero:stage=3,bucket=1KiB,accumulate=2", "optimizer+parameters"},
+           {"zero:stage=3,bucket=0B", "optimizer+gradients+parameters"}}) {
+    const ResolvedScheme many = resolve_scheme(text, {}), one = resolve_scheme("allreduce", {});
+    static const Dataset data = load_dataset(std::string(TANDEM_ROOT) + "/tests/cross/points.csv", false);
+    for (const std::size_t backend : {1, 3}) {
+      for (const uint32_t workers : {1U, 2U}) {
+        SCOPED_TRACE(fmt::format("{} with {} on {} of {}", text, offload, workers, backends()[backend].name));
+        Execution a = execution({text, {workers, 1, workers}, {}, offload}, many, "cpu", 20),
+                  b = execution({text, {1, 1, 1}}, one, "cpu", 20);
+        a.backend = &backends()[backend];
+        a.data = b.data = &data;
+        b.job.batch = workers * a.job.batch * make_program(a).micro_batches;
+        a.job.optimizer = b.job.optimizer = &optimizer("adamw");
+        a.rate.base = b.rate.base = 0.01;
+        a.poison = true;
+        const ExecutionResult x = execute(a, {false, false, true}), y = execute(b, {false, false, true});
+        ASSERT_EQ(x.parameters.size(), y.parameters.size());
+        ASSERT_EQ(x.state.size(), y.state.size());
+        for (std::size_t i = 0; i < x.parameters.size(); ++i)
+          ASSERT_NEAR(x.parameters[i], y.parameters[i], 1e-5) << i;
+        for (std::size_t i = 0; i < x.state.size(); ++i) ASSERT_NEAR(x.state[i], y.state[i], 1e-5) << i;
+        EXPECT_EQ(x.report.memory.optimizer.n, 0);
+      }
+    }
+  }
+}
 
 /// N workers that sum their gradients compute what one computes on the N-fold batch.
 TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {

@@ -60,7 +60,8 @@ void flush_denormals() {
 
 class CpuDevice : public DeviceSession {
  public:
-  explicit CpuDevice(const DeviceOptions& options) : threads_(std::max(1, options.threads)) {
+  explicit CpuDevice(const DeviceOptions& options)
+      : threads_(std::max(1, options.threads)), fp16_(options.precision == Precision::fp16) {
     static const std::vector<int> usable = processors();
     if (options.pin && !usable.empty()) {
       cpu_set_t set;
@@ -108,6 +109,10 @@ class CpuDevice : public DeviceSession {
   void scale(float* values, float factor, int64_t elements, Lane) override {
     for (int64_t i = 0; i < elements; ++i) values[i] *= factor;
   }
+  /// For devices whose parameters are updated here.
+  void narrow(float* to, const float* from, int64_t elements, Lane) override {
+    cpu::narrow(to, from, fp16_, elements);
+  }
   void upload(float* to, const float* host, int64_t elements) override {
     copy(to, host, elements, Lane::host);
   }
@@ -117,6 +122,7 @@ class CpuDevice : public DeviceSession {
 
  private:
   int threads_;
+  bool fp16_;  ///< the format of narrow(), else bf16
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cpu::Prepared> prepared_;
 };

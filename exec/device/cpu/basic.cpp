@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills, copies, sums and optimiser updates: loops that the compiler vectorises.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -145,6 +146,20 @@ Prepared update(const Call& c, int) {
 }
 
 }  // namespace
+
+void narrow(float* to, const float* from, bool fp16, int64_t elements) {
+  auto* out = reinterpret_cast<unsigned char*>(to);
+  for (int64_t i = 0; i < elements; ++i, out += 2) {
+    if (fp16) {
+      const auto half = static_cast<_Float16>(from[i]);
+      std::memcpy(out, &half, 2);
+    } else {
+      const auto bits = std::bit_cast<uint32_t>(from[i]);
+      const auto half = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);
+      std::memcpy(out, &half, 2);
+    }
+  }
+}
 
 void accumulate(float* to, const float* from, int64_t elements) {
 #pragma omp simd

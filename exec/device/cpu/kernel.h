@@ -38,6 +38,8 @@ inline void set(Table& table, Function function, Prepare prepare) {
 void sgemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
            const float* b, int64_t ldb, float beta, float* c, int64_t ldc, float alpha = 1);
 
+/// To numbers of 2 bytes, two a word, to nearest even: fp16 or bf16. A last odd one leaves half of its word.
+void narrow(float* to, const float* from, bool fp16, int64_t elements);
 /// to += from.
 void accumulate(float* to, const float* from, int64_t elements);
 
