@@ -186,6 +186,11 @@ class Checker {
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
   }
 
+  bool sums(const Op& o) const {
+    return o.kind == OpKind::collective && o.what < p_.collectives.size() &&
+           p_.collectives[o.what].kind == CollKind::all_reduce;
+  }
+
   void check_lane() const {
     const Lane l = op().lane;
     bool fits = false;
@@ -225,7 +230,8 @@ class Checker {
       require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");
     }
     if (op().payload == Payload::shard)
-      require(op().kind == OpKind::compute && role().works(), "only a worker's update works on its shard");
+      require((op().kind == OpKind::compute || sums(op())) && role().works(),
+              "only a worker's update, and a sum between those with the same one, works on its shard");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||

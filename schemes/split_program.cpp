@@ -41,9 +41,9 @@ class Hybrid {
     std::vector<LayerRange> chunks;
     RoleBuilder role;
     std::vector<StageBucket> buckets;
-    std::vector<Passage> forward, backward, data, weights, last;  ///< [chunk]; last: of the last micro-batch
-    std::vector<OpId> first_forward;                              ///< [chunk]
-    std::vector<OpId> inputs;                                     ///< the latest copies
+    std::vector<ChunkPassages> passages;  ///< [chunk]
+    std::vector<OpId> first_forward;      ///< [chunk]
+    std::vector<OpId> inputs;             ///< the latest copies
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
@@ -64,16 +64,17 @@ class Hybrid {
   int64_t stages() const { return split_.shape.stages; }
   int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
   /// The axes among them that the stages' meshes have.
-  uint32_t mask(std::initializer_list<GridAxis> axes) const {
+  uint32_t mask(const std::vector<GridAxis>& axes) const {
     uint32_t out = 0;
     for (const GridAxis axis : axes) out |= own_axis_[axis] < 32 ? 1U << own_axis_[axis] : 0;
     return out;
   }
   /// Over which a parameter, or an expert's, is replicated.
-  uint32_t replicas_of(bool dealt) const {
-    return dealt ? mask({kData, kContext}) : mask({kData, kExpert, kContext});
-  }
+  uint32_t replicas_of(bool dealt) const { return mask(GridSplit::holding(dealt)); }
   bool replicates(bool dealt) const { return split_.holders(dealt) > 1; }
+  /// Over which it is sharded.
+  uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
+  bool shards(bool dealt) const { return split_.shards(dealt) > 1; }
 
   void lay_out() {
     uint32_t own = 0;
@@ -86,9 +87,9 @@ class Hybrid {
     }
     b_.program().replicas = split_.replicas();
     b_.samples_per_iteration(checked_mul(work_.batch, split_.shape.micro_batches, "the samples of a step"));
-    const int64_t d = split_.holders(false), level = split_.sharding;
+    const int64_t d = split_.shards(false), level = split_.sharding;
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
-    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, level >= 1 ? d : 1, fewer ? split_.holders(true) : 0});
+    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, d, fewer ? split_.shards(true) : 0});
     ranges_ = cut_model(*work_.graph, work_.layers, parts());
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);
@@ -110,7 +111,7 @@ class Hybrid {
     for (const GridAxis axis : split_.order) r.at.push_back(axis == kPipeline ? s : -1);
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
-    for (StageBucket& bucket : buckets) bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
+    for (StageBucket& bucket : buckets) bucket.gathered = split_.sharding >= 3 && shards(bucket.dealt);
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
     stage.index = s;
@@ -127,17 +128,12 @@ class Hybrid {
 
   void write_passages(Stage& stage, int32_t c) {
     const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
-                        split_.sharding >= 3 && replicates(false), &stage.buckets};
+                        split_.sharding >= 3 && shards(false), &stage.buckets};
     std::vector<uint32_t> cuts;
     for (const StageBucket& b : stage.buckets) {
       if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
     }
-    using What = Slot::What;
-    stage.forward.push_back(forward_passage(in));
-    stage.backward.push_back(backward_passage(in, What::backward));
-    stage.last.push_back(backward_passage(in, What::backward, cuts));
-    stage.data.push_back(backward_passage(in, What::data));
-    stage.weights.push_back(backward_passage(in, What::weights, cuts));
+    stage.passages.push_back(passages_of(in, cuts));
   }
 
   /// Layers whose outputs go from part k of the model to part k + 1.
@@ -181,7 +177,7 @@ class Hybrid {
           const auto& buckets = stage(from.stage).buckets;
           const auto at = std::find_if(buckets.begin(), buckets.end(),
                                        [&](const StageBucket& b) { return b.tied && b.layer == from.layer; });
-          const int64_t cuts = split_.sharding > 0 ? split_.holders(false) : 1;
+          const int64_t cuts = split_.shards(false);
           const Bytes bytes{split_.gradient * ((at->elements + cuts - 1) / cuts)};
           copy_ways_.push_back({from, to,
                                 b_.channel(stage(from.stage).role, stage(to.stage).role, Address::same_index,
@@ -298,7 +294,7 @@ class Hybrid {
   }
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
-    Emission e{slot, &stage.forward[static_cast<std::size_t>(slot.chunk)]};
+    Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward};
     e.copied = input(stage, slot);
     e.received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
     return e;
@@ -319,12 +315,8 @@ class Hybrid {
   }
 
   Emission begin_backward(Stage& stage, const Slot& slot) {
-    const auto c = static_cast<std::size_t>(slot.chunk);
-    Passage& passage = slot.what == Slot::What::data      ? stage.data[c]
-                       : slot.what == Slot::What::weights ? stage.weights[c]
-                       : reduces(slot)                    ? stage.last[c]
-                                                          : stage.backward[c];
-    Emission e{slot, &passage};
+    ChunkPassages& passages = stage.passages[static_cast<std::size_t>(slot.chunk)];
+    Emission e{slot, &passages.backward_of(slot.what, reduces(slot))};
     if (slot.what != Slot::What::weights)
       e.received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
     else if (const auto sum = stage.summed.find({slot.chunk, slot.micro_batch}); sum != stage.summed.end())
@@ -349,17 +341,35 @@ class Hybrid {
     }
   }
 
+  /// A collective on a bucket, which is replicated over the axes.
+  static OpHandle of_bucket(Stage& stage, const StageBucket& bucket, CollKind kind, uint32_t axes,
+                            Bytes bytes, Payload of, const std::string& label) {
+    return stage.role.collective(kind, axes, bytes, "auto", label).on(Lane::reduce).of(of, bucket.key);
+  }
+
+  /// Where nodes have a shard in common each micro-batch's gradients are summed within a node, and the sums
+  /// of all of them between nodes once (MiCS, section 3.4: 2-hop gradient synchronization). The latter are on
+  /// a lane of their own, as FSDP has a stream for them, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
     const StageBucket& bucket = stage.buckets[i];
-    const bool scatter = split_.sharding > 0;
-    stage.reduced[i] = stage.role
-                           .collective(scatter ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                       replicas_of(bucket.dealt), Bytes{split_.gradient} * bucket.elements,
-                                       "auto", (scatter ? "reduce-scatter " : "all-reduce ") + bucket.name)
-                           .on(Lane::reduce)
-                           .of(Payload::gradients, bucket.key)
+    const bool scatters = shards(bucket.dealt), last = slot.micro_batch + 1 == split_.shape.micro_batches;
+    if (!scatters && !last) return;
+    const uint32_t all = replicas_of(bucket.dealt), near = shards_of(bucket.dealt);
+    const Bytes bytes = Bytes{split_.gradient} * bucket.elements;
+    const char* label = scatters ? "reduce-scatter " : "all-reduce ";
+    stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
+                                 scatters ? near : all, bytes, Payload::gradients, label + bucket.name)
                            .after(gradient)
                            .micro(slot.micro_batch);
+    const int64_t cuts = split_.shards(bucket.dealt), each = (bucket.elements + cuts - 1) / cuts;
+    if (!scatters || !last || split_.holders(bucket.dealt) == cuts) return;
+    const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
+    stage.reduced[i] =
+        of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, Bytes{split_.gradient} * each,
+                  Payload::shard, "all-reduce shard of " + bucket.name)
+            .on(shared ? Lane::reduce : Lane::comm)
+            .after(stage.reduced[i])
+            .micro(slot.micro_batch);
   }
 
   /// All of a passage, one op behind the other: a call of the routine that its ops become when it is written
@@ -454,10 +464,8 @@ class Hybrid {
 
   OpHandle gather(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
-    const OpHandle op =
-        stage.role.collective(step.collective, replicas_of(bucket.dealt), step.bytes, "auto", step.label)
-            .on(Lane::reduce)
-            .of(Payload::parameters, bucket.key);
+    const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), step.bytes,
+                                  Payload::parameters, step.label);
     if (!stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
     return op;
   }
@@ -532,7 +540,7 @@ class Hybrid {
 
   OpId update(Stage& stage, std::size_t i) {
     const StageBucket& bucket = stage.buckets[i];
-    const int64_t holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+    const int64_t holders = split_.shards(bucket.dealt);
     std::vector<Kernel> kernels;
     for (const int64_t elements : bucket.tensors)
       append_update(kernels, *work_.optimizer, (elements + holders - 1) / holders, 1);
@@ -560,13 +568,10 @@ class Hybrid {
     }
     for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
       const StageBucket& bucket = stage.buckets[i];
-      if (!replicates(bucket.dealt)) continue;
-      const OpId gathered = stage.role
-                                .collective(CollKind::all_gather, replicas_of(bucket.dealt),
-                                            Bytes{element_bytes(work_.precision)} * bucket.elements, "auto",
-                                            "all-gather " + bucket.name)
-                                .on(Lane::reduce)
-                                .of(Payload::parameters, bucket.key)
+      if (!shards(bucket.dealt)) continue;
+      const Bytes bytes = Bytes{element_bytes(work_.precision)} * bucket.elements;
+      const OpId gathered = of_bucket(stage, bucket, CollKind::all_gather, shards_of(bucket.dealt), bytes,
+                                      Payload::parameters, "all-gather " + bucket.name)
                                 .after(updated[i]);
       const OpId next = stage.first_forward[static_cast<std::size_t>(bucket.chunk)];
       if (next.valid()) stage.role.op(next).after_last(gathered);
@@ -577,9 +582,9 @@ class Hybrid {
   const GridSplit& split_;
   Builder b_;
   Mesh mesh_;
-  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
-  std::vector<LayerRange> ranges_;                                ///< [part]
-  std::unique_ptr<Graph> whole_;                                  ///< all layers, shared
+  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
+  std::vector<LayerRange> ranges_;                                    ///< [part]
+  std::unique_ptr<Graph> whole_;                                      ///< all layers, shared
   std::vector<Stage> stages_;
   std::vector<Ways> ways_;  ///< [stage]: to the next
   WeightCopies copies_;     ///< of an embedding's weight, itself first

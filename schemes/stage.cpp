@@ -339,6 +339,13 @@ Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vecto
   return Backward(in, what, cuts).run();
 }
 
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts) {
+  using What = Slot::What;
+  return {forward_passage(in), backward_passage(in, What::backward),
+          backward_passage(in, What::backward, cuts), backward_passage(in, What::data),
+          backward_passage(in, What::weights, cuts)};
+}
+
 namespace {
 
 /// Buckets of one chunk, tensor by tensor.

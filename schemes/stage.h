@@ -83,6 +83,18 @@ Passage forward_passage(const ChunkInput& in);
 /// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
 Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
 
+/// Those over one chunk; the last of its micro-batches ends a step where the cuts are reached.
+struct ChunkPassages {
+  Passage forward, backward, last, data, weights;
+  Passage& backward_of(Slot::What what, bool is_last) {
+    return what == Slot::What::data      ? data
+           : what == Slot::What::weights ? weights
+           : is_last                     ? last
+                                         : backward;
+  }
+};
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts);
+
 /// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
 /// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,
 /// and after each chunk. Where `apart`, experts have buckets of their own, behind all others in the role's

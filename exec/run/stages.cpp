@@ -160,8 +160,8 @@ void Stages::find_places(const Program& program) {
         replicas_ = static_cast<uint32_t>(role.mesh.size());
         continue;
       }
-      const Coordinate samples = coordinate(role.mesh, i, {"data", "expert"}),
-                       data = coordinate(role.mesh, i, {"data"}),
+      const Coordinate samples = coordinate(role.mesh, i, {"node", "data", "expert"}),
+                       data = coordinate(role.mesh, i, {"node", "data"}),
                        tensor = coordinate(role.mesh, i, {"tensor"}),
                        expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
                                                          : coordinate(role.mesh, i, {"expert"}),

@@ -431,6 +431,10 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
     return buffer_of_layer(index);
   }
+  if (op.payload == Payload::shard) {
+    const Slice own = run_.share(op.key, instance_);
+    return {gradients_ + own.first, own.elements};
+  }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
 }
