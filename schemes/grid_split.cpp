@@ -58,6 +58,7 @@ ModelSlice GridSplit::slice() const {
   ModelSlice out;
   out.ways = static_cast<int32_t>(size[kTensor]);
   out.sequence = sequence;
+  out.samples = samples;
   out.experts = static_cast<int32_t>(size[kExpert]);
   out.whole_experts = whole_experts;
   out.capacity = capacity;
@@ -183,6 +184,14 @@ void shard_within_nodes(GridSplit& split, int64_t per_node) {
     split.between_nodes[kNode] = true;
     split.order.insert(split.order.begin() + static_cast<std::ptrdiff_t>(i), kNode);
   }
+}
+
+GridSplit weird_split(const Options&, int64_t devices) {
+  GridSplit split;
+  split.size[kTensor] = devices;
+  split.samples = devices > 1;
+  set_schedule(split, "1f1b", 1, 1);
+  return split;
 }
 
 int64_t replica_of_hybrid(const Options& o) {

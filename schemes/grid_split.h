@@ -24,6 +24,7 @@ struct GridSplit {
   PipelineShape shape;
   const PipelineSchedule* schedule = nullptr;
   bool sequence = false;
+  bool samples = false;  ///< devices that share layers have samples of their own (ModelSlice::samples)
   bool whole_experts = false;
   double capacity = 0;
   bool relays = false;    ///< tokens go once to a node, and on from there (DeepEP)
@@ -35,7 +36,9 @@ struct GridSplit {
   int64_t gradient = 4;  ///< bytes of one
 
   /// Devices that train on samples of their own.
-  int64_t replicas() const { return size[kNode] * size[kData] * size[kExpert]; }
+  int64_t replicas() const {
+    return size[kNode] * size[kData] * size[kExpert] * (samples ? size[kTensor] : 1);
+  }
   /// Over which a parameter is replicated; `dealt`: an expert's.
   static std::vector<GridAxis> holding(bool dealt);
   /// Those of them over which it, or its optimiser's state, is sharded.
@@ -57,6 +60,7 @@ GridSplit hybrid_split(const Options& options, int64_t devices);
 GridSplit pipeline_split(const Options& options, int64_t devices);
 GridSplit layer_split(const Options& options, int64_t devices);
 GridSplit tensor_split(const Options& options, int64_t devices);
+GridSplit weird_split(const Options& options, int64_t devices);
 /// Sharding is over the devices of a node alone, and each node holds all of it (PyTorch's HSDP: Zhao et al.,
 /// VLDB 2023, section 3.2.2; MiCS: Zhang et al., VLDB 2022): cuts the data axis where it crosses nodes of
 /// `per_node` devices. Where a node holds a parameter once nothing of it is sharded. Throws InputError where

@@ -71,7 +71,9 @@ class Hybrid {
   }
   /// Over which a parameter, or an expert's, is replicated.
   uint32_t replicas_of(bool dealt) const { return mask(GridSplit::holding(dealt)); }
-  bool replicates(bool dealt) const { return split_.holders(dealt) > 1; }
+  /// Do devices that share layers sum them too, since each has samples of its own?
+  bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
+  bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
   bool shards(bool dealt) const { return split_.shards(dealt) > 1; }
@@ -131,7 +133,7 @@ class Hybrid {
                         split_.sharding >= 3 && shards(false), &stage.buckets};
     std::vector<uint32_t> cuts;
     for (const StageBucket& b : stage.buckets) {
-      if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
+      if (b.chunk == c && sums(b)) cuts.push_back(b.layer);
     }
     stage.passages.push_back(passages_of(in, cuts));
   }
@@ -336,7 +338,7 @@ class Hybrid {
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       if (stage.buckets[i].chunk != slot.chunk) continue;
       stage.made[i] = e.last_compute;
-      if (!replicates(stage.buckets[i].dealt)) continue;
+      if (!sums(stage.buckets[i])) continue;
       reduce(stage, i, e.at(e.passage->reached[reached++]), slot);
     }
   }
@@ -347,18 +349,18 @@ class Hybrid {
     return stage.role.collective(kind, axes, bytes, "auto", label).on(Lane::reduce).of(of, bucket.key);
   }
 
-  /// Where nodes have a shard in common each micro-batch's gradients are summed within a node, and the sums
-  /// of all of them between nodes once (MiCS, section 3.4: 2-hop gradient synchronization). The latter are on
-  /// a lane of their own, as FSDP has a stream for them, where no layer is shared.
+  /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
+  /// between nodes once (MiCS, section 3.4), on a lane of their own, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
     const StageBucket& bucket = stage.buckets[i];
     const bool scatters = shards(bucket.dealt), last = slot.micro_batch + 1 == split_.shape.micro_batches;
     if (!scatters && !last) return;
-    const uint32_t all = replicas_of(bucket.dealt), near = shards_of(bucket.dealt);
+    const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
+                   near = shards_of(bucket.dealt);
     const Bytes bytes = Bytes{split_.gradient} * bucket.elements;
-    const char* label = scatters ? "reduce-scatter " : "all-reduce ";
     stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                 scatters ? near : all, bytes, Payload::gradients, label + bucket.name)
+                                 scatters ? near : all, bytes, Payload::gradients,
+                                 (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
                            .after(gradient)
                            .micro(slot.micro_batch);
     const int64_t cuts = split_.shards(bucket.dealt), each = (bucket.elements + cuts - 1) / cuts;
@@ -497,7 +499,7 @@ class Hybrid {
       const StageBucket& bucket = stage.buckets[i];
       if (!bucket.tied) continue;
       const WeightHolder own{stage.index, bucket.layer};
-      OpId done = replicates(false) ? stage.reduced[i] : stage.made[i];
+      OpId done = split_.holders(false) > 1 ? stage.reduced[i] : stage.made[i];
       for (const bool sends : {true, false}) {
         for (const CopyWay& way : copy_ways_) {
           if ((sends ? way.from : way.to) != own) continue;
@@ -527,7 +529,7 @@ class Hybrid {
       }
       if (elements > before) of.push_back(i);
     }
-    if (of.empty()) return;
+    if (of.empty() || split_.samples) return;
     OpHandle sum = stage.role
                        .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
                                    "auto", "sum gradients of parts of the sequence")

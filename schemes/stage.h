@@ -58,6 +58,7 @@ struct StageBucket {
   int64_t elements = 0;
   std::vector<int64_t> tensors = {};
   bool dealt = false;     ///< of dealt experts, else of all other layers
+  bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
   bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
 };

@@ -20,8 +20,8 @@ namespace {
 /// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
 /// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
 /// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
-/// without.
-enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed };
+/// without, or convolutions before linear layers.
+enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed, convolutions };
 
 struct Split {
   std::string scheme;
@@ -42,7 +42,8 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
                                     " of adapters to 4 bits",
                                     " of rotary text",
                                     " of text with experts",
-                                    " of rotary text with norms of heads"};
+                                    " of rotary text with norms of heads",
+                                    " of convolutions"};
   out << s.scheme << " on " << s.devices;
   if (s.nodes > 1) out << " of " << s.nodes << " nodes";
   return out << kNames[static_cast<int>(s.of)];
@@ -142,6 +143,8 @@ std::vector<Split> splits() {
       {"hybrid:context=4,microbatches=2,order=data/pipeline/context/tensor", 8, 2, Of::rotary},
       {"hybrid:context=2,tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=gpipe", 8, 1, Of::rotary},
       {"hybrid:context=2,microbatches=2,sharding=3", 4, 2, Of::rotary},
+      {"one-weird-trick", 2, 2, Of::convolutions},
+      {"one-weird-trick:algorithm=ring", 4, 4, Of::convolutions},  // whose classes do not divide
       {"hybrid:sharding=1,sharding-group=node,bucket=1KiB", 4, 4, Of::images, 2},
       {"hybrid:microbatches=3,sharding=2,sharding-group=node", 4, 4, Of::images, 2},
       {"hybrid:microbatches=2,sharding=3,sharding-group=node", 4, 4, Of::text, 2},
@@ -182,6 +185,11 @@ const Graph& mixture_model() {
   return graph;
 }
 
+const Graph& convolutions_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
+  return graph;
+}
+
 const Graph& experts_model() {
   static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
   return graph;
@@ -206,6 +214,8 @@ const Graph& model_of(const Split& s) {
       return mixture_model();
     case Of::normed:
       return normed_model();
+    case Of::convolutions:
+      return convolutions_model();
     case Of::experts:
       return experts_model();
     case Of::adapters:
