@@ -100,9 +100,10 @@ Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t
   const Attributes attributes(layer.attributes);
   const bool divided = sharing.ways > 1 && !layer.inputs.empty() && makes_part(layers, layer.inputs[0]);
   try {
-    Lowered out = layer.type->lower({shapes, attributes, batch, precision, sharing.ways, sharing.sequence,
-                                     sharing.experts, sharing.whole_experts, sharing.capacity,
-                                     sharing.context, divided, attributes.boolean("frozen", false)});
+    Lowered out =
+        layer.type->lower({shapes, attributes, batch, precision, sharing.ways,
+                           sharing.sequence || sharing.samples, sharing.experts, sharing.whole_experts,
+                           sharing.capacity, sharing.context, divided, attributes.boolean("frozen", false)});
     if (attributes.has("stored")) attributes.text("stored", "");
     if (first) attributes.finish();
     return out;
@@ -139,8 +140,8 @@ void infer_shapes(std::vector<Layer>& layers, const ModelSlice& sharing) {
     kernels += lowered.forward.size() + lowered.backward_data.size() + lowered.backward_weights.size();
     if (kernels > kMaxKernels)
       blame(layer, InputError(fmt::format("the model has more than {} kernels", kMaxKernels)));
-    const bool in_parts =
-        sharing.sequence && lowered.input_join == Join::none && lowered.output_join == Join::none;
+    const bool in_parts = (sharing.sequence || sharing.samples) && lowered.input_join == Join::none &&
+                          lowered.output_join == Join::none;
     for (Parameter& p : lowered.parameters) p.in_parts = (p.in_parts || in_parts) && !p.dealt;
     layer.output = std::move(lowered.output);
     layer.parameters = std::move(lowered.parameters);
@@ -252,13 +253,45 @@ void check_split(const std::vector<Layer>& whole, const std::vector<Layer>& part
     const int64_t all = whole[i].parameter_elements() + whole[i].frozen_elements(),
                   own = parts[i].parameter_elements() + parts[i].frozen_elements();
     splits = splits || own < all;
-    if (own != all && whole[i].attributes.text("split", "whole") == "whole")
+    if (own != all && parts[i].attributes.text("split", "whole") == "whole")
       blame(whole[i], InputError("its input is split, but it has no \"split\" of its own"));
   }
   if (!splits)
     throw InputError(fmt::format(
         "{}: no layer says how it splits over {} devices; transformers do (docs/formats/model.md)", model,
         ways));
+}
+
+/// Linear layers are split by columns, all others not at all. The last one may be padded.
+void split_linear_layers(std::vector<Layer>& layers, int32_t ways, const std::string& model) {
+  bool any = false;
+  for (Layer& layer : layers) {
+    if (layer.type == nullptr) continue;
+    const bool linear = layer.type->name == "linear";
+    any = any || linear;
+    const bool even = linear && Attributes(layer.attributes).integer("features") % ways == 0;
+    const char* split = !linear ? "whole" : even ? "columns" : "vocabulary";
+    if (linear || layer.attributes.find("split") != nullptr)
+      layer.attributes.set("split", Json::make_text(split, layer.attributes.place()));
+  }
+  if (!any) throw InputError(fmt::format("{}: no linear layer that {} devices could share", model, ways));
+}
+
+/// Behind a linear layer that is split come layers that treat each feature by itself, or know of the others.
+void check_behind_linear_layers(const std::vector<Layer>& layers) {
+  constexpr std::string_view kTypes[] = {"linear", "relu",    "gelu", "swish",         "sigmoid",
+                                         "tanh",   "dropout", "clip", "cross-entropy", "mse"};
+  for (const Layer& layer : layers) {
+    if (layer.type == nullptr ||
+        std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes))
+      continue;
+    for (const uint32_t from : layer.inputs) {
+      if (makes_part(layers, from))
+        blame(layer, InputError(fmt::format("needs all that the linear layer before it makes (\"{}\"), of "
+                                            "which each device has a part",
+                                            layers[from].name)));
+    }
+  }
 }
 
 /// Layers that treat each position by itself, or know of the others.
@@ -335,6 +368,7 @@ Graph Graph::slice(const ModelSlice& slice) const {
   part->sharing = slice;
   part->sharing.ranges.clear();
   part->sharing.sequence = slice.sequence && slice.ways > 1;
+  part->sharing.samples = slice.samples && slice.ways > 1;
   const bool divided = part->sharing == impl_->sharing;  // already
   if (slice.context > 1 && !divided) {
     if (part->sample.unit != "sequences")
@@ -342,7 +376,9 @@ Graph Graph::slice(const ModelSlice& slice) const {
           fmt::format("{}: its samples are no sequences that devices could divide", impl_->name));
     divide_sequence(part->layers, slice.context);
   }
+  if (part->sharing.samples && !divided) split_linear_layers(part->layers, slice.ways, impl_->name);
   if (!divided) infer_shapes(part->layers, part->sharing);
+  if (part->sharing.samples && !divided) check_behind_linear_layers(part->layers);
   if (slice.ways > 1 && !divided) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
   if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
   for (uint32_t i = 0; i < part->layers.size(); ++i) {

@@ -186,6 +186,10 @@ class Checker {
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
   }
 
+  bool sums(const Op& o) const {
+    return o.kind == OpKind::collective && o.what < p_.collectives.size() &&
+           p_.collectives[o.what].kind == CollKind::all_reduce;
+  }
   /// The only work of a host's processors in a role that trains: updates, and sums of gradients.
   bool updates_on_host() const {
     return role().works() && (op().payload == Payload::parameters || op().payload == Payload::shard ||
@@ -238,7 +242,8 @@ class Checker {
       require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");
     }
     if (op().payload == Payload::shard)
-      require(op().kind == OpKind::compute && role().works(), "only a worker's update works on its shard");
+      require((op().kind == OpKind::compute || sums(op())) && role().works(),
+              "only a worker's update, and a sum between those with the same one, works on its shard");
     check_lane();
     if (served(role_)) {
       const bool may = op().kind == OpKind::compute || op().kind == OpKind::apply ||

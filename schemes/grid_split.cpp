@@ -12,7 +12,13 @@ namespace tandem::schemes {
 
 namespace {
 
-constexpr std::string_view kAxisNames[] = {"data", "pipeline", "tensor", "expert", "context"};
+constexpr std::string_view kAxisNames[] = {"data", "pipeline", "tensor", "expert", "context", "node"};
+
+int64_t product(const std::array<int64_t, kGridAxes>& size, const std::vector<GridAxis>& axes) {
+  int64_t out = 1;
+  for (const GridAxis axis : axes) out *= size[axis];
+  return out;
+}
 
 void set_schedule(GridSplit& split, const std::string& schedule, int64_t micro_batches, int64_t chunks) {
   const bool several = schedule == "interleaved";
@@ -52,12 +58,28 @@ ModelSlice GridSplit::slice() const {
   ModelSlice out;
   out.ways = static_cast<int32_t>(size[kTensor]);
   out.sequence = sequence;
+  out.samples = samples;
   out.experts = static_cast<int32_t>(size[kExpert]);
   out.whole_experts = whole_experts;
   out.capacity = capacity;
   out.context = static_cast<int32_t>(size[kContext]);
   return out;
 }
+
+std::vector<GridAxis> GridSplit::holding(bool dealt) {
+  if (dealt) return {kNode, kData, kContext};
+  return {kNode, kData, kExpert, kContext};
+}
+
+std::vector<GridAxis> GridSplit::sharding_axes(bool dealt) const {
+  std::vector<GridAxis> out = sharding > 0 ? holding(dealt) : std::vector<GridAxis>{};
+  std::erase_if(out, [&](GridAxis axis) { return between_nodes[axis]; });
+  return out;
+}
+
+int64_t GridSplit::holders(bool dealt) const { return product(size, holding(dealt)); }
+
+int64_t GridSplit::shards(bool dealt) const { return product(size, sharding_axes(dealt)); }
 
 std::vector<GridAxis> read_order(const std::string& text) {
   std::vector<GridAxis> out;
@@ -73,7 +95,7 @@ std::vector<GridAxis> read_order(const std::string& text) {
     const auto at = std::find(std::begin(kAxisNames), std::end(kAxisNames), rest.substr(0, end));
     rest.erase(0, end + 1);
     const auto axis = static_cast<GridAxis>(at - std::begin(kAxisNames));
-    if (at == std::end(kAxisNames) || std::find(out.begin(), out.end(), axis) != out.end()) refuse();
+    if (axis >= kNode || std::find(out.begin(), out.end(), axis) != out.end()) refuse();
     out.push_back(axis);
   }
   for (const GridAxis axis : {kData, kPipeline, kTensor}) {
@@ -134,6 +156,41 @@ GridSplit tensor_split(const Options& o, int64_t devices) {
   split.sequence = o.flag("sequence") && devices > 1;
   split.bucket = BucketRule::kEndless;
   set_schedule(split, "1f1b", o.count("microbatches"), 1);
+  return split;
+}
+
+void shard_within_nodes(GridSplit& split, int64_t per_node) {
+  if (split.sharding == 0) return;
+  const auto refuse = [&](std::size_t i, std::string_view why) {
+    const GridAxis axis = split.order[i];
+    throw InputError(fmt::format("sharding-group=node: nodes of {} devices end within the axis {} of {}, {}",
+                                 per_node, kAxisNames[axis], split.size[axis], why));
+  };
+  if (per_node == 0)
+    throw InputError("sharding-group=node: nodes with different numbers of devices do not shard alike");
+  int64_t inner = 1;  // devices of a node along the axes behind, which divides the node's
+  for (std::size_t i = split.order.size(); i-- > 0;) {
+    const GridAxis axis = split.order[i];
+    const int64_t size = split.size[axis], here = per_node / inner;
+    split.between_nodes[axis] = here == 1 && size > 1;
+    if (here % size == 0) inner *= size;
+    if (here == 1 || here % size == 0) continue;
+    if (size % here != 0) refuse(i, "which they do not divide");
+    if (axis == kExpert || axis == kContext) refuse(i, "where only that of data may be cut");
+    inner = per_node;
+    if (axis != kData) continue;
+    split.size[kNode] = size / here;
+    split.size[kData] = here;
+    split.between_nodes[kNode] = true;
+    split.order.insert(split.order.begin() + static_cast<std::ptrdiff_t>(i), kNode);
+  }
+}
+
+GridSplit weird_split(const Options&, int64_t devices) {
+  GridSplit split;
+  split.size[kTensor] = devices;
+  split.samples = devices > 1;
+  set_schedule(split, "1f1b", 1, 1);
   return split;
 }
 

@@ -13,28 +13,40 @@
 
 namespace tandem::schemes {
 
-enum GridAxis : uint8_t { kData, kPipeline, kTensor, kExpert, kContext, kGridAxes };
+/// kNode: parts of the data axis that are on different nodes, where that matters (shard_within_nodes).
+enum GridAxis : uint8_t { kData, kPipeline, kTensor, kExpert, kContext, kNode, kGridAxes };
 std::string_view name(GridAxis axis);
 
 struct GridSplit {
-  std::array<int64_t, kGridAxes> size{1, 1, 1, 1, 1};
+  std::array<int64_t, kGridAxes> size{1, 1, 1, 1, 1, 1};
   /// The last varies fastest. Always data, pipeline and tensor; the others where their size is not 1.
   std::vector<GridAxis> order{kPipeline, kData, kTensor};
   PipelineShape shape;
   const PipelineSchedule* schedule = nullptr;
   bool sequence = false;
+  bool samples = false;  ///< devices that share layers have samples of their own (ModelSlice::samples)
   bool whole_experts = false;
   double capacity = 0;
   bool relays = false;    ///< tokens go once to a node, and on from there (DeepEP)
   bool overlaps = false;  ///< all-to-alls of a micro-batch are under the work of another
   int64_t sharding = 0;
+  /// [axis]: parameters are sharded over those of its devices alone that are on one node, if any.
+  std::array<bool, kGridAxes> between_nodes{};
   Bytes bucket;
   int64_t gradient = 4;  ///< bytes of one
 
   /// Devices that train on samples of their own.
-  int64_t replicas() const { return size[kData] * size[kExpert]; }
-  /// Devices whose gradients of one parameter are summed; `dealt`: of an expert's.
-  int64_t holders(bool dealt) const { return size[kData] * size[kContext] * (dealt ? 1 : size[kExpert]); }
+  int64_t replicas() const {
+    return size[kNode] * size[kData] * size[kExpert] * (samples ? size[kTensor] : 1);
+  }
+  /// Over which a parameter is replicated; `dealt`: an expert's.
+  static std::vector<GridAxis> holding(bool dealt);
+  /// Those of them over which it, or its optimiser's state, is sharded.
+  std::vector<GridAxis> sharding_axes(bool dealt) const;
+  /// Devices whose gradients of one parameter are summed.
+  int64_t holders(bool dealt) const;
+  /// Of them those between which it, or its optimiser's state, is cut; 1 without sharding.
+  int64_t shards(bool dealt) const;
   /// What each device holds of all layers.
   ModelSlice slice() const;
 };
@@ -48,6 +60,12 @@ GridSplit hybrid_split(const Options& options, int64_t devices);
 GridSplit pipeline_split(const Options& options, int64_t devices);
 GridSplit layer_split(const Options& options, int64_t devices);
 GridSplit tensor_split(const Options& options, int64_t devices);
+GridSplit weird_split(const Options& options, int64_t devices);
+/// Sharding is over the devices of a node alone, and each node holds all of it (PyTorch's HSDP: Zhao et al.,
+/// VLDB 2023, section 3.2.2; MiCS: Zhang et al., VLDB 2022): cuts the data axis where it crosses nodes of
+/// `per_node` devices. Where a node holds a parameter once nothing of it is sharded. Throws InputError where
+/// nodes end within a step of an axis.
+void shard_within_nodes(GridSplit& split, int64_t per_node);
 /// Devices that hold the model once, or as many times as the options say.
 int64_t replica_of_hybrid(const Options& options);
 

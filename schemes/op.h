@@ -33,8 +33,8 @@ enum class Payload : uint8_t {
   gradients,           ///< of bucket `key`; a compute op with this payload casts them (compression)
   parameters,          ///< of bucket `key`; a compute op with this payload is the optimiser's update of them
   state,               ///< parameters of bucket `key` and the optimiser's state that belongs to them
-  shard,               ///< compute: the optimiser's update of this instance's shard of bucket `key`, as a
-                       ///< reduce-scatter over all instances cuts it
+  shard,               ///< of bucket `key`, this instance's, as the reduce-scatter of its gradients cuts it;
+                       ///< compute: the optimiser's update of it; collective: its gradients
   sequence_gradients,  ///< collective: of all parameters of the role that are Parameter::in_parts
   activations,         ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
   activation_gradients,  ///< their gradients, which a backward pass makes

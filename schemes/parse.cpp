@@ -221,7 +221,8 @@ class Parser {
     if (slash == std::string_view::npos) fail("expected slice=first+layers,.../ways");
     std::string_view ways = text.substr(slash + 1);
     out.sequence = ways.ends_with('s');
-    if (out.sequence) ways.remove_suffix(1);
+    out.samples = ways.ends_with('b');
+    if (out.sequence || out.samples) ways.remove_suffix(1);
     out.ways = static_cast<int32_t>(number(ways, 1, INT32_MAX));
     if (text.substr(0, slash) == "all") return out;
     for (const std::string_view range : list(text.substr(0, slash))) {

@@ -58,7 +58,7 @@ void print_place(Out out, const Role& role) {
     fmt::format_to(out, "{}{}+{}", i == 0 ? "" : ",", r.first, r.layers);
   }
   const ModelSlice& s = role.slice;
-  fmt::format_to(out, "/{}{}", s.ways, s.sequence ? "s" : "");
+  fmt::format_to(out, "/{}{}", s.ways, s.sequence ? "s" : s.samples ? "b" : "");
   if (s.experts > 1 || s.whole_experts)
     fmt::format_to(out, " dealt={}{}", s.experts, s.whole_experts ? "w" : "");
   if (s.capacity > 0) fmt::format_to(out, " capacity={}", s.capacity);

@@ -41,9 +41,9 @@ class Hybrid {
     std::vector<LayerRange> chunks;
     RoleBuilder role;
     std::vector<StageBucket> buckets;
-    std::vector<Passage> forward, backward, data, weights, last;  ///< [chunk]; last: of the last micro-batch
-    std::vector<OpId> first_forward;                              ///< [chunk]
-    std::vector<OpId> inputs;                                     ///< the latest copies
+    std::vector<ChunkPassages> passages;  ///< [chunk]
+    std::vector<OpId> first_forward;      ///< [chunk]
+    std::vector<OpId> inputs;             ///< the latest copies
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
@@ -64,16 +64,20 @@ class Hybrid {
   int64_t stages() const { return split_.shape.stages; }
   int32_t parts() const { return split_.shape.stages * split_.shape.chunks; }
   /// The axes among them that the stages' meshes have.
-  uint32_t mask(std::initializer_list<GridAxis> axes) const {
+  uint32_t mask(const std::vector<GridAxis>& axes) const {
     uint32_t out = 0;
     for (const GridAxis axis : axes) out |= own_axis_[axis] < 32 ? 1U << own_axis_[axis] : 0;
     return out;
   }
   /// Over which a parameter, or an expert's, is replicated.
-  uint32_t replicas_of(bool dealt) const {
-    return dealt ? mask({kData, kContext}) : mask({kData, kExpert, kContext});
-  }
-  bool replicates(bool dealt) const { return split_.holders(dealt) > 1; }
+  uint32_t replicas_of(bool dealt) const { return mask(GridSplit::holding(dealt)); }
+  /// Do devices that share layers sum them too, since each has samples of its own?
+  bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
+  bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
+  /// Over which it is sharded.
+  uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
+  /// Of a device's share of a bucket.
+  Bytes gradients(const StageBucket& b) const { return Bytes{split_.gradient} * b.share_of(b.elements); }
 
   void lay_out() {
     uint32_t own = 0;
@@ -86,9 +90,9 @@ class Hybrid {
     }
     b_.program().replicas = split_.replicas();
     b_.samples_per_iteration(checked_mul(work_.batch, split_.shape.micro_batches, "the samples of a step"));
-    const int64_t d = split_.holders(false), level = split_.sharding;
+    const int64_t d = split_.shards(false), level = split_.sharding;
     const bool fewer = level > 0 && split_.size[kExpert] > 1;
-    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, level >= 1 ? d : 1, fewer ? split_.holders(true) : 0});
+    b_.shard({level >= 3 ? d : 1, level >= 2 ? d : 1, d, fewer ? split_.shards(true) : 0});
     ranges_ = cut_model(*work_.graph, work_.layers, parts());
     whole_ = std::make_unique<Graph>(work_.graph->slice(split_.slice()));
     copies_ = weight_copies(*work_.graph, ranges_, split_.shape.stages);
@@ -111,8 +115,8 @@ class Hybrid {
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
     for (StageBucket& bucket : buckets) {
-      bucket.gathered = split_.sharding >= 3 && replicates(bucket.dealt);
-      bucket.holders = split_.sharding > 0 ? split_.holders(bucket.dealt) : 1;
+      bucket.holders = split_.shards(bucket.dealt);
+      bucket.gathered = split_.sharding >= 3 && bucket.holders > 1;
     }
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
@@ -122,25 +126,18 @@ class Hybrid {
     stage.chunks = chunks;
     stage.buckets = std::move(buckets);
     stage.first_forward.resize(chunks.size());
-    stage.made.resize(stage.buckets.size());
-    stage.reduced.resize(stage.buckets.size());
-    stage.gathered.resize(stage.buckets.size());
+    stage.made = stage.reduced = stage.gathered = std::vector<OpId>(stage.buckets.size());
     for (int32_t c = 0; c < split_.shape.chunks; ++c) write_passages(stage, c);
   }
 
   void write_passages(Stage& stage, int32_t c) {
     const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
-                        split_.sharding >= 3 && replicates(false), &stage.buckets};
+                        split_.sharding >= 3 && split_.shards(false) > 1, &stage.buckets};
     std::vector<uint32_t> cuts;
     for (const StageBucket& b : stage.buckets) {
-      if (b.chunk == c && replicates(b.dealt)) cuts.push_back(b.layer);
+      if (b.chunk == c && sums(b)) cuts.push_back(b.layer);
     }
-    using What = Slot::What;
-    stage.forward.push_back(forward_passage(in));
-    stage.backward.push_back(backward_passage(in, What::backward));
-    stage.last.push_back(backward_passage(in, What::backward, cuts));
-    stage.data.push_back(backward_passage(in, What::data));
-    stage.weights.push_back(backward_passage(in, What::weights, cuts));
+    stage.passages.push_back(passages_of(in, cuts));
   }
 
   /// Layers whose outputs go from part k of the model to part k + 1.
@@ -176,10 +173,9 @@ class Hybrid {
           const auto& buckets = stage(from.stage).buckets;
           const auto at = std::find_if(buckets.begin(), buckets.end(),
                                        [&](const StageBucket& b) { return b.tied && b.layer == from.layer; });
-          const Bytes bytes{split_.gradient * at->share_of(at->elements)};
           copy_ways_.push_back({from, to,
                                 b_.channel(stage(from.stage).role, stage(to.stage).role, Address::same_index,
-                                           {bytes}, {{from.layer, to.layer}})});
+                                           {gradients(*at)}, {{from.layer, to.layer}})});
         }
       }
     }
@@ -292,7 +288,7 @@ class Hybrid {
   }
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
-    Emission e{slot, &stage.forward[static_cast<std::size_t>(slot.chunk)]};
+    Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward};
     e.copied = input(stage, slot);
     e.received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
     return e;
@@ -313,12 +309,8 @@ class Hybrid {
   }
 
   Emission begin_backward(Stage& stage, const Slot& slot) {
-    const auto c = static_cast<std::size_t>(slot.chunk);
-    Passage& passage = slot.what == Slot::What::data      ? stage.data[c]
-                       : slot.what == Slot::What::weights ? stage.weights[c]
-                       : reduces(slot)                    ? stage.last[c]
-                                                          : stage.backward[c];
-    Emission e{slot, &passage};
+    ChunkPassages& passages = stage.passages[static_cast<std::size_t>(slot.chunk)];
+    Emission e{slot, &passages.backward_of(slot.what, reduces(slot))};
     if (slot.what != Slot::What::weights)
       e.received = receive(stage, slot, neighbour(stage, slot.chunk, true, true), true);
     else if (const auto sum = stage.summed.find({slot.chunk, slot.micro_batch}); sum != stage.summed.end())
@@ -338,21 +330,37 @@ class Hybrid {
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       if (stage.buckets[i].chunk != slot.chunk) continue;
       stage.made[i] = e.last_compute;
-      if (!replicates(stage.buckets[i].dealt)) continue;
+      if (!sums(stage.buckets[i])) continue;
       reduce(stage, i, e.at(e.passage->reached[reached++]), slot);
     }
   }
 
+  /// A collective on a bucket, which is replicated over the axes.
+  static OpHandle of_bucket(Stage& stage, const StageBucket& bucket, CollKind kind, uint32_t axes,
+                            Bytes bytes, Payload of, const std::string& label) {
+    return stage.role.collective(kind, axes, bytes, "auto", label).on(Lane::reduce).of(of, bucket.key);
+  }
+
+  /// Where nodes have a shard in common each micro-batch is summed within a node, and the sums of all of them
+  /// between nodes once (MiCS, section 3.4), on a lane of their own, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
     const StageBucket& bucket = stage.buckets[i];
-    const bool scatter = split_.sharding > 0;
-    stage.reduced[i] = stage.role
-                           .collective(scatter ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                       replicas_of(bucket.dealt), Bytes{split_.gradient} * bucket.elements,
-                                       "auto", (scatter ? "reduce-scatter " : "all-reduce ") + bucket.name)
-                           .on(Lane::reduce)
-                           .of(Payload::gradients, bucket.key)
+    const bool scatters = bucket.holders > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
+    if (!scatters && !last) return;
+    const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
+                   near = shards_of(bucket.dealt);
+    const Bytes bytes = Bytes{split_.gradient} * bucket.elements;
+    stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
+                                 scatters ? near : all, bytes, Payload::gradients,
+                                 (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
                            .after(gradient)
+                           .micro(slot.micro_batch);
+    if (!scatters || !last || split_.holders(bucket.dealt) == bucket.holders) return;
+    const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
+    stage.reduced[i] = of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, gradients(bucket),
+                                 Payload::shard, "all-reduce shard of " + bucket.name)
+                           .on(shared ? Lane::reduce : Lane::comm)
+                           .after(stage.reduced[i])
                            .micro(slot.micro_batch);
   }
 
@@ -448,10 +456,8 @@ class Hybrid {
 
   OpHandle gather(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
-    const OpHandle op =
-        stage.role.collective(step.collective, replicas_of(bucket.dealt), step.bytes, "auto", step.label)
-            .on(Lane::reduce)
-            .of(Payload::parameters, bucket.key);
+    const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), step.bytes,
+                                  Payload::parameters, step.label);
     if (!stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
     return op;
   }
@@ -483,7 +489,7 @@ class Hybrid {
       const StageBucket& bucket = stage.buckets[i];
       if (!bucket.tied) continue;
       const WeightHolder own{stage.index, bucket.layer};
-      OpId done = replicates(false) ? stage.reduced[i] : stage.made[i];
+      OpId done = split_.holders(false) > 1 ? stage.reduced[i] : stage.made[i];
       for (const bool sends : {true, false}) {
         for (const CopyWay& way : copy_ways_) {
           if ((sends ? way.from : way.to) != own) continue;
@@ -505,11 +511,11 @@ class Hybrid {
     int64_t elements = 0;
     std::vector<std::size_t> of;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
-      const int64_t own = elements_in_parts(*stage.graph, stage.buckets[i]);
-      elements += own;
-      if (own > 0) of.push_back(i);
+      const int64_t before = elements;
+      elements += elements_in_parts(*stage.graph, stage.buckets[i]);
+      if (elements > before) of.push_back(i);
     }
-    if (of.empty()) return;
+    if (of.empty() || split_.samples) return;
     OpHandle sum = stage.role
                        .collective(CollKind::all_reduce, mask({kTensor}), Bytes{split_.gradient} * elements,
                                    "auto", "sum gradients of parts of the sequence")
@@ -527,9 +533,8 @@ class Hybrid {
     for (const int64_t elements : bucket.tensors)
       append_update(kernels, *work_.optimizer, bucket.share_of(elements), 1);
     OpId summed = stage.reduced[i];
-    const Bytes down = Bytes{split_.gradient} * bucket.share_of(bucket.elements);
     if (host)
-      summed = stage.role.offload(bucket.key, down, "offload " + bucket.name)
+      summed = stage.role.offload(bucket.key, gradients(bucket), "offload " + bucket.name)
                    .after(summed.valid() ? summed : stage.made[i]);
     return stage.role
         .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
@@ -547,7 +552,6 @@ class Hybrid {
   /// One step of the optimiser, where optimiser state is sharded on each replica's share, which is gathered
   /// again; where parameters are sharded too, when the next step's passes need it.
   void write_updates(Stage& stage) {
-    const bool gathers = split_.sharding > 0 && split_.sharding < 3;
     sum_over_sequence(stage);
     sum_copies(stage);
     std::vector<OpId> updated(stage.buckets.size());
@@ -557,23 +561,20 @@ class Hybrid {
       }
     }
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const StageBucket& b = stage.buckets[i];
+      const Bytes up = Bytes{element_bytes(work_.precision)} * b.share_of(b.elements);
       if (work_.offload.optimizer) {
-        const StageBucket& b = stage.buckets[i];
-        const Bytes up = Bytes{element_bytes(work_.precision)} * b.share_of(b.elements);
         updated[i] = stage.role.reload(b.key, up, "reload " + b.name).after(updated[i]);
         next_forward_after(stage, b, updated[i]);
       }
       if (stage.gathered[i].valid()) stage.role.op(stage.gathered[i]).after_last(updated[i]);
     }
-    for (std::size_t i = 0; i < stage.buckets.size() && gathers; ++i) {
+    for (std::size_t i = 0; i < stage.buckets.size() && split_.sharding < 3; ++i) {
       const StageBucket& bucket = stage.buckets[i];
-      if (!replicates(bucket.dealt)) continue;
-      const OpId gathered = stage.role
-                                .collective(CollKind::all_gather, replicas_of(bucket.dealt),
-                                            Bytes{element_bytes(work_.precision)} * bucket.elements, "auto",
-                                            "all-gather " + bucket.name)
-                                .on(Lane::reduce)
-                                .of(Payload::parameters, bucket.key)
+      if (bucket.holders == 1) continue;
+      const Bytes bytes = Bytes{element_bytes(work_.precision)} * bucket.elements;
+      const OpId gathered = of_bucket(stage, bucket, CollKind::all_gather, shards_of(bucket.dealt), bytes,
+                                      Payload::parameters, "all-gather " + bucket.name)
                                 .after(updated[i]);
       next_forward_after(stage, bucket, gathered);
     }
@@ -583,9 +584,9 @@ class Hybrid {
   const GridSplit& split_;
   Builder b_;
   Mesh mesh_;
-  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
-  std::vector<LayerRange> ranges_;                                ///< [part]
-  std::unique_ptr<Graph> whole_;                                  ///< all layers, shared
+  std::array<uint32_t, kGridAxes> own_axis_{32, 32, 32, 32, 32, 32};  ///< of a stage's mesh; 32: has none
+  std::vector<LayerRange> ranges_;                                    ///< [part]
+  std::unique_ptr<Graph> whole_;                                      ///< all layers, shared
   std::vector<Stage> stages_;
   std::vector<Ways> ways_;  ///< [stage]: to the next
   WeightCopies copies_;     ///< of an embedding's weight, itself first

@@ -249,7 +249,8 @@ class Backward {
   }
 
   int32_t gather_inputs(uint32_t i) {
-    if (w_.lowered(i).input_join != Join::gather || w_.lowered(i).backward_weights.empty()) return -1;
+    const bool kept = in_.work->graph->sharing().samples;
+    if (kept || w_.lowered(i).input_join != Join::gather || w_.lowered(i).backward_weights.empty()) return -1;
     int32_t last = -1;
     for (const uint32_t from : w_.layer(i).inputs) {
       const auto known = gathered_.find(from);
@@ -339,6 +340,13 @@ Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vecto
   return Backward(in, what, cuts).run();
 }
 
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts) {
+  using What = Slot::What;
+  return {forward_passage(in), backward_passage(in, What::backward),
+          backward_passage(in, What::backward, cuts), backward_passage(in, What::data),
+          backward_passage(in, What::weights, cuts)};
+}
+
 namespace {
 
 /// Buckets of one chunk, tensor by tensor.
@@ -353,6 +361,7 @@ struct ChunkBuckets {
     open = !tied;
     StageBucket& b = out.back();
     b.dealt = dealt;
+    b.in_parts = p.in_parts;
     b.tied = tied;
     b.layers = {layer, b.layers.end() - layer};
     b.layer = layer;

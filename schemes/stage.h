@@ -58,6 +58,7 @@ struct StageBucket {
   int64_t elements = 0;
   std::vector<int64_t> tensors = {};
   bool dealt = false;     ///< of dealt experts, else of all other layers
+  bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
   bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
   int64_t holders = 1;    ///< that its update is cut over
@@ -90,6 +91,18 @@ Passage forward_passage(const ChunkInput& in);
 /// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
 /// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
 Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
+
+/// Those over one chunk; the last of its micro-batches ends a step where the cuts are reached.
+struct ChunkPassages {
+  Passage forward, backward, last, data, weights;
+  Passage& backward_of(Slot::What what, bool is_last) {
+    return what == Slot::What::data      ? data
+           : what == Slot::What::weights ? weights
+           : is_last                     ? last
+                                         : backward;
+  }
+};
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts);
 
 /// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
 /// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,

@@ -105,7 +105,7 @@ class Entries {
     passes.resize(role.ops.size());
     const std::string& pass = passes[s.op];
     std::string label = program_.labels[op.label];
-    if (!pass.empty()) label = op.lane == Lane::comm ? "exchange in " + pass : pass;
+    if (!pass.empty()) label = of_layers(op.payload) ? "exchange in " + pass : pass;
     const auto at = open.find(op.lane);
     if (!pass.empty() && at != open.end() && out[at->second].label == label) {
       TimelineEntry& e = out[at->second];
@@ -138,7 +138,7 @@ std::vector<std::string> passes_of(const Program& program, const Role& role) {
       if (!(key == open)) text = pass_text(key, chunks);
       open = key;
       out[i] = text;
-    } else if (op.kind == OpKind::collective && op.lane == Lane::comm && op.micro == open.micro) {
+    } else if (op.kind == OpKind::collective && of_layers(op.payload) && op.micro == open.micro) {
       out[i] = text;
     }
   }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/statistics.h"
+#include "models/adapter.h"
 #include "sim/simulate.h"
 #include "topologies/system.h"
 
@@ -28,6 +29,21 @@ std::vector<CheckCase> gpu_cases(bool quick) {
     out.push_back({"resnet50", 32, devices, "parameter-server:mode=async,overlap=off", 60});
   }
   return out;
+}
+
+/// Models split between two workers, what they hold sharded, and one that is fine-tuned.
+void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>& out) {
+  constexpr const char* kMixture =
+      "mixtral-8x7b:layers=2,hidden=128,heads=4,kv_heads=2,head_dim=32,feed=256,vocabulary=512,sequence=64,"
+      "experts=4";
+  for (const char* scheme : {"pipeline:microbatches=4", "pipeline:microbatches=4,schedule=interleaved"})
+    out.push_back({model, batch, 2, scheme, 8});
+  for (const char* scheme :
+       {"tensor-parallel", "tensor-parallel:sequence=on", "hybrid:context=2", "hybrid:sharding=3"})
+    out.push_back({model, batch, 2, scheme, 15});
+  out.push_back({kMixture, batch, 2, "hybrid:expert=2", 15});
+  out.push_back({model, batch, 2, "allreduce", 15});
+  out.back().adapter = "lora:rank=8";
 }
 
 }  // namespace
@@ -55,10 +71,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
           out.push_back({model, batch, 2, scheme, n, rate_limit});
       }
     }
-    if (model == gpt) {  // models split between the two
-      for (const char* scheme : {"pipeline:microbatches=4", "tensor-parallel"})
-        out.push_back({model, batch, 2, scheme, n});
-    }
+    if (model == gpt) add_splits(model, batch, out);
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back(
           {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
@@ -76,6 +89,11 @@ int64_t usual_repetitions(const Backend& backend, bool quick) {
 }
 
 namespace {
+
+Graph graph_of(const CheckCase& c) {
+  Graph graph = Graph::load(c.model);
+  return c.adapter.empty() ? std::move(graph) : with_adapter(graph, parse_adapter(c.adapter, {}), {});
+}
 
 constexpr int64_t kUpdatesForShape = 1000;  ///< fewer tell the mean of staleness, not its distribution
 
@@ -122,7 +140,7 @@ struct Runs {
 }  // namespace
 
 Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
-  const Graph graph = Graph::load(c.model);
+  const Graph graph = graph_of(c);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   const System system = c.rate_limit.empty()
                             ? System::load("local")
@@ -150,7 +168,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
 }
 
 Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop) {
-  const Graph graph = Graph::load(c.model);
+  const Graph graph = graph_of(c);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Execution e;
   e.job.graph = &graph;
@@ -180,6 +198,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
   const auto add = [&](std::string metric, double guess, const auto& of) {
     CheckRow r;
     r.model = c.model;
+    r.adapter = c.adapter;
     r.scheme = c.scheme;
     r.rate_limit = c.rate_limit;
     r.metric = std::move(metric);

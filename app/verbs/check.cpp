@@ -56,7 +56,8 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
   try {
     for (std::size_t i = 0; i < cases.size() && !interrupted; ++i) {
       const CheckCase& c = cases[i];
-      tell(fmt::format("executing {}, {} worker{}, {}", c.model, c.devices, c.devices == 1 ? "" : "s",
+      tell(fmt::format("executing {}{}, {} worker{}, {}", c.model,
+                       c.adapter.empty() ? "" : " with " + c.adapter, c.devices, c.devices == 1 ? "" : "s",
                        c.scheme),
            static_cast<double>(i) / static_cast<double>(cases.size()));
       Report report = execute_case(c, backend, &interrupted);

@@ -22,7 +22,8 @@ std::string group_of(const CheckRow& r) {
   if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices);
   if (r.devices == 1) return "throughput, one worker";
   if (!r.rate_limit.empty()) return "throughput, ring over links of " + r.rate_limit;
-  if (r.scheme.starts_with("pipeline") || r.scheme.starts_with("tensor-parallel"))
+  const auto is = [&](std::string_view scheme) { return r.scheme.starts_with(scheme); };
+  if (is("pipeline") || is("tensor-parallel") || is("hybrid"))
     return fmt::format("throughput, model split, {} workers", r.devices);
   if (r.scheme.find("parameter-server") == std::string::npos)
     return fmt::format("throughput, all-reduce, {} workers", r.devices);
@@ -62,7 +63,7 @@ std::string group_table(const std::vector<CheckRow>& rows) {
 
 std::vector<std::string> CheckRow::cells() const {
   const bool d = distance();
-  return {model,
+  return {trained(),
           std::to_string(batch),
           std::to_string(devices),
           scheme,
@@ -97,7 +98,7 @@ std::vector<std::string> CheckResult::failures(double tolerance) const {
   std::vector<std::string> out;
   for (const CheckRow& r : rows) {
     if (r.distance() || std::abs(r.error) <= tolerance) continue;
-    out.push_back(fmt::format("{}, {} worker{}, {}{}: {} {:+.1f} %", r.model, r.devices,
+    out.push_back(fmt::format("{}, {} worker{}, {}{}: {} {:+.1f} %", r.trained(), r.devices,
                               r.devices == 1 ? "" : "s", r.scheme,
                               r.rate_limit.empty() ? "" : " over " + r.rate_limit, r.metric, 100 * r.error));
   }
@@ -122,6 +123,7 @@ std::string CheckResult::to_json() const {
                           {"error", r.error},
                           {"repeatability", r.floor}});
     if (r.median > 0) d["cases"].back()["executed_median"] = r.median;
+    if (!r.adapter.empty()) d["cases"].back()["adapter"] = r.adapter;
     if (!r.rate_limit.empty()) d["cases"].back()["rate_limit"] = r.rate_limit;
     if (r.interval) d["cases"].back()["in_interval"] = r.covered;
     if (r.high > 0) d["cases"].back()["interval"] = {{"low", r.low}, {"high", r.high}, {"level", kLevel}};
@@ -151,6 +153,7 @@ CheckResult CheckResult::from_json(const Json& d) {
     if (const Json* old = j.find("pace"))
       throw InputError(old->place(), "\"pace\" is of version 0.1: check anew (tandem check)");
     r.rate_limit = j.text("rate_limit", "");
+    r.adapter = j.text("adapter", "");
     r.devices = j.at("devices").as_int(1, 1'000'000);
     r.batch = j.at("batch_per_device").as_int(1);
     r.predicted = j.at("predicted").as_real(0, 1e300);

@@ -18,7 +18,7 @@ inline bool is_distance(std::string_view metric) {
 /// One comparison. error = predicted / executed - 1; of a distribution the total variation distance, of the
 /// workers' mean staleness the largest difference of any, in versions.
 struct CheckRow {
-  std::string model, scheme, metric, rate_limit;
+  std::string model, scheme, metric, rate_limit, adapter;
   int64_t devices = 1, batch = 1;
   double predicted = 0, executed = 0, error = 0;
   double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
@@ -27,6 +27,8 @@ struct CheckRow {
   bool interval = false;
   double low = 0, high = 0;  ///< of the prediction's interval; 0: not known
   bool distance() const { return is_distance(metric); }
+  /// The model, and the adapter where it has one: "transformer-tiny with lora:rank=8".
+  std::string trained() const { return adapter.empty() ? model : model + " with " + adapter; }
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
 };

@@ -180,8 +180,10 @@ void Run::set_gradient_scale() {
                       (kind == CollKind::reduce_scatter && program_.stores.empty());
     if (!sums) continue;
     // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.
-    const uint32_t ranks = stages_.split() ? stages_.replicas() * stages_.contexts()
-                                           : member(program_.collectives[op.what], 0).ranks;
+    // So are shared layers where partners have samples of their own, and losses are means over all of these.
+    const uint32_t ranks = stages_.own_samples() ? 1
+                           : stages_.split()     ? stages_.replicas() * stages_.contexts()
+                                                 : member(program_.collectives[op.what], 0).ranks;
     gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;
   }

@@ -160,14 +160,16 @@ void Stages::find_places(const Program& program) {
         replicas_ = static_cast<uint32_t>(role.mesh.size());
         continue;
       }
-      const Coordinate samples = coordinate(role.mesh, i, {"data", "expert"}),
-                       data = coordinate(role.mesh, i, {"data"}),
+      const Coordinate samples = coordinate(role.mesh, i, {"node", "data", "expert"}),
+                       data = coordinate(role.mesh, i, {"node", "data"}),
                        tensor = coordinate(role.mesh, i, {"tensor"}),
                        expert = role.slice.whole_experts ? coordinate(role.mesh, i, {"expert", "tensor"})
                                                          : coordinate(role.mesh, i, {"expert"}),
                        context = coordinate(role.mesh, i, {"context"});
-      places_[device] = {r, i, samples.at, tensor.at, expert.at, data.at, context.at};
-      replicas_ = samples.size;
+      const bool own = role.slice.samples;  // of each partner
+      places_[device] = {r, i, own ? tensor.at : samples.at, tensor.at, expert.at, data.at, context.at};
+      replicas_ = own ? tensor.size : samples.size;
+      own_samples_ = own;
       partners_ = tensor.size;
       experts_ = expert.size;
       contexts_ = context.size;
@@ -215,7 +217,8 @@ std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
   const Place& at = places_[device];
   std::vector<uint32_t> out;
   for (const Place& p : places_) {
-    if (p.role == at.role && p.holder == at.holder && p.partner == at.partner && p.context == at.context)
+    if (own_samples_ ||
+        (p.role == at.role && p.holder == at.holder && p.partner == at.partner && p.context == at.context))
       out.push_back(p.replica);
   }
   return out;

@@ -48,12 +48,14 @@ class Stages {
   const ExecutionGraph& whole() const { return whole_; }
   uint32_t devices() const { return static_cast<uint32_t>(places_.size()); }
   uint32_t replicas() const { return replicas_; }
+  /// Do partners have samples of their own, for which layers that they share make gradients of all?
+  bool own_samples() const { return own_samples_; }
   uint32_t contexts() const { return contexts_; }  ///< devices that divide each sequence
   /// Of experts that are dealt over devices?
   bool dealt(const Bucket& bucket) const;
   /// Element of the device's flat vector from which on it holds dealt experts.
   int64_t experts_from(uint32_t device) const { return split() ? stage(device).experts_from : INT64_MAX; }
-  /// The replicas whose tokens the device's experts work on.
+  /// The replicas whose tokens the device's experts work on, or whose samples the layers that it shares.
   std::vector<uint32_t> fed_by(uint32_t device) const;
   /// Micro-batches in one iteration of the program.
   int32_t micros() const { return static_cast<int32_t>(micros_); }
@@ -83,6 +85,7 @@ class Stages {
   std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
   uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;
+  bool own_samples_ = false;
   Slots one_;
 };
 

@@ -27,7 +27,8 @@ std::vector<Slice> held_by(const Run& run, uint32_t instance) {
   for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
     const Bucket& bucket = run.program().buckets[key];
     if (bucket.role != role) continue;
-    const bool copy = (run.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0;
+    const bool copy = !run.stages().own_samples() &&
+                      ((run.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0);
     if (run.spreads())
       out.push_back(run.share(key, instance));
     else if (!copy)

@@ -177,7 +177,7 @@ void Worker::set_start_values() {
   // Where devices see parts of a sequence the first makes the whole gradient.
   if (run_.stages().place(instance_).context > 0) whole_.assign(whole_.size(), -1);
   for (const Slice& s : in_parts(n)) {
-    if (run_.stages().place(instance_).partner > 0)
+    if (run_.stages().place(instance_).partner > 0 && !run_.stages().own_samples())
       std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
   }
 }

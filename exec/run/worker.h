@@ -108,6 +108,9 @@ class Worker {
   void load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane);
   void add_up(int64_t begin, int64_t end, Position position, Lane lane);
   void fill_batch(int64_t batch, float* host) const;
+  void fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels, float* to) const;
+  void draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
+                    float* to) const;
 
   Run& run_;
   uint32_t instance_;

@@ -376,10 +376,14 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
+  const std::vector<Slice> alone =
+      run_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};
   for (int64_t i = begin; i < end; ++i) {
+    const bool is_own = std::any_of(alone.begin(), alone.end(),
+                                    [i](const Slice& s) { return i >= s.first && i < s.first + s.elements; });
     const int64_t element = whole_[static_cast<std::size_t>(i)];
     int sum = 0;
-    for (const uint32_t replica : i < experts ? own : fed)
+    for (const uint32_t replica : is_own ? own : fed)
       sum += element < 0 ? 0 : integer_gradient(replica, static_cast<uint32_t>(iteration), element);
     to[i] = static_cast<float>(sum);
   }
@@ -437,6 +441,10 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
     return buffer_of_layer(index);
+  }
+  if (op.payload == Payload::shard) {
+    const Slice own = run_.share(op.key, instance_);
+    return {gradients_ + own.first, own.elements};
   }
   const Bucket& bucket = run_.program().buckets[op.key];
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
@@ -544,43 +552,58 @@ void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, L
   if (run_.stages().split()) device_->synchronize(lane);  // the next micro-batch is written there
 }
 
-/// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter.
+/// Batch number `batch` of this worker: samples of the data set, or numbers drawn by counter. Labels are
+/// those of all partners, one behind the other, where these judge the samples of all.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
   const Place& place = run_.stages().place(instance_);
-  const uint32_t replica = place.replica, contexts = run_.stages().contexts();
   const Dataset* data = run_.execution().data;
-  if (data != nullptr) {
-    const auto samples =
-        batch_samples(*data, run_.execution().seed, run_.stages().replicas(), replica, n.batch(), batch);
-    const int64_t size = elements(data->shape);
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      for (const TensorId t : n.inputs())
-        std::copy_n(data->values.data() + samples[i] * size, size,
-                    inputs + n.tensors()[t].offset + static_cast<int64_t>(i) * size);
-      for (const TensorId t : n.labels())
-        reinterpret_cast<int32_t*>(inputs + n.tensors()[t].offset)[i] =
-            data->labels[static_cast<std::size_t>(samples[i])];
-    }
-    return;
-  }
   for (const auto* list : {&n.inputs(), &n.labels()}) {
     const auto& all = list == &n.inputs() ? whole.inputs() : whole.labels();
     for (const TensorId t : *list) {
       const Tensor& x = n.tensors()[t];
       const auto same = std::find_if(all.begin(), all.end(),
                                      [&](TensorId w) { return whole.tensors()[w].layer == x.layer; });
-      const int64_t range = whole.values(*same);
-      const int64_t own = x.elements / n.batch(), all = whole.tensors()[*same].elements / n.batch();
-      for (int64_t i = 0; i < x.elements; ++i) {
-        const int64_t at = i / own * all + position_in_sequence(i % own, own, place.context, contexts);
-        const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, replica,
-                                        static_cast<uint64_t>(batch), *same, static_cast<uint64_t>(at));
-        inputs[x.offset + i] =
-            x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
-                      : static_cast<float>(2 * to_unit(bits) - 1);
+      const int64_t one = run_.stages().own_samples() ? whole.tensors()[*same].elements : x.elements;
+      for (int64_t part = 0; part * one < x.elements; ++part) {
+        const bool several = x.elements > one;
+        const uint32_t replica = several ? static_cast<uint32_t>(part) : place.replica;
+        float* to = inputs + x.offset + part * one;
+        if (data != nullptr)
+          fill_samples(*data, batch, replica, list == &n.labels(), to);
+        else
+          draw_samples(batch, replica, x, *same, one, to);
       }
     }
+  }
+}
+
+void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels,
+                          float* to) const {
+  const auto samples =
+      batch_samples(data, run_.execution().seed, run_.stages().replicas(), replica, graph().batch(), batch);
+  const int64_t size = elements(data.shape);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (labels)
+      reinterpret_cast<int32_t*>(to)[i] = data.labels[static_cast<std::size_t>(samples[i])];
+    else
+      std::copy_n(data.values.data() + samples[i] * size, size, to + static_cast<int64_t>(i) * size);
+  }
+}
+
+/// `count` numbers of an input or label, `same` in the whole model.
+void Worker::draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
+                          float* to) const {
+  const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
+  const uint32_t context = run_.stages().place(instance_).context, contexts = run_.stages().contexts();
+  const int64_t range = whole.values(same);
+  const int64_t own = count / n.batch(), all = whole.tensors()[same].elements / n.batch();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = i / own * all + position_in_sequence(i % own, own, context, contexts);
+    const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, replica, static_cast<uint64_t>(batch),
+                                    same, static_cast<uint64_t>(at));
+    to[i] = x.integer ? std::bit_cast<float>(static_cast<int32_t>(bits % static_cast<uint64_t>(range)))
+                      : static_cast<float>(2 * to_unit(bits) - 1);
   }
 }
 

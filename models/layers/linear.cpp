@@ -8,12 +8,20 @@ namespace tandem::models {
 
 namespace {
 
+/// Each device has a part of every row that a split by columns reads, rather than some rows.
+bool joins_features(const LayerInput& in, Split split) {
+  return in.ways > 1 && in.sequence && in.divided && (split == Split::columns || split == Split::vocabulary);
+}
+
 /// y[rows, out] = x[rows, in] W[in, out] with rows = batch x time: one gemm per pass. The bias is added in
 /// the gemm's epilogue, or by a kernel of its own (Recipe); its gradient is one more reading of dy.
+/// Devices that divide a sequence, or samples, between such layers gather it in front of a split by columns.
+/// Where they have a part of the features each they gather those, and put the parts of each row together.
 /// Shared by several devices, a split by columns or vocabulary reads the whole input and makes a part of the
 /// outputs; one by rows finds its part of the inputs, since the layer before made no more.
 Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   Shape shape = in.only(1);
+  const bool joins = joins_features(in, split);
   if (shape.size() > 2) {
     in.attributes.fail(fmt::format(
         "takes {{features}} or {{time, features}}, not {}; put \"flatten\" before it", to_text(shape)));
@@ -21,7 +29,12 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   const bool shared = in.ways > 1, gathers = shared && in.sequence;
   const bool columns = shared && (split == Split::columns || split == Split::vocabulary);
   const bool rows_split = shared && split == Split::rows;
-  if (gathers && columns) shape[0] = product({shape[0], in.ways});
+  if (joins)
+    shape.back() = product({shape.back(), in.ways});
+  else if (gathers && columns && shape.size() == 1)
+    shape.insert(shape.begin(), in.ways);  // samples of all devices
+  else if (gathers && columns)
+    shape[0] = product({shape[0], in.ways});
   const int64_t width = shape.back();
   const int64_t rows = in.total(shape) / width;
   const int64_t size = in.element_size();
@@ -37,6 +50,11 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   out.forward = {gemm(Pass::forward, 1, rows, features, width, size)};
   out.backward_data = {gemm(Pass::backward_data, 1, rows, width, features, size)};
   out.backward_weights = {gemm(Pass::backward_weights, 1, width, features, rows, size)};
+  if (joins) {
+    const int64_t count = in.total(shape);
+    out.forward.insert(out.forward.begin(), elementwise(Pass::forward, count, 1, size, 0));
+    out.backward_data.push_back(elementwise(Pass::backward_data, count, 1, size, 0));
+  }
   out.keeps_input = !in.frozen || in.attributes.boolean("keeps_input", false);
   return out;
 }
@@ -52,8 +70,10 @@ void add_bias(const LayerInput& in, Lowered& out, bool fallback) {
 
 Lowered linear(const LayerInput& in) {
   const int64_t features = in.attributes.integer("features");
-  Lowered out = matrix(in, features, in.split({Split::columns, Split::rows, Split::vocabulary}));
-  out.parameters = {{"weight", product({in.shapes[0].back(), out.output.back()})}};
+  const Split split = in.split({Split::columns, Split::rows, Split::vocabulary});
+  Lowered out = matrix(in, features, split);
+  const int64_t parts = joins_features(in, split) ? in.ways : 1;
+  out.parameters = {{"weight", product({in.shapes[0].back(), parts, out.output.back()})}};
   in.attributes.boolean("starts_at_zero", false);
   add_bias(in, out, true);
   return out;

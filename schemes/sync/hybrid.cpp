@@ -26,6 +26,7 @@ Program compile_split(const Workload& work, const Cluster& cluster, const Option
 Program compile_hybrid(const Workload& work, const Cluster& cluster, const Options& o) {
   GridSplit split = hybrid_split(o, cluster.devices);
   split.gradient = gradient_bytes(o, work.precision);
+  if (o.text("sharding-group") == "node") shard_within_nodes(split, cluster.per_node);
   return split_program(work, split);
 }
 
@@ -65,6 +66,8 @@ std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionS
       sequence,
       {"sharding", Type::choice, "none",
        "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
+      {"sharding-group", Type::choice, "all",
+       "over all replicas, or over those on one node, each node holding all of it (HSDP)", "all|node"},
       {"bucket", Type::bytes, "40MiB",
        "gradients that travel together; with sharding=3 those of a repeated block do"},
       kGradientsOption};

@@ -77,7 +77,7 @@ class Binder {
                                              [](const Role& role) { return role.works(); }));
   }
   /// Sums inside shared layers, for which the next op waits, are not beside any kernel.
-  static bool beside(const Op& op) { return op.kind == OpKind::collective && op.lane == Lane::reduce; }
+  static bool beside(const Op& op) { return op.kind == OpKind::collective && !of_layers(op.payload); }
 
   bool own_transfers(const Role& role) const {
     return role.mesh.size() <= kOwnTransfers && (program_.grid.axes.empty() || executions_ <= kOwnExecutions);

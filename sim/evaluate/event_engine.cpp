@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 namespace tandem::sim {
 
@@ -49,21 +50,24 @@ void EventEngine::build_role(uint32_t r) {
     info.lanes = static_cast<uint16_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
   }
   build_needs(info);
-  // Collectives on the same axes meet in the same groups.
-  shared_[r].assign(program_.collectives.size(), kNone);
+  // Collectives on the same axes and lane meet in the same groups.
+  std::map<std::pair<uint32_t, Lane>, uint32_t> known;
+  shared_[r].assign(program_.collectives.size() * kLanes, kNone);
   for (const Op& op : ops) {
-    if (op.kind != OpKind::collective || shared_[r][op.what] != kNone) continue;
+    if (op.kind != OpKind::collective) continue;
     const uint32_t axes = program_.collectives[op.what].axes;
-    for (uint32_t c = 0; c < shared_[r].size(); ++c) {
-      if (shared_[r][c] != kNone && program_.collectives[c].axes == axes) shared_[r][op.what] = shared_[r][c];
-    }
-    if (shared_[r][op.what] != kNone) continue;
-    shared_[r][op.what] = static_cast<uint32_t>(rendezvous_[r].size());
+    const auto [at, fresh] = known.try_emplace({axes, op.lane}, static_cast<uint32_t>(rendezvous_[r].size()));
+    shared_[r][op.what * kLanes + static_cast<uint32_t>(op.lane)] = at->second;
+    if (!fresh) continue;
     Rendezvous& meeting = rendezvous_[r].emplace_back();
     meeting.groups.emplace(info.role->mesh, axes);
     meeting.arrived.assign(meeting.groups->count(), 0);
     meeting.last.assign(meeting.groups->count(), 0);
   }
+}
+
+EventEngine::Rendezvous& EventEngine::meeting_of(uint32_t r, const Op& op) {
+  return rendezvous_[r][shared_[r][op.what * kLanes + static_cast<uint32_t>(op.lane)]];
 }
 
 void EventEngine::build_needs(RoleInfo& info) {
@@ -249,7 +253,7 @@ void EventEngine::op_ended(uint32_t lane_id) {
   const LaneState& state = lanes_[lane_id];
   const uint32_t op = info.lane_ops[lane][state.position];
   if (info.role->ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
-  Rendezvous& meeting = rendezvous_[r][shared_[r][info.role->ops[op].what]];
+  Rendezvous& meeting = meeting_of(r, info.role->ops[op]);
   const int64_t start = state.start;
   const uint32_t group = meeting.groups->of(instance), last = meeting.last[group];
   meeting.arrived[group] = 0;
@@ -390,7 +394,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
 void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index) {
   const RoleInfo& info = roles_[r];
   const Op& op = info.role->ops[index];
-  Rendezvous& meeting = rendezvous_[r][shared_[r][op.what]];
+  Rendezvous& meeting = meeting_of(r, op);
   const uint32_t group = meeting.groups->of(instance);
   const uint32_t first = meeting.groups->first(group);
   const auto lane = static_cast<uint32_t>(op.lane);

@@ -102,6 +102,7 @@ class EventEngine {
   uint32_t limit(uint32_t r, uint32_t instance) const;
   void finish_lane(uint32_t r, uint32_t instance, int lane);
   void start_op(uint32_t r, uint32_t instance, int lane, uint32_t op);
+  Rendezvous& meeting_of(uint32_t r, const Op& op);
   void start_collective(uint32_t r, uint32_t instance, uint32_t op);
   void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
   void schedule(int64_t after, uint64_t data);
@@ -158,8 +159,8 @@ class EventEngine {
   std::vector<std::pair<uint32_t, double>> iteration_factor_;  ///< [global instance]: of the iteration named
   std::vector<int64_t> waited_;  ///< [global instance]: end of the compute lane's iteration before
   std::vector<HostClock> host_;  ///< [global instance]
-  std::vector<std::vector<Rendezvous>> rendezvous_;  ///< [role][collective]
-  std::vector<std::vector<uint32_t>> shared_;        ///< [role][collective]: index into rendezvous_
+  std::vector<std::vector<Rendezvous>> rendezvous_;  ///< [role]: by axes and lane
+  std::vector<std::vector<uint32_t>> shared_;  ///< [role][collective * kLanes + lane]: index into rendezvous_
 
   std::vector<VersionedStore> stores_;
   std::vector<std::optional<Inbox>> inboxes_;  ///< [channel], where it leads to a repeating role

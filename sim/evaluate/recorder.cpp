@@ -135,7 +135,7 @@ Recorder::Done Recorder::done(const Tracked& t, uint32_t iteration, const Op& op
       }
       break;
     case OpKind::collective: {
-      const int among = program.grid.axes.empty() ? 0 : op.lane == Lane::reduce ? kMoveData : kMoveTensor;
+      const int among = program.grid.axes.empty() ? 0 : of_layers(op.payload) ? kMoveTensor : kMoveData;
       d.stretches[d.count++] = {e.start, Wait::waiting, 0, e.last};
       moves(among + static_cast<int>(program.collectives[op.what].kind));
       break;

@@ -20,13 +20,14 @@ namespace {
 /// What is divided: a transformer over images, a language model whose output layer is tied to the embedding,
 /// a mixture of experts over images, adapters beside the weights of the first, which stay, also in 4 bits, or
 /// a language model with rotary positions, grouped queries and an output layer of its own, with experts or
-/// without.
-enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed };
+/// without, or convolutions before linear layers.
+enum class Of : uint8_t { images, text, experts, adapters, stored, rotary, mixture, normed, convolutions };
 
 struct Split {
   std::string scheme;
   int64_t devices = 1, replicas = 1;
   Of of = Of::images;
+  int64_t nodes = 1;
 };
 
 bool of_text(const Split& s) {
@@ -41,8 +42,11 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
                                     " of adapters to 4 bits",
                                     " of rotary text",
                                     " of text with experts",
-                                    " of rotary text with norms of heads"};
-  return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
+                                    " of rotary text with norms of heads",
+                                    " of convolutions"};
+  out << s.scheme << " on " << s.devices;
+  if (s.nodes > 1) out << " of " << s.nodes << " nodes";
+  return out << kNames[static_cast<int>(s.of)];
 }
 
 std::vector<Split> splits() {
@@ -139,6 +143,19 @@ std::vector<Split> splits() {
       {"hybrid:context=4,microbatches=2,order=data/pipeline/context/tensor", 8, 2, Of::rotary},
       {"hybrid:context=2,tensor=2,sequence=on,pipeline=2,microbatches=2,schedule=gpipe", 8, 1, Of::rotary},
       {"hybrid:context=2,microbatches=2,sharding=3", 4, 2, Of::rotary},
+      {"one-weird-trick", 2, 2, Of::convolutions},
+      {"one-weird-trick:algorithm=ring", 4, 4, Of::convolutions},  // whose classes do not divide
+      {"hybrid:sharding=1,sharding-group=node,bucket=1KiB", 4, 4, Of::images, 2},
+      {"hybrid:microbatches=3,sharding=2,sharding-group=node", 4, 4, Of::images, 2},
+      {"hybrid:microbatches=2,sharding=3,sharding-group=node", 4, 4, Of::text, 2},
+      {"hybrid:pipeline=2,microbatches=2,schedule=zero-bubble,sharding=3,sharding-group=node", 8, 4, Of::text,
+       4},
+      {"hybrid:tensor=2,sequence=on,microbatches=2,sharding=2,sharding-group=node,order=tensor/pipeline/data",
+       8, 4, Of::text, 4},
+      {"hybrid:expert=2,microbatches=2,sharding=2,sharding-group=node", 4, 4, Of::experts, 2},
+      {"hybrid:expert=2,microbatches=2,sharding=3,sharding-group=node,order=expert/pipeline/data/tensor", 4,
+       4, Of::experts, 2},
+      {"hybrid:context=2,microbatches=2,sharding=3,sharding-group=node", 4, 2, Of::rotary, 2},
   };
 }
 
@@ -168,6 +185,11 @@ const Graph& mixture_model() {
   return graph;
 }
 
+const Graph& convolutions_model() {
+  static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/weird.json");
+  return graph;
+}
+
 const Graph& experts_model() {
   static const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/experts.json");
   return graph;
@@ -192,6 +214,8 @@ const Graph& model_of(const Split& s) {
       return mixture_model();
     case Of::normed:
       return normed_model();
+    case Of::convolutions:
+      return convolutions_model();
     case Of::experts:
       return experts_model();
     case Of::adapters:
@@ -207,12 +231,12 @@ const Dataset& digits() {
   return data;
 }
 
-Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t nodes = 1) {
+Execution split_execution(const Split& s, const ResolvedScheme& scheme) {
   Execution e;
   e.job.graph = &model_of(s);
   e.job.scheme = &scheme;
   e.backend = &backends_registry().at("cpu");
-  e.cluster = {s.devices, nodes, s.devices / nodes};
+  e.cluster = {s.devices, s.nodes, s.devices / s.nodes};
   e.job.batch = 2;
   e.job.optimizer = &optimizer("momentum");
   e.iterations = 20;
@@ -284,7 +308,9 @@ TEST_P(Splits, TrainAlikeOverLinks) {
   const Split& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, Place{});
   const ExecutionResult near = execute(split_execution(s, scheme), {false, false, true});
-  Execution e = split_execution(s, scheme, s.devices % 2 == 0 ? 2 : s.devices);
+  Execution e = split_execution(s, scheme);
+  if (s.nodes == 1)
+    e.cluster = {s.devices, s.devices % 2 == 0 ? 2 : s.devices, s.devices % 2 == 0 ? s.devices / 2 : 1};
   e.rate_limit = RateLimit{{1e9}, Time::from_seconds(20e-6)};
   const ExecutionResult far = execute(e, {false, false, true});
   expect_close(far.parameters, near.parameters);
@@ -335,11 +361,11 @@ TEST_P(Splits, RunTheSameOpsInBothEngines) {
     const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send;
     EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
   }
-  static const System box = System::load("dgx1-v100");
+  static const System box = System::load("dgx1-v100"), pairs = System::load("5090-2x", {{"nodes", "4"}});
   Prediction q;
   q.job = e.job;
   q.job.input = e.data != nullptr;
-  q.system = &box;
+  q.system = s.nodes > 1 ? &pairs : &box;
   q.devices = s.devices;
   q.iterations = 4;
   EXPECT_EQ(fingerprint(*make_plan(q).program), fingerprint(p));

@@ -74,6 +74,58 @@ TEST(Hybrid, ShardingMovesGradientsAndParametersOnce) {
   EXPECT_EQ(three.sharding.parameters, 4);
 }
 
+// Zhang et al., MiCS, VLDB 2022: of M bytes of gradients each of the n devices of a node scatters all of them
+// within it, once a micro-batch, and sums M / n with the other nodes, once a step. Parameters never leave a
+// node.
+TEST(Hybrid, ShardingWithinNodesSumsAShardBetweenThem) {
+  const int64_t parameters = small_gpt().parameter_elements();
+  for (const int64_t level : {1, 2, 3}) {
+    for (const int64_t per_node : {2, 4, 8}) {
+      const std::string text = fmt::format("hybrid:microbatches=3,sharding={},sharding-group=", level);
+      const Program p = split(text + "node", {8, 8 / per_node, per_node});
+      EXPECT_EQ(p.sharding.state, per_node);
+      EXPECT_EQ(p.sharding.gradients, level >= 2 ? per_node : 1);
+      EXPECT_EQ(p.sharding.parameters, level >= 3 ? per_node : 1);
+      EXPECT_EQ(replicas(p), 8);
+      if (per_node == 8) {
+        EXPECT_EQ(print(p), print(split(text + "all", {8, 1, 8})));
+        continue;
+      }
+      int64_t shards = 0;
+      for (const Bucket& b : p.buckets) shards += 4 * ((b.elements + per_node - 1) / per_node);
+      EXPECT_EQ(collective_bytes(p, CollKind::all_reduce, Lane::comm), shards);
+      EXPECT_EQ(collective_bytes(p, CollKind::reduce_scatter, Lane::reduce),
+                (level >= 2 ? 3 : 1) * 4 * parameters);
+      EXPECT_EQ(collective_bytes(p, CollKind::all_gather, Lane::reduce),
+                (level >= 3 ? 3 * 2 : 1) * 4 * parameters);
+      const auto& axes = p.roles[0].mesh.axes;
+      ASSERT_EQ(axes[0].name, "node");
+      for (const Collective& c : p.collectives)
+        EXPECT_EQ(c.axes & 1U, c.kind == CollKind::all_reduce ? 1U : 0U);
+    }
+  }
+}
+
+TEST(Hybrid, ShardingWithinNodesCutsTheAxisThatCrossesThem) {
+  // Devices that share layers are a node: nothing is left to shard over.
+  const Program whole = split("hybrid:tensor=4,sharding=1,sharding-group=node", {8, 2, 4});
+  EXPECT_EQ(whole.sharding.state, 1);
+  EXPECT_EQ(collective_bytes(whole, CollKind::reduce_scatter, Lane::reduce), 0);
+  const Program cut = split("hybrid:tensor=2,sharding=1,sharding-group=node", {16, 2, 8});
+  EXPECT_EQ(cut.sharding.state, 4);
+  const auto refused = [](const std::string& text, const Cluster& cluster, const char* why) {
+    try {
+      split(text, cluster);
+      FAIL() << text;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  refused("hybrid:sharding=1,sharding-group=node", {6, 2, 0}, "different numbers of devices");
+  refused("hybrid:tensor=3,sharding=1,sharding-group=node", {12, 3, 4}, "within the axis tensor of 3");
+  refused("hybrid:context=4,sharding=1,sharding-group=node", {8, 4, 2}, "within the axis context of 4");
+}
+
 // What is gathered together is reduced and cut together (FSDP's units): the repeated blocks, and what lies
 // before and behind them. The next step's gathers wait for the updates.
 TEST(Hybrid, ShardedParametersAreGatheredBlockByBlock) {

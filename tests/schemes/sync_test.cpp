@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "fixtures.h"
 #include "schemes/training.h"
@@ -37,6 +38,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
 /// Of models that are split, of small_gpt() on four devices.
 const std::vector<std::pair<std::string, std::string>> kSplitGoldens{
     {"hybrid", "hybrid:tensor=2,pipeline=2,sharding=1,microbatches=2"},
+    {"hybrid_node", "hybrid:microbatches=2,sharding=2,sharding-group=node"},
     {"pipeline", "pipeline:microbatches=4"},
     {"pipeline_interleaved", "hybrid:pipeline=2,schedule=interleaved,microbatches=2,sharding=2"},
     {"layer-split", "layer-split"},
@@ -100,6 +102,34 @@ TEST(Sync, EveryParameterIsSummedOnceAndUpdatedOnce) {
   EXPECT_EQ(count(compile("allreduce:bucket=0B", g, {4, 1, 4}), OpKind::collective),
             4);  // two weights, two biases
   EXPECT_EQ(count(compile("allreduce:bucket=1TiB", g, {4, 1, 4}), OpKind::collective), 1);
+}
+
+// Krizhevsky 2014, section 4: of the linear layers (9216, 4096 and 4096 inputs) the activations of all
+// samples travel, and the gradients of all but the first pixels; of the convolutions the parameters'
+// gradients.
+TEST(Sync, LinearLayersExchangeActivationsRatherThanGradients) {
+  const Graph alexnet = Graph::load("alexnet");
+  int64_t convolutions = 0;
+  for (const Layer& l : alexnet.layers())
+    convolutions += l.type != nullptr && l.type->name == "conv" ? l.parameter_elements() : 0;
+  for (const int64_t n : {2, 4}) {
+    const Program p = compile("one-weird-trick", alexnet, {n, 1, n});
+    EXPECT_EQ(samples_per_step(p) * replicas(p), 32 * n);
+    std::map<CollKind, int64_t> bytes;
+    for (const Op& op : p.roles[0].ops) {
+      if (op.kind == OpKind::collective) bytes[p.collectives[op.what].kind] += op.bytes.n;
+    }
+    const int64_t activations = 4 * 32 * n * (9216 + 4096 + 4096), judged = 3 * 4 * n * 32 * n;
+    EXPECT_EQ(bytes[CollKind::all_gather], activations + judged);
+    EXPECT_EQ(bytes[CollKind::reduce_scatter], activations);
+    EXPECT_EQ(bytes[CollKind::all_reduce], 4 * convolutions);
+  }
+  const Program p = compile("one-weird-trick", small_mlp(), {4, 1, 4});  // nothing learns before the first
+  for (const Op& op : p.roles[0].ops) {
+    if (op.kind == OpKind::collective && p.collectives[op.what].kind == CollKind::reduce_scatter)
+      EXPECT_EQ(op.bytes.n, 4 * 32 * 4 * 2048);
+  }
+  EXPECT_THROW(compile("one-weird-trick", small_gpt(), {4, 1, 4}), InputError);
 }
 
 TEST(Sync, WithoutAnOptimizerNoKernelUpdates) {

@@ -92,12 +92,16 @@ TEST(Pipeline, TakesTheTimeOfItsSchedule) {
 }
 
 TEST(Pipeline, SweepEqualsEvents) {
-  const System system = System::load("dgx-a100");
+  const System box = System::load("dgx-a100"), halves = System::load("p3.8xlarge", {{"nodes", "2"}});
   for (const char* text : {"pipeline:microbatches=8", "hybrid:tensor=2,pipeline=2,microbatches=4",
                            "hybrid:pipeline=4,schedule=interleaved,microbatches=4,sharding=1",
                            "hybrid:tensor=2,pipeline=2,schedule=zero-bubble,sequence=on,sharding=3",
-                           "hybrid:pipeline=2,context=4,microbatches=4,sharding=1"}) {
+                           "hybrid:pipeline=2,context=4,microbatches=4,sharding=1",
+                           "hybrid:microbatches=2,sharding=3,sharding-group=node",
+                           "hybrid:context=2,microbatches=2,sharding=3,sharding-group=node,"
+                           "order=context/pipeline/data/tensor"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
+    const System& system = std::string(text).find("node") == std::string::npos ? box : halves;
     Prediction p = prediction_of(gpt(8), system, scheme, 8, 4);
     for (const double sigma : {0.0, 0.3}) {
       SCOPED_TRACE(fmt::format("{} sigma {}", text, sigma));
@@ -220,11 +224,12 @@ TEST(Pipeline, CopiesOfATiedWeightAreHeldOnce) {
 
 /// Bytes that a device of the only role holds of parameters, and of the optimiser's two tensors a parameter.
 std::pair<int64_t, int64_t> held_of(const Graph& graph, const std::string& text, int64_t devices,
-                                    int64_t* activations = nullptr) {
+                                    int64_t* activations = nullptr, int64_t nodes = 1) {
   const ResolvedScheme scheme = resolve_scheme(text, {});
   const Workload work = make_workload(graph, 1, Precision::bf16, optimizer("adam"), false);
-  const auto roles = memory_by_role(work, Device::load("h100-sxm"),
-                                    scheme.scheme->compile(work, {devices, 1, devices}, scheme.options));
+  const auto roles =
+      memory_by_role(work, Device::load("h100-sxm"),
+                     scheme.scheme->compile(work, {devices, nodes, devices / nodes}, scheme.options));
   if (activations != nullptr) *activations = roles[0].memory.activations.n;
   return {roles[0].memory.parameters.n, roles[0].memory.optimizer.n};
 }
@@ -240,6 +245,25 @@ TEST(Pipeline, DealtExpertsAreHeldByTheirDevices) {
   const auto [sharded, cut] = held_of(graph, "hybrid:data=2,expert=8,sharding=1", 16);
   EXPECT_NEAR(static_cast<double>(sharded), 2 * (rest + experts / 8) + 4 * (rest / 16 + experts / 16), 1e4);
   EXPECT_NEAR(static_cast<double>(cut), 8 * (rest / 16 + experts / 16), 1e5);
+}
+
+// Each node holds what all devices together hold without sharding-group=node.
+TEST(Pipeline, DevicesHoldShardsOfTheirNode) {
+  const auto held = [&](const char* text, int64_t devices, int64_t nodes) {
+    return held_of(gpt(8), text, devices, nullptr, nodes);
+  };
+  for (const char* level : {"1", "2", "3"}) {
+    const std::string all = fmt::format("hybrid:sharding={}", level), node = all + ",sharding-group=node";
+    EXPECT_EQ(held(node.c_str(), 32, 4), held(all.c_str(), 8, 1)) << level;
+    EXPECT_LT(held(all.c_str(), 32, 4), held(all.c_str(), 8, 1)) << level;
+  }
+  const Graph graph = Graph::load("qwen3-30b-a3b");  // of whose experts a node has one copy
+  const double experts = 48.0 * 128 * 3 * 2048 * 768,
+               rest = static_cast<double>(graph.parameter_elements()) - experts;
+  const auto [parameters, state] =
+      held_of(graph, "hybrid:data=2,expert=8,sharding=1,sharding-group=node", 16, nullptr, 2);
+  EXPECT_NEAR(static_cast<double>(parameters), 2 * (rest + experts / 8) + 4 * (rest / 8 + experts / 8), 1e4);
+  EXPECT_NEAR(static_cast<double>(state), 8 * (rest / 8 + experts / 8), 1e5);
 }
 
 TEST(Pipeline, DividedSequencesHoldTheirPartOfTheActivations) {

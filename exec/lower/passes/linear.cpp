@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass.
+// linear: y[rows, out] = x[rows, in] W[in, out] + b, one gemm a pass. Where devices have a part of every row
+// each, these are put together before and taken apart again behind.
 #include <algorithm>
 
 #include "exec/lower/passes/calls.h"
@@ -12,8 +13,8 @@ struct Sizes {
   int64_t rows, in, out;
 };
 
-Sizes sizes(const LayerCalls& l) {
-  const int64_t in = l.shape(0).back(), out = l.layer().output.back();
+Sizes sizes(const LayerCalls& l, int64_t in) {
+  const int64_t out = l.layer().output.back();
   // Partners that divide the sequence have more rows on one side: all that they make a part of.
   const int64_t rows = std::max(elements(l.shape(0)) / in, elements(l.layer().output) / out);
   return {l.batch() * rows, in, out};
@@ -24,31 +25,53 @@ void bias_gradient(LayerCalls& l, std::size_t index, const Sizes& s) {
                    {s.rows, s.out}, {l.lowered().backward_weights.back()}));
 }
 
+/// Parts of rows, as devices gather them one behind the other, to whole rows (`joins`) or back.
+void move_parts(LayerCalls& l, Pass pass, TensorId to, TensorId from, const Sizes& s, bool joins,
+                const Kernel& kernel) {
+  const int64_t width = l.shape(0).back();
+  std::vector<int64_t> parts{s.rows * width, width, 1}, whole{width, s.in, 1};
+  if (joins) std::swap(parts, whole);
+  l.call(make_move(pass, to, from, {{s.in / width, s.rows, width}, {parts, whole}, {0, 0}, false}, {kernel}));
+}
+
 void linear(LayerCalls& l) {
-  const Sizes s = sizes(l);
+  const Sizes s = sizes(l, l.weights()[0].elements / l.layer().output.back());
+  const bool joins = s.in > l.shape(0).back();
   const Lowered& w = l.lowered();
+  TensorId x = kNoTensor;
+  if (joins) {
+    x = l.keep(s.rows * s.in, true);
+    move_parts(l, Pass::forward, x, l.in(0), s, true, w.forward.front());
+  } else {
+    x = l.in(0);
+  }
   const bool zero = Attributes(l.layer().attributes).boolean("starts_at_zero", false);
   const TensorId weight = l.parameter(0, zero ? 0 : he_bound(s.in));
   const bool bias = l.weights().size() > 1;
-  std::vector<TensorId> forward{l.out(), l.in(0), weight};
+  std::vector<TensorId> forward{l.out(), x, weight};
   // Devices that share the inputs each make a part of the sum: one of them adds the bias.
   const TensorId added = bias ? l.parameter(1, 0) : kNoTensor;
   if (bias && (w.output_join == Join::none || l.partner() == 0)) forward.push_back(added);
-  l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 0, 0}, w.forward));
+  l.call(make_call(Function::gemm, Pass::forward, forward, {s.rows, s.out, s.in, 0, 0, 0},
+                   {w.forward.begin() + (joins ? 1 : 0), w.forward.end()}));
   if (l.needs_d_in(0)) {
-    l.call(make_call(Function::gemm, Pass::backward_data, {l.d_in(0), l.d_out(), weight},
-                     {s.rows, s.in, s.out, 0, 1, 0}, w.backward_data));
+    const TensorId dx = joins ? l.scratch(s.rows * s.in, true) : l.d_in(0);
+    l.call(make_call(Function::gemm, Pass::backward_data, {dx, l.d_out(), weight},
+                     {s.rows, s.in, s.out, 0, 1, 0},
+                     {w.backward_data.begin(), w.backward_data.end() - (joins ? 1 : 0)}));
+    if (joins) move_parts(l, Pass::backward_data, l.d_in(0), dx, s, false, w.backward_data.back());
   }
   if (!l.learns()) return;
-  l.call(make_call(Function::gemm, Pass::backward_weights, {l.gradient(0), l.in_again(0), l.d_out()},
-                   {s.in, s.out, s.rows, 1, 0, 0}, {w.backward_weights.front()}));
+  l.call(make_call(Function::gemm, Pass::backward_weights,
+                   {l.gradient(0), joins ? x : l.in_again(0), l.d_out()}, {s.in, s.out, s.rows, 1, 0, 0},
+                   {w.backward_weights.front()}));
   if (bias) bias_gradient(l, 1, s);
 }
 
 /// The embedding's table is {vocabulary, width}: its transpose is the weight. Its own backward pass, which
 /// comes later, starts from the gradient left here.
 void tied_linear(LayerCalls& l) {
-  const Sizes s = sizes(l);
+  const Sizes s = sizes(l, l.shape(0).back());
   const Lowered& w = l.lowered();
   const TensorId table = l.tied(s.out, s.in);
   // The last parameter, behind the copy of a table that another device holds.
