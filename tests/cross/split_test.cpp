@@ -27,6 +27,7 @@ struct Split {
   std::string scheme;
   int64_t devices = 1, replicas = 1;
   Of of = Of::images;
+  std::string_view offload = "off";
 };
 
 bool of_text(const Split& s) {
@@ -42,7 +43,8 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
                                     " of rotary text",
                                     " of text with experts",
                                     " of rotary text with norms of heads"};
-  return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)];
+  return out << s.scheme << " on " << s.devices << kNames[static_cast<int>(s.of)]
+             << (s.offload == "off" ? "" : ", its optimizer on the host");
 }
 
 std::vector<Split> splits() {
@@ -57,6 +59,9 @@ std::vector<Split> splits() {
       {"tensor-parallel", 2},
       {"tensor-parallel:microbatches=3", 2},
       {"hybrid:pipeline=2,microbatches=4", 4, 2},
+      {"pipeline:microbatches=4", 2, 1, Of::images, "optimizer"},
+      {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,sharding=1", 4, 2, Of::images, "optimizer"},
+      {"hybrid:tensor=2,microbatches=2,bucket=1KiB,sharding=3", 4, 2, Of::images, "optimizer"},
       {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,sharding=1", 4, 2},
       {"hybrid:pipeline=2,microbatches=3,sharding=2,order=data/pipeline/tensor", 4, 2},
       {"hybrid:sharding=3", 2, 2},
@@ -215,6 +220,7 @@ Execution split_execution(const Split& s, const ResolvedScheme& scheme, int64_t 
   e.cluster = {s.devices, nodes, s.devices / nodes};
   e.job.batch = 2;
   e.job.optimizer = &optimizer("momentum");
+  e.job.offload = parse_offload(s.offload, {});
   e.iterations = 20;
   e.warmup = 1;
   e.data = of_text(s) ? nullptr : &digits();
@@ -332,7 +338,8 @@ TEST_P(Splits, RunTheSameOpsInBothEngines) {
   }
   for (const OpTime& t : r.ops) {
     const Op& op = p.roles[t.role].ops[t.op];
-    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send;
+    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send ||
+                       op.lane == Lane::offload || op.lane == Lane::reload;
     EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
   }
   static const System box = System::load("dgx1-v100");
