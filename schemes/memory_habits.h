@@ -14,7 +14,7 @@ namespace tandem::schemes {
 struct MemoryHabits {
   /// Training in half precision: fp32 parameters cast where they are used (autocast), 2-byte parameters
   /// beside an fp32 master copy that the optimiser owns (Megatron, DeepSpeed, Apex O2), or 2-byte parameters
-  /// only. Automatic: a master copy where the optimiser's state is spread, else autocast.
+  /// only. Automatic: a master copy where the optimiser's state is spread or offloaded, else autocast.
   enum class Weights : uint8_t { automatic, fp32, master, half } weights = Weights::automatic;
   /// Temporaries of an update: the size of all parameters (torch._foreach_*), of one, or none.
   enum class Update : uint8_t { foreach, each, fused, backward } update = Update::foreach;

@@ -217,6 +217,7 @@ Prediction Question::prediction(int64_t device_count) const {
     job.graph = &other.graph;
     job.scheme = &other.scheme;
     job.batch = other.batch;
+    job.offload = {};
     p.beside.push_back({job, other.devices});
   }
   return p;

@@ -28,7 +28,7 @@ Walk::Walk(const WalkInput& in)
       node_(layers_.size()),
       there_(layers_.size()) {
   // Frameworks that divide a model keep its weights in the format that they compute in.
-  const bool master = sharding_.state > 1 || !in.program->grid.axes.empty();
+  const bool master = sharding_.state > 1 || offload_.optimizer || !in.program->grid.axes.empty();
   if (weights_ == Weights::automatic) weights_ = master ? Weights::master : Weights::fp32;
   // The fp32 copy is where it is updated.
   if (offload_.optimizer && weights_ == Weights::master) weights_ = Weights::half;

@@ -28,6 +28,7 @@ struct Split {
   int64_t devices = 1, replicas = 1;
   Of of = Of::images;
   int64_t nodes = 1;
+  std::string_view offload = "off";
 };
 
 bool of_text(const Split& s) {
@@ -46,7 +47,8 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
                                     " of convolutions"};
   out << s.scheme << " on " << s.devices;
   if (s.nodes > 1) out << " of " << s.nodes << " nodes";
-  return out << kNames[static_cast<int>(s.of)];
+  out << kNames[static_cast<int>(s.of)];
+  return out << (s.offload == "off" ? "" : ", its optimizer on the host");
 }
 
 std::vector<Split> splits() {
@@ -61,6 +63,9 @@ std::vector<Split> splits() {
       {"tensor-parallel", 2},
       {"tensor-parallel:microbatches=3", 2},
       {"hybrid:pipeline=2,microbatches=4", 4, 2},
+      {"pipeline:microbatches=4", 2, 1, Of::images, 1, "optimizer"},
+      {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,sharding=1", 4, 2, Of::images, 1, "optimizer"},
+      {"hybrid:tensor=2,microbatches=2,bucket=1KiB,sharding=3", 4, 2, Of::images, 1, "optimizer"},
       {"hybrid:pipeline=2,microbatches=3,bucket=1KiB,sharding=1", 4, 2},
       {"hybrid:pipeline=2,microbatches=3,sharding=2,order=data/pipeline/tensor", 4, 2},
       {"hybrid:sharding=3", 2, 2},
@@ -239,6 +244,7 @@ Execution split_execution(const Split& s, const ResolvedScheme& scheme) {
   e.cluster = {s.devices, s.nodes, s.devices / s.nodes};
   e.job.batch = 2;
   e.job.optimizer = &optimizer("momentum");
+  e.job.offload = parse_offload(s.offload, {});
   e.iterations = 20;
   e.warmup = 1;
   e.data = of_text(s) ? nullptr : &digits();
@@ -358,7 +364,8 @@ TEST_P(Splits, RunTheSameOpsInBothEngines) {
   }
   for (const OpTime& t : r.ops) {
     const Op& op = p.roles[t.role].ops[t.op];
-    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send;
+    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send ||
+                       op.lane == Lane::offload || op.lane == Lane::reload;
     EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
   }
   static const System box = System::load("dgx1-v100"), pairs = System::load("5090-2x", {{"nodes", "4"}});

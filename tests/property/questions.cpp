@@ -41,6 +41,7 @@ std::string Asked::text() const {
   if (optimizer != "momentum") out += fmt::format(" --optimizer {}", optimizer);
   for (const auto& [path, value] : sets) out += fmt::format(" --set {}={}", path, value);
   if (recompute) out += " --recompute blocks";
+  if (offload) out += " --offload optimizer";
   if (!input) out += " --input synthetic";
   if (compute_speed != 1) out += fmt::format(" (kernels {} times as fast)", compute_speed);
   if (seed != 1) out += fmt::format(" --seed {}", seed);
@@ -69,6 +70,7 @@ const Report* Answers::ask_memory(const Asked& asked) {
     p.job.input = asked.input;
     p.job.precision = asked.precision;
     p.job.recompute = {.blocks = asked.recompute};
+    p.job.offload = {.optimizer = asked.offload};
     p.speeds.compute = asked.compute_speed;
     p.seed = asked.seed;
     answer = simulate(p);

@@ -21,7 +21,7 @@ struct Asked {
   Precision precision = Precision::fp32;
   int64_t batch = 8, devices = 1;
   std::vector<std::pair<std::string, std::string>> sets = {};
-  bool recompute = false, input = true;
+  bool recompute = false, offload = false, input = true;
   double compute_speed = 1;
   uint64_t seed = 1;
   /// As the options of predict.

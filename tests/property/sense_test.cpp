@@ -168,6 +168,15 @@ std::string RecomputationCostsTimeAndSavesMemory(Answers& answers, const Asked& 
   return less("keeping activations", rate(answers.ask(a)), rate(answers.ask(again)), 0.999);
 }
 
+std::string OffloadingTheOptimizerSavesMemory(Answers& answers, const Asked& a) {
+  Asked offloaded = a;
+  offloaded.offload = true;
+  const Report *device = answers.ask_memory(a), *host = answers.ask_memory(offloaded);
+  if (device == nullptr || host == nullptr) return "";
+  if (more(*host, *device)) return "a device needs more memory for what is not on it";
+  return host->memory.host > Bytes{} ? "" : "what is offloaded is nowhere";
+}
+
 // --- more samples, more devices
 // -------------------------------------------------------------------------------
 
@@ -303,6 +312,7 @@ INSTANTIATE_TEST_SUITE_P(
                     TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
                     TANDEM_RULE(InputThatIsThereNeverSlows),
                     TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
+                    TANDEM_RULE(OffloadingTheOptimizerSavesMemory),
                     TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate), TANDEM_RULE(MemoryGrowsWithTheBatch),
                     TANDEM_RULE(MemoryNeverGrowsWithTheDevices), TANDEM_RULE(ShardingNeverNeedsMoreMemory),
                     TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),

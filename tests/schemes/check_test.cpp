@@ -118,6 +118,8 @@ TEST(Check, DrawsLinesWhereTheRulesDo) {
 
 TEST(Check, RefusesOpsOutOfPlace) {
   EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::compute).lane = Lane::comm; });
+  EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::compute).lane = Lane::host; });
+  EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::copy).lane = Lane::reload; });
   EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::collective).lane = Lane::host; });
   EXPECT_REFUSED("may not use lane", { worker_op(p, OpKind::recv).lane = Lane::compute; });
   EXPECT_REFUSED("may only compute, apply, gate and reply",
