@@ -133,9 +133,8 @@ Library read_library(const Json& json, const std::string& family) {
     lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_step", &lib.switch_step}, std::pair{"chain_step", &lib.chain_step},
-        std::pair{"message_base", &lib.message_base},
-        std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
-        std::pair{"turnaround", &lib.turnaround}}) {
+        std::pair{"message_base", &lib.message_base}, std::pair{"staged_base", &lib.staged_base},
+        std::pair{"launch", &lib.launch}, std::pair{"turnaround", &lib.turnaround}}) {
     if (const Json* j = json.find(key)) *value = j->as_time().seconds();
   }
   return lib;

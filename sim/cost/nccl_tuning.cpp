@@ -128,8 +128,7 @@ const T* find(const std::map<std::string, T>& all, std::string_view name) {
 
 double NcclTuning::Tree::efficiency(double bytes) const {
   const double doublings = std::floor(std::log2(std::max(1.0, bytes / smallest)));
-  return share *
-         corrections[std::min(static_cast<std::size_t>(doublings), corrections.size() - 1)];
+  return share * corrections[std::min(static_cast<std::size_t>(doublings), corrections.size() - 1)];
 }
 
 const NcclTuning::Rate& NcclTuning::Protocol::rate(int version) const {

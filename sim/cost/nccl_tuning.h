@@ -52,8 +52,8 @@ struct NcclTuning {
 
   /// A tree with the protocol for long messages.
   struct Tree {
-    double share = 1;                 ///< of the links' rate
-    double smallest = 1;              ///< bytes of a buffer that gets corrections[0] of that; twice as much: the next
+    double share = 1;     ///< of the links' rate
+    double smallest = 1;  ///< bytes of a buffer that gets corrections[0] of that; twice as much: the next
     std::vector<double> corrections;  ///< at least one
     double efficiency(double bytes) const;
   };
