@@ -48,6 +48,8 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
+/// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
+std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments);
 /// --adapter and --freeze with their help.
 std::vector<Flag> fine_tuning_flags();
 /// The model, with what --adapter and --freeze make of it. Throws InputError.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "app/analysis/board.h"
 #include "app/analysis/elasticity.h"
 #include "sim/cost/link_cost.h"
 #include "sim/plan/placement.h"
@@ -65,10 +66,22 @@ std::string differences(const Report& r, const Report& other) {
   return out;
 }
 
+/// "with NVLink bridges 0-1,2-3" where that is all that `r` has and `other` has not.
+std::string only_change(const Report& r, const Report& other) {
+  std::string out;
+  for (const auto& [key, value] : r.inputs) {
+    if (key.rfind("set.", 0) != 0 || report_input(other, key) == value) continue;
+    if (!out.empty()) return "";
+    out = change_words(key.substr(4), value);
+  }
+  return out;
+}
+
 /// "on dgx1-v100", or by what the systems or choices differ: "with scheme=horovod".
 std::string place_of(const Report& r, const Report& other) {
   const std::string system = report_input(r, "system");
   if (system != report_input(other, "system")) return "on " + system;
+  if (const std::string own = only_change(r, other); !own.empty()) return own;
   if (const std::string own = differences(r, other); !own.empty()) return "with " + own;
   const std::string theirs = differences(other, r);
   return theirs.empty() ? "there" : "without " + theirs;
