@@ -119,6 +119,8 @@ void bridges(Json& document, const std::string& list, const Place& place) {
       throw InputError(place,
                        fmt::format("\"{}\" is not a pair of devices, for example 0-1", printable(piece)));
     const Card &a = card_at(cards, ends[0], place), &b = card_at(cards, ends[1], place);
+    if (a.name == b.name)
+      throw InputError(place, fmt::format("\"{}\": a bridge joins two cards", printable(piece)));
     const int count = bridge_of(a, place);
     if (bridge_of(b, place) != count || a.model != b.model)
       throw InputError(place, fmt::format("{} is a {} and {} a {}: a bridge joins two cards of one model",

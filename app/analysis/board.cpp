@@ -75,6 +75,14 @@ std::string change_words(const std::string& name, const std::string& value) {
   return fmt::format("with {}={}", name, value);
 }
 
+std::string lack_words(const std::string& name, const std::string& value) {
+  if (name == "without") return "with its " + value;
+  if (name == "bridges") return "without NVLink bridges " + value;
+  if (name == "device") return "with its own devices";
+  if (name == "place") return "on its first devices";
+  return fmt::format("without {}={}", name, value);
+}
+
 std::optional<Worth::At> Worth::largest() const {
   std::optional<At> out;
   for (const At& a : at) {

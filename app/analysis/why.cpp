@@ -66,13 +66,13 @@ std::string differences(const Report& r, const Report& other) {
   return out;
 }
 
-/// "with NVLink bridges 0-1,2-3" where that is all that `r` has and `other` has not.
-std::string only_change(const Report& r, const Report& other) {
-  std::string out;
+/// The change of its system that is all that `r` has and `other` has not; empty names where there is more.
+std::pair<std::string, std::string> sole_change(const Report& r, const Report& other) {
+  std::pair<std::string, std::string> out;
   for (const auto& [key, value] : r.inputs) {
     if (key.rfind("set.", 0) != 0 || report_input(other, key) == value) continue;
-    if (!out.empty()) return "";
-    out = change_words(key.substr(4), value);
+    if (!out.first.empty()) return {};
+    out = {key.substr(4), value};
   }
   return out;
 }
@@ -81,8 +81,9 @@ std::string only_change(const Report& r, const Report& other) {
 std::string place_of(const Report& r, const Report& other) {
   const std::string system = report_input(r, "system");
   if (system != report_input(other, "system")) return "on " + system;
-  if (const std::string own = only_change(r, other); !own.empty()) return own;
+  if (const auto [name, value] = sole_change(r, other); !name.empty()) return change_words(name, value);
   if (const std::string own = differences(r, other); !own.empty()) return "with " + own;
+  if (const auto [name, value] = sole_change(other, r); !name.empty()) return lack_words(name, value);
   const std::string theirs = differences(other, r);
   return theirs.empty() ? "there" : "without " + theirs;
 }

@@ -344,11 +344,12 @@ int compare_systems(const Arguments& arguments) {
       std::any_of(pairs.begin(), pairs.end(), [](const ReportPair& p) { return p.a.fits || p.b.fits; });
   if (!any) check_fits(*asked_x, {x});
   const auto boards = board_answers(arguments, pairs);
-  const std::string own = sides.changes.empty() ? "" : " (" + sides.changes + ")";
-  put_comparison(arguments, pairs,
-                 fmt::format("A  {}: {}\nB  {}{}: {}\n", report_title(x), asked_x->system.summary(),
-                             report_title(y), own, asked_y->system.summary()),
-                 board_text(pairs, boards), boards);
+  const bool alone = arguments.words().size() == 1;
+  const std::string head = fmt::format("A  {}: {}\n", report_title(x), asked_x->system.summary()) +
+                           (alone ? fmt::format("B  the same {}\n", sides.changes)
+                                  : fmt::format("B  {}: {}{}\n", report_title(y), asked_y->system.summary(),
+                                                sides.changes.empty() ? "" : ", " + sides.changes));
+  put_comparison(arguments, pairs, head, board_text(pairs, boards), boards);
   return 0;
 }
 
