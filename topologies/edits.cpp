@@ -177,6 +177,15 @@ void place_on(Json& document, const std::string& list, const Place& place) {
 
 }  // namespace
 
+std::string set_option(const std::string& name, const std::string& value) {
+  static const std::map<std::string, std::string> options = {{"without", "--without "},
+                                                             {"bridges", "--with-bridges "},
+                                                             {"device", "--swap device="},
+                                                             {"place", "--place "}};
+  const auto at = options.find(name);
+  return (at != options.end() ? at->second : "--set " + printable(name) + "=") + printable(value);
+}
+
 bool edit(Json& document, std::string_view name, const std::string& value, const Place& place) {
   using Change = void (*)(Json&, const std::string&, const Place&);
   static const std::map<std::string_view, Change> changes = {

@@ -122,19 +122,9 @@ double pcie_bandwidth(const Json& document) {
   return rate != nullptr ? rate->as_bandwidth().bytes_per_second * width_share(*pcie) : 0;
 }
 
-/// How a change was asked for, to blame it.
-std::string option_of(const std::string& path, const std::string& value) {
-  static const std::map<std::string, std::string> options = {{"without", "--without "},
-                                                             {"bridges", "--with-bridges "},
-                                                             {"device", "--swap device="},
-                                                             {"place", "--place "}};
-  const auto at = options.find(path);
-  return (at != options.end() ? at->second : "--set " + printable(path) + "=") + printable(value);
-}
-
 void apply(const System::Sets& sets, Json& document) {
   for (const auto& [path, value] : sets) {
-    const Place place{std::make_shared<const std::string>(option_of(path, value)), 0, 0};
+    const Place place{std::make_shared<const std::string>(set_option(path, value)), 0, 0};
     if (edit(document, path, value, place)) continue;
     if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
       document.set("faults", Json::make_object(place));  // most files have none

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "app/analysis/elasticity.h"
 #include "sim/capacity.h"
@@ -127,6 +128,29 @@ std::string worth_text(const ReportPair& pair, const Worth& worth) {
   return fmt::format("{}: B {} {:.0f} % and more up to {} {} ({}), less from {} on ({})", what, verb,
                      100 * kWorth, largest->batch, unit, percent(largest->gain), next->batch,
                      percent(next->gain));
+}
+
+std::string worth_by_model(const std::vector<ReportPair>& pairs) {
+  std::vector<std::pair<double, const ReportPair*>> gains;
+  std::set<std::string> models;
+  for (const ReportPair& pair : pairs) {
+    if (!pair.a.fits || !pair.b.fits) continue;
+    models.insert(report_input(pair.b, "model"));
+    gains.emplace_back(pair.b.samples_per_second / pair.a.samples_per_second - 1, &pair);
+  }
+  if (models.size() < 2) return "";
+  std::stable_sort(gains.begin(), gains.end(),
+                   [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
+  std::vector<std::string> much, little;
+  for (const auto& [gain, pair] : gains)
+    (std::abs(gain) >= kWorth ? much : little)
+        .push_back(
+            fmt::format("{} on {} ({})", report_input(pair->b, "model"), pair->b.devices, percent(gain)));
+  const auto listed = [](const std::vector<std::string>& all) {
+    return all.empty() ? std::string("nothing") : fmt::format("{}", fmt::join(all, ", "));
+  };
+  return fmt::format("At {}: {:.0f} % and more for {}; less for {}", report_batch(gains.front().second->b),
+                     100 * kWorth, listed(much), listed(little));
 }
 
 std::optional<Placements> placements(const Question& q, const Report& report) {

@@ -40,6 +40,10 @@ Worth worth_of(const ReportPair& pair);
 /// "vgg16 on 4 devices: B gains 3 % and more up to 64 images per device (+3.4 %), less from 128 on (+1.8 %)".
 std::string worth_text(const ReportPair& pair, const Worth& worth);
 
+/// Which models gain or lose kWorth and more at the batch that was asked about, and which less, the largest
+/// first; "" for one model.
+std::string worth_by_model(const std::vector<ReportPair>& pairs);
+
 /// Choices of so many of a node's devices, by rate.
 struct Placements {
   struct Choice {

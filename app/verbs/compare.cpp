@@ -319,6 +319,8 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
     }
   }
   if (!worth.empty()) worth = "\nWorth it? By batch, in powers of two:\n" + worth;
+  if (const std::string models = boards.empty() ? "" : worth_by_model(pairs); !models.empty())
+    worth += models + ".\n";
   return worth + (places.empty() ? "" : "\n" + places);
 }
 

@@ -45,7 +45,9 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
   const auto published = values_of(plain), published_changed = values_of(changed);
   const Graph graph = Graph::load(plain.at("model").as_text(), plain.place());
   const System a = System::load(plain.at("system").as_text(), {}, plain.place());
-  const System b = System::load(changed.at("system").as_text(), {}, changed.place());
+  System::Sets sets;
+  for (const auto& [name, value] : pair.at("change").members()) sets.emplace_back(name, value.as_text());
+  const System b = System::load(plain.at("system").as_text(), sets, pair.place());
   const ResolvedScheme scheme = resolve_scheme(plain.at("scheme").as_text(), plain.place());
   Prediction p;
   p.job.graph = &graph;
@@ -65,8 +67,8 @@ void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vec
     const Report before = simulate(p);
     p.system = &b;
     const Report after = simulate(p);
-    rows.push_back({pair.at("what").as_text(), a.name(), b.name(), graph.name(), scheme.name,
-                    plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
+    rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), graph.name(),
+                    scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
                     after.samples_per_second / before.samples_per_second, ratio_interval(before, after)});
   }
 }
@@ -78,7 +80,7 @@ std::vector<PairRow> validate_pairs() {
   document.only({"note", "pairs"});
   std::vector<PairRow> rows;
   for (const Json& pair : document.at("pairs").items()) {
-    pair.only({"table", "plain", "changed", "what"});
+    pair.only({"table", "plain", "changed", "change", "what"});
     const Json& name = pair.at("table");
     const Json table =
         Json::load(find_data("calibration/data/published", "published table", name.as_text(), name.place()));

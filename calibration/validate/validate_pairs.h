@@ -10,8 +10,9 @@
 
 namespace tandem::calibration {
 
-/// One run on both boards. Ratios are changed / plain; both predictions have one anchor, the plain board's
-/// published rate on its fewest devices.
+/// One run on both boards. Ratios are changed / plain. The changed board is predicted as the plain one with
+/// the change that the file states (System::Sets), as `tandem compare` does; both predictions have one
+/// anchor, the plain board's published rate on its fewest devices.
 struct PairRow {
   std::string what, plain, changed, model, scheme, precision;
   int64_t batch = 0, devices = 0;
