@@ -16,11 +16,11 @@ namespace tandem::calibration {
 
 namespace {
 
-/// Keys that two series of a pair have alike.
-constexpr const char* kAlike[] = {"model", "scheme", "precision", "batch", "optimizer", "recipe", "input"};
+/// What two series of a pair share.
+constexpr const char* kShared[] = {"model", "scheme", "precision", "batch", "optimizer", "recipe", "input"};
 
-bool alike(const Json& a, const Json& b) {
-  return std::all_of(std::begin(kAlike), std::end(kAlike), [&](const char* key) {
+bool same_run(const Json& a, const Json& b) {
+  return std::all_of(std::begin(kShared), std::end(kShared), [&](const char* key) {
     const Json *x = a.find(key), *y = b.find(key);
     if (x == nullptr || y == nullptr) return x == y;
     if (x->kind() != y->kind()) return false;
@@ -40,7 +40,7 @@ std::map<int64_t, double> values_of(const Json& series) {
   return out;
 }
 
-/// The runs of two series that are alike.
+/// The runs that two series share.
 void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vector<PairRow>& rows) {
   const auto published = values_of(plain), published_changed = values_of(changed);
   const Graph graph = Graph::load(plain.at("model").as_text(), plain.place());
@@ -91,7 +91,7 @@ std::vector<PairRow> validate_pairs() {
     for (const Json& plain : table.at("series").items()) {
       if (!of("plain", plain)) continue;
       for (const Json& changed : table.at("series").items()) {
-        if (of("changed", changed) && alike(plain, changed)) add_runs(pair, plain, changed, rows);
+        if (of("changed", changed) && same_run(plain, changed)) add_runs(pair, plain, changed, rows);
       }
     }
     if (rows.size() == before) pair.fail("no run of this table is on both systems");
