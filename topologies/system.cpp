@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/data.h"
+#include "topologies/edits.h"
 #include "topologies/system_impl.h"
 
 namespace tandem::topologies {
@@ -118,13 +119,13 @@ double pcie_bandwidth(const Json& document) {
   const Json* links = document.find("links");
   const Json* pcie = links != nullptr && links->is_object() ? links->find("pcie") : nullptr;
   const Json* rate = pcie != nullptr && pcie->is_object() ? pcie->find("bandwidth") : nullptr;
-  return rate != nullptr ? rate->as_bandwidth().bytes_per_second : 0;
+  return rate != nullptr ? rate->as_bandwidth().bytes_per_second * width_share(*pcie) : 0;
 }
 
 void apply(const System::Sets& sets, Json& document) {
   for (const auto& [path, value] : sets) {
-    const std::string option = fmt::format("--set {}={}", printable(path), printable(value));
-    const Place place{std::make_shared<const std::string>(option), 0, 0};
+    const Place place{std::make_shared<const std::string>(set_option(path, value)), 0, 0};
+    if (edit(document, path, value, place)) continue;
     if (path.rfind("faults.", 0) == 0 && document.is_object() && document.find("faults") == nullptr)
       document.set("faults", Json::make_object(place));  // most files have none
     document.set_path(path, value, place, true);

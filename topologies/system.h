@@ -51,7 +51,10 @@ struct HostInfo {
 /// Immutable once made: any thread may read it.
 class System {
  public:
-  /// "--set path=value" pairs: ("nodes", "16"), ("links.pcie.bandwidth", "32GB/s"), ("faults.gpu3", "0.8").
+  /// "--set path=value" pairs: ("nodes", "16"), ("links.pcie.bandwidth", "32GB/s"), ("faults.gpu3", "0.8");
+  /// and changes that are no single figure: ("without", "nvlink"), ("bridges", "0-1,2-3"), ("device",
+  /// "rtx-3090"),
+  /// ("place", "0,1,4,5") (topologies/edits.h). Made in order.
   using Sets = std::vector<std::pair<std::string, std::string>>;
   /// `name_or_file`: a name in topologies/systems or a .json path. Throws InputError.
   static System load(const std::string& name_or_file, const Sets& sets = {}, const Place& place = {});

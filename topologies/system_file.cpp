@@ -75,6 +75,34 @@ void SystemReader::add(const std::string& pattern, const Json& spec, VertexKind 
   }
 }
 
+double width_share(const Json& link_class) {
+  const Json* width = link_class.find("width");
+  if (width == nullptr) return 1;
+  constexpr int kLanes = 16;
+  for (int lanes = kLanes; lanes >= 1; lanes /= 2) {
+    if (width->is_text() && width->as_text() == fmt::format("x{}", lanes))
+      return static_cast<double>(lanes) / kLanes;
+  }
+  width->fail("the width of a slot is x16, x8, x4, x2 or x1");
+}
+
+void SystemReader::place() {
+  const Json* spec = document_.find("place");
+  if (spec == nullptr) return;
+  const std::vector<uint32_t> all = std::move(out_->accelerators);
+  out_->accelerators.clear();
+  for (const Json& pattern : spec->items()) {
+    for (const uint32_t v : named(pattern)) {
+      if (std::find(all.begin(), all.end(), v) == all.end())
+        pattern.fail(fmt::format("\"{}\" is no accelerator", out_->node.vertices[v].name));
+      if (std::find(out_->accelerators.begin(), out_->accelerators.end(), v) != out_->accelerators.end())
+        pattern.fail(fmt::format("\"{}\" is named twice", out_->node.vertices[v].name));
+      out_->accelerators.push_back(v);
+    }
+  }
+  if (out_->accelerators.empty()) spec->fail("no accelerator is named");
+}
+
 void SystemReader::vertices() {
   const Json& devices = document_.at("devices");
   for (const auto& [pattern, spec] : devices.members()) {
@@ -158,10 +186,10 @@ void SystemReader::links() {
   const Json* links = document_.find("links");
   if (links == nullptr) return;
   for (const auto& [kind, spec] : links->members()) {
-    spec.only({"bandwidth", "achieved", "latency", "duplex", "between", "mesh", "source", "note"});
+    spec.only({"bandwidth", "width", "achieved", "latency", "duplex", "between", "mesh", "source", "note"});
     LinkClass c;
     c.kind = kind;
-    c.bandwidth = positive_bandwidth(spec.at("bandwidth"));
+    c.bandwidth = {positive_bandwidth(spec.at("bandwidth")).bytes_per_second * width_share(spec)};
     c.achieved = spec.real("achieved", 1, 1e-6, 1);
     c.latency = spec.at("latency").as_time();
     const std::string duplex = spec.text("duplex", "full");
@@ -337,8 +365,8 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   SystemReader reader(document);
   reader.out_ = std::make_unique<System::Impl>();
   System::Impl& out = *reader.out_;
-  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "devices", "vertices",
-                 "links", "faults", "peer_access", "host", "network", "communication"});
+  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "devices", "place",
+                 "vertices", "links", "faults", "peer_access", "host", "network", "communication"});
   out.name = document.at("name").as_text();
   out.summary = document.at("summary").as_text();
   out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);
@@ -346,6 +374,7 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
     for (const Json& path : unverified->items()) out.unverified.push_back(path.as_text());
   }
   reader.vertices();
+  reader.place();
   reader.links();
   reader.strike_all();
   reader.peer_access();

@@ -71,6 +71,9 @@ struct System::Impl {
   LinkInfo node_link(uint64_t id) const;
 };
 
+/// The share of its "bandwidth" that the "width" of a class of links leaves: 0.5 for "x8" of sixteen lanes.
+double width_share(const Json& link_class);
+
 /// Reads and checks a document; throws InputError. Keys: docs/formats/system.md.
 /// For one thread at a time.
 class SystemReader {
@@ -81,6 +84,7 @@ class SystemReader {
   explicit SystemReader(const Json& document) : document_(document) {}
   void vertices();
   void add(const std::string& pattern, const Json& spec, VertexKind kind, int32_t device);
+  void place();  ///< which accelerators are used, and in which order
   void links();
   void connect(const Json& pair, uint32_t link_class);
   void mesh(const Json& pattern, uint32_t link_class);

@@ -108,6 +108,11 @@ std::vector<Flag> question_flags() {
        "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s; or break it: "
        "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
        true},
+      {"without", "KIND", "the system without its links of that kind: nvlink", true},
+      {"with-bridges", "A-B[,A-B...]",
+       "NVLink bridges between cards that have a connector for one, by number: 0-1,2-3"},
+      {"swap", "device=NAME", "other accelerators on the same board (tandem list devices)"},
+      {"place", "N[,N...]", "which devices of a node are used, by number: 0,1,4,5; default the first"},
       {"with", "JOB",
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
       {"iterations", "N",
@@ -137,6 +142,22 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const std::string& kind : arguments.all("without")) out.emplace_back("without", kind);
+  if (arguments.has("swap")) {
+    const std::string text = arguments.text("swap", "");
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || text.substr(0, equals) != "device")
+      refuse_option("swap",
+                    fmt::format("\"{}\" is not device=NAME, for example device=rtx-3090", printable(text)));
+    out.emplace_back("device", text.substr(equals + 1));
+  }
+  if (arguments.has("with-bridges")) out.emplace_back("bridges", arguments.text("with-bridges", ""));
+  if (arguments.has("place")) out.emplace_back("place", arguments.text("place", ""));
+  return out;
+}
+
 Graph read_model(const Arguments& arguments, const std::string& model, const Place& place) {
   Graph graph = Graph::load(model, place);
   if (arguments.has("adapter"))
@@ -150,7 +171,9 @@ Question read_question(const Arguments& arguments) {
   const std::string model = arguments.required("model", "resnet50");
   if (!arguments.has("system"))
     read_model(arguments, model);  // a wrong name is worth more than a missing option
-  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), read_sets(arguments));
+  auto sets = read_sets(arguments);
+  for (auto& change : read_board_changes(arguments)) sets.push_back(std::move(change));
+  return read_question(arguments, model, arguments.required("system", "dgx1-v100"), sets);
 }
 
 namespace {

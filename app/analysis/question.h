@@ -51,6 +51,8 @@ struct Question {
 std::vector<Flag> question_flags();
 /// --offload with its help.
 Flag offload_flag();
+/// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
+std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments);
 /// --adapter and --freeze with their help.
 std::vector<Flag> fine_tuning_flags();
 /// The model, with what --adapter and --freeze make of it. Throws InputError.

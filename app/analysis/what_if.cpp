@@ -10,6 +10,7 @@
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "base/data.h"
+#include "topologies/edits.h"
 
 namespace tandem::app {
 
@@ -112,8 +113,7 @@ void note_idle_settings(const Question& q, Report& report) {
       const bool same = without.samples_per_second == report.samples_per_second &&
                         without.memory.capacity == report.memory.capacity &&
                         without.interval.low == report.interval.low;
-      if (same)
-        report.notes.push_back(fmt::format("--set {}={} changes nothing", setting.first, setting.second));
+      if (same) report.notes.push_back(set_option(setting.first, setting.second) + " changes nothing");
     } catch (const InputError&) {
       // Without it there is no answer: it matters.
     }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "app/analysis/board.h"
 #include "app/analysis/elasticity.h"
 #include "sim/cost/link_cost.h"
 #include "sim/plan/placement.h"
@@ -65,11 +66,24 @@ std::string differences(const Report& r, const Report& other) {
   return out;
 }
 
+/// The change of its system that is all that `r` has and `other` has not; empty names where there is more.
+std::pair<std::string, std::string> sole_change(const Report& r, const Report& other) {
+  std::pair<std::string, std::string> out;
+  for (const auto& [key, value] : r.inputs) {
+    if (key.rfind("set.", 0) != 0 || report_input(other, key) == value) continue;
+    if (!out.first.empty()) return {};
+    out = {key.substr(4), value};
+  }
+  return out;
+}
+
 /// "on dgx1-v100", or by what the systems or choices differ: "with scheme=horovod".
 std::string place_of(const Report& r, const Report& other) {
   const std::string system = report_input(r, "system");
   if (system != report_input(other, "system")) return "on " + system;
+  if (const auto [name, value] = sole_change(r, other); !name.empty()) return change_words(name, value);
   if (const std::string own = differences(r, other); !own.empty()) return "with " + own;
+  if (const auto [name, value] = sole_change(other, r); !name.empty()) return lack_words(name, value);
   const std::string theirs = differences(other, r);
   return theirs.empty() ? "there" : "without " + theirs;
 }

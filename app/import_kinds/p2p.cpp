@@ -3,6 +3,8 @@
 // measured.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/json_writer.h"
 
 #include "app/console/output.h"
@@ -57,6 +59,12 @@ std::string calibrated(const Arguments& arguments, const LinkTests& tests, const
                                 written(fit.after), fit.figures));
   }
   for (const std::string& remark : notes) note(arguments, remark);
+  if (std::any_of(fits.begin(), fits.end(),
+                  [](const LinkFit& f) { return f.path.starts_with("peer_access."); }))
+    note(arguments,
+         "what peer_access holds now is the most that one copy of the driver reaches on a path; a "
+         "collective's "
+         "kernels may reach less, which tandem collective --log shows");
   auto out = plain(document);
   out["name"] = arguments.text("name", system.name() + "-measured");
   if (document.find("sources") == nullptr) out["sources"] = JsonWriter::array();

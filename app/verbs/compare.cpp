@@ -7,6 +7,7 @@
 #include "base/json_writer.h"
 
 #include "app/analysis/answer.h"
+#include "app/analysis/board.h"
 #include "app/analysis/compare_ops.h"
 #include "app/analysis/question.h"
 #include "app/analysis/why.h"
@@ -119,7 +120,29 @@ std::string reason_text(const ReportPair& pair) {
                      needs_text(a.fits ? b : a));
 }
 
-std::string compare_json(const std::vector<ReportPair>& pairs) {
+/// What there is to say of a board that was changed, one per pair.
+struct BoardAnswer {
+  Worth worth;
+  std::optional<Placements> a, b;
+};
+
+JsonWriter board_json(const BoardAnswer& answer) {
+  const auto side = [](const std::optional<Placements>& p) -> JsonWriter {
+    if (!p) return nullptr;
+    const auto choice = [](const Placements::Choice& c) {
+      return JsonWriter{{"devices", c.devices}, {"samples_per_second", c.rate}};
+    };
+    return {{"used", choice(p->used)}, {"best", choice(p->best)}, {"worst", choice(p->worst)}};
+  };
+  JsonWriter out = {{"worth_from", kWorth}, {"largest_batch", nullptr}, {"batches", JsonWriter::array()}};
+  if (const auto largest = answer.worth.largest()) out["largest_batch"] = largest->batch;
+  for (const Worth::At& at : answer.worth.at)
+    out["batches"].push_back({{"batch_per_device", at.batch}, {"samples_per_second_ratio", 1 + at.gain}});
+  out["placement"] = {{"a", side(answer.a)}, {"b", side(answer.b)}};
+  return out;
+}
+
+std::string compare_json(const std::vector<ReportPair>& pairs, const std::vector<BoardAnswer>& boards) {
   JsonWriter out = {{"schema", "tandem-compare-1"}, {"rows", JsonWriter::array()}};
   for (const ReportPair& pair : pairs) {
     const Report &x = pair.a, &y = pair.b;
@@ -146,6 +169,7 @@ std::string compare_json(const std::vector<ReportPair>& pairs) {
         row["only_links_and_host_changed_ratio"] = JsonWriter::finite_or_null(*reason.swap.rest);
     }
     if (const std::string text = reason_text(pair); !text.empty()) row["why"] = text;
+    if (!boards.empty()) row["board"] = board_json(boards[static_cast<std::size_t>(&pair - pairs.data())]);
     row["lanes"] = pairs_json(ops.lanes);
     row["ops"] = pairs_json(ops.ops);
     out["rows"].push_back(std::move(row));
@@ -188,9 +212,9 @@ std::string reasons(const std::vector<ReportPair>& pairs) {
 
 /// `head`: who A and B are, for text; `rest`: what else there is to say.
 void put_comparison(const Arguments& arguments, const std::vector<ReportPair>& pairs, const std::string& head,
-                    const std::string& rest) {
+                    const std::string& rest, const std::vector<BoardAnswer>& boards = {}) {
   const std::string format = format_of(arguments);
-  if (format == "json") return put_result(arguments, compare_json(pairs));
+  if (format == "json") return put_result(arguments, compare_json(pairs, boards));
   if (format == "csv") return put_result(arguments, compare_csv(pairs));
   put_page(arguments,
            head + "\n" + compare_table(pairs).as(format, result_columns(arguments)) + reasons(pairs) + rest);
@@ -234,19 +258,82 @@ std::vector<std::string> model_names(const std::vector<std::string>& given) {
   return out;
 }
 
+/// What the options make of both sides.
+struct Sides {
+  System::Sets a, b;
+  std::string changes;  ///< of B over A, in words
+};
+
+Sides read_sides(const Arguments& arguments) {
+  Sides out{read_sets(arguments), {}, {}};
+  auto changes = read_board_changes(arguments);
+  auto own = read_sets(arguments, "set-b");
+  const bool alone = arguments.words().size() == 1;
+  if (alone && changes.empty() && own.empty())
+    throw UsageError(
+        "one system is compared with itself changed: --without, --with-bridges, --swap, --place or --set-b "
+        "says "
+        "how; or name a second system");
+  // Devices are chosen on both sides, unless nothing else tells the sides apart.
+  const auto place =
+      std::find_if(changes.begin(), changes.end(), [](const auto& c) { return c.first == "place"; });
+  if (place != changes.end() && (!alone || changes.size() > 1 || !own.empty())) {
+    out.a.push_back(*place);
+    changes.erase(place);
+  }
+  out.b = out.a;
+  changes.insert(changes.end(), own.begin(), own.end());
+  for (const auto& [path, value] : changes) {
+    if (path != "without") std::erase_if(out.b, [&, &path = path](const auto& s) { return s.first == path; });
+    out.b.emplace_back(path, value);
+    out.changes += (out.changes.empty() ? "" : ", ") + change_words(path, value);
+  }
+  return out;
+}
+
+/// Of one system that was changed: up to which batch that is worth it, and which devices to use.
+std::vector<BoardAnswer> board_answers(const Arguments& arguments, const std::vector<ReportPair>& pairs) {
+  std::vector<BoardAnswer> out;
+  if (arguments.words().size() > 1) return out;
+  Progress progress(arguments);
+  for (const ReportPair& pair : pairs) {
+    progress.show(fmt::format("{} with other batches and other devices ...", report_input(pair.a, "model")));
+    BoardAnswer answer{worth_of(pair), std::nullopt, std::nullopt};
+    answer.a = placements(*pair.asked_a, pair.a);
+    answer.b = placements(*pair.asked_b, pair.b);
+    out.push_back(std::move(answer));
+  }
+  return out;
+}
+
+std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<BoardAnswer>& boards) {
+  std::string worth, places;
+  for (std::size_t i = 0; i < boards.size(); ++i) {
+    const BoardAnswer& answer = boards[i];
+    if (const std::string text = worth_text(pairs[i], answer.worth); !text.empty()) worth += text + ".\n";
+    const std::string model = report_input(pairs[i].a, "model");
+    for (const auto& [side, placed] : {std::pair{"A", answer.a}, std::pair{"B", answer.b}}) {
+      if (!placed) continue;
+      const std::string text = placement_text(*placed, side, pairs[i].a.devices);
+      if (!text.empty()) places += fmt::format("{}: {}.\n", model, text);
+    }
+  }
+  if (!worth.empty()) worth = "\nWorth it? By batch, in powers of two:\n" + worth;
+  if (const std::string models = boards.empty() ? "" : worth_by_model(pairs); !models.empty())
+    worth += models + ".\n";
+  return worth + (places.empty() ? "" : "\n" + places);
+}
+
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
-  auto sets = read_sets(arguments), sets_b = sets;
-  for (const auto& [path, value] : read_sets(arguments, "set-b")) {
-    std::erase_if(sets_b, [&, &path = path](const auto& s) { return s.first == path; });
-    sets_b.emplace_back(path, value);
-  }
+  const Sides sides = read_sides(arguments);
+  const std::string &first = arguments.words().front(), &second = arguments.words().back();
   std::deque<Question> asked;  // pairs point into it
   std::vector<ReportPair> pairs;
   for (const std::string& model : model_names(arguments.all("model"))) {
     Progress progress(arguments);
-    Question& a = asked.emplace_back(read_question(arguments, model, arguments.words()[0], sets));
-    Question& b = asked.emplace_back(read_question(arguments, model, arguments.words()[1], sets_b));
+    Question& a = asked.emplace_back(read_question(arguments, model, first, sides.a));
+    Question& b = asked.emplace_back(read_question(arguments, model, second, sides.b));
     const int64_t all = std::min(a.system.accelerator_count(), b.system.accelerator_count());
     if (!arguments.has("devices")) a.devices = {std::min<int64_t>(all, kMostDevices)};
     for (const int64_t n : a.devices) {
@@ -258,10 +345,13 @@ int compare_systems(const Arguments& arguments) {
   const bool any =
       std::any_of(pairs.begin(), pairs.end(), [](const ReportPair& p) { return p.a.fits || p.b.fits; });
   if (!any) check_fits(*asked_x, {x});
-  put_comparison(arguments, pairs,
-                 fmt::format("A  {}: {}\nB  {}: {}\n", report_title(x), asked_x->system.summary(),
-                             report_title(y), asked_y->system.summary()),
-                 "");
+  const auto boards = board_answers(arguments, pairs);
+  const bool alone = arguments.words().size() == 1;
+  const std::string head = fmt::format("A  {}: {}\n", report_title(x), asked_x->system.summary()) +
+                           (alone ? fmt::format("B  the same {}\n", sides.changes)
+                                  : fmt::format("B  {}: {}{}\n", report_title(y), asked_y->system.summary(),
+                                                sides.changes.empty() ? "" : ", " + sides.changes));
+  put_comparison(arguments, pairs, head, board_text(pairs, boards), boards);
   return 0;
 }
 
@@ -283,6 +373,8 @@ int compare(const Arguments& arguments) {
         "{}: there is no such report; two systems are compared for a model, as in --model resnet50",
         printable(word)));
   }
+  if (arguments.words().size() < 2)
+    throw UsageError("two reports are compared, or systems for a model, as in --model resnet50");
   return compare_reports(arguments);
 }
 
@@ -306,21 +398,29 @@ std::vector<Flag> compare_flags() {
 }  // namespace
 
 void register_compare(Registry<Verb>& registry) {
-  registry.add({.name = "compare",
-                .summary = "what changes and why: two systems for a model, or two reports (predicted, "
-                           "executed, before, after)",
-                .usage = "SYSTEM SYSTEM --model NAME [options] | REPORT REPORT [options]",
-                .flags = compare_flags(),
-                .least_words = 2,
-                .most_words = 2,
-                .run = compare,
-                .details =
-                    "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
-                    "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
-                    "named.\n\nExamples\n"
-                    "  tandem compare v100-pcie-8x dgx1-v100 --model vgg16,resnet50 --scheme pytorch-ddp\n"
-                    "  tandem compare dgx-h100 dgx-h100 --set nodes=4 --set-b network.bandwidth=200Gbit/s "
-                    "--model vgg16"});
+  registry.add(
+      {.name = "compare",
+       .summary = "what changes and why: two systems for a model, or two reports (predicted, "
+                  "executed, before, after)",
+       .usage = "SYSTEM [SYSTEM] --model NAME [options] | REPORT REPORT [options]",
+       .flags = compare_flags(),
+       .least_words = 1,
+       .most_words = 2,
+       .run = compare,
+       .details =
+           "One system is compared with itself changed: without a kind of link, with NVLink bridges, other "
+           "cards, other slots (--set-b links.pcie.width=x8) or other devices of the board. Then follow "
+           "the batch up to which that is worth 3 %, and which devices to use. --place holds for both "
+           "sides unless it is the only change.\n\n"
+           "Reports come from: tandem predict or tandem run, with --format json --out FILE. Where "
+           "both keep a timeline, ops and lanes are compared too, and the largest disagreement is "
+           "named.\n\nExamples\n"
+           "  tandem compare v100-pcie-8x dgx1-v100 --model vgg16,resnet50 --scheme pytorch-ddp\n"
+           "  tandem compare a100-pcie-4x --with-bridges 0-1,2-3 --model vgg16,resnet50 --precision fp16\n"
+           "  tandem compare 2080ti-nvlink-8x --without nvlink --model vgg16 --devices 4,8\n"
+           "  tandem compare 2080ti-nvlink-8x --place 2,3 --model vgg16\n"
+           "  tandem compare dgx-h100 dgx-h100 --set nodes=4 --set-b network.bandwidth=200Gbit/s "
+           "--model vgg16"});
 }
 
 }  // namespace tandem::app

@@ -116,7 +116,7 @@ Library read_library(const Json& json, const std::string& family) {
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
              "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
              "staged_base", "launch",          "turnaround",          "spread",      "held_out",
-             "tuned",       "switch_channels", "switch_channel_rate"});
+             "tuned",       "switch_channels", "switch_channel_rate", "chain_step"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -132,9 +132,9 @@ Library read_library(const Json& json, const std::string& family) {
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && !exchange->is_object())
     lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :
-       {std::pair{"switch_step", &lib.switch_step}, std::pair{"message_base", &lib.message_base},
-        std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
-        std::pair{"turnaround", &lib.turnaround}}) {
+       {std::pair{"switch_step", &lib.switch_step}, std::pair{"chain_step", &lib.chain_step},
+        std::pair{"message_base", &lib.message_base}, std::pair{"staged_base", &lib.staged_base},
+        std::pair{"launch", &lib.launch}, std::pair{"turnaround", &lib.turnaround}}) {
     if (const Json* j = json.find(key)) *value = j->as_time().seconds();
   }
   return lib;

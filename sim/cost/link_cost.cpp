@@ -184,6 +184,7 @@ LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string
     const Pattern& p = known.all[i].pattern;
     for (const Protocol& protocol : known.all[i].protocols) {
       PatternPrice priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
+      if (p.chain) add_tree_correction(priced, size);
       if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
       const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
       if (!priced.possible || (winner.pattern != nullptr && ranked >= best)) continue;

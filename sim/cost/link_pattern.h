@@ -30,6 +30,7 @@ struct Pattern {
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
   double ring_hop = 0;           ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
+  bool chain = false;            ///< a tree inside a node, whose efficiency depends on the size
   std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
   /// Bytes that a member sends to and receives from other nodes per byte of payload.
   struct Ends {

@@ -51,6 +51,7 @@ struct Library {
   PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
   double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
   double tree_efficiency = 1;      ///< of a tree against a ring
+  double chain_step = 0;           ///< seconds per hop of a tree inside one node; 0: it runs none there
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
   double switch_step =
       0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...

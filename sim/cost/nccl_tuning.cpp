@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/data.h"
 #include "sim/cost/libraries.h"
@@ -105,6 +106,18 @@ NcclTuning::Switch read_switch(const Json& json) {
   return out;
 }
 
+NcclTuning::Tree read_tree(const Json& json) {
+  json.only({"share", "smallest", "corrections", "source"});
+  need_source(json);
+  NcclTuning::Tree out;
+  out.share = json.at("share").as_real(1e-6, 1);
+  out.smallest = static_cast<double>(json.at("smallest").as_bytes().n);
+  if (out.smallest <= 0) json.at("smallest").fail("a size above 0 expected");
+  for (const Json& part : json.at("corrections").items()) out.corrections.push_back(part.as_real(1e-6, 1));
+  if (out.corrections.empty()) json.at("corrections").fail("at least one expected");
+  return out;
+}
+
 template <typename T>
 const T* find(const std::map<std::string, T>& all, std::string_view name) {
   const auto at = all.find(std::string(name));
@@ -112,6 +125,11 @@ const T* find(const std::map<std::string, T>& all, std::string_view name) {
 }
 
 }  // namespace
+
+double NcclTuning::Tree::efficiency(double bytes) const {
+  const double doublings = std::floor(std::log2(std::max(1.0, bytes / smallest)));
+  return share * corrections[std::min(static_cast<std::size_t>(doublings), corrections.size() - 1)];
+}
 
 const NcclTuning::Rate& NcclTuning::Protocol::rate(int version) const {
   const Rate* best = &rates.front();
@@ -128,13 +146,14 @@ const NcclTuning::Generation* NcclTuning::generation(std::string_view architectu
 const NcclTuning::Protocol* NcclTuning::protocol(std::string_view name) const { return find(ring, name); }
 
 NcclTuning read_nccl_tuning(const Json& json) {
-  json.only({"source", "generations", "search", "ring", "switch"});
+  json.only({"source", "generations", "search", "ring", "tree", "switch"});
   need_source(json);
   NcclTuning out;
   for (const auto& [name, entry] : json.at("generations").members())
     out.generations[name] = read_generation(entry);
   out.search = read_search(json.at("search"));
   for (const auto& [name, entry] : json.at("ring").members()) out.ring[name] = read_protocol(entry, out);
+  out.tree = read_tree(json.at("tree"));
   out.in_switch = read_switch(json.at("switch"));
   if (out.protocol(out.in_switch.protocol) == nullptr) {
     const Json& name = json.at("switch").at("protocol");

@@ -50,8 +50,17 @@ struct NcclTuning {
     std::vector<Smaller> smaller;  ///< chunk for buffers below so many rounds of the chunk so far
   };
 
+  /// A tree with the protocol for long messages.
+  struct Tree {
+    double share = 1;     ///< of the links' rate
+    double smallest = 1;  ///< bytes of a buffer that gets corrections[0] of that; twice as much: the next
+    std::vector<double> corrections;  ///< at least one
+    double efficiency(double bytes) const;
+  };
+
   std::map<std::string, Generation> generations;
   Search search;
+  Tree tree;
   std::map<std::string, Protocol> ring;  ///< by protocol
   Switch in_switch;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/cost/nccl_tuning.h"
 #include "sim/cost/tuner.h"
 
 namespace tandem::sim {
@@ -48,6 +49,12 @@ void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& 
         std::max(p.seconds_per_byte, 1 / (library.switch_channels * library.switch_channel_rate));
   p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
   p.latency += size / round * library.switch_step;
+}
+
+void add_tree_correction(PatternPrice& p, double size) {
+  const double efficiency = nccl_tuning().tree.efficiency(size);
+  p.seconds_per_byte /= efficiency;
+  for (auto& [link, weight] : p.uses) weight /= efficiency;
 }
 
 std::size_t worst_hop(const Pattern& p) {

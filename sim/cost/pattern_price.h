@@ -27,6 +27,9 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
 /// three stages at once (scatter, reduce, gather), so that a buffer takes two rounds more than it has.
 void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library);
 
+/// What a tree of NCCL leaves of the links for a buffer of `size` bytes (sim/cost/nccl_tuning.h).
+void add_tree_correction(PatternPrice& p, double size);
+
 /// The worst class of hop that the pattern has a step on.
 std::size_t worst_hop(const Pattern& p);
 

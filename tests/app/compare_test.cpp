@@ -166,6 +166,61 @@ TEST(CompareSystems, SaysWhichSideDoesNotHoldTheModel) {
   EXPECT_THAT(none.err, HasSubstr("not even one sample fits"));
 }
 
+const std::vector<std::string> kBoard = {"compare",  "2080ti-pcie-8x", "--model", "vgg16",
+                                         "--scheme", "tf-replicated",  "--input", "synthetic"};
+
+TEST(CompareBoard, TellsTheGainTheReasonTheBatchAndThePlacement) {
+  const ChildResult result =
+      tool(with(kBoard, {"--with-bridges", "2-3,4-5,6-7", "--devices", "4", "--batch", "56"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("B  the same with NVLink bridges 2-3,4-5,6-7"));
+  EXPECT_THAT(result.out, HasSubstr("faster with NVLink bridges 2-3,4-5,6-7"));
+  EXPECT_THAT(result.out, HasSubstr("without NVLink bridges 2-3,4-5,6-7 the ring crosses the pcie link"));
+  EXPECT_THAT(result.out, ContainsRegex("vgg16 on 4 devices: B gains 3 % and more up to [0-9]+ images"));
+  EXPECT_THAT(result.out, ContainsRegex("Which 4 devices on B: 0,1,2,3 as used.*2,3,4,5 would give"));
+}
+
+TEST(CompareBoard, JsonHoldsTheSweepAndItsLargestBatchIsTheLastThatIsWorthIt) {
+  const Json rows = Json::parse(
+      tool(with(kBoard, {"--with-bridges", "0-1", "--devices", "2", "--format", "json"})).out, "c");
+  const Json& board = rows.at("rows").items()[0].at("board");
+  int64_t largest = 0;
+  for (const Json& at : board.at("batches").items()) {
+    if (std::abs(at.at("samples_per_second_ratio").as_real() - 1) >= board.at("worth_from").as_real())
+      largest = at.at("batch_per_device").as_int();
+  }
+  EXPECT_GT(largest, 0);
+  EXPECT_EQ(board.at("largest_batch").as_int(), largest);
+  EXPECT_EQ(board.at("placement").at("b").at("best").at("devices").as_text(), "0,1");
+  EXPECT_LT(board.at("placement").at("b").at("worst").at("samples_per_second").as_real(),
+            board.at("placement").at("b").at("used").at("samples_per_second").as_real());
+}
+
+TEST(CompareBoard, PlaceIsTheOnlyChangeOrHoldsForBoth) {
+  const ChildResult alone =
+      tool({"compare", "2080ti-nvlink-8x", "--place", "2,3", "--model", "vgg16", "--batch", "4"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("x faster on devices 2,3"));
+  EXPECT_THAT(alone.out, HasSubstr("on its first devices the ring crosses"));
+  const ChildResult both = tool({"compare", "2080ti-nvlink-8x", "--place", "0,1", "--without", "nvlink",
+                                 "--model", "vgg16", "--batch", "4"});
+  EXPECT_THAT(both.out, HasSubstr("no different without nvlink"));
+}
+
+TEST(CompareBoard, SaysWhatIsWrong) {
+  const ChildResult nothing = tool({"compare", "2080ti-pcie-8x", "--model", "vgg16"});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("--with-bridges"));
+  const ChildResult one = tool({"compare", "report.json"});
+  EXPECT_EQ(one.status, 3);
+  const ChildResult swap = tool({"compare", "2080ti-pcie-8x", "--swap", "gpu=t4", "--model", "vgg16"});
+  EXPECT_EQ(swap.status, 2);
+  EXPECT_THAT(swap.err, HasSubstr("device=NAME"));
+  const ChildResult bridge = tool({"compare", "4090-pcie-8x", "--with-bridges", "0-1", "--model", "vgg16"});
+  EXPECT_EQ(bridge.status, 3);
+  EXPECT_THAT(bridge.err, HasSubstr("--with-bridges 0-1: gpu0 is a rtx-4090"));
+}
+
 TEST(CompareSystems, SaysWhatIsWrong) {
   const ChildResult names = tool({"compare", "v100-pcie-8x", "dgx1-v100"});
   EXPECT_EQ(names.status, 2);

@@ -74,5 +74,15 @@ TEST(NcclTuning, AsksForEveryFigureAndItsSource) {
   EXPECT_THAT(refusal("\"source\": \"2.21", "\"spring\": \"2.21"), HasSubstr("source"));
 }
 
+TEST(NcclTuning, TreesGetMoreOfTheLinksForSomeSizes) {
+  const NcclTuning::Tree& tree = nccl_tuning().tree;
+  EXPECT_DOUBLE_EQ(tree.efficiency(1), 0.92 * 0.9);
+  EXPECT_DOUBLE_EQ(tree.efficiency(2 << 20), 0.92 * 0.6);
+  EXPECT_DOUBLE_EQ(tree.efficiency((4 << 20) - 1), 0.92 * 0.6);
+  EXPECT_DOUBLE_EQ(tree.efficiency(4 << 20), 0.92 * 0.7);
+  EXPECT_DOUBLE_EQ(tree.efficiency(1e12), 0.92 * 0.9);
+  EXPECT_THAT(refusal("\"corrections\": [0.9,", "\"corrections\": [1.9,"), HasSubstr("tuning.json:"));
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -165,6 +165,12 @@ LinkFigures cable_figures(const Device& gpu) {
   return figures(entry.find("cable") != nullptr ? entry : table().at("architectures").at("generic"), "cable");
 }
 
+int bridge_cables(const std::string& model) {
+  return static_cast<int>(table().at("bridges").integer(model, 0, 1, 64));
+}
+
+std::vector<std::string> bridged_models() { return table().at("bridges").keys(); }
+
 double cable_rate(const std::string& pci_id) {
   const std::string model = looked_up("pci", pci_id);
   return model.empty() ? 25 : cable_figures(Device::load(model)).bandwidth.bytes_per_second / 1e9;

@@ -3,6 +3,7 @@
 // What is known of hardware that a dump only hints at (topologies/import/hardware.json): which model a PCI id
 // or a compute capability stands for, and the stock figures of its links.
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "topologies/device.h"
@@ -45,6 +46,10 @@ PcieLink pcie_link(double gigabytes_per_second);
 
 /// One NVLink or xGMI cable of a GPU.
 LinkFigures cable_figures(const Device& gpu);
+/// NVLink cables of the bridge that joins two cards of this model; 0 where they have no connector for one.
+int bridge_cables(const std::string& model);
+/// Models with a connector for a bridge.
+std::vector<std::string> bridged_models();
 /// GB/s of one by PCI id, before a device is chosen.
 double cable_rate(const std::string& pci_id);
 /// Between two NUMA nodes.

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate_pairs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/data.h"
+#include "base/json.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+/// What two series of a pair share.
+constexpr const char* kShared[] = {"model", "scheme", "precision", "batch", "optimizer", "recipe", "input"};
+
+bool same_run(const Json& a, const Json& b) {
+  return std::all_of(std::begin(kShared), std::end(kShared), [&](const char* key) {
+    const Json *x = a.find(key), *y = b.find(key);
+    if (x == nullptr || y == nullptr) return x == y;
+    if (x->kind() != y->kind()) return false;
+    if (x->is_integer()) return x->as_int() == y->as_int();
+    return x->is_text() && x->as_text() == y->as_text();
+  });
+}
+
+std::map<int64_t, double> values_of(const Json& series) {
+  std::map<int64_t, double> out;
+  for (const auto& [key, value] : series.at("values").members()) {
+    int64_t devices = 0;
+    const auto r = std::from_chars(key.data(), key.data() + key.size(), devices);
+    if (r.ec != std::errc{} || r.ptr != key.data() + key.size()) value.fail("the key is no device count");
+    out[devices] = value.as_real(1e-9);
+  }
+  return out;
+}
+
+/// The runs that two series share.
+void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vector<PairRow>& rows) {
+  const auto published = values_of(plain), published_changed = values_of(changed);
+  const Graph graph = Graph::load(plain.at("model").as_text(), plain.place());
+  const System a = System::load(plain.at("system").as_text(), {}, plain.place());
+  System::Sets sets;
+  for (const auto& [name, value] : pair.at("change").members()) sets.emplace_back(name, value.as_text());
+  const System b = System::load(plain.at("system").as_text(), sets, pair.place());
+  const ResolvedScheme scheme = resolve_scheme(plain.at("scheme").as_text(), plain.place());
+  Prediction p;
+  p.job.graph = &graph;
+  p.job.scheme = &scheme;
+  p.job.precision = parse_precision(plain.text("precision", "fp32"), plain.place());
+  p.job.optimizer = &optimizer(plain.text("optimizer", "momentum"), plain.place());
+  p.job.batch = plain.at("batch").as_int(1, 1'000'000);
+  p.job.input = plain.text("input", "synthetic") == "real";
+  p.check_memory = false;
+  const auto& [fewest, rate] = *published.begin();
+  p.anchor = Anchor{rate, fewest, p.job.batch, &a, nullptr};
+  for (const auto& [devices, value] : published_changed) {
+    const auto own = published.find(devices);
+    if (own == published.end() || devices <= fewest) continue;
+    p.devices = devices;
+    p.system = &a;
+    const Report before = simulate(p);
+    p.system = &b;
+    const Report after = simulate(p);
+    rows.push_back({pair.at("what").as_text(), a.name(), changed.at("system").as_text(), graph.name(),
+                    scheme.name, plain.text("precision", "fp32"), p.job.batch, devices, value / own->second,
+                    after.samples_per_second / before.samples_per_second, ratio_interval(before, after)});
+  }
+}
+
+}  // namespace
+
+std::vector<PairRow> validate_pairs() {
+  const Json document = Json::load(data_root() + "/calibration/data/pairs.json");
+  document.only({"note", "pairs"});
+  std::vector<PairRow> rows;
+  for (const Json& pair : document.at("pairs").items()) {
+    pair.only({"table", "plain", "changed", "change", "what"});
+    const Json& name = pair.at("table");
+    const Json table =
+        Json::load(find_data("calibration/data/published", "published table", name.as_text(), name.place()));
+    const auto of = [&](const char* side, const Json& series) {
+      return series.at("system").as_text() == pair.at(side).as_text();
+    };
+    const std::size_t before = rows.size();
+    for (const Json& plain : table.at("series").items()) {
+      if (!of("plain", plain)) continue;
+      for (const Json& changed : table.at("series").items()) {
+        if (of("changed", changed) && same_run(plain, changed)) add_runs(pair, plain, changed, rows);
+      }
+    }
+    if (rows.size() == before) pair.fail("no run of this table is on both systems");
+  }
+  return rows;
+}
+
+PairSums sum_pairs(const std::vector<PairRow>& rows, const std::string& plain) {
+  PairSums out;
+  const auto effect = [](double ratio) { return std::abs(ratio - 1) >= PairSums::kEffect; };
+  for (const PairRow& r : rows) {
+    if (!plain.empty() && r.plain != plain) continue;
+    ++out.rows;
+    out.error += std::abs(r.predicted / r.published - 1);
+    out.error_of_one += std::abs(1 / r.published - 1);
+    if (r.published >= r.interval.low && r.published <= r.interval.high) ++out.inside;
+    const double part = (r.predicted - 1) / (r.published - 1);
+    if (effect(r.published)) {
+      ++out.effects;
+      if (part >= 0.5 && part <= 2) ++out.found;
+    } else if (effect(r.predicted)) {
+      ++out.false_alarms;
+    }
+  }
+  if (out.rows > 0) out.error /= static_cast<double>(out.rows);
+  if (out.rows > 0) out.error_of_one /= static_cast<double>(out.rows);
+  return out;
+}
+
+std::string pairs_markdown(const std::vector<PairRow>& rows) {
+  std::string out = fmt::format(
+      "\n## Pairs\n\nBoards that differ in one thing ([pairs.json](calibration/data/pairs.json)): the ratio "
+      "of "
+      "their rates, published against predicted, both\npredictions with one anchor, the plain board's rate "
+      "on "
+      "its fewest devices. An effect is a published difference of {:.0f} % and more;\nit is found where the "
+      "prediction has its sign and is within a factor of two. A false alarm is a predicted effect where none "
+      "was\npublished. The last column is the error of predicting no difference.\n\n"
+      "| boards | runs | effects | found | false alarms | inside 90 % | ratio error | no difference |\n"
+      "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+      100 * PairSums::kEffect);
+  std::vector<std::pair<std::string, std::string>> boards;
+  for (const PairRow& r : rows) {
+    std::pair<std::string, std::string> own{r.plain, fmt::format("{}, {}", r.changed, r.what)};
+    if (std::find(boards.begin(), boards.end(), own) == boards.end()) boards.push_back(std::move(own));
+  }
+  boards.emplace_back("", "all");
+  for (const auto& [plain, name] : boards) {
+    const PairSums s = sum_pairs(rows, plain);
+    out += fmt::format("| {} | {} | {} | {} | {} | {:.0f} % | {:.2f} % | {:.2f} % |\n", name, s.rows,
+                       s.effects, s.found, s.false_alarms,
+                       s.rows > 0 ? 100.0 * static_cast<double>(s.inside) / static_cast<double>(s.rows) : 0.0,
+                       100 * s.error, 100 * s.error_of_one);
+  }
+  out +=
+      "\nEvery run with an effect, published or predicted:\n\n"
+      "| boards | model | precision | devices | published | predicted | 90 % interval |\n"
+      "| --- | --- | --- | ---: | ---: | ---: | ---: |\n";
+  for (const PairRow& r : rows) {
+    if (std::max(std::abs(r.published - 1), std::abs(r.predicted - 1)) < PairSums::kEffect) continue;
+    out += fmt::format("| {} | {} | {} | {} | {:+.1f} % | {:+.1f} % | {:+.1f} .. {:+.1f} % |\n", r.changed,
+                       r.model, r.precision, r.devices, 100 * (r.published - 1), 100 * (r.predicted - 1),
+                       100 * (r.interval.low - 1), 100 * (r.interval.high - 1));
+  }
+  return out;
+}
+
+std::string pairs_csv(const std::vector<PairRow>& rows) {
+  std::string out =
+      "what,plain,changed,model,scheme,precision,batch,devices,published_ratio,predicted_ratio,low,high\n";
+  for (const PairRow& r : rows)
+    out += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g}\n", r.what, r.plain, r.changed,
+                       r.model, r.scheme, r.precision, r.batch, r.devices, r.published, r.predicted,
+                       r.interval.low, r.interval.high);
+  return out;
+}
+
+}  // namespace tandem::calibration
