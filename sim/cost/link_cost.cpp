@@ -35,10 +35,12 @@ struct LinkCost::Winner {
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
     : system_(system),
       overheads_(overheads),
-      library_(std::make_unique<Library>(library_of(system))),
-      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))),
-      collectives_(std::make_unique<NetworkSoftware>(
-          network_software(library_->name.substr(0, library_->name.find('-')), system, false))) {
+      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))) {
+  Library library = library_of(system);
+  collectives_ = std::make_unique<NetworkSoftware>(
+      network_software(library.name.substr(0, library.name.find('-')), system, false));
+  carry(library, *collectives_, system.transport_latency().seconds());
+  library_ = std::make_unique<Library>(std::move(library));
   capacity_.resize(system.link_count());
   for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.usable(l);
 }

@@ -42,7 +42,8 @@ struct Harness {
 
 struct Library {
   std::string name, source;
-  std::vector<std::string> algorithms;  ///< what "auto" may choose
+  std::vector<std::string> algorithms;    ///< what "auto" may choose
+  std::vector<std::string> across_nodes;  ///< ... of these between nodes; empty: all
   std::vector<Protocol> protocols;
   bool tuned = false;  ///< picks by its own estimate where that is known (tuner.h), else the fastest
   int version = 0;     ///< library_version()
