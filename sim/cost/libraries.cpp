@@ -116,7 +116,7 @@ Library read_library(const Json& json, const std::string& family) {
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
              "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
              "staged_base", "launch",          "turnaround",          "spread",      "held_out",
-             "tuned",       "switch_channels", "switch_channel_rate"});
+             "tuned",       "switch_channels", "switch_channel_rate", "tree_as_ring",   "window"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -129,6 +129,8 @@ Library read_library(const Json& json, const std::string& family) {
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  lib.window = json.real("window", 0, 0, 1000);
+  lib.tree_as_ring = json.boolean("tree_as_ring", false);
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && !exchange->is_object())
     lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :

@@ -31,6 +31,8 @@ struct Pattern {
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
   double ring_hop = 0;           ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
   std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
+  double tree_depth = 0;         ///< hops from a leaf to the root of trees that join nodes; 0: none
+  double tree_channels = 0;      ///< parts of the payload that such trees move side by side
   /// Bytes that a member sends to and receives from other nodes per byte of payload.
   struct Ends {
     double sent = 0, received = 0;

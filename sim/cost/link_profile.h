@@ -52,6 +52,8 @@ struct Library {
   PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
   double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
   double tree_efficiency = 1;      ///< of a tree against a ring
+  bool tree_as_ring = false;       ///< a tree gets no more of the network than a ring
+  double window = 0;  ///< chunks of a tree's channel per latency of a step between nodes; 0: no limit
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
   double switch_step =
       0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...

@@ -86,22 +86,35 @@ NcclTuning::Protocol read_protocol(const Json& json, const NcclTuning& tuning) {
   return out;
 }
 
+double size_of(const Json& json) {
+  if (json.as_bytes().n <= 0) json.fail("a size above 0 expected");
+  return static_cast<double>(json.as_bytes().n);
+}
+
+std::vector<NcclTuning::Smaller> read_smaller(const Json& json) {
+  std::vector<NcclTuning::Smaller> out;
+  for (const Json& row : json.items()) {
+    row.only({"rounds", "chunk"});
+    out.push_back({row.at("rounds").as_real(1, kMostCount), size_of(row.at("chunk"))});
+  }
+  return out;
+}
+
+NcclTuning::Tree read_tree(const Json& json) {
+  json.only({"chunk", "smaller", "source"});
+  need_source(json);
+  return {size_of(json.at("chunk")), read_smaller(json.at("smaller"))};
+}
+
 NcclTuning::Switch read_switch(const Json& json) {
   json.only({"protocol", "base", "most_heads", "chunk", "smaller", "source"});
   need_source(json);
-  const auto chunk = [](const Json& j) {
-    if (j.as_bytes().n <= 0) j.fail("a size above 0 expected");
-    return static_cast<double>(j.as_bytes().n);
-  };
   NcclTuning::Switch out;
   out.protocol = json.at("protocol").as_text();
   out.base = json.at("base").as_time().seconds();
   out.most_heads = static_cast<std::size_t>(json.at("most_heads").as_int(2, kMostCount));
-  out.chunk = chunk(json.at("chunk"));
-  for (const Json& row : json.at("smaller").items()) {
-    row.only({"rounds", "chunk"});
-    out.smaller.push_back({row.at("rounds").as_real(1, kMostCount), chunk(row.at("chunk"))});
-  }
+  out.chunk = size_of(json.at("chunk"));
+  out.smaller = read_smaller(json.at("smaller"));
   return out;
 }
 
@@ -128,7 +141,7 @@ const NcclTuning::Generation* NcclTuning::generation(std::string_view architectu
 const NcclTuning::Protocol* NcclTuning::protocol(std::string_view name) const { return find(ring, name); }
 
 NcclTuning read_nccl_tuning(const Json& json) {
-  json.only({"source", "generations", "search", "ring", "switch"});
+  json.only({"source", "generations", "search", "ring", "switch", "tree"});
   need_source(json);
   NcclTuning out;
   for (const auto& [name, entry] : json.at("generations").members())
@@ -136,6 +149,7 @@ NcclTuning read_nccl_tuning(const Json& json) {
   out.search = read_search(json.at("search"));
   for (const auto& [name, entry] : json.at("ring").members()) out.ring[name] = read_protocol(entry, out);
   out.in_switch = read_switch(json.at("switch"));
+  out.tree = read_tree(json.at("tree"));
   if (out.protocol(out.in_switch.protocol) == nullptr) {
     const Json& name = json.at("switch").at("protocol");
     name.fail(fmt::format("no protocol \"{}\" among those of rings.{}", printable(name.as_text()),

@@ -40,9 +40,10 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
   if (const Json* rate = entry->find("handling")) out.handling = rate->as_bandwidth().bytes_per_second * core;
   const Json* way = entry->at("transports").find(std::string(transport));
   if (way == nullptr) return out;
-  way->only({"send", "receive", "message", "step", "trips", "protocols", "algorithms", "source"});
+  way->only({"send", "receive", "message", "step", "trips", "flush", "protocols", "algorithms", "source"});
   if (const Json* step = way->find("step")) out.step = step->as_time().seconds();
   out.trips = static_cast<int>(way->integer("trips", 1, 1, 10));
+  out.flush = way->boolean("flush", false);
   out.protocols = names(*way, "protocols");
   out.algorithms = names(*way, "algorithms");
   if (const Json* message = way->find("message")) out.message = message->as_time().seconds() / core;
@@ -64,7 +65,8 @@ void carry(Library& library, const NetworkSoftware& transport, double latency) {
   constexpr auto network = static_cast<std::size_t>(HopClass::network);
   const std::vector<std::string>& carried = transport.protocols;
   for (Protocol& p : library.protocols) {
-    p.step[network] += transport.step + (transport.trips - 1) * latency;
+    const bool flushes = transport.flush && p.name == "simple";
+    p.step[network] += transport.step + (transport.trips - 1 + flushes) * latency;
     if (!carried.empty() && std::find(carried.begin(), carried.end(), p.name) == carried.end())
       p.efficiency[network] = 0;
   }

@@ -50,6 +50,17 @@ void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& 
   p.latency += size / round * library.switch_step;
 }
 
+void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+               const Library& library) {
+  constexpr auto network = static_cast<std::size_t>(HopClass::network);
+  if (library.window == 0 || pattern.steps[network] <= 0) return;
+  const double round = pattern.heads > 0 ? switch_round(size, pattern.heads, library.switch_channels)
+                       : pattern.tree_depth > 0 ? tree_round(size, pattern.tree_depth, pattern.tree_channels)
+                                                : size;
+  const double wait = protocol.step[network] + pattern.wire[network] / pattern.steps[network] * library.wire[network];
+  p.latency += std::max(0.0, size / round - 1) * wait / library.window;
+}
+
 std::size_t worst_hop(const Pattern& p) {
   std::size_t worst = 0;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
