@@ -189,6 +189,7 @@ LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string
       if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
       add_waits(priced, size, p, protocol, *library_);
       const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
+      if (protocol.most > 0 && size * p.message > protocol.most) continue;
       if (!priced.possible || (winner.pattern != nullptr && ranked >= best)) continue;
       best = ranked;
       winner = {&p, &protocol, std::move(priced)};
@@ -265,7 +266,7 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
   const auto fastest = [](const Laid&, const Protocol&, double seconds) { return seconds; };
   Patterns known;
   known.threads.push_back(threads(p));
-  known.all.push_back({nullptr, std::move(p), library_->protocols});
+  known.all.push_back({nullptr, std::move(p), message_protocols(*library_)});
   return transfer(first(known, static_cast<double>(bytes.n), "grouped sends", fastest), bytes, chosen);
 }
 

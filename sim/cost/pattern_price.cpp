@@ -33,7 +33,8 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
-  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
+  const double copies = library.self_copy * p.self_copy + library.exchange_copy * p.exchange_copy;
+  const double copy = fabric > 0 ? copies / protocol.efficiency[0] : 0;
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;

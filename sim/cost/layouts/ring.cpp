@@ -46,7 +46,8 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
   return out;
 }
 
-/// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.
+}  // namespace
+
 double fabric_rate(const System& system, VertexId v) {
   std::set<uint32_t> seen;
   double rate = 0;
@@ -59,8 +60,6 @@ double fabric_rate(const System& system, VertexId v) {
   }
   return rate > 0 ? rate : std::numeric_limits<double>::infinity();
 }
-
-}  // namespace
 
 Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
                      const std::vector<Ring>& rings) {
