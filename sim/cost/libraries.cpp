@@ -114,12 +114,34 @@ std::vector<std::string> read_algorithms(const Json& json) {
 }
 
 Library read_library(const Json& json, const std::string& family) {
-  json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
-             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
-             "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
-             "staged_base", "launch",          "turnaround",          "spread",      "held_out",
-             "tuned",       "switch_channels", "switch_channel_rate", "tree_as_ring",   "window",
-             "exchange_copy", "exchange_ll"});
+  json.only({"from",
+             "source",
+             "algorithms",
+             "protocols",
+             "pack_rings",
+             "self_copy",
+             "tree_efficiency",
+             "exchange_efficiency",
+             "switch_step",
+             "switch_efficiency",
+             "base_scale",
+             "step_scale",
+             "boost_mhz",
+             "wire",
+             "message_base",
+             "staged_base",
+             "launch",
+             "turnaround",
+             "spread",
+             "held_out",
+             "tuned",
+             "switch_channels",
+             "switch_channel_rate",
+             "tree_as_ring",
+             "window",
+             "exchange_copy",
+             "exchange_ll",
+             "inside"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();

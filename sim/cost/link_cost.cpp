@@ -115,8 +115,9 @@ uint32_t LinkCost::thread_of(VertexId v, VertexId peer) {
       1 / s.send);
 }
 
-double LinkCost::reported(double seconds, const Harness& harness) const {
-  return library_->reported(seconds, harness);
+double LinkCost::reported(double seconds, double overlap, const Harness& harness) const {
+  const double hidden = overlap * (1 - 1.0 / std::max(harness.iterations, 1));
+  return library_->reported(seconds - hidden, harness);
 }
 
 Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds) {
@@ -219,7 +220,8 @@ Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) c
   if (chosen != nullptr) {
     const bool large = size > 1 << 20;
     *chosen = {winner.pattern->algorithm, winner.protocol->name,
-               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0]};
+               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0],
+               chain_overlap(*winner.pattern, *winner.protocol, *library_)};
   }
   return transfer_of(winner.price, size);
 }

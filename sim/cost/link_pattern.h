@@ -29,12 +29,13 @@ struct Pattern {
   double self_copy = 0;
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
-  double ring_hop = 0;           ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
-  std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
-  double message = 0;            ///< bytes of one message per byte of payload, of grouped sends; 0: none
-  double exchange_copy = 0;      ///< seconds per byte of payload of one pass over what a rank sends itself
-  double tree_depth = 0;         ///< hops from a leaf to the root of trees that join nodes; 0: none
-  double tree_channels = 0;      ///< parts of the payload that such trees move side by side
+  bool chain = false;        ///< data goes one way, so that the first member is soon free for the next call
+  double ring_hop = 0;       ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
+  std::size_t heads = 0;     ///< members of a node that reduce in its switch; 0: none does
+  double message = 0;        ///< bytes of one message per byte of payload, of grouped sends; 0: none
+  double exchange_copy = 0;  ///< seconds per byte of payload of one pass over what a rank sends itself
+  double tree_depth = 0;     ///< hops from a leaf to the root of trees that join nodes; 0: none
+  double tree_channels = 0;  ///< parts of the payload that such trees move side by side
   /// Bytes that a member sends to and receives from other nodes per byte of payload.
   struct Ends {
     double sent = 0, received = 0;

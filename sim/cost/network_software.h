@@ -20,7 +20,7 @@ struct NetworkSoftware {
   double receive = 0;  ///< the same at the other end
   double message = 0;  ///< seconds of a thread per message, at each end
   double handling =
-      0;  ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
+      0;            ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
   double step = 0;  ///< seconds that a collective's step between nodes takes beside wire and library
   int trips = 1;    ///< one-way messages that must follow each other before a receiver has the data
   bool flush = false;  ///< one trip more for bulk data, which a read behind it makes visible to the device

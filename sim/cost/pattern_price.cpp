@@ -51,14 +51,24 @@ void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& 
   p.latency += size / round * library.switch_step;
 }
 
+double chain_overlap(const Pattern& p, const Protocol& protocol, const Library& library) {
+  double steps = 0, seconds = 0;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    steps += p.steps[c];
+    seconds += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
+  }
+  return p.chain && steps > 1 ? seconds * (steps - 1) / steps : 0;
+}
+
 void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
                const Library& library) {
   constexpr auto network = static_cast<std::size_t>(HopClass::network);
   if (library.window == 0 || pattern.steps[network] <= 0) return;
-  const double round = pattern.heads > 0 ? switch_round(size, pattern.heads, library.switch_channels)
+  const double round = pattern.heads > 0        ? switch_round(size, pattern.heads, library.switch_channels)
                        : pattern.tree_depth > 0 ? tree_round(size, pattern.tree_depth, pattern.tree_channels)
                                                 : size;
-  const double wait = protocol.step[network] + pattern.wire[network] / pattern.steps[network] * library.wire[network];
+  const double wait =
+      protocol.step[network] + pattern.wire[network] / pattern.steps[network] * library.wire[network];
   p.latency += std::max(0.0, size / round - 1) * wait / library.window;
 }
 

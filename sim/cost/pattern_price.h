@@ -27,9 +27,13 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
 /// three stages at once (scatter, reduce, gather), so that a buffer takes two rounds more than it has.
 void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library);
 
-/// What a transport that has few chunks under way at once (Library::window) adds: the latency of a step between
-/// nodes for every so many chunks of a channel but the first.
-void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol, const Library& library);
+/// Seconds of a chain's steps behind the first, over which members work on different calls; 0 of others.
+double chain_overlap(const Pattern& p, const Protocol& protocol, const Library& library);
+
+/// What a transport that has few chunks under way at once (Library::window) adds: the latency of a step
+/// between nodes for every so many chunks of a channel but the first.
+void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+               const Library& library);
 
 /// The worst class of hop that the pattern has a step on.
 std::size_t worst_hop(const Pattern& p);

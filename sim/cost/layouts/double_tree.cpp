@@ -57,7 +57,8 @@ double busiest(const Pattern& p, const System& system) {
 Pattern lay_double_tree(const LayoutInput& input) {
   Pattern p = trees(input);
   p.efficiency = input.library.tree_efficiency;
-  p.tree_depth = static_cast<double>(input.group.by_node.front().size() - 1 + std::bit_width(input.group.nodes()) - 1);
+  p.tree_depth =
+      static_cast<double>(input.group.by_node.front().size() - 1 + std::bit_width(input.group.nodes()) - 1);
   p.tree_channels = 2 * static_cast<double>(input.rings().size());
   if (!input.library.tree_as_ring) return p;
   const double least =

@@ -71,6 +71,7 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
   const double steps = chain ? n - 1 : sent;
   Pattern p;
   p.ring_hop = sent / n;
+  p.chain = chain;
   // Gathering and scattering move the own chunk between two buffers; reducing overlaps half of it; chains
   // none.
   const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
