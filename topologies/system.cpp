@@ -165,6 +165,9 @@ const Json& System::communication() const { return impl_->communication; }
 std::string_view System::transport() const {
   return impl_->network == nullptr ? std::string_view() : impl_->transport.name;
 }
+Time System::transport_latency() const {
+  return impl_->network == nullptr ? Time() : impl_->transport.latency;
+}
 
 VertexId System::vertex(int64_t node, uint32_t local) const {
   TANDEM_CHECK(node >= 0 && node < nodes() && local < vertices().size());

@@ -82,6 +82,8 @@ class System {
   const Json& communication() const;
   /// How messages enter the network: "tcp", "ipoib", "rdma", "efa", ...; empty where nothing joins nodes.
   std::string_view transport() const;
+  Time transport_latency()
+      const;  ///< of one message, besides the network's hops; zero where nothing joins nodes
 
   VertexId vertex(int64_t node, uint32_t local) const;
   int64_t node_of(VertexId v) const;

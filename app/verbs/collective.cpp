@@ -194,7 +194,7 @@ class Pricer {
     if (request_.algorithm == "best") {
       if (index_ >= kCollKinds) refuse_option("algorithm", "no bound is known for this kind");
       out.seconds = out.best;
-      out.choice = {"best", "links", 0};
+      out.choice = {"best", "links", 0, 0};
       return out;
     }
     const Transfer t = index_ < kCollKinds
@@ -202,7 +202,7 @@ class Pricer {
                                               members_, &out.choice)
                            : cost_.exchange(static_cast<LinkCost::Exchange>(index_ - kCollKinds), {bytes},
                                             members_, &out.choice);
-    out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), request_.harness);
+    out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), out.choice.overlap, request_.harness);
     return out;
   }
 

@@ -4,11 +4,12 @@
 
 usage: fit_collectives.py path/to/dump_collectives [--fit ENTRY ...] [--write] [--leave-one-out] [--rows]
 
---leave-one-out fits once more without each machine, and without each generation of GPUs, and prints the error on what
-was left out: geometric means over the all-reduce rows up to and above 1 MiB, as VALIDATION.md has them. With it,
-"spread" (nine of ten measured within that factor, up to and above 1 MiB, by what joins the devices) comes from the
-machines left out, "unseen" from whole generations left out, "network" from machines that are never fitted, "pcie" from a
-server whose own figures are kept from it; and "held_out" keeps the errors for VALIDATION.md.
+--leave-one-out fits once more without each machine or cluster, and without each generation of GPUs, and prints the
+errors on what was left out: geometric means up to and above 1 MiB by operation, as VALIDATION.md has them. With it,
+"spread" (nine of ten measured within that factor, up to and above 1 MiB, by what joins the devices) comes from all rows
+of the machines left out, "unseen" from whole generations left out, "network" from clusters left out or never fitted,
+"pcie" from a server whose own figures are kept from it; "held_out" keeps the errors for VALIDATION.md, and how many of
+the rows left out lie inside.
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
 copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
@@ -32,8 +33,11 @@ PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
 # the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server.
-NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal)|^dgx-h100,[^,]*network\.bandwidth="
-                        r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;")
+NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal|p3dn-rings)|^dgx-h100,[^,]*nodes=|^hgx-h200,[^,]*nodes="
+                        r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;|^dgx-a100,[^,]*2\.18;nodes=")
+# A figure of calibration/profiles/network_software.json or a constant was taken from them: no judges. All-gathers over TCPX
+# and TCPXO that their steps come from, two p4de that "window" was set on.
+SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_gather|^p4d\.24xlarge,[^,]*2\.18;")
 
 # Constants that move, per entry: path in the entry. "@name" is the protocol of that name.
 SPACE = {
@@ -42,12 +46,12 @@ SPACE = {
     "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
                  "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
                  "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
-                 "@simple.efficiency.network", "self_copy", "tree_efficiency", "launch", "turnaround"],
+                 "@simple.efficiency.network", "self_copy", "launch", "turnaround"],
     "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
                   "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
-                  "exchange_efficiency.ampere", "exchange_efficiency.hopper", "exchange_efficiency.blackwell",
+                  "exchange_efficiency", "exchange_copy.ampere", "exchange_copy.hopper", "exchange_copy.blackwell",
                   "switch_step", "switch_efficiency.hopper",
                   "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
 }
@@ -138,7 +142,7 @@ def tie(entry):
 
 
 def is_time(path):
-    return not any(word in path for word in ("efficiency", "self_copy", "scale", "wire"))
+    return not any(word in path for word in ("efficiency", "_copy", "scale", "wire"))
 
 
 def get(entry, path):
@@ -208,7 +212,7 @@ def belongs(line, name, profile, fitted=True):
     starts = [[int(x) for x in e["from"].split(".")] for e in profile["families"]["nccl"]]
     mine = [int(x) for x in name.split("-")[1].split(".")]
     best = max((s for s in starts if s <= version_of(line)), default=starts[0])
-    return best == mine and bool(NOT_FITTED.match(line)) != fitted
+    return best == mine and bool(NOT_FITTED.match(line) or SET_ON.match(line)) != fitted
 
 
 def row_weights(lines):
@@ -248,14 +252,21 @@ def fit(program, name, lines, comment, profile, quick=False):
     tie(entry)
 
 
-def log_ratios(rows, kinds=("all_reduce",), above=None):
-    """ln(predicted / measured) of the rows of those kinds, of one class of sizes if told."""
+def log_ratios(rows, kind=None, above=None):
+    """ln(predicted / measured) of the rows of that kind, of one class of sizes if told."""
     return [math.log(float(r[6]) / float(r[5])) for r in rows
-            if r[2] in kinds and (above is None or (int(r[4]) > SMALL) == above)]
+            if kind in (None, r[2]) and (above is None or (int(r[4]) > SMALL) == above)]
+
+
+def errors_of(rows):
+    """{kind: [up to 1 MiB, above]}: geometric means, null where nothing was measured."""
+    def mean(ratios):
+        return round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3) if ratios else None
+    return {kind: [mean(log_ratios(rows, kind, above)) for above in (False, True)] for kind in sorted({r[2] for r in rows})}
 
 
 def leave_one_out(program, name, lines, comment, profile):
-    """The rows of every machine, predicted without it; and the errors of all-reduce by what was left out."""
+    """The rows of every machine, predicted without it; and the errors by what was left out and operation."""
     def machine(line):
         return line.split(",")[0]
 
@@ -272,12 +283,8 @@ def leave_one_out(program, name, lines, comment, profile):
                 put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
         fit(program, name, rest, comment, trial, quick=True)
         rows = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
-        errors[group] = {}
-        for which, above in (("small", False), ("large", True)):
-            ratios = log_ratios(rows, above=above)
-            if ratios:
-                errors[group][which] = round(math.exp(statistics.mean(abs(x) for x in ratios)) - 1, 3)
-        print(f"  without {group}: all-reduce on it up to and above 1 MiB {errors[group]}", flush=True)
+        errors[group] = errors_of(rows)
+        print(f"  without {group}: up to and above 1 MiB {errors[group]}", flush=True)
         (everything if group in single else unseen).extend(rows)
     return everything, unseen, errors
 
@@ -288,9 +295,39 @@ def described_by_stock(lines):
     return [line.replace(own, ORDINARY + ",") for line in lines if line.startswith(own)]
 
 
+def over_nodes(row):
+    """In rows as printed; tables name one node's worth of devices too."""
+    return "nodes=" in row[1] and int(row[3]) > 8 or row[0] in ("g4dn-metal.json", "p3dn-rings.json")
+
+
+def cluster(row):
+    """A cluster's logs, with the transport and library that tell it from others of its kind of node."""
+    words = [w.split("=")[-1] for w in row[1].split(";") if "transport.name" in w or "library" in w]
+    return f"{row[0].split('.json')[0]} {' '.join(words)}".strip()
+
+
+def by_cluster(held, judged):
+    """Errors over several nodes, a cluster left out at a time."""
+    clusters = collections.defaultdict(list)
+    for row in held + judged:
+        if over_nodes(row) and not SET_ON.match(",".join(row)):
+            clusters[cluster(row)].append(row)
+    return {name: errors_of(rows) for name, rows in sorted(clusters.items())}
+
+
+def inside(rows, spread):
+    """{class: [rows inside the interval, rows]} of what was left out."""
+    out = {}
+    for name in ("fabric", "pcie", "host", "network"):
+        mine = [r for r in rows if joined_by(r) == name and r[2] != "broadcast"]
+        limit = [math.log(1 + spread[name][int(int(r[4]) > SMALL)]) for r in mine]
+        out[name] = [sum(abs(x) <= y for x, y in zip(log_ratios(mine), limit)), len(mine)]
+    return out
+
+
 def joined_by(row):
     """What the devices of a row are joined by: the class of its worst hop."""
-    if "nodes=" in row[1] and int(row[3]) > 8:
+    if over_nodes(row):
         return "network"
     if "pcie" not in row[0] and row[0] != SELF_DESCRIBED:
         return "fabric"
@@ -298,7 +335,9 @@ def joined_by(row):
 
 
 def spread_of(held, unseen, judged):
-    """90th percentiles of the errors of all-reduce, by class of hop: up to and above 1 MiB."""
+    """90th percentiles of the errors, by class of hop: up to and above 1 MiB. Broadcasts do not count: what small ones
+    take in a benchmark is how it calls them."""
+    held, unseen, judged = ([r for r in rows if r[2] != "broadcast"] for rows in (held, unseen, judged))
     def pair(rows):
         out = []
         for above in (False, True):
@@ -363,8 +402,13 @@ def main():
             others = [line for _, line in sets if belongs(line, name, profile, fitted=False)] + described_by_stock(lines)
             judged = Runner(args.program, others)(comment, profile)
             held = [r for r in held if joined_by(r) != "host" or r[0] != SELF_DESCRIBED]
+            judged = [r for r in judged if not SET_ON.match(",".join(r))]
             entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
-            print(f"  spread = {entry['spread']}")
+            entry["inside"] = inside(held + judged, entry["spread"])
+            print(f"  spread = {entry['spread']}\n  inside = {entry['inside']}")
+            for name, errors in by_cluster(held, judged).items():
+                entry["held_out"][name] = errors
+                print(f"  without cluster {name}: {errors}")
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:
         save_profile(comment, profile, PROFILE)

@@ -111,9 +111,11 @@ void predict_collectives(std::vector<CollectiveRow>& rows, const std::string& fo
     for (int64_t i = 0; i < row.devices; ++i) members.push_back(machine->system.accelerator(i));
     LinkCost::Choice choice;
     const Transfer t = machine->links.collective(row.kind, "auto", {row.bytes}, members, &choice);
-    row.predicted = machine->links.reported(t.alone(machine->links.capacity()).seconds(), row.harness);
+    row.predicted =
+        machine->links.reported(t.alone(machine->links.capacity()).seconds(), choice.overlap, row.harness);
     row.algorithm = choice.algorithm;
     row.protocol = choice.protocol;
+    row.spread = choice.spread;
   }
 }
 

@@ -21,6 +21,7 @@ struct CollectiveRow {
   double measured = 0;   ///< seconds
   double predicted = 0;  ///< seconds as the benchmark would report them; 0 before predict_collectives()
   std::string algorithm, protocol;
+  double spread = 0;         ///< of the stated interval (LinkCost::Choice)
   double log_ratio() const;  ///< ln(predicted / measured)
 };
 

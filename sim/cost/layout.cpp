@@ -16,6 +16,10 @@ GroupShape shape_of(const Group& group) {
   return {static_cast<uint32_t>(group.ranks()), static_cast<uint32_t>(local)};
 }
 
+bool allows(const std::vector<std::string>& names, std::string_view name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
 /// `chosen`: by the library itself rather than by name.
 std::optional<Laid> laid(const LayoutInput& input, const std::string& name, bool chosen) {
   std::optional<Laid> out;
@@ -55,6 +59,7 @@ std::vector<Laid> lay_out(LayoutInput input, const std::string& text) {
   std::vector<Laid> out;
   if (algorithm == "auto") {
     for (const std::string& name : input.library.algorithms) {
+      if (input.group.nodes() > 1 && !allows(input.library.across_nodes, name)) continue;
       if (auto one = laid(input, name, true)) out.push_back(std::move(*one));
     }
     for (const Layout& layout : layouts_registry().all()) {

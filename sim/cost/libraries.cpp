@@ -94,6 +94,8 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   lib.switch_step *= base;
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
     lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
+  if (const Json* copy = json.find("exchange_copy"))
+    lib.exchange_copy = copy->real(architecture, copy->at("other").as_real(0, 10), 0, 10);
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
@@ -112,11 +114,12 @@ std::vector<std::string> read_algorithms(const Json& json) {
 }
 
 Library read_library(const Json& json, const std::string& family) {
-  json.only({"from",        "source",          "algorithms",          "protocols",   "pack_rings",
-             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step", "switch_efficiency",
-             "base_scale",  "step_scale",      "boost_mhz",           "wire",        "message_base",
-             "staged_base", "launch",          "turnaround",          "spread",      "held_out",
-             "tuned",       "switch_channels", "switch_channel_rate", "chain_step"});
+  json.only({"from",        "source",          "algorithms",          "protocols",    "pack_rings",
+             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step",  "switch_efficiency",
+             "base_scale",  "step_scale",      "boost_mhz",           "wire",         "message_base",
+             "staged_base", "launch",          "turnaround",          "spread",       "held_out",
+             "tuned",       "switch_channels", "switch_channel_rate", "tree_as_ring", "window",
+             "chain_step",  "exchange_copy",   "exchange_ll",         "inside"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -129,6 +132,9 @@ Library read_library(const Json& json, const std::string& family) {
   }
   lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
+  if (const Json* most = json.find("exchange_ll")) lib.exchange_ll = static_cast<double>(most->as_bytes().n);
+  lib.window = json.real("window", 0, 0, 1000);
+  lib.tree_as_ring = json.boolean("tree_as_ring", false);
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && !exchange->is_object())
     lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :

@@ -35,10 +35,12 @@ struct LinkCost::Winner {
 LinkCost::LinkCost(const System& system, const Overheads& overheads)
     : system_(system),
       overheads_(overheads),
-      library_(std::make_unique<Library>(library_of(system))),
-      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))),
-      collectives_(std::make_unique<NetworkSoftware>(
-          network_software(library_->name.substr(0, library_->name.find('-')), system, false))) {
+      messages_(std::make_unique<NetworkSoftware>(network_software(overheads.network, system, true))) {
+  Library library = library_of(system);
+  collectives_ = std::make_unique<NetworkSoftware>(
+      network_software(library.name.substr(0, library.name.find('-')), system, false));
+  carry(library, *collectives_, system.transport_latency().seconds());
+  library_ = std::make_unique<Library>(std::move(library));
   capacity_.resize(system.link_count());
   for (LinkId l = 0; l < capacity_.size(); ++l) capacity_[l] = system.usable(l);
 }
@@ -113,8 +115,9 @@ uint32_t LinkCost::thread_of(VertexId v, VertexId peer) {
       1 / s.send);
 }
 
-double LinkCost::reported(double seconds, const Harness& harness) const {
-  return library_->reported(seconds, harness);
+double LinkCost::reported(double seconds, double overlap, const Harness& harness) const {
+  const double hidden = overlap * (1 - 1.0 / std::max(harness.iterations, 1));
+  return library_->reported(seconds - hidden, harness);
 }
 
 Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds) {
@@ -184,9 +187,11 @@ LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string
     const Pattern& p = known.all[i].pattern;
     for (const Protocol& protocol : known.all[i].protocols) {
       PatternPrice priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
-      if (p.chain) add_tree_correction(priced, size);
+      if (p.tree_in_node) add_tree_correction(priced, size);
       if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
+      add_waits(priced, size, p, protocol, *library_);
       const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
+      if (protocol.most > 0 && size * p.message > protocol.most) continue;
       if (!priced.possible || (winner.pattern != nullptr && ranked >= best)) continue;
       best = ranked;
       winner = {&p, &protocol, std::move(priced)};
@@ -216,7 +221,8 @@ Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) c
   if (chosen != nullptr) {
     const bool large = size > 1 << 20;
     *chosen = {winner.pattern->algorithm, winner.protocol->name,
-               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0]};
+               library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0],
+               chain_overlap(*winner.pattern, *winner.protocol, *library_)};
   }
   return transfer_of(winner.price, size);
 }
@@ -263,7 +269,7 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
   const auto fastest = [](const Laid&, const Protocol&, double seconds) { return seconds; };
   Patterns known;
   known.threads.push_back(threads(p));
-  known.all.push_back({nullptr, std::move(p), library_->protocols});
+  known.all.push_back({nullptr, std::move(p), message_protocols(*library_)});
   return transfer(first(known, static_cast<double>(bytes.n), "grouped sends", fastest), bytes, chosen);
 }
 

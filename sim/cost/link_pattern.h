@@ -29,9 +29,14 @@ struct Pattern {
   double self_copy = 0;
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
-  double ring_hop = 0;           ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
-  bool chain = false;            ///< a tree inside a node, whose efficiency depends on the size
-  std::size_t heads = 0;         ///< members of a node that reduce in its switch; 0: none does
+  bool tree_in_node = false;     ///< a tree inside a node, whose efficiency depends on the size
+  bool one_way = false;      ///< data goes one way, so that the first member is soon free for the next call
+  double ring_hop = 0;       ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
+  std::size_t heads = 0;     ///< members of a node that reduce in its switch; 0: none does
+  double message = 0;        ///< bytes of one message per byte of payload, of grouped sends; 0: none
+  double exchange_copy = 0;  ///< seconds per byte of payload of one pass over what a rank sends itself
+  double tree_depth = 0;     ///< hops from a leaf to the root of trees that join nodes; 0: none
+  double tree_channels = 0;  ///< parts of the payload that such trees move side by side
   /// Bytes that a member sends to and receives from other nodes per byte of payload.
   struct Ends {
     double sent = 0, received = 0;
@@ -80,6 +85,10 @@ bool has_switch(const System& system, const Group& group);
 /// byte of payload. All at once.
 using Sends = std::function<std::vector<std::pair<std::size_t, double>>(std::size_t)>;
 Pattern sends_pattern(const System& system, const Group& group, const Sends& sends);
+/// The protocols that grouped sends run under: small messages "ll", others the bulk one, with the same start.
+std::vector<Protocol> message_protocols(const Library& library);
+/// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.
+double fabric_rate(const System& system, VertexId v);
 /// The least seconds per byte of payload that the links allow whatever the library does: cuts around members,
 /// sockets and nodes, and the volume that all members together must send. Latency is left out.
 double least_seconds_per_byte(const System& system, const Group& group, CollKind kind, bool switch_reduces);

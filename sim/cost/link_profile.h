@@ -28,6 +28,7 @@ struct Protocol {
   double base = 0;      ///< of every collective
   PerHop step{};        ///< software latency of one sequential step, besides the route's own
   PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
+  double most = 0;      ///< bytes of the largest message that it is chosen for; 0: any
 };
 
 /// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective
@@ -42,17 +43,24 @@ struct Harness {
 
 struct Library {
   std::string name, source;
-  std::vector<std::string> algorithms;  ///< what "auto" may choose
+  std::vector<std::string> algorithms;    ///< what "auto" may choose
+  std::vector<std::string> across_nodes;  ///< ... of these between nodes; empty: all
   std::vector<Protocol> protocols;
   bool tuned = false;  ///< picks by its own estimate where that is known (tuner.h), else the fastest
   int version = 0;     ///< library_version()
   bool packs_rings =
       false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
-  PerHop wire{1, 1, 1, 1};         ///< fraction of a route's latency that a step waits for: writes are posted
-  double self_copy = 0;            ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
-  double tree_efficiency = 1;      ///< of a tree against a ring
-  double chain_step = 0;           ///< seconds per hop of a tree inside one node; 0: it runs none there
+  PerHop wire{1, 1, 1, 1};     ///< fraction of a route's latency that a step waits for: writes are posted
+  double self_copy = 0;        ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
+  double tree_efficiency = 1;  ///< of a tree against a ring
+  double chain_step = 0;       ///< seconds per hop of a tree inside one node; 0: it runs none there
+  bool tree_as_ring = false;   ///< a tree gets no more of the network than a ring
+  double window = 0;  ///< chunks of a tree's channel per latency of a step between nodes; 0: no limit
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
+  double exchange_copy =
+      0;  ///< passes, at the fabric's rate, of a rank over the part of an all-to-all it keeps
+  double exchange_ll =
+      0;  ///< bytes of the largest of grouped sends that run under "ll"; 0: all protocols run
   double switch_step =
       0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...
   double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered

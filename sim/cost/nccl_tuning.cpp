@@ -87,34 +87,42 @@ NcclTuning::Protocol read_protocol(const Json& json, const NcclTuning& tuning) {
   return out;
 }
 
-NcclTuning::Switch read_switch(const Json& json) {
-  json.only({"protocol", "base", "most_heads", "chunk", "smaller", "source"});
-  need_source(json);
-  const auto chunk = [](const Json& j) {
-    if (j.as_bytes().n <= 0) j.fail("a size above 0 expected");
-    return static_cast<double>(j.as_bytes().n);
-  };
-  NcclTuning::Switch out;
-  out.protocol = json.at("protocol").as_text();
-  out.base = json.at("base").as_time().seconds();
-  out.most_heads = static_cast<std::size_t>(json.at("most_heads").as_int(2, kMostCount));
-  out.chunk = chunk(json.at("chunk"));
-  for (const Json& row : json.at("smaller").items()) {
+double size_of(const Json& json) {
+  if (json.as_bytes().n <= 0) json.fail("a size above 0 expected");
+  return static_cast<double>(json.as_bytes().n);
+}
+
+std::vector<NcclTuning::Smaller> read_smaller(const Json& json) {
+  std::vector<NcclTuning::Smaller> out;
+  for (const Json& row : json.items()) {
     row.only({"rounds", "chunk"});
-    out.smaller.push_back({row.at("rounds").as_real(1, kMostCount), chunk(row.at("chunk"))});
+    out.push_back({row.at("rounds").as_real(1, kMostCount), size_of(row.at("chunk"))});
   }
   return out;
 }
 
 NcclTuning::Tree read_tree(const Json& json) {
-  json.only({"share", "smallest", "corrections", "source"});
+  json.only({"share", "smallest", "corrections", "chunk", "smaller", "source"});
   need_source(json);
   NcclTuning::Tree out;
   out.share = json.at("share").as_real(1e-6, 1);
-  out.smallest = static_cast<double>(json.at("smallest").as_bytes().n);
-  if (out.smallest <= 0) json.at("smallest").fail("a size above 0 expected");
+  out.smallest = size_of(json.at("smallest"));
   for (const Json& part : json.at("corrections").items()) out.corrections.push_back(part.as_real(1e-6, 1));
   if (out.corrections.empty()) json.at("corrections").fail("at least one expected");
+  out.chunk = size_of(json.at("chunk"));
+  out.smaller = read_smaller(json.at("smaller"));
+  return out;
+}
+
+NcclTuning::Switch read_switch(const Json& json) {
+  json.only({"protocol", "base", "most_heads", "chunk", "smaller", "source"});
+  need_source(json);
+  NcclTuning::Switch out;
+  out.protocol = json.at("protocol").as_text();
+  out.base = json.at("base").as_time().seconds();
+  out.most_heads = static_cast<std::size_t>(json.at("most_heads").as_int(2, kMostCount));
+  out.chunk = size_of(json.at("chunk"));
+  out.smaller = read_smaller(json.at("smaller"));
   return out;
 }
 
@@ -153,8 +161,8 @@ NcclTuning read_nccl_tuning(const Json& json) {
     out.generations[name] = read_generation(entry);
   out.search = read_search(json.at("search"));
   for (const auto& [name, entry] : json.at("ring").members()) out.ring[name] = read_protocol(entry, out);
-  out.tree = read_tree(json.at("tree"));
   out.in_switch = read_switch(json.at("switch"));
+  out.tree = read_tree(json.at("tree"));
   if (out.protocol(out.in_switch.protocol) == nullptr) {
     const Json& name = json.at("switch").at("protocol");
     name.fail(fmt::format("no protocol \"{}\" among those of rings.{}", printable(name.as_text()),

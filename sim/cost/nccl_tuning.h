@@ -38,31 +38,33 @@ struct NcclTuning {
     std::vector<Rate> rates;              ///< ascending versions, at least one
     const Rate& rate(int version) const;  ///< the newest not newer; the first for what is older
   };
+  struct Smaller {
+    double rounds = 0, chunk = 0;
+  };
   /// Reducing in the switch.
   struct Switch {
     std::string protocol;
     double base = 0;
-    std::size_t most_heads = 0;  ///< members that head a channel
-    double chunk = 0;            ///< bytes per channel and member that go at once
-    struct Smaller {
-      double rounds = 0, chunk = 0;
-    };
+    std::size_t most_heads = 0;    ///< members that head a channel
+    double chunk = 0;              ///< bytes per channel and member that go at once
     std::vector<Smaller> smaller;  ///< chunk for buffers below so many rounds of the chunk so far
   };
-
-  /// A tree with the protocol for long messages.
+  /// Trees with the protocol for long messages.
   struct Tree {
-    double share = 1;     ///< of the links' rate
+    double share = 1;     ///< of the links' rate inside a node
     double smallest = 1;  ///< bytes of a buffer that gets corrections[0] of that; twice as much: the next
     std::vector<double> corrections;  ///< at least one
+    double chunk = 0;                 ///< over several nodes: bytes per channel that go at once
+    /// Halved down to `chunk` while the buffer has less than `rounds` of them per hop of the tree's depth.
+    std::vector<Smaller> smaller;
     double efficiency(double bytes) const;
   };
 
   std::map<std::string, Generation> generations;
   Search search;
-  Tree tree;
   std::map<std::string, Protocol> ring;  ///< by protocol
   Switch in_switch;
+  Tree tree;
 
   /// Null where NCCL's figures for an architecture or a protocol are not known.
   const Generation* generation(std::string_view architecture) const;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/data.h"
 
 namespace tandem::sim {
@@ -12,6 +14,15 @@ namespace {
 const Json& libraries() {
   static const Json json = Json::load(data_root() + "/calibration/profiles/network_software.json");
   return json.at("libraries");
+}
+
+std::vector<std::string> names(const Json& json, std::string_view key) {
+  std::vector<std::string> out;
+  const Json* list = json.find(std::string(key));
+  if (list == nullptr) return out;
+  for (const Json& name : list->items()) out.push_back(name.as_text());
+  if (out.empty()) list->fail("at least one name expected");
+  return out;
 }
 
 NetworkSoftware read(std::string_view library, std::string_view transport, const System& system,
@@ -29,7 +40,12 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
   if (const Json* rate = entry->find("handling")) out.handling = rate->as_bandwidth().bytes_per_second * core;
   const Json* way = entry->at("transports").find(std::string(transport));
   if (way == nullptr) return out;
-  way->only({"send", "receive", "message", "source"});
+  way->only({"send", "receive", "message", "step", "trips", "flush", "protocols", "algorithms", "source"});
+  if (const Json* step = way->find("step")) out.step = step->as_time().seconds();
+  out.trips = static_cast<int>(way->integer("trips", 1, 1, 10));
+  out.flush = way->boolean("flush", false);
+  out.protocols = names(*way, "protocols");
+  out.algorithms = names(*way, "algorithms");
   if (const Json* message = way->find("message")) out.message = message->as_time().seconds() / core;
   if (way->find("send") == nullptr) return out;  // the NIC moves the bytes
   out.thread = entry->at("thread").as_text();
@@ -43,6 +59,18 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
 
 NetworkSoftware network_software(std::string_view library, const System& system, bool required) {
   return read(library, system.transport(), system, required);
+}
+
+void carry(Library& library, const NetworkSoftware& transport, double latency) {
+  constexpr auto network = static_cast<std::size_t>(HopClass::network);
+  const std::vector<std::string>& carried = transport.protocols;
+  for (Protocol& p : library.protocols) {
+    const bool flushes = transport.flush && p.name == "simple";
+    p.step[network] += transport.step + (transport.trips - 1 + flushes) * latency;
+    if (!carried.empty() && std::find(carried.begin(), carried.end(), p.name) == carried.end())
+      p.efficiency[network] = 0;
+  }
+  library.across_nodes = transport.algorithms;
 }
 
 double control_message(const System& system) {

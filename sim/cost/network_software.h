@@ -5,7 +5,9 @@
 // Data: calibration/profiles/network_software.json, a source beside every figure.
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "sim/cost/link_profile.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
@@ -18,7 +20,12 @@ struct NetworkSoftware {
   double receive = 0;  ///< the same at the other end
   double message = 0;  ///< seconds of a thread per message, at each end
   double handling =
-      0;  ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
+      0;            ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
+  double step = 0;  ///< seconds that a collective's step between nodes takes beside wire and library
+  int trips = 1;    ///< one-way messages that must follow each other before a receiver has the data
+  bool flush = false;  ///< one trip more for bulk data, which a read behind it makes visible to the device
+  std::vector<std::string> protocols;   ///< of collectives that the transport can carry; empty: all
+  std::vector<std::string> algorithms;  ///< that collectives over several nodes may take; empty: all
   bool binds() const { return !thread.empty(); }
   /// Seconds of a thread that one end spends on a message, per byte of it.
   double per_byte(bool sends, double bytes) const { return (sends ? send : receive) + message / bytes; }
@@ -27,6 +34,9 @@ struct NetworkSoftware {
 /// `library`: "nccl", "grpc", "zeromq" ...; one without an entry, like "", costs no thread anything. Figures
 /// of a core are scaled by the host's core speed. Throws InputError naming the libraries if `required`.
 NetworkSoftware network_software(std::string_view library, const System& system, bool required);
+
+/// What the transport, with `latency` seconds of one message, does to a library's steps between nodes.
+void carry(Library& library, const NetworkSoftware& transport, double latency);
 
 /// Seconds that a process takes to send or receive a small message of a control plane: MPI's over the
 /// system's communication.control where that is said ("rdma": verbs beside sockets), else over its transport.

@@ -34,7 +34,8 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
-  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
+  const double copies = library.self_copy * p.self_copy + library.exchange_copy * p.exchange_copy;
+  const double copy = fabric > 0 ? copies / protocol.efficiency[0] : 0;
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;
@@ -55,6 +56,27 @@ void add_tree_correction(PatternPrice& p, double size) {
   const double efficiency = nccl_tuning().tree.efficiency(size);
   p.seconds_per_byte /= efficiency;
   for (auto& [link, weight] : p.uses) weight /= efficiency;
+}
+
+double chain_overlap(const Pattern& p, const Protocol& protocol, const Library& library) {
+  double steps = 0, seconds = 0;
+  for (std::size_t c = 0; c < kHopClasses; ++c) {
+    steps += p.steps[c];
+    seconds += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
+  }
+  return p.one_way && steps > 1 ? seconds * (steps - 1) / steps : 0;
+}
+
+void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+               const Library& library) {
+  constexpr auto network = static_cast<std::size_t>(HopClass::network);
+  if (library.window == 0 || pattern.steps[network] <= 0) return;
+  const double round = pattern.heads > 0        ? switch_round(size, pattern.heads, library.switch_channels)
+                       : pattern.tree_depth > 0 ? tree_round(size, pattern.tree_depth, pattern.tree_channels)
+                                                : size;
+  const double wait =
+      protocol.step[network] + pattern.wire[network] / pattern.steps[network] * library.wire[network];
+  p.latency += std::max(0.0, size / round - 1) * wait / library.window;
 }
 
 std::size_t worst_hop(const Pattern& p) {

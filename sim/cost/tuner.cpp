@@ -61,6 +61,15 @@ double switch_round(double bytes, std::size_t members, int channels) {
   return std::min(bytes, chunks * chunk);
 }
 
+double tree_round(double bytes, double depth, double channels) {
+  const NcclTuning::Tree& data = nccl_tuning().tree;
+  double chunk = data.chunk;
+  for (const auto& row : data.smaller) {
+    while (chunk > row.chunk && bytes < row.rounds * depth * channels * chunk) chunk /= 2;
+  }
+  return std::min(bytes, channels * chunk);
+}
+
 double Tuner::steps(CollKind kind) const {
   if (kind == CollKind::all_reduce) return 2 * (ranks_ - 1);
   return kind == CollKind::broadcast || kind == CollKind::reduce ? ranks_ : ranks_ - 1;

@@ -99,6 +99,17 @@ TEST(SwitchRound, GrowsWithTheBuffer) {
   EXPECT_EQ(switch_round(1024 * kMiB, 8, 16), chunks * 128 * kKi);
 }
 
+/// Two nodes of eight: depth 8, 16 channels; halved below 8 chunks per hop to 128 KiB, below 4 to 64, below 1
+/// to 32.
+TEST(TreeRound, GrowsWithTheBuffer) {
+  constexpr double kKi = 1024, channels = 16;
+  EXPECT_EQ(tree_round(64 * kKi, 8, channels), 64 * kKi);  // no more than there is
+  EXPECT_EQ(tree_round(4 * kMiB, 8, channels), channels * 32 * kKi);
+  EXPECT_EQ(tree_round(16 * kMiB, 8, channels), channels * 64 * kKi);
+  EXPECT_EQ(tree_round(64 * kMiB, 8, channels), channels * 128 * kKi);
+  EXPECT_EQ(tree_round(1024 * kMiB, 8, channels), channels * 512 * kKi);
+}
+
 TEST(Tuner, ThoughtLessOfLlBefore221) {
   const System s = System::load("dgx-h100");
   EXPECT_NEAR(bus(*tuner(s, 8, 218), 8, &Tuner::ring, "ll") * 1e-9, 87.7, 1e-6);

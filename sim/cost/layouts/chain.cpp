@@ -54,7 +54,7 @@ Pattern lay_chain(const LayoutInput& input) {
     Pattern p = chains(input, cut);
     if (chain_seconds(p, input.system) < chain_seconds(best, input.system)) best = std::move(p);
   }
-  best.chain = true;
+  best.tree_in_node = true;
   return best;
 }
 

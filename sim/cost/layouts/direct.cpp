@@ -65,20 +65,37 @@ Pattern lay_direct(const LayoutInput& input) {
   put_pairs(sending, input.group);
   sending.uncap();
   Pattern p = std::move(sending).in(2);  // the flags of sending and receiving
+  const auto n = static_cast<double>(input.group.ranks());
+  p.message = 1 / n;
+  p.exchange_copy = 1 / n / fabric_rate(input.system, input.group.members.front());
   p.fabric_efficiency = input.library.exchange_efficiency;
   return p;
 }
 
 }  // namespace
 
+std::vector<Protocol> message_protocols(const Library& library) {
+  if (library.exchange_ll <= 0) return library.protocols;
+  Protocol small = library.protocols.front(), bulk = library.protocols.back();
+  small.most = library.exchange_ll;
+  bulk.base = small.base;
+  return {small, bulk};
+}
+
 Pattern sends_pattern(const System& system, const Group& group, const Sends& sends) {
   Sending sending(system);
+  double message = 0;
   for (std::size_t i = 0; i < group.ranks(); ++i) {
     const auto targets = sends(i);
-    for (const auto& [j, weight] : targets) sending.put(group.members[i], group.members[j], weight);
+    for (const auto& [j, weight] : targets) {
+      sending.put(group.members[i], group.members[j], weight);
+      message = std::max(message, weight);
+    }
     if (targets.size() > 1) sending.uncap();
   }
-  return std::move(sending).in(1);
+  Pattern p = std::move(sending).in(1);
+  p.message = message;
+  return p;
 }
 
 void register_direct(Registry<Layout>& registry) {
@@ -86,7 +103,8 @@ void register_direct(Registry<Layout>& registry) {
                 .summary = "every member straight to every other, all at once",
                 .can = [](const LayoutInput& input) { return input.kind == CollKind::all_to_all; },
                 .lay = lay_direct,
-                .last_resort = true});
+                .last_resort = true,
+                .protocols = message_protocols});
 }
 
 }  // namespace tandem::sim

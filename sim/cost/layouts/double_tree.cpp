@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Double binary trees over nodes, chains inside them, as NCCL has them.
 #include <algorithm>
+#include <bit>
 
 #include "sim/cost/layout.h"
 #include "sim/cost/node_trees.h"
@@ -56,7 +57,10 @@ double busiest(const Pattern& p, const System& system) {
 Pattern lay_double_tree(const LayoutInput& input) {
   Pattern p = trees(input);
   p.efficiency = input.library.tree_efficiency;
-  // The library gives a tree no more of the network than a ring, though over two nodes it would need less.
+  p.tree_depth =
+      static_cast<double>(input.group.by_node.front().size() - 1 + std::bit_width(input.group.nodes()) - 1);
+  p.tree_channels = 2 * static_cast<double>(input.rings().size());
+  if (!input.library.tree_as_ring) return p;
   const double least =
       busiest(ring_pattern(input.system, input.group, input.kind, input.rings()), input.system);
   const double own = busiest(p, input.system);

@@ -37,11 +37,11 @@ Pattern lay_nvls(const LayoutInput& input) {
     }
   }
   if (group.nodes() > 1) {
-    const std::size_t g = group.by_node.front().size();
-    for (std::size_t i = 0; i < g; ++i) {
-      add_node_trees(system, group, p, 1 / static_cast<double>(g), [&](std::size_t node) {
+    // Only heads have a share of the trees, however many NICs there are.
+    for (std::size_t i = 0; i < p.heads; ++i) {
+      add_node_trees(system, group, p, 1 / static_cast<double>(p.heads), [&](std::size_t node) {
         const auto& members = group.by_node[node];
-        return members[i % members.size()];
+        return members[i * members.size() / p.heads];
       });
     }
     add_node_tree_steps(system, group, p);

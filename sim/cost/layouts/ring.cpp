@@ -46,7 +46,8 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
   return out;
 }
 
-/// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.
+}  // namespace
+
 double fabric_rate(const System& system, VertexId v) {
   std::set<uint32_t> seen;
   double rate = 0;
@@ -60,8 +61,6 @@ double fabric_rate(const System& system, VertexId v) {
   return rate > 0 ? rate : std::numeric_limits<double>::infinity();
 }
 
-}  // namespace
-
 Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
                      const std::vector<Ring>& rings) {
   const auto n = static_cast<double>(group.ranks());
@@ -72,6 +71,7 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
   const double steps = chain ? n - 1 : sent;
   Pattern p;
   p.ring_hop = sent / n;
+  p.one_way = chain;
   // Gathering and scattering move the own chunk between two buffers; reducing overlaps half of it; chains
   // none.
   const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
