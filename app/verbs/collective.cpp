@@ -221,7 +221,7 @@ void calibrate(const Arguments& arguments, const std::vector<CollectiveProfile>&
 std::vector<std::pair<std::string, int64_t>> asked_without_log(const Arguments& arguments,
                                                                const std::vector<CollectiveProfile>& profiles,
                                                                const System& system) {
-  const int64_t all = std::min<int64_t>(system.accelerator_count(), 1024);
+  const int64_t all = std::min(system.accelerator_count(), kMostMembers);
   const auto known = [&](int64_t devices) { return devices > 1 ? devices : all; };
   if (arguments.has("kind") || profiles.empty())
     return {{arguments.choice("kind", kind_names()[0], kind_names()),
@@ -284,7 +284,7 @@ std::vector<CollectiveRequest> read_collective_requests(const Arguments& argumen
     calibrate(arguments, profiles, request);
     out.push_back(std::move(request));
   };
-  const int64_t all = std::min<int64_t>(system->accelerator_count(), 1024);
+  const int64_t all = std::min(system->accelerator_count(), kMostMembers);
   for (NcclLog& log : logs) ask(log.kind, log.devices > 1 ? log.devices : all, log.harness, log);
   if (!logs.empty()) return out;
   for (const auto& [kind, devices] : asked_without_log(arguments, profiles, *system)) {

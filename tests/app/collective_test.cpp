@@ -181,6 +181,13 @@ TEST(Collective, ShowsEveryRunOfALog) {
   EXPECT_NE(other.err.find("one of all-reduce, all-gather, not broadcast"), std::string::npos) << other.err;
 }
 
+TEST(Collective, AsksAboutAllDevicesOfALargeSystem) {
+  const auto result = tool(
+      {"collective", "--system", "dgx-a100", "--set", "nodes=200", "--sizes", "1MiB", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out, "out").at("devices").as_int(), 1600);
+}
+
 /// A profile of all-reduces on eight devices that take `factor` times as long as stock figures say.
 std::string slower(const std::string& system, double factor) {
   const auto stock = tool({"collective", "--system", system, "--sizes", "1KiB..1GiB", "--format", "json"});
