@@ -34,12 +34,13 @@ std::string library_errors(const CollectiveRun& run) {
                      100 * geometric_error(ratios), ratios.size());
 }
 
-/// Errors of the measured lines that calibrated the prediction, or of those that did not.
-std::string errors(const CollectiveRun& run, bool calibrating) {
+/// Errors of the measured lines that calibrated the prediction, or of those that did not; of `figure`.
+std::string errors(const CollectiveRun& run, bool calibrating,
+                   double CollectiveLine::*figure = &CollectiveLine::seconds) {
   std::vector<double> small, large;
   for (const CollectiveLine& line : run.lines) {
-    if (line.measured <= 0 || line.calibrates != calibrating) continue;
-    (line.bytes <= kSmall ? small : large).push_back(std::log(line.seconds / line.measured));
+    if (line.measured <= 0 || line.calibrates != calibrating || line.*figure <= 0) continue;
+    (line.bytes <= kSmall ? small : large).push_back(std::log(line.*figure / line.measured));
   }
   std::string out;
   const auto add = [&](const char* where, const std::vector<double>& ratios) {
@@ -88,27 +89,37 @@ Table collective_table(const CollectiveRun& run) {
   return out;
 }
 
-std::string collective_csv(const CollectiveRun& run) {
-  Table table({{"bytes"},
-               {"seconds"},
-               {"seconds_low"},
-               {"seconds_high"},
-               {"algbw_bytes_per_second"},
-               {"busbw_bytes_per_second"},
-               {"algorithm"},
-               {"protocol"},
-               {"best_seconds"},
-               {"measured_seconds"},
-               {"measured_busbw_bytes_per_second"},
-               {"library_seconds"},
-               {"calibrates"}});
+std::string collective_csv(const std::vector<CollectiveRun>& runs) {
+  std::vector<Column> columns;
+  if (runs.size() > 1) columns = {{"kind"}, {"devices"}};
+  columns.insert(columns.end(), {{"bytes"},
+                                 {"seconds"},
+                                 {"seconds_low"},
+                                 {"seconds_high"},
+                                 {"algbw_bytes_per_second"},
+                                 {"busbw_bytes_per_second"},
+                                 {"algorithm"},
+                                 {"protocol"},
+                                 {"best_seconds"},
+                                 {"measured_seconds"},
+                                 {"measured_busbw_bytes_per_second"},
+                                 {"library_seconds"},
+                                 {"interpolated_seconds"},
+                                 {"calibrates"}});
+  Table table(std::move(columns));
   const auto known = [](double v) { return v > 0 ? fmt::format("{:.9g}", v) : ""; };
-  for (const CollectiveLine& l : run.lines) {
-    table.add({std::to_string(l.bytes), fmt::format("{:.9g}", l.seconds), known(l.low), known(l.high),
-               fmt::format("{:.9g}", l.algbw), fmt::format("{:.9g}", l.busbw), l.choice.algorithm,
-               l.choice.protocol, known(l.best), known(l.measured),
-               l.measured > 0 ? known(busbw(run, l, l.measured)) : "", known(l.estimate),
-               l.measured > 0 && !run.calibrated_by.empty() ? (l.calibrates ? "true" : "false") : ""});
+  for (const CollectiveRun& run : runs) {
+    for (const CollectiveLine& l : run.lines) {
+      std::vector<std::string> row;
+      if (runs.size() > 1) row = {run.kind, std::to_string(run.devices)};
+      row.insert(row.end(),
+                 {std::to_string(l.bytes), fmt::format("{:.9g}", l.seconds), known(l.low), known(l.high),
+                  fmt::format("{:.9g}", l.algbw), fmt::format("{:.9g}", l.busbw), l.choice.algorithm,
+                  l.choice.protocol, known(l.best), known(l.measured),
+                  l.measured > 0 ? known(busbw(run, l, l.measured)) : "", known(l.estimate), known(l.plain),
+                  l.measured > 0 && !run.calibrated_by.empty() ? (l.calibrates ? "true" : "false") : ""});
+      table.add(std::move(row));
+    }
   }
   return table.csv();
 }
@@ -124,19 +135,27 @@ std::string collective_remarks(const CollectiveRun& run) {
       return fmt::format("{:.0f} % below to {:.0f} % above at {} B", 100 * (1 - l.low / l.seconds),
                          100 * (l.high / l.seconds - 1), l.bytes);
     };
-    out += "90 % interval, by machines that the constants were not fitted to: " + interval(run.lines.front());
+    out += run.calibrated_by.empty()
+               ? "90 % interval, by machines that the constants were not fitted to: "
+               : "90 % interval, by sizes and operations that published logs were not calibrated with: ";
+    out += interval(run.lines.front());
     if (run.lines.size() > 1) out += ", " + interval(run.lines.back());
     out += ".\n";
   }
   out += "best: what the links allow whatever the library does, without latency.\n";
   const std::string judged = errors(run, false), used = errors(run, true);
   if (!judged.empty()) out += fmt::format("Geometric-mean error against measured: {}.\n", judged);
+  const std::string plain = errors(run, false, &CollectiveLine::plain);
+  if (!plain.empty())
+    out += fmt::format("By plain interpolation between the calibrating sizes alone: {}.\n", plain);
   out += library_errors(run);
   if (!used.empty()) out += fmt::format("On the sizes that calibrated it: {}.\n", used);
   return out;
 }
 
-std::string collective_json(const CollectiveRun& run) {
+namespace {
+
+JsonWriter run_json(const CollectiveRun& run) {
   JsonWriter out = {
       {"schema", "tandem-collective-1"}, {"system", run.system},   {"kind", run.kind},
       {"devices", run.devices},          {"library", run.library}, {"calibrated", !run.calibrated_by.empty()},
@@ -151,12 +170,22 @@ std::string collective_json(const CollectiveRun& run) {
     if (l.high > 0) row["seconds_interval"] = {{"low", l.low}, {"high", l.high}, {"level", 0.9}};
     if (l.best > 0) row["best_seconds"] = l.best;
     if (l.estimate > 0) row["library_seconds"] = l.estimate;
+    if (l.plain > 0) row["interpolated_seconds"] = l.plain;
     if (l.measured > 0) {
       row["measured_seconds"] = l.measured;
       if (!run.calibrated_by.empty()) row["calibrates"] = l.calibrates;
     }
     out["rows"].push_back(std::move(row));
   }
+  return out;
+}
+
+}  // namespace
+
+std::string collective_json(const std::vector<CollectiveRun>& runs) {
+  if (runs.size() == 1) return run_json(runs[0]).dump(2);
+  JsonWriter out = {{"schema", "tandem-collectives-1"}, {"runs", JsonWriter::array()}};
+  for (const CollectiveRun& run : runs) out["runs"].push_back(run_json(run));
   return out.dump(2);
 }
 

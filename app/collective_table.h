@@ -17,6 +17,7 @@ struct CollectiveLine {
   double best = 0;                           ///< seconds that the links allow; 0 where no bound is known
   LinkCost::Choice choice;
   double measured = 0;      ///< seconds; 0 = none
+  double plain = 0;         ///< seconds by interpolation of the calibrating sizes alone; 0 = none
   double estimate = 0;      ///< seconds that the library itself expected there; 0 = none
   bool calibrates = false;  ///< the measured figure went into the correction
 };
@@ -31,12 +32,12 @@ struct CollectiveRun {
 };
 
 Table collective_table(const CollectiveRun& run);
-/// Plain numbers under the names of the JSON document.
-std::string collective_csv(const CollectiveRun& run);
+/// Plain numbers under the names of the JSON document; of several runs with their kind and devices.
+std::string collective_csv(const std::vector<CollectiveRun>& runs);
 /// What the figures rest on and, with measured ones, how far off they are.
 std::string collective_remarks(const CollectiveRun& run);
-/// {"schema": "tandem-collective-1", ...}.
-std::string collective_json(const CollectiveRun& run);
+/// {"schema": "tandem-collective-1", ...}; of several runs {"schema": "tandem-collectives-1", "runs": [...]}.
+std::string collective_json(const std::vector<CollectiveRun>& runs);
 /// <base>.png and <base>.svg: bus bandwidth over size, both logarithmic; predicted, bound and measured.
 std::vector<std::string> draw_collective(const CollectiveRun& run, const std::string& base);
 

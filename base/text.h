@@ -20,4 +20,20 @@ inline std::vector<std::string> split(std::string_view text, char by) {
   }
 }
 
+/// Without a byte order mark, and with plain blanks for the no-break spaces (U+00A0, U+2007, U+202F in UTF-8)
+/// that web pages and mails put into pasted tables. No line gets longer.
+inline std::string with_plain_blanks(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  while (!text.empty()) {
+    std::size_t wide = 0;
+    if (text.starts_with("\xC2\xA0")) wide = 2;
+    if (text.starts_with("\xE2\x80\x87") || text.starts_with("\xE2\x80\xAF")) wide = 3;
+    out += wide > 0 ? ' ' : text.front();
+    text.remove_prefix(wide > 0 ? wide : 1);
+  }
+  return out;
+}
+
 }  // namespace tandem::base

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What is asked of the simulator: a job, a system, devices, and how to price and disturb them.
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "schemes/job.h"
+#include "sim/cost/measured_collectives.h"
 #include "sim/plan/plan.h"
 #include "sim/plan/speeds.h"
 #include "topologies/system.h"
@@ -39,6 +41,7 @@ struct Prediction {
                            ///< order counts
   uint64_t seed = 1;
   std::string profile = "stock";  ///< kernel costs: a name in calibration/profiles or a file
+  std::shared_ptr<const MeasuredCollectives> measured;  ///< correct the library's collectives; null: none
   std::optional<Anchor> anchor;
   /// What the anchor comes to (anchored_scale), where that is known: it is not fitted again.
   std::optional<double> anchor_scale;

@@ -89,6 +89,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.system = p_.system;
   in.job = p_.job;
   in.profile = p_.profile;
+  in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;
   if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) in.program = gathered(in);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "calibration/fit/collective_profile.h"
 #include "models/adapter.h"
 #include "schemes/memory_habits.h"
 
@@ -29,6 +30,16 @@ std::vector<std::pair<std::string, std::string>> read_memory(const std::string& 
   auto settings = parse_selection("memory:" + text, place).settings;
   memory_habits(settings, "--memory", place);
   return settings;
+}
+
+std::shared_ptr<const MeasuredCollectives> read_measured(const std::string& file) {
+  auto out = std::make_shared<MeasuredCollectives>();
+  for (const CollectiveProfile& profile : read_collective_profiles(Json::load(file))) {
+    out->all.push_back(profile.measured);
+    if (out->source.find(profile.source) == std::string::npos)
+      out->source += (out->source.empty() ? "" : ", ") + profile.source;
+  }
+  return out;
 }
 
 /// "DEVICES MODEL [SCHEME [BATCH]]".
@@ -122,6 +133,9 @@ std::vector<Flag> question_flags() {
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
+      {"collective-profile", "FILE",
+       "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
+       "all-reduce, all-gather and reduce-scatter corrects the others"},
       {"seed", "N", "of the random numbers; default 1"},
   };
   const std::vector<Flag> tuning = fine_tuning_flags();
@@ -214,6 +228,8 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   q.profile = arguments.text("profile", "stock");
+  if (arguments.has("collective-profile"))
+    q.measured = read_measured(arguments.text("collective-profile", ""));
   if (arguments.has("anchor")) q.anchor = arguments.value("anchor", "", read_anchor);
   for (const std::string& job : arguments.all("with")) q.beside.push_back(read_beside(job, q.batch));
   if (arguments.has("jitter")) {
@@ -233,6 +249,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.seed = seed;
   p.timeline = timeline;
   p.profile = profile;
+  p.measured = measured;
   p.anchor = anchor;
   p.disturbance = disturbance;
   for (const Beside& other : beside) {

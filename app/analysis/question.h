@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The question that predict, demo and plot ask: the options they share, read and resolved.
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@ struct Question {
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;
   std::string profile = "stock";
+  std::shared_ptr<const MeasuredCollectives> measured;  ///< of --collective-profile
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
   bool timeline = true;  ///< reports have one

@@ -13,23 +13,28 @@ namespace tandem::app {
 namespace {
 
 int import_nccl_tests(const Arguments& arguments, const std::vector<ImportFile>& files) {
-  CollectiveProfile all;
+  std::vector<CollectiveProfile> all;
   for (const ImportFile& file : files) {
-    const NcclLog log = read_nccl_tests(file.text, file.name);
+    const NcclRuns log = read_nccl_tests(file.text, file.name);
     if (log.damaged > 0)
       note(arguments, fmt::format("{}: {} damaged rows left out", printable(file.name), log.damaged));
-    CollectiveProfile one = profile_of(log, file.name, arguments.text("kind", ""));
-    if (one.devices == 0)
-      note(arguments,
-           fmt::format("{}: does not tell how many devices it ran on; say so with --devices when using it",
-                       printable(file.name)));
-    if (&file == &files.front()) {
-      all = std::move(one);
-      continue;
+    std::vector<std::string> notes;
+    for (CollectiveProfile& one : profiles_of(log, file.name, arguments.text("kind", ""), notes)) {
+      if (one.measured.devices == 0)
+        notes.push_back(
+            fmt::format("{}: does not tell how many devices it ran on; say so with --devices when using it",
+                        printable(file.name)));
+      add(all, std::move(one));
     }
-    join(all, one);
+    for (const std::string& remark : notes) note(arguments, remark);
   }
-  put_result(arguments, profile_json(all));
+  if (all.size() > 1) {
+    std::string list;
+    for (const CollectiveProfile& one : all)
+      list += fmt::format("{}{} of {}", list.empty() ? "" : ", ", one.measured.kind, one.measured.devices);
+    note(arguments, fmt::format("{} runs: {}", all.size(), list));
+  }
+  put_result(arguments, profiles_json(all));
   return 0;
 }
 
@@ -37,7 +42,9 @@ int import_nccl_tests(const Arguments& arguments, const std::vector<ImportFile>&
 
 void register_nccl_tests(Registry<ImportKind>& registry) {
   registry.add({"nccl-tests",
-                "logs of nccl-tests and rccl-tests (text, JSON): a profile for tandem collective --profile",
+                "logs of nccl-tests and rccl-tests (text, JSON), nccl_perf.csv: a profile for tandem "
+                "collective --profile "
+                "and predict --collective-profile",
                 looks_like_nccl_tests,
                 import_nccl_tests,
                 {{"kind", "KIND", "which collective an nccl-tests log measured, where it does not tell"}}});

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "app/analysis/question.h"
@@ -40,6 +40,7 @@ double bus_factor(const std::string& kind, double n) {
   return (n - 1) / n;
 }
 
+constexpr int64_t kMostMembers = 1'000'000;
 constexpr const char* kFirstSize = "sizes begin at 1 B";
 
 std::vector<int64_t> doubling(int64_t from, int64_t to, int64_t factor, std::string_view option) {
@@ -92,14 +93,17 @@ Harness read_harness(const Arguments& arguments, const Harness& fallback) {
   return {whole(part[0]), whole(part[1]), whole(part[2])};
 }
 
-/// Everything that the options say.
+/// One prediction: what is asked, and what was measured.
 struct CollectiveRequest {
-  System system;
+  std::shared_ptr<const System> system;
   std::string kind, algorithm;
   int64_t devices = 0;
   std::optional<NcclLog> log;
-  std::optional<CollectiveProfile> profile;
-  Harness harness;
+  std::vector<CollectivePoint> points;  ///< that correct the prediction
+  std::string points_kind;              ///< what they measured
+  Bearing bearing = Bearing::none;
+  std::string calibrated_by;
+  Harness harness, points_harness;  ///< of the benchmark that is predicted, and of the points
 };
 
 /// The all-reduces of tandem measure among so many devices (0: the most it saw).
@@ -119,7 +123,41 @@ NcclLog log_of(const Json& document, int64_t devices) {
   return log;
 }
 
-std::optional<NcclLog> read_log(const Arguments& arguments) {
+/// The runs that --kind and --devices leave, each with its kind.
+std::vector<NcclLog> asked_of(const Arguments& arguments, std::vector<NcclLog> runs,
+                              const std::string& file) {
+  const std::string kind = arguments.has("kind") ? arguments.choice("kind", "", kind_names()) : "";
+  std::vector<NcclLog> out;
+  std::string others, undecided;
+  for (NcclLog& run : runs) {
+    if (run.kind.empty()) undecided = run.undecided.empty() ? "its columns fit no kind" : run.undecided;
+    if (run.kind.empty() && !kind.empty()) run.kind = kind;
+    if (run.kind.empty()) continue;
+    if (kind.empty() || run.kind == kind) {
+      out.push_back(std::move(run));
+    } else if (others.find(run.kind) == std::string::npos) {
+      others += (others.empty() ? "" : ", ") + run.kind;
+    }
+  }
+  if (out.empty() && !others.empty())
+    throw InputError(option_place("kind"),
+                     fmt::format("{}: the log is one of {}, not {}", printable(file), others, kind));
+  if (out.empty())
+    throw InputError(
+        fmt::format("{}: the log does not tell which collective it measured: {}; name it with --kind",
+                    printable(file), undecided));
+  if (out.size() < runs.size() && kind.empty())
+    note(arguments, fmt::format("{}: runs that do not tell what they measured are left out ({})",
+                                printable(file), undecided));
+  if (arguments.has("devices") && out.size() > 1) {
+    const int64_t devices = arguments.integer("devices", 0, 2, kMostMembers);
+    const auto other = [&](const NcclLog& run) { return run.devices > 0 && run.devices != devices; };
+    if (!std::all_of(out.begin(), out.end(), other)) std::erase_if(out, other);
+  }
+  return out;
+}
+
+std::vector<NcclLog> read_logs(const Arguments& arguments) {
   if (arguments.has("log") && arguments.has("against"))
     throw UsageError("--against is another name of --log; give one of them");
   const char* option = arguments.has("log") ? "log" : "against";
@@ -127,20 +165,81 @@ std::optional<NcclLog> read_log(const Arguments& arguments) {
   const std::string file = arguments.text(option, "");
   const std::string text = read_file(file);
   if (text.find("\"tandem-measurements-") != std::string::npos)
-    return log_of(Json::parse(text, file),
-                  arguments.has("devices") ? arguments.integer("devices", 2, 2, 65536) : 0);
-  NcclLog log = read_nccl_tests(text, file);
+    return {log_of(Json::parse(text, file),
+                   arguments.has("devices") ? arguments.integer("devices", 2, 2, kMostMembers) : 0)};
+  NcclRuns log = read_nccl_tests(text, file);
   if (log.damaged > 0)
     note(arguments, fmt::format("{}: {} damaged rows left out", printable(file), log.damaged));
-  return log;
+  return asked_of(arguments, std::move(log.runs), file);
 }
 
-CollectiveRequest read_collective_request(const Arguments& arguments) {
-  auto log = read_log(arguments);
-  std::optional<CollectiveProfile> profile;
-  if (arguments.has("profile")) profile = read_collective_profile(Json::load(arguments.text("profile", "")));
-  std::string version = log && !log->version.empty() ? "nccl-" + log->version : "";
-  if (version.empty() && profile) version = profile->library;
+/// What corrects a prediction: sizes of its own log, or what the profile holds that bears on it.
+void calibrate(const Arguments& arguments, const std::vector<CollectiveProfile>& profiles,
+               CollectiveRequest& request) {
+  if (arguments.has("calibrate")) {
+    if (request.log->devices > 0 && request.log->devices != request.devices) return;
+    request.points = every_second_size(points_of(request.log->rows));
+    request.bearing = Bearing::own;
+    request.points_kind = request.kind;
+    request.points_harness = request.harness;
+    request.calibrated_by =
+        fmt::format("every second power of two of the log ({} sizes)", request.points.size());
+    return;
+  }
+  if (profiles.empty()) return;
+  MeasuredCollectives measured;
+  std::string kinds, counts;
+  for (const CollectiveProfile& p : profiles) {
+    measured.all.push_back(p.measured);
+    if (kinds.find(p.measured.kind) == std::string::npos)
+      kinds += (kinds.empty() ? "" : ", ") + p.measured.kind;
+    if (bearing(p.measured.kind, request.kind) != Bearing::none)
+      counts += fmt::format("{}{}", counts.empty() ? "" : ", ", p.measured.devices);
+  }
+  if (counts.empty())
+    throw InputError(option_place("profile"),
+                     fmt::format("is one of {}, which says nothing of {}", kinds, request.kind));
+  const MeasuredCollective* found = measured.find(request.kind, request.devices);
+  if (found == nullptr) {
+    note(arguments,
+         fmt::format(
+             "the profile was measured on {} devices, which says nothing of {} among {}: stock figures",
+             counts, request.kind, request.devices));
+    return;
+  }
+  const CollectiveProfile& profile = profiles[static_cast<std::size_t>(found - measured.all.data())];
+  request.points = found->points;
+  request.bearing = bearing(found->kind, request.kind);
+  request.points_kind = found->kind;
+  request.points_harness = found->harness;
+  request.calibrated_by =
+      fmt::format("{} sizes of {}{}", request.points.size(), profile.source,
+                  request.bearing == Bearing::own ? "" : fmt::format(" (its {})", found->kind));
+}
+
+/// The kinds and numbers of devices that are asked for where there is no log.
+std::vector<std::pair<std::string, int64_t>> asked_without_log(const Arguments& arguments,
+                                                               const std::vector<CollectiveProfile>& profiles,
+                                                               const System& system) {
+  const int64_t all = std::min(system.accelerator_count(), kMostMembers);
+  const auto known = [&](int64_t devices) { return devices > 1 ? devices : all; };
+  if (arguments.has("kind") || profiles.empty())
+    return {{arguments.choice("kind", kind_names()[0], kind_names()),
+             profiles.empty() ? all : known(profiles[0].measured.devices)}};
+  std::vector<std::pair<std::string, int64_t>> out;
+  for (const CollectiveProfile& p : profiles) {
+    const auto& names = kind_names();
+    if (std::find(names.begin(), names.end(), p.measured.kind) == names.end())
+      throw InputError(option_place("profile"), fmt::format("no kind \"{}\"", printable(p.measured.kind)));
+    out.emplace_back(p.measured.kind, known(p.measured.devices));
+  }
+  return out;
+}
+
+std::shared_ptr<const System> read_system(const Arguments& arguments, const std::vector<NcclLog>& logs,
+                                          const std::vector<CollectiveProfile>& profiles) {
+  std::string version = !logs.empty() && !logs[0].version.empty() ? "nccl-" + logs[0].version : "";
+  if (version.empty() && !profiles.empty()) version = profiles[0].library;
   auto sets = read_sets(arguments);
   const bool library_set =
       std::any_of(sets.begin(), sets.end(), [](const auto& s) { return s.first == "communication.library"; });
@@ -148,42 +247,62 @@ CollectiveRequest read_collective_request(const Arguments& arguments) {
     sets.emplace_back("communication.library", version);
     note(arguments, fmt::format("library {} as the measurement says", printable(version)));
   }
-  CollectiveRequest out{.system = System::load(arguments.required("system", "dgx1-v100"), sets),
-                        .kind = "",
-                        .algorithm = "",
-                        .devices = 0,
-                        .log = {},
-                        .profile = {},
-                        .harness = {}};
-  std::string kind = kind_names()[0];
-  if (profile) kind = profile->kind;
-  if (log && !log->kind.empty()) kind = log->kind;
-  out.kind = arguments.choice("kind", kind, kind_names());
-  if (profile && profile->kind != out.kind)
-    throw InputError(option_place("profile"), fmt::format("is one of {}, not {}", profile->kind, out.kind));
-  out.algorithm = arguments.value("algorithm", "auto", [](const std::string& name, const Place& place) {
+  return std::make_shared<const System>(System::load(arguments.required("system", "dgx1-v100"), sets));
+}
+
+std::vector<CollectiveRequest> read_collective_requests(const Arguments& arguments) {
+  std::vector<NcclLog> logs = read_logs(arguments);
+  std::vector<CollectiveProfile> profiles;
+  if (arguments.has("profile"))
+    profiles = read_collective_profiles(Json::load(arguments.text("profile", "")));
+  const auto system = read_system(arguments, logs, profiles);
+  CollectiveRequest common{.system = system,
+                           .kind = "",
+                           .algorithm = "",
+                           .log = {},
+                           .points = {},
+                           .points_kind = "",
+                           .calibrated_by = "",
+                           .harness = {},
+                           .points_harness = {}};
+  common.algorithm = arguments.value("algorithm", "auto", [](const std::string& name, const Place& place) {
     const bool special = name == "auto" || name == "best" || layouts_registry().find(name) != nullptr;
     return special ? name : std::string(collectives_registry().at(name, place).name);
   });
-  int64_t devices = std::min<int64_t>(out.system.accelerator_count(), 1024);
-  if (profile && profile->devices > 1) devices = profile->devices;
-  if (log && log->devices > 1) devices = log->devices;
-  out.devices = arguments.integer("devices", devices, 2, 1'000'000);
-  Harness harness = profile ? profile->harness : Harness{};
-  if (log) harness = log->harness;
-  out.harness = read_harness(arguments, harness);
-  out.log = std::move(log);
-  out.profile = std::move(profile);
+  std::vector<CollectiveRequest> out;
+  const auto ask = [&](const std::string& kind, int64_t devices, const Harness& harness,
+                       std::optional<NcclLog> log) {
+    CollectiveRequest request = common;
+    request.kind = kind;
+    request.devices = arguments.integer("devices", devices, 2, kMostMembers);
+    request.harness = read_harness(arguments, harness);
+    request.log = std::move(log);
+    if (request.log && request.log->devices > 1 && request.log->devices != request.devices)
+      note(arguments, fmt::format("the log was measured on {} devices, not {}: its times stand beside, "
+                                  "nothing is calibrated by them",
+                                  request.log->devices, request.devices));
+    calibrate(arguments, profiles, request);
+    out.push_back(std::move(request));
+  };
+  const int64_t all = std::min(system->accelerator_count(), kMostMembers);
+  for (NcclLog& log : logs) ask(log.kind, log.devices > 1 ? log.devices : all, log.harness, log);
+  if (!logs.empty()) return out;
+  for (const auto& [kind, devices] : asked_without_log(arguments, profiles, *system)) {
+    if (std::any_of(out.begin(), out.end(),
+                    [&, k = kind](const auto& r) { return r.kind == k && arguments.has("devices"); }))
+      continue;
+    ask(kind, devices, profiles.empty() ? Harness{} : profiles[0].measured.harness, {});
+  }
   return out;
 }
 
 /// Prices one kind on one group.
 class Pricer {
  public:
-  explicit Pricer(const CollectiveRequest& request) : request_(request), cost_(request.system, Overheads{}) {
-    const Cluster cluster = make_cluster(request.system, request.devices);
+  explicit Pricer(const CollectiveRequest& request) : request_(request), cost_(*request.system, Overheads{}) {
+    const Cluster cluster = make_cluster(*request.system, request.devices);
     for (int64_t i = 0; i < request.devices; ++i)
-      members_.push_back(used_accelerator(request.system, cluster, i));
+      members_.push_back(used_accelerator(*request.system, cluster, i));
     const auto& names = kind_names();
     index_ = static_cast<int>(std::find(names.begin(), names.end(), request.kind) - names.begin());
   }
@@ -214,32 +333,36 @@ class Pricer {
 };
 
 CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& request) {
-  const Library library = library_of(request.system);
-  CollectiveRun run{.system = request.system.name(),
+  const Library library = library_of(*request.system);
+  const bool corrected = !request.points.empty() && request.algorithm != "best";
+  CollectiveRun run{.system = request.system->name(),
                     .kind = request.kind,
                     .library = library.name,
                     .source = library.source,
                     .devices = request.devices,
                     .bus_factor = bus_factor(request.kind, static_cast<double>(request.devices)),
                     .harness = request.harness,
-                    .calibrated_by = "",
+                    .calibrated_by = request.calibrated_by,
                     .lines = {}};
   Pricer pricer(request);
   const std::vector<NcclRow> measured = request.log ? request.log->rows : std::vector<NcclRow>{};
-  std::vector<NcclRow> points;
-  if (request.profile) points = request.profile->points;
-  if (arguments.has("calibrate")) points = every_second_size(measured);
-  const CollectiveCorrection correction(points, [&](int64_t b) { return pricer.line(b).seconds; });
-  if (request.profile)
-    run.calibrated_by = fmt::format("{} sizes of {}", points.size(), request.profile->source);
-  if (arguments.has("calibrate"))
-    run.calibrated_by = fmt::format("every second power of two of the log ({} sizes)", points.size());
-  const bool corrected = !points.empty() && request.algorithm != "best";
+  CollectiveRequest of_points = request;
+  if (corrected) {
+    of_points.kind = request.points_kind;
+    of_points.harness = request.points_harness;
+  }
+  Pricer points_pricer(of_points);
+  const CollectiveCorrection correction(request.points,
+                                        [&](int64_t b) { return points_pricer.line(b).seconds; });
   for (const int64_t bytes : read_sizes(arguments, measured)) {
     CollectiveLine line = pricer.line(bytes);
-    if (corrected) line.seconds = std::max(line.seconds * correction.factor(bytes), line.best);
-    const double within = 1 + line.choice.spread;
-    if (request.algorithm != "best" && within > 1 && !corrected) {
+    double within = 1 + line.choice.spread;
+    if (corrected) {
+      line.seconds = std::max(line.seconds * correction.factor(bytes), line.best);
+      if (correction.spans(bytes)) within = 1 + spread(request.bearing, bytes);
+      if (request.bearing == Bearing::own) line.plain = interpolated(request.points, bytes);
+    }
+    if (request.algorithm != "best" && within > 1) {
       line.low = std::max(line.seconds / within, line.best);
       line.high = line.seconds * within;
     }
@@ -251,8 +374,8 @@ CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& reques
       line.estimate = m.estimate;
     }
     line.calibrates =
-        arguments.has("calibrate") &&
-        std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.bytes == bytes; });
+        arguments.has("calibrate") && std::any_of(request.points.begin(), request.points.end(),
+                                                  [&](const auto& p) { return p.bytes == bytes; });
     run.lines.push_back(std::move(line));
   }
   return run;
@@ -265,20 +388,30 @@ int collective(const Arguments& arguments) {
     throw UsageError("--calibrate takes its sizes from a log: add --log FILE");
   if (arguments.has("calibrate") && arguments.has("profile"))
     throw UsageError("--calibrate and --profile both correct the prediction; give one of them");
-  const CollectiveRequest request = read_collective_request(arguments);
-  const CollectiveRun run = run_of(arguments, request);
-  if (arguments.has("plot")) {
-    for (const std::string& file : draw_collective(run, arguments.text("plot", ""))) note(arguments, file);
+  std::vector<CollectiveRun> runs;
+  for (const CollectiveRequest& request : read_collective_requests(arguments))
+    runs.push_back(run_of(arguments, request));
+  for (const CollectiveRun& run : runs) {
+    if (!arguments.has("plot")) break;
+    std::string base = arguments.text("plot", "");
+    if (runs.size() > 1) base += fmt::format("-{}-{}", run.kind, run.devices);
+    for (const std::string& file : draw_collective(run, base)) note(arguments, file);
   }
   if (format == "json") {
-    put_result(arguments, collective_json(run));
-  } else if (format == "csv") {
-    put_result(arguments, collective_csv(run));
-  } else {
-    put_page(arguments, fmt::format("{} of {} devices on {}\n\n{}\n{}", run.kind, run.devices, run.system,
-                                    collective_table(run).as(format, result_columns(arguments)),
-                                    collective_remarks(run)));
+    put_result(arguments, collective_json(runs));
+    return 0;
   }
+  if (format == "csv") {
+    put_result(arguments, collective_csv(runs));
+    return 0;
+  }
+  std::string page;
+  for (const CollectiveRun& run : runs) {
+    page += fmt::format("{}{} of {} devices on {}\n\n{}\n{}", page.empty() ? "" : "\n", run.kind, run.devices,
+                        run.system, collective_table(run).as(format, result_columns(arguments)),
+                        collective_remarks(run));
+  }
+  put_page(arguments, page);
   return 0;
 }
 
@@ -292,7 +425,8 @@ void register_collective(Registry<Verb>& registry) {
        .flags =
            {{"system", "NAME|FILE", "the machine (tandem list systems)"},
             {"kind", "KIND",
-             "all-reduce (default, or what the log says), reduce-scatter, all-gather, broadcast, reduce, "
+             "default: what the log says, every run of it, else all-reduce; reduce-scatter, all-gather, "
+             "broadcast, reduce, "
              "all-to-all, gather, scatter, sendrecv"},
             {"devices", "N", "members of the group; default: the log's, else all the system has"},
             {"algorithm", "NAME",
@@ -304,10 +438,13 @@ void register_collective(Registry<Verb>& registry) {
             {"to", "BYTES", "largest size, instead of --sizes"},
             {"factor", "N", "from one size to the next; default 2"},
             {"log", "FILE",
-             "a log of nccl-tests (text or JSON), or what tandem measure wrote, to print beside"},
+             "a log of nccl-tests (text or JSON), nccl_perf.csv, or what tandem measure wrote, to print "
+             "beside"},
             {"against", "FILE", "the same"},
             {"calibrate", "", "correct the prediction by every second power of two of the log"},
-            {"profile", "FILE", "correct it by measured sizes (tandem import nccl-tests)"},
+            {"profile", "FILE",
+             "correct it by measured sizes (tandem import nccl-tests); one of all-reduce, all-gather and "
+             "reduce-scatter corrects the others"},
             {"harness", "TxGxN",
              "threads, devices per thread and iterations of the benchmark that is predicted; default: the "
              "log's, "

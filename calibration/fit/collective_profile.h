@@ -2,57 +2,44 @@
 #pragma once
 // A machine's own measured collectives, and what they change about predictions of other sizes.
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "calibration/logs/nccl_tests.h"
+#include "sim/cost/measured_collectives.h"
 
 namespace tandem::calibration {
 
-/// {"schema": "tandem-collective-profile-1", "source", "kind", "devices", "library", "harness": {"threads",
-/// "gpus_per_thread", "iterations"}, "points": [{"bytes", "seconds"}]}.
+/// Measured sizes of one question. {"schema": "tandem-collective-profile-1", "source", "kind", "devices",
+/// "library", "harness": {"threads", "gpus_per_thread", "iterations"}, "points": [{"bytes", "seconds"}]};
+/// several are {"schema": "tandem-collective-profiles-1", "profiles": [...]}.
 struct CollectiveProfile {
-  std::string source, kind, library;  ///< kind as NcclLog::kind
-  int64_t devices = 0;                ///< 0: not known
-  Harness harness;
-  std::vector<NcclRow> points;  ///< by size
+  std::string source, library;
+  MeasuredCollective measured;  ///< points by size
 };
 
-/// Of a log; throws InputError where its kind is unknown and `kind` names none.
+/// Of one run; throws InputError where its kind is unknown and `kind` names none.
 CollectiveProfile profile_of(const NcclLog& log, const std::string& source, const std::string& kind);
-/// Several logs of one question: of sizes that both hold the geometric mean stands. Throws InputError when
-/// kind, devices or benchmark differ.
-void join(CollectiveProfile& profile, const CollectiveProfile& more);
-std::string profile_json(const CollectiveProfile& profile);
-/// Throws InputError.
-CollectiveProfile read_collective_profile(const Json& document);
+/// Of a log's runs: those of `kind`, or where it is empty all whose kind the log tells; the rest is named in
+/// `notes`. Throws InputError where none is left.
+std::vector<CollectiveProfile> profiles_of(const NcclRuns& log, const std::string& source,
+                                           const std::string& kind, std::vector<std::string>& notes);
+/// Adds a profile: to that of the same question (kind, devices, benchmark), where there is one; of sizes that
+/// both hold the geometric mean stands.
+void add(std::vector<CollectiveProfile>& profiles, CollectiveProfile more);
+std::string profiles_json(const std::vector<CollectiveProfile>& profiles);
+/// At least one. Throws InputError.
+std::vector<CollectiveProfile> read_collective_profiles(const Json& document);
 
-/// Corrects predictions by measured points: between two of them the measured time grows as the predicted one
-/// does, in proportion, so that it changes protocols where the prediction does and never leaves what was
-/// measured around it; beyond the outermost ones measured over predicted is held. A point more than twice off
-/// both its neighbours, to the same side, is a stall of the machine and left out.
-class CollectiveCorrection {
- public:
-  /// `predict`: seconds for a size, as the benchmark of the points would report them; called again by
-  /// factor().
-  CollectiveCorrection(const std::vector<NcclRow>& points, std::function<double(int64_t)> predict);
-  /// Corrected over predicted.
-  double factor(int64_t bytes) const;
+/// Plain interpolation of points (at least one), by logarithms of size and time; the first time holds below,
+/// the last bandwidth above.
+double interpolated(const std::vector<CollectivePoint>& points, int64_t bytes);
 
- private:
-  struct Point {
-    int64_t bytes;
-    double measured, predicted;  ///< seconds
-    double ratio() const { return measured / predicted; }
-  };
-  std::vector<Point> points_;  ///< by size
-  std::function<double(int64_t)> predict_;
-};
-
+/// By size.
+std::vector<CollectivePoint> points_of(const std::vector<NcclRow>& rows);
 /// Every second power of two among the sizes, from the first on: what a calibration takes, the rest judges
 /// it.
-std::vector<NcclRow> every_second_size(const std::vector<NcclRow>& rows);
+std::vector<CollectivePoint> every_second_size(const std::vector<CollectivePoint>& rows);
 
 }  // namespace tandem::calibration

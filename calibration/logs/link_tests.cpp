@@ -10,6 +10,7 @@
 
 #include "base/json_writer.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "calibration/logs/log_text.h"
 
 namespace tandem::calibration {
@@ -293,9 +294,18 @@ std::size_t LinkTests::count() const {
 }
 
 LinkTests read_link_tests(std::string_view text, const std::string& file) {
+  const std::string blanks = with_plain_blanks(text);
   LinkTests out =
-      begins_as_json(text) ? read_nvbandwidth(Json::parse(text, file)) : TextReader(text, file).read();
-  if (empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty()) {
+      begins_as_json(blanks) ? read_nvbandwidth(Json::parse(blanks, file)) : TextReader(blanks, file).read();
+  const bool nothing =
+      empty(out.peer) && empty(out.staged) && out.to_device.empty() && out.from_device.empty();
+  if (nothing && has(blanks, "<->")) {
+    throw InputError(fmt::format(
+        "{}: its figures are of copies both ways at once, which do not tell what a link carries one way; run "
+        "nvbandwidth without -t bidirectional tests",
+        printable(file)));
+  }
+  if (nothing) {
     throw InputError(fmt::format(
         "{}: no figures of p2pBandwidthLatencyTest, bandwidthTest or nvbandwidth in it", printable(file)));
   }

@@ -43,13 +43,10 @@ const std::string& group_of(const CollectiveRow& row) {
 
 /// Errors of the sizes that did not calibrate, each log calibrated by every second power of two of its own.
 GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
-  std::vector<NcclRow> measured;
+  std::vector<CollectivePoint> measured;
   std::map<int64_t, double> predicted;
   for (const CollectiveRow* r : log) {
-    NcclRow row;
-    row.bytes = r->bytes;
-    row.seconds = r->measured;
-    measured.push_back(row);
+    measured.push_back({r->bytes, r->measured});
     predicted.emplace(r->bytes, r->predicted);
   }
   GeometricErrors out;
@@ -57,7 +54,7 @@ GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
   if (points.size() < 4) return out;
   const CollectiveCorrection correction(points, [&](int64_t bytes) { return predicted.at(bytes); });
   for (const CollectiveRow* r : log) {
-    const auto used = [&](const NcclRow& p) { return p.bytes == r->bytes; };
+    const auto used = [&](const CollectivePoint& p) { return p.bytes == r->bytes; };
     if (std::any_of(points.begin(), points.end(), used)) continue;
     out.add(r->bytes, r->log_ratio() + std::log(correction.factor(r->bytes)));
   }

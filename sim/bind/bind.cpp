@@ -39,6 +39,8 @@ class Binder {
     number_resources();
     if (asks_) bound_.plan.messages = bound_messages(in_.program, costs_, where_);
     bound_.extrapolates = costs_->extrapolates();
+    bound_.extrapolates.insert(bound_.extrapolates.end(), costs_->measured_notes().begin(),
+                               costs_->measured_notes().end());
     return std::move(bound_);
   }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/costs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "sim/cost/network_software.h"
 
@@ -21,6 +24,20 @@ Time feeding(const CostInput& in, const Overheads& overheads) {
   if (rate == 0) return {};
   const auto samples = static_cast<double>(in.program->samples_per_iteration * replicas(*in.program));
   return Time::from_seconds(samples * static_cast<double>(in.job.graph->sample().decoded.n) / rate);
+}
+
+/// The same transfer, `factor` times as long: what its links carry of it takes them longer.
+void stretch(Transfer& t, double factor) {
+  t.latency = scaled(t.latency, factor);
+  t.cap /= factor;
+  for (Use& use : t.uses) use.weight *= factor;
+  for (Use& use : t.resolved) use.weight *= factor;
+}
+
+int64_t nodes_of(const System& system, std::span<const VertexId> members) {
+  std::set<int64_t> nodes;
+  for (const VertexId member : members) nodes.insert(system.node_of(member));
+  return static_cast<int64_t>(nodes.size());
 }
 
 }  // namespace
@@ -72,10 +89,48 @@ Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {
   const Bytes bytes{in_parts ? op.bytes.n / static_cast<int64_t>(members.size()) : op.bytes.n};
   Transfer t = c.kind == CollKind::shift ? links_.exchange(LinkCost::Exchange::sendrecv, bytes, members)
                                          : links_.collective(c.kind, c.algorithm, bytes, members);
+  if (in_.measured && c.kind != CollKind::shift && c.algorithm == "auto")
+    stretch(t, measured_factor(c.kind, bytes, members));
   t.latency += start_up_;
   const double membw = in_.system->device(members[0]).memory_bandwidth.bytes_per_second;
   t.latency += Time::from_seconds(overheads_.copies_per_byte * static_cast<double>(op.bytes.n) / membw);
   return t;
+}
+
+double Costs::measured_factor(CollKind kind, Bytes bytes, std::span<const VertexId> members) {
+  if (members.size() < 2 || bytes.n <= 0) return 1;
+  std::pair<CollKind, std::vector<VertexId>> key{kind, {members.begin(), members.end()}};
+  if (const auto known = corrections_.find(key); known != corrections_.end())
+    return known->second.factor(bytes.n);
+  const std::string asked = measured_name(kind);
+  const auto devices = static_cast<int64_t>(members.size());
+  const MeasuredCollective* found = in_.measured->find(asked, devices);
+  const int64_t per_node = in_.system->accelerator_count() / in_.system->nodes();
+  const int64_t usual = (devices + per_node - 1) / per_node;
+  const bool placed = nodes_of(*in_.system, members) == usual;
+  std::string remark;
+  std::vector<CollectivePoint> points;
+  if (found != nullptr && placed) {
+    points = found->points;
+    remark = fmt::format("{} of {} devices corrected by {} measured sizes of {} ({})", asked, devices,
+                         points.size(), found->kind, in_.measured->source);
+  } else {
+    remark = fmt::format("{} of {} devices{}: the collective profile says nothing of it, stock figures",
+                         asked, devices, found != nullptr ? " over other nodes than were measured" : "");
+  }
+  if (std::find(measured_notes_.begin(), measured_notes_.end(), remark) == measured_notes_.end())
+    measured_notes_.push_back(remark);
+  const Harness harness = found != nullptr ? found->harness : Harness{};
+  CollKind measured = kind;
+  for (int k = 0; k < kCollKinds && found != nullptr; ++k) {
+    if (measured_name(static_cast<CollKind>(k)) == found->kind) measured = static_cast<CollKind>(k);
+  }
+  const auto predict = [this, measured, harness, group = key.second](int64_t size) {
+    const Transfer t = links_.collective(measured, "auto", Bytes{size}, group);
+    return links_.reported(t.alone(links_.capacity()).seconds(), harness);
+  };
+  return corrections_.emplace(std::move(key), CollectiveCorrection(points, predict))
+      .first->second.factor(bytes.n);
 }
 
 void Costs::connect(std::span<const VertexId> from, std::span<const VertexId> to) {

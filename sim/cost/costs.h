@@ -3,16 +3,19 @@
 // The one door to what things cost. Two rooms are behind it: sim/cost/stock_costs.h prices by descriptions of
 // devices, links and frameworks, sim/cost/machine_costs.h by what was measured on one machine. The binder
 // knows only this file.
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "schemes/job.h"
 #include "schemes/program.h"
 #include "sim/cost/link_cost.h"
+#include "sim/cost/measured_collectives.h"
 #include "sim/plan/plan.h"
 #include "sim/plan/speeds.h"
 #include "topologies/system.h"
@@ -28,6 +31,8 @@ struct CostInput {
   Job job;
   std::string profile = "stock";  ///< of the kernel costs
   double compute_scale = 1;       ///< of every kernel on the accelerators (the anchor's)
+  std::shared_ptr<const MeasuredCollectives> measured =
+      {};  ///< correct the library's collectives; null: none
   Speeds speeds;
 };
 
@@ -91,6 +96,8 @@ class Costs {
   virtual std::optional<Disturbance> disturbance(double compute_seconds) const = 0;
   /// What was assumed so far for lack of measurements, in words.
   virtual std::vector<std::string> extrapolates() const = 0;
+  /// Which collectives were corrected by what was measured, and which were not, in words.
+  const std::vector<std::string>& measured_notes() const { return measured_notes_; }
 
   /// Usable bytes/s (decoding cores and threads: seconds per second) of every resource so far.
   const std::vector<double>& capacity() const { return links_.capacity(); }
@@ -113,6 +120,9 @@ class Costs {
   Time at_speed(Time latency) const { return scaled(latency, 1 / in_.speeds.latency); }
   /// A collective on the system's links, with what the framework adds.
   Transfer over_links(const Op& op, std::span<const VertexId> members);
+  /// Measured over predicted time of a collective, where measured ones bear on it, else 1. They were measured
+  /// on the first devices of the system: groups over another number of nodes are left alone.
+  double measured_factor(CollKind kind, Bytes bytes, std::span<const VertexId> members);
   LinkCost& links() { return links_; }
   const LinkCost& links() const { return links_; }
 
@@ -132,6 +142,8 @@ class Costs {
   Time start_up_;
   LinkCost links_;
   std::unordered_map<uint64_t, Way> ways_;  ///< by sender and receiver
+  std::map<std::pair<CollKind, std::vector<VertexId>>, CollectiveCorrection> corrections_;
+  std::vector<std::string> measured_notes_;
 };
 
 /// The host copies the module to all devices, under a broadcast.

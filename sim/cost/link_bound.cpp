@@ -10,7 +10,7 @@
 namespace tandem::sim {
 namespace {
 
-constexpr std::size_t kFarSamples = 32;  // members on the other side whose routes are looked at
+constexpr std::size_t kFarSamples = 32;  // members on other nodes whose routes are looked at
 
 using Side = std::vector<VertexId>;
 
@@ -24,7 +24,9 @@ double capacity_out(const System& system, const Side& inside, const Side& outsid
   std::map<uint32_t, double> ends;  // the links at the inside's end of the routes
   const std::size_t step = std::max<std::size_t>(1, outside.size() / kFarSamples);
   for (const VertexId a : inside) {
-    for (std::size_t o = 0; o < outside.size(); o += step) {
+    for (std::size_t o = 0; o < outside.size(); ++o) {
+      // Those on the same node have ways of their own: none of them may be missed.
+      if (o % step != 0 && system.node_of(a) != system.node_of(outside[o])) continue;
       const Route r = leaving ? system.route(a, outside[o]) : system.route(outside[o], a);
       ++routes;
       const LinkId end = leaving ? r.links.front() : r.links.back();

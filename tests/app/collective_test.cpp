@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem collective and the imports that feed it, as a user runs them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -135,6 +136,145 @@ TEST(Collective, TakesAnImportedProfile) {
               20e-6 + (4 << 20) / 50e9, 1e-6);
   EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--profile", profile, "--kind", "broadcast"}).status,
             3);
+}
+
+/// A log of two runs on eight ranks: all-reduces and all-gathers that take half as long.
+std::string two_runs() {
+  std::string out;
+  for (const bool reduce : {true, false}) {
+    out += "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n";
+    for (int i = 0; i < 8; ++i)
+      out +=
+          "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on a device  0 [0x01] NVIDIA A100-SXM4-40GB\n";
+    for (int k = 16; k <= 28; ++k) {
+      const auto bytes = static_cast<double>(int64_t{1} << k), us = (20 + bytes / 100e3) * (reduce ? 2 : 1);
+      out += fmt::format("{} {} float {} -1 {:.2f} {:.2f} {:.2f} 0 {:.2f} {:.2f} {:.2f} 0\n", int64_t{1} << k,
+                         (int64_t{1} << k) / (reduce ? 4 : 32), reduce ? "sum" : "none", us,
+                         bytes / us * 1e-3, bytes / us * (reduce ? 1.75e-3 : 0.875e-3), us, bytes / us * 1e-3,
+                         bytes / us * (reduce ? 1.75e-3 : 0.875e-3));
+    }
+  }
+  return out;
+}
+
+TEST(Collective, ShowsEveryRunOfALog) {
+  const Scratch scratch;
+  const std::string log = scratch.write("log.txt", two_runs());
+  const auto both = tool({"collective", "--system", "dgx-a100", "--log", log, "--format", "json"});
+  ASSERT_EQ(both.status, 0) << both.err;
+  const Json document = Json::parse(both.out, "out");
+  EXPECT_EQ(document.at("schema").as_text(), "tandem-collectives-1");
+  ASSERT_EQ(document.at("runs").items().size(), 2u);
+  EXPECT_EQ(document.at("runs").items()[1].at("kind").as_text(), "all-gather");
+  const auto one =
+      tool({"collective", "--system", "dgx-a100", "--log", log, "--kind", "all-gather", "--format", "json"});
+  EXPECT_EQ(Json::parse(one.out, "out").at("kind").as_text(), "all-gather");
+  const std::string text = tool({"collective", "--system", "dgx-a100", "--log", log, "--calibrate"}).out;
+  EXPECT_NE(text.find("all-reduce of 8 devices"), std::string::npos) << text;
+  EXPECT_NE(text.find("all-gather of 8 devices"), std::string::npos) << text;
+  EXPECT_NE(text.find("By plain interpolation"), std::string::npos) << text;
+  EXPECT_NE(tool({"collective", "--system", "dgx-a100", "--log", log, "--format", "csv"})
+                .out.find("all-gather,8,65536"),
+            std::string::npos);
+  const auto other = tool({"collective", "--system", "dgx-a100", "--log", log, "--kind", "broadcast"});
+  EXPECT_EQ(other.status, 3);
+  EXPECT_NE(other.err.find("one of all-reduce, all-gather, not broadcast"), std::string::npos) << other.err;
+}
+
+TEST(Collective, AsksAboutAllDevicesOfALargeSystem) {
+  const auto result = tool(
+      {"collective", "--system", "dgx-a100", "--set", "nodes=200", "--sizes", "1MiB", "--format", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out, "out").at("devices").as_int(), 1600);
+}
+
+/// A profile of all-reduces on eight devices that take `factor` times as long as stock figures say.
+std::string slower(const std::string& system, double factor) {
+  const auto stock = tool({"collective", "--system", system, "--sizes", "1KiB..1GiB", "--format", "json"});
+  const Json document = Json::parse(stock.out, "out");
+  std::string points;
+  for (const Json& row : document.at("rows").items())
+    points += fmt::format("{}{{\"bytes\": {}, \"seconds\": {}}}", points.empty() ? "" : ", ",
+                          row.at("bytes").as_int(), factor * row.at("seconds").as_real());
+  return R"({"schema": "tandem-collective-profile-1", "source": "mine", "kind": "all-reduce", "devices": 8,
+    "points": [)" +
+         points + "]}";
+}
+
+TEST(Collective, OneOperationCorrectsItsSiblingsWithAnInterval) {
+  const Scratch scratch;
+  const std::string profile = scratch.write("profile.json", slower("dgx-a100", 1.5));
+  const std::vector<std::string> ask = {"collective", "--system",         "dgx-a100", "--kind", "all-gather",
+                                        "--sizes",    "64KiB,16MiB,4GiB", "--format", "json"};
+  std::vector<std::string> with = ask;
+  with.insert(with.end(), {"--profile", profile});
+  const auto before = tool(ask), after = tool(with);
+  ASSERT_EQ(after.status, 0) << after.err;
+  const Json stock = Json::parse(before.out, "out"), corrected = Json::parse(after.out, "out");
+  EXPECT_TRUE(corrected.at("calibrated").as_bool());
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Json& row = corrected.at("rows").items()[i];
+    const double seconds = row.at("seconds").as_real(),
+                 high = row.at("seconds_interval").at("high").as_real();
+    EXPECT_NEAR(seconds / stock.at("rows").items()[i].at("seconds").as_real(), 1.5, 1e-6) << i;
+    if (i < 2) EXPECT_NEAR(high / seconds, 1.17, 1e-6) << "within the measured sizes";
+    if (i == 2) EXPECT_NE(high / seconds, 1.17) << "beyond them the interval is the stock one";
+  }
+  const auto exchange =
+      tool({"collective", "--system", "dgx-a100", "--profile", profile, "--kind", "all-to-all"});
+  EXPECT_EQ(exchange.status, 3);
+  EXPECT_NE(exchange.err.find("says nothing of all-to-all"), std::string::npos) << exchange.err;
+}
+
+TEST(Collective, AProfileSaysNothingOfOtherNumbersOfDevices) {
+  const Scratch scratch;
+  const std::string log = scratch.write("log.txt", two_runs()), profile = scratch.file("profile.json");
+  ASSERT_EQ(tool({"import", "nccl-tests", log, "--kind", "all-reduce", "--out", profile}).status, 0);
+  const std::vector<std::string> ask = {"collective", "--system", "dgx-a100",
+                                        "--devices",  "4",        "--sizes",
+                                        "16MiB",      "--set",    "communication.library=nccl-2.12",
+                                        "--format",   "json"};
+  std::vector<std::string> with = ask;
+  with.insert(with.end(), {"--profile", profile});
+  const auto stock = tool(ask), four = tool(with);
+  EXPECT_EQ(four.status, 0) << four.err;
+  EXPECT_NE(four.err.find("measured on 8 devices, which says nothing of all-reduce among 4"),
+            std::string::npos)
+      << four.err;
+  EXPECT_EQ(four.out, stock.out);
+}
+
+TEST(Collective, ManyDevicesKeepWithinWhatTheLinksAllow) {
+  for (const char* devices : {"512", "2048"}) {
+    const auto result = tool({"collective", "--system", "dgx-h100", "--set", "nodes=256", "--devices",
+                              devices, "--sizes", "1GiB", "--format", "json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const Json row = Json::parse(result.out, "out").at("rows").items()[0];
+    EXPECT_GT(row.at("best_seconds").as_real(), 0);
+    EXPECT_LE(row.at("best_seconds").as_real(), row.at("seconds").as_real()) << devices;
+    EXPECT_LT(row.at("seconds_interval").at("low").as_real(), row.at("seconds").as_real()) << devices;
+  }
+}
+
+/// Collectives of training are corrected by what was measured: here all take three times as long.
+TEST(Predict, TakesMeasuredCollectives) {
+  const Scratch scratch;
+  const std::string profile = scratch.write("profile.json", slower("dgx1-v100", 3));
+  const std::vector<std::string> ask = {
+      "predict",   "--model", "vgg16",    "--system", "dgx1-v100",     "--scheme", "allreduce:overlap=off",
+      "--devices", "4,8",     "--format", "json",     "--reproducible"};
+  std::vector<std::string> with = ask;
+  with.insert(with.end(), {"--collective-profile", profile});
+  const auto before = tool(ask), after = tool(with);
+  ASSERT_EQ(after.status, 0) << after.err;
+  const auto rate = [](const std::string& out, std::size_t report) {
+    return Json::parse(out, "out").at("reports").items()[report].at("samples_per_second").as_real();
+  };
+  EXPECT_DOUBLE_EQ(rate(before.out, 0), rate(after.out, 0)) << "four devices were not measured";
+  EXPECT_LT(rate(after.out, 1), 0.95 * rate(before.out, 1));
+  EXPECT_NE(after.out.find("all-reduce of 8 devices corrected by"), std::string::npos);
+  EXPECT_NE(after.out.find("all-reduce of 4 devices: the collective profile says nothing of it"),
+            std::string::npos);
 }
 
 TEST(Collective, DrawsBusBandwidth) {

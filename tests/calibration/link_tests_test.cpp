@@ -166,5 +166,17 @@ TEST(LinkTests, NamesWhatContradictsTheSystem) {
   EXPECT_NE(notes[0].find("133 %"), std::string::npos) << notes[0];
 }
 
+TEST(LinkTests, CopiesBothWaysAtOnceAreRefusedByName) {
+  try {
+    read_link_tests(
+        "Running host_to_device_bidirectional_memcpy_ce.\nmemcpy CE CPU(row) <-> GPU(column) bandwidth "
+        "(GB/s)\n 0 1\n0 18.5 18.4\n",
+        "nv.txt");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("both ways at once"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace tandem::tests

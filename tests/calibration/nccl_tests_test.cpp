@@ -9,7 +9,13 @@
 namespace tandem::tests {
 namespace {
 
-NcclLog read(const std::string& text) { return read_nccl_tests(text, "log.txt"); }
+NcclRuns read_all(const std::string& text) { return read_nccl_tests(text, "log.txt"); }
+
+NcclLog read(const std::string& text) {
+  const NcclRuns log = read_all(text);
+  EXPECT_EQ(log.runs.size(), 1u);
+  return log.runs.at(0);
+}
 
 const std::string kRow =
     "     1048576        262144     float     sum      -1    104.9   10.00   17.50      0\n";
@@ -35,7 +41,6 @@ TEST(NcclTests, ReadsTheTableWithRootAndWrongColumns) {
   ASSERT_EQ(log.rows.size(), 2u);
   EXPECT_DOUBLE_EQ(log.rows[0].seconds, 21.03e-6);  // out of place
   EXPECT_DOUBLE_EQ(log.rows[1].busbw, 17.5e9);
-  EXPECT_EQ(log.damaged, 0);
 }
 
 TEST(NcclTests, ReadsOlderTablesWithoutRootAndWithFloatErrors) {
@@ -62,10 +67,10 @@ TEST(NcclTests, SeesThroughPrefixesIndentsAndLineEnds) {
 TEST(NcclTests, ReadsHeadersThatLostTheirCommentMarks) {
   const NcclLog log = read(
       "nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 200 agg\n"
-      "  Rank  0 Group  0 Pid   6899 on a device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n" +
+      "  Rank  1 Group  0 Pid   6899 on a device  0 [0000:04:00] NVIDIA H100 80GB HBM3\n" +
       kRow);
   EXPECT_EQ(log.harness.iterations, 200);
-  EXPECT_EQ(log.devices, 1);
+  EXPECT_EQ(log.devices, 2);
   EXPECT_EQ(log.device, "NVIDIA H100 80GB HBM3");
 }
 
@@ -78,13 +83,13 @@ TEST(NcclTests, LeavesOutRowsOfNoBytesAndRepeatedSizes) {
 }
 
 TEST(NcclTests, SkipsDebugLinesAndCountsRowsThatTheyBroke) {
-  const NcclLog log =
-      read("host:1:1 [0] NCCL INFO NCCL version 2.20.5+cuda12.4\n" + kRow +
-           "host:1:9 [0] NCCL INFO Channel 00/24 :    0   1   2   3\n"
-           "     2097152        524288     float     sum      -1    209.7 host:1:1 [0] NCCL INFO\n"
-           "     4194304       1048576     float     sum      -1    41.94   10.00   17.50      0\n");
-  EXPECT_EQ(log.version, "2.20.5");
-  EXPECT_EQ(log.rows.size(), 1u);
+  const NcclRuns log =
+      read_all("host:1:1 [0] NCCL INFO NCCL version 2.20.5+cuda12.4\n" + kRow +
+               "host:1:9 [0] NCCL INFO Channel 00/24 :    0   1   2   3\n"
+               "     2097152        524288     float     sum      -1    209.7 host:1:1 [0] NCCL INFO\n"
+               "     4194304       1048576     float     sum      -1    41.94   10.00   17.50      0\n");
+  EXPECT_EQ(log.runs[0].version, "2.20.5");
+  EXPECT_EQ(log.runs[0].rows.size(), 1u);
   EXPECT_EQ(log.damaged, 2);  // one mixed with a debug line, one whose figures contradict each other
 }
 
@@ -95,8 +100,8 @@ TEST(NcclTests, ReadsOneHeaderPerSize) {
         "# nThread 8 nGpus 1 minBytes 64 maxBytes 64 step: 2(factor) warmup iters: 2 iters: 5 validation: 0\n"
         "#   Rank  0 Pid   1234 on g0419 device  0 [0x01] NVIDIA GeForce RTX 4090\n"
         "#   Rank  1 Pid   1234 on g0419 device  1 [0x25] NVIDIA GeForce RTX 4090\n" +
-        std::to_string(1 << (20 + i)) + "  1  float  sum  " + std::to_string((1 << (20 + i)) * 1e-4) +
-        "  10.00  10.00  N/A\n";
+        std::to_string(1 << (20 + i)) + "  " + std::to_string(1 << (18 + i)) + "  float  sum  " +
+        std::to_string((1 << (20 + i)) * 1e-4) + "  10.00  10.00  N/A\n";
   }
   const NcclLog log = read(text);
   EXPECT_EQ(log.rows.size(), 3u);
@@ -114,6 +119,113 @@ TEST(NcclTests, TellsTheKindByProgramOrByBusBandwidth) {
   EXPECT_EQ(read(kRow).devices, 8);
 }
 
+/// The header of one run on so many ranks, with the column names of the newer programs.
+std::string header(int ranks, const std::string& columns = "redop root") {
+  std::string out = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n";
+  for (int i = 0; i < ranks; ++i)
+    out += "#  Rank  " + std::to_string(i) + " Group  0 Pid 1 on host device  0 [0x01] NVIDIA H100\n";
+  return out + "#  size count type " + columns + " time algbw busbw #wrong\n";
+}
+
+TEST(NcclTests, TellsTheKindByItsColumns) {
+  struct Case {
+    std::string columns, row, kind;
+  };
+  const std::string both = "redop root";
+  for (const Case& c : {
+           Case{both, "1048576 262144 float sum -1 104.9 10.00 15.00 0", "all-reduce"},
+           Case{both, "1048576 262144 float sum -1 104.9 10.00 10.00 0 104.9 10.00 10.00 N/A", "sendrecv"},
+           Case{both, "1048576 262144 float sum 0 104.9 10.00 10.00 0", "reduce"},
+           Case{both, "1048576 65536 float sum -1 104.9 10.00 7.50 0", "reduce-scatter"},
+           Case{both, "1048576 262144 float none 0 104.9 10.00 10.00 0", "broadcast"},
+           Case{both, "1048576 65536 float none -1 104.9 10.00 7.50 0 104.9 10.00 7.50 0", "all-gather"},
+           Case{both, "1048576 65536 float none -1 104.9 10.00 7.50 0 104.9 10.00 7.50 N/A", "all-to-all"},
+           Case{both, "1048576 524288 half sum -1 104.9 10.00 15.00 0", "all-reduce"},
+           Case{"redop", "1048576 262144 float sum 104.9 10.00 15.00 0e+00", "all-reduce"},
+           Case{"redop", "1048576 65536 float sum 104.9 10.00 7.50 0e+00", "reduce-scatter"},
+           Case{"redop", "1048576 65536 float 104.9 10.00 7.50 0e+00", "all-to-all"},
+           Case{"", "1048576 65536 float 104.9 10.00 7.50 0e+00", "all-gather"},
+           Case{"", "1048576 262144 float 104.9 10.00 10.00 0e+00", "sendrecv"},
+           Case{"root", "1048576 262144 float 0 104.9 10.00 10.00 0e+00", "broadcast"},
+       }) {
+    EXPECT_EQ(read(header(4, c.columns) + c.row + "\n").kind, c.kind) << c.row;
+  }
+  // Two ranks: an all-reduce moves as much as it holds, as a sendrecv does, which checks nothing in place.
+  const std::string two = "1048576 262144 float sum -1 104.9 10.00 10.00 ";
+  EXPECT_EQ(read(header(2) + two + "0 104.9 10.00 10.00 0\n").kind, "all-reduce");
+  EXPECT_EQ(read(header(2) + two + "0 104.9 10.00 10.00 N/A\n").kind, "sendrecv");
+  EXPECT_EQ(read(header(2) + two + "N/A 104.9 10.00 10.00 N/A\n").undecided,
+            "all-reduce and sendrecv print the same columns");
+  const NcclLog unchecked =
+      read(header(4) + "1048576 65536 float none -1 104.9 10.00 7.50 N/A 104.9 10.00 7.50 N/A\n");
+  EXPECT_EQ(unchecked.kind, "");
+  EXPECT_EQ(unchecked.undecided, "all-gather and all-to-all print the same columns");
+}
+
+TEST(NcclTests, YieldsEveryRunOfALog) {
+  const std::string reduce = "1048576 262144 float sum -1 104.9 10.00 15.00 0\n",
+                    gather = "1048576 65536 float none -1 52.4 20.00 15.00 0 52.4 20.00 15.00 0\n";
+  const NcclRuns log = read_all("NCCL version 2.20.5\n" + header(4) + reduce + "# Avg bus bandwidth : 15\n" +
+                                header(4) + gather);
+  ASSERT_EQ(log.runs.size(), 2u);
+  EXPECT_EQ(log.runs[0].kind, "all-reduce");
+  EXPECT_EQ(log.runs[1].kind, "all-gather");
+  EXPECT_EQ(log.runs[1].devices, 4);
+  EXPECT_EQ(log.runs[1].version, "2.20.5");
+  // Names part runs without headers; what a program says at its end begins none.
+  const NcclRuns named =
+      read_all("$ ./all_reduce_perf\n" + reduce +
+               "# Collective test concluded: all_reduce_perf\n$ ./all_gather_perf\n" + gather);
+  ASSERT_EQ(named.runs.size(), 2u);
+  EXPECT_EQ(named.runs[1].kind, "all-gather");
+  // Two runs of one question: the geometric mean.
+  const NcclRuns twice =
+      read_all(header(4) + reduce + header(4) + "1048576 262144 float sum -1 419.6 2.50 3.75 0\n");
+  ASSERT_EQ(twice.runs.size(), 1u);
+  EXPECT_NEAR(twice.runs[0].rows[0].seconds, 209.8e-6, 1e-7);
+  EXPECT_EQ(twice.runs[0].rows[0].runs, 2);
+  // On two numbers of ranks they are two.
+  EXPECT_EQ(read_all(header(4) + reduce + header(8) + "1048576 262144 float sum -1 104.9 10.00 17.50 0\n")
+                .runs.size(),
+            2u);
+}
+
+TEST(NcclTests, ReadsMarkdownNoBreakSpacesAndPrefixes) {
+  for (const char* row : {"| 1048576 | 262144 | float | sum | -1 | 104.9 | 10.00 | 17.50 | 0 |",
+                          "\xC2\xA0 1048576\xC2\xA0"
+                          "262144 float sum -1 104.9 10.00 17.50 0",
+                          "2026-05-01 12:00:00 INFO 1048576 262144 float sum -1 104.9 10.00 17.50 0",
+                          "(worker pid=17) 1048576 262144 float sum -1 104.9 10.00 17.50 0"}) {
+    EXPECT_EQ(read(std::string(row) + "\n").devices, 8) << row;
+  }
+}
+
+TEST(NcclTests, ReadsTablesOfAiconfigurator) {
+  const NcclRuns log = read_all(
+      "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency\n"
+      "X,2.27.3,NVIDIA H200,all_reduce,NCCL,half,8,512,0.02\nX,2.27.3,NVIDIA "
+      "H200,all_reduce,NCCL,int8,8,1024,0.9\n"
+      "X,2.27.3,NVIDIA H200,alltoall,NCCL,half,4,512,0.03\nX,2.27.3,NVIDIA H200,alltoall,NCCL,half,4,,\n");
+  ASSERT_EQ(log.runs.size(), 2u);
+  EXPECT_EQ(log.damaged, 1);
+  EXPECT_EQ(log.runs[0].kind, "all-reduce");
+  EXPECT_EQ(log.runs[0].devices, 8);
+  ASSERT_EQ(log.runs[0].rows.size(), 1u) << "of equal sizes the first counts";
+  EXPECT_EQ(log.runs[0].rows[0].bytes, 1024);
+  EXPECT_DOUBLE_EQ(log.runs[0].rows[0].seconds, 2e-5);
+  EXPECT_EQ(log.runs[1].kind, "all-to-all");
+  EXPECT_EQ(log.runs[1].version, "2.27.3");
+}
+
+TEST(NcclTests, RefusesWhatRanOnOneDevice) {
+  try {
+    read_all(header(1) + "1048576 262144 float sum -1 4.5 233.00 0.00 0\n");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("ran on one device"), std::string::npos) << error.what();
+  }
+}
+
 TEST(NcclTests, CountsRanksOfAListThatLostItsHead) {
   const NcclLog log = read("#  Rank 71 Group  0 Pid  14840 on host device  3 [0x01] NVIDIA GB200\n" + kRow);
   EXPECT_EQ(log.devices, 72);
@@ -122,7 +234,8 @@ TEST(NcclTests, CountsRanksOfAListThatLostItsHead) {
 TEST(NcclTests, ReadsOldGathersThatLeaveTheOwnPartOut) {
   const NcclLog log = read("  32768  4096  float  13.39  1.22  1.22  0e+00  11.85  1.38  1.38  0e+00\n");
   ASSERT_EQ(log.rows.size(), 1u);
-  EXPECT_EQ(log.kind, "");
+  EXPECT_EQ(log.kind, "all-gather");
+  EXPECT_EQ(log.devices, 2);
 }
 
 TEST(NcclTests, ReadsJson) {

@@ -10,12 +10,19 @@ namespace tandem::tests::fuzz {
 void nccl_tests(std::string_view bytes) {
   try {
     looks_like_nccl_tests(bytes);
-    const auto profile = profile_of(read_nccl_tests(bytes, "fuzz"), "fuzz", "all-reduce");
-    read_collective_profile(Json::parse(profile_json(profile), "fuzz"));
+    const NcclRuns log = read_nccl_tests(bytes, "fuzz");
+    std::vector<std::string> notes;
+    for (const char* kind : {"", "all-reduce"}) {
+      try {
+        const auto profiles = profiles_of(log, "fuzz", kind, notes);
+        read_collective_profiles(Json::parse(profiles_json(profiles), "fuzz"));
+      } catch (const InputError&) {
+      }
+    }
   } catch (const InputError&) {
   }
   try {
-    read_collective_profile(Json::parse(bytes, "fuzz"));
+    read_collective_profiles(Json::parse(bytes, "fuzz"));
   } catch (const InputError&) {
   }
 }

@@ -219,6 +219,7 @@ TEST(Readme, CommandsOfItsTableRun) {
   fake("tandem", "exec \"" TANDEM_BINARY "\" \"$@\"");
   fake("nvidia-smi", "cat '" + (kRoot / "tests/fuzz/corpus/topo_m/switch").string() + "'");
   scratch.write("config.json", text_of("tests/fuzz/corpus/hf_config/gpt2"));
+  scratch.write("nccl.log", text_of("tests/fuzz/corpus/nccl_tests/table.txt"));
   const std::string question = "--model lenet5 --system v100-pcie-8x --devices 2";
   const std::string enter = "cd '" + scratch.file("") + "' && PATH=\"$PWD:$PATH\" && ";
   for (const char* file : {"a.json", "b.json"}) {

@@ -239,8 +239,11 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
       {"report", {"run", "--model", "lenet5", "--backend", "null", "--devices", "2", "--iterations", "8"}},
       {"collective", {"collective", "--system", "dgx-a100", "--sizes", "1KiB..1MiB"}},
       {"collective",
-       {"collective", "--system", "ethernet-cluster", "--set", "nodes=2", "--kind", "sendrecv", "--log",
+       {"collective", "--system", "ethernet-cluster", "--set", "nodes=2", "--log",
         std::string(TANDEM_ROOT) + "/tests/fuzz/corpus/nccl_tests/table.txt"}},
+      {"collective",
+       {"collective", "--system", "dgx-a100", "--calibrate", "--log",
+        std::string(TANDEM_ROOT) + "/tests/fuzz/corpus/nccl_tests/runs.txt"}},
       {"system-listing", {"show", "system", "dgx1-v100"}},
       {"system-listing", {"show", "system", "tpu-v3-pod"}},
   };

@@ -145,6 +145,90 @@ TEST(TopoM, WordsBeforeTheHeaderAndDoubledTabs) {
   EXPECT_EQ(m.cpus.size(), 2u);
 }
 
+TEST(TopoM, MarkdownTablesLogPrefixesAndNoBreakSpaces) {
+  const Machine table = read(
+      "| | GPU0 | GPU1 | `mlx5_0` | CPU Affinity | NUMA Affinity |\n|---|:-:|---|---|---|---|\n| **GPU0** | "
+      "X | "
+      "PIX | PIX | 0-5,12-17 | 1 |\n| **GPU1** | PIX | X | PIX | | 1 |\n| mlx5_0 | PIX | PIX | X | | |\n");
+  EXPECT_EQ(table.gpus.size(), 2u);
+  EXPECT_EQ(table.nics.size(), 1u);
+  EXPECT_THAT(numas(table), ElementsAre(1, 1)) << "an empty cell is one";
+  EXPECT_EQ(table.cpus[0].cores, 6);
+  for (const char* prefix :
+       {"[1,0]<stdout>:", "3: ", "node7:", "2026-05-01 12:00:03 INFO ", "> ", "\xC2\xA0 "}) {
+    std::string text;
+    for (const char* line : {"\tGPU0\tGPU1\tCPU Affinity", "GPU0\t X \tPHB\t0-5", "GPU1\tPHB\t X \t0-5"})
+      text += std::string(prefix) + line + "\n";
+    const Machine m = read(text);
+    EXPECT_EQ(m.gpus.size(), 2u) << prefix;
+    EXPECT_EQ(m.cpus[0].threads, 6) << prefix;
+  }
+  EXPECT_EQ(
+      read("\xEF\xBB\xBFGPU0\xC2\xA0GPU1\nGPU0\xC2\xA0X\xE2\x80\xAFSYS\nGPU1\xC2\xA0SYS X\n").gpus.size(),
+      2u);
+  EXPECT_THAT(refusal("a: GPU0 GPU1\na: GPU0 X PIX\na: GPU1 P1X X\n"), HasSubstr("topo.txt:3:"));
+}
+
+TEST(TopoM, NumbersOfCablesHaveBoundsAndSelfCablesANote) {
+  EXPECT_THAT(refusal("GPU0 GPU1\nGPU0 X NV37\nGPU1 NV37 X\n"),
+              HasSubstr("topo.txt:2:8: \"NV37\" in the row of GPU0: a GPU has 1 to 36"));
+  EXPECT_THAT(refusal("GPU0 GPU1\nGPU0 X NV0\nGPU1 NV0 X\n"), HasSubstr("a GPU has 1 to 36"));
+  EXPECT_THAT(refusal("GPU0 GPU1\nGPU0 X NV99999999999\nGPU1 NV0 X\n"), HasSubstr("a GPU has 1 to 36"));
+  EXPECT_EQ(read("GPU0 GPU1\nGPU0 X NV18\nGPU1 NV18 X\n").cables[0].count, 18);
+  const Machine self = read("GPU0 GPU1\nGPU0 NV2 NV4\nGPU1 NV4 X\n");
+  EXPECT_TRUE(notes(self, "lead back to itself are left out"));
+  ASSERT_EQ(self.cables.size(), 1u);
+  EXPECT_EQ(self.cables[0].count, 4);
+}
+
+TEST(TopoM, TheNumaColumnIsBelievedWhereAllGpusAreSysApart) {
+  std::string text = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n";
+  for (int i = 0; i < 4; ++i) {
+    text += "GPU" + std::to_string(i);
+    for (int j = 0; j < 4; ++j) text += i == j ? "\t X " : "\tSYS";
+    text += i < 2 ? "\t0-7\t0\n" : "\t8-15\t1\n";
+  }
+  const Machine m = read(text);
+  EXPECT_THAT(numas(m), ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(m.cpus.size(), 2u);
+  EXPECT_EQ(m.cpus[1].cores, 8);
+  EXPECT_TRUE(notes(m, "the NUMA column is believed"));
+  const Machine twice = merge({m, m});
+  EXPECT_FALSE(notes(twice, "says")) << "the source does not contradict itself";
+  // A pair that is nearer says that the distances are real.
+  EXPECT_EQ(
+      read("GPU0 GPU1 GPU2 CPU NUMA\nGPU0 X PHB SYS 0-7 0\nGPU1 PHB X SYS 0-7 0\nGPU2 SYS SYS X 0-7 0\n")
+          .cpus.size(),
+      2u);
+}
+
+TEST(TopoM, CablesOfADeviceThatHasNoneAreQuestioned) {
+  const Machine m = read("GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X\n");
+  ImportChoices choices;
+  for (const auto& [device, questioned] : {std::pair("rtx-4090", true), std::pair("rtx-3090", false)}) {
+    choices.device = device;
+    std::vector<std::string> said;
+    system_text(m, choices, said);
+    EXPECT_EQ(
+        std::any_of(said.begin(), said.end(),
+                    [](const std::string& note) { return note.find("does not have") != std::string::npos; }),
+        questioned)
+        << device;
+  }
+}
+
+TEST(TopoM, FewCoresAreQuestioned) {
+  EXPECT_TRUE(notes(read("GPU0 GPU1\nGPU0 X SYS 1-1\nGPU1 SYS X 1-1\n"), "1 core for 2 GPUs"));
+  ImportChoices choices;
+  choices.device = "t4";
+  std::vector<std::string> said;
+  system_text(read("GPU0 GPU1\nGPU0 X PHB 1-1\nGPU1 PHB X 1-1\n"), choices, said);
+  EXPECT_THAT(said, ::testing::Contains(HasSubstr("1 core for 2 GPUs")));
+  said.clear();
+  system_text(read("GPU0 GPU1\nGPU0 X PHB 0-1\nGPU1 PHB X 0-1\n"), choices, said);
+  EXPECT_THAT(said, ::testing::Not(::testing::Contains(HasSubstr("for 2 GPUs"))));
+}
+
 TEST(TopoM, TruncatedTextIsRefusedAtItsLine) {
   const std::string whole = corpus("tabs_ansi");
   EXPECT_THAT(refusal(whole.substr(0, whole.find("\nNIC1\t"))),

@@ -125,6 +125,16 @@ TEST(NcclXml, CablesThatDoNotReturnAreDamage) {
   EXPECT_THAT(all_notes(outside), HasSubstr("not in this dump"));
 }
 
+TEST(NcclXml, CablesToItselfAreANoteAndCountsHaveBounds) {
+  const std::string text = corpus("nccl_xml/switches.xml");
+  const std::string cable = "<nvlink target=\"0000:92:00.0\" count=\"2\" tclass=\"0x030200\"/>";
+  const Machine m = nccl(
+      replaced(text, cable, cable + "<nvlink target=\"0000:12:00.0\" count=\"1\" tclass=\"0x030200\"/>"));
+  EXPECT_EQ(m.cables.size(), 1u);
+  EXPECT_THAT(all_notes(m), HasSubstr("lead from a GPU back to itself are left out: 1"));
+  EXPECT_THAT(refusal(nccl, replaced(text, "count=\"2\"", "count=\"37\"")), HasSubstr("36"));
+}
+
 TEST(NcclXml, TruncatedAndHostileTextIsRefusedWithItsLine) {
   const std::string text = corpus("nccl_xml/switches.xml");
   for (const double part : {0.2, 0.5, 0.8, 0.98}) {
@@ -162,6 +172,19 @@ TEST(HwlocXml, PackagesGpusNicsAndCablesToTheCpu) {
   EXPECT_EQ(m.cables[0].count, 1) << "20 GB/s between the GPUs";
   EXPECT_EQ(m.cables[1].to, Machine::Cable::To::cpu);
   EXPECT_EQ(m.cables[1].count, 2) << "40 GB/s";
+}
+
+TEST(HwlocXml, NvswitchesAreToldByTheirSubtype) {
+  const Machine m = hwloc(corpus("hwloc_xml/nvswitch.xml"));
+  ASSERT_EQ(m.gpus.size(), 2u);
+  ASSERT_EQ(m.cables.size(), 2u) << "both switches are one fabric";
+  for (const Machine::Cable& cable : m.cables) {
+    EXPECT_EQ(cable.to, Machine::Cable::To::nvswitch);
+    EXPECT_EQ(cable.count, 18) << "450 GB/s";
+  }
+  EXPECT_THAT(refusal(hwloc, replaced(corpus("hwloc_xml/nvswitch.xml"), "1000000 0 250000 200000",
+                                      "1000000 0 950000 200000")),
+              HasSubstr("46 cables: a GPU has 36 at most"));
 }
 
 TEST(HwlocXml, WithoutDevicesItIsAMachineOfCpus) {

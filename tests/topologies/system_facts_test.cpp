@@ -100,7 +100,8 @@ TEST(NvSwitch, JoinsAllPairsAtFullRate) {
   };
   for (const Row& row :
        {Row{"dgx2", 150e9}, Row{"dgx-a100", 300e9}, Row{"dgx-h100", 450e9}, Row{"hgx-h200", 450e9},
-        Row{"h800-sxm-8x", 200e9}, Row{"dgx-b200", 900e9}, Row{"gb200-nvl72", 900e9}}) {
+        Row{"h800-sxm-8x", 200e9}, Row{"dgx-b200", 900e9}, Row{"gb200-nvl72", 900e9},
+        Row{"a2-megagpu-16g", 300e9}, Row{"p6-b300.48xlarge", 900e9}, Row{"azure-ndv5-h100", 450e9}}) {
     const System s = System::load(row.name);
     for (int64_t j = 1; j < s.accelerator_count(); ++j) {
       const Route r = between(s, 0, j);

@@ -42,6 +42,8 @@ std::vector<Device> choose_gpus(const Machine& machine, const ImportChoices& cho
       const Device& chosen = device(choices.device, place);
       if (chosen.kind == Device::Kind::cpu)
         throw InputError(place, fmt::format("{} is a CPU; the model of the GPUs is wanted", chosen.name));
+      if (i == 0 && !machine.cables.empty() && !has_cables(chosen))
+        notes.push_back(fmt::format("the dump shows NVLink or xGMI, which a {} does not have", chosen.name));
       out.push_back(chosen);
       continue;
     }

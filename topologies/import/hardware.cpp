@@ -158,6 +158,8 @@ PcieLink pcie_link(double gigabytes_per_second) {
   return best;
 }
 
+bool has_cables(const Device& gpu) { return architecture(gpu).find("cable") != nullptr; }
+
 LinkFigures cable_figures(const Device& gpu) {
   const Json& slow = table().at("slow_cables");
   if (lists(slow.at("models"), gpu.name)) return figures(slow, "cable");

@@ -44,6 +44,8 @@ int pcie_number(double gigatransfers);
 /// The connection behind a total rate in GB/s: 15.75 is 8 GT/s x16, 7.88 is x8; unknown for 0.
 PcieLink pcie_link(double gigabytes_per_second);
 
+/// Whether GPUs of this architecture can have NVLink or xGMI.
+bool has_cables(const Device& gpu);
 /// One NVLink or xGMI cable of a GPU.
 LinkFigures cable_figures(const Device& gpu);
 /// NVLink cables of the bridge that joins two cards of this model; 0 where they have no connector for one.

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/text.h"
@@ -74,7 +75,8 @@ class HwlocReader {
   std::vector<Package> packages_;
   std::map<int, Machine::Cpu> cpus_;  ///< by NUMA node, those with processors
   bool has_pci_ = false;
-  std::map<std::string, int> gpu_by_gp_, package_by_gp_, switch_by_gp_;
+  std::map<std::string, int> gpu_by_gp_, package_by_gp_;
+  std::set<std::string> switches_;  ///< gp_index of NVSwitches: all are one fabric
 };
 
 std::string HwlocReader::info(const pugi::xml_node& node, std::string_view name) const {
@@ -145,7 +147,10 @@ void HwlocReader::device(const pugi::xml_node& node, const Around& around) {
   const bool display = type.starts_with("0302") || type.starts_with("0300") || type.starts_with("0380") ||
                        type.starts_with("1200");
   const bool is_gpu = maker && display, is_nic = type.starts_with("02");
-  if (id.starts_with("10de:") && type.starts_with("0680")) switch_by_gp_[xml_.text(node, "gp_index")] = 0;
+  // hwloc calls the far end of an NVLink that is no GPU by its subtype (topology-nvml.c), also where a
+  // virtual machine hides its PCI class.
+  if (xml_.text(node, "subtype") == "NVSwitch" || (id.starts_with("10de:") && type.starts_with("0680")))
+    switches_.insert(xml_.text(node, "gp_index"));
   if (!is_gpu && !is_nic) return;
   const auto index = static_cast<int>(out_.tree.size());
   out_.tree.push_back(slot(node, is_gpu ? Machine::Slot::Kind::gpu : Machine::Slot::Kind::nic, around));
@@ -238,7 +243,7 @@ void HwlocReader::cable_matrix(const pugi::xml_node& node) {
     const std::string gp = word.substr(word.find(':') == std::string::npos ? 0 : word.find(':') + 1);
     if (const auto at = gpu_by_gp_.find(gp); at != gpu_by_gp_.end()) return {What::gpu, at->second};
     if (const auto at = package_by_gp_.find(gp); at != package_by_gp_.end()) return {What::cpu, at->second};
-    return {switch_by_gp_.count(gp) != 0 ? What::fabric : What::other, 0};
+    return {switches_.count(gp) != 0 ? What::fabric : What::other, 0};
   };
   std::map<std::tuple<Machine::Cable::To, int, int>, int> counts;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -260,7 +265,8 @@ void HwlocReader::cable_matrix(const pugi::xml_node& node) {
     }
   }
   for (const auto& [ends, count] : counts) {
-    if (count > 1024) xml_.fail(node, "more than 1024 cables");
+    if (count > kMostCables)
+      xml_.fail(node, fmt::format("{} cables: a GPU has {} at most", count, kMostCables));
     out_.cables.push_back({std::get<0>(ends), std::get<1>(ends), std::get<2>(ends), count});
   }
   out_.knows_cables = true;

@@ -48,6 +48,13 @@ std::string list_some(const std::vector<std::string>& names) {
   return names.size() == 1 ? names[0] : fmt::format("{} and {} more", names[0], names.size() - 1);
 }
 
+std::string few_cores(int cores, int gpus) {
+  return fmt::format(
+      "{} core{} for {} GPUs: the dump was taken in a container or under a cgroup; say how many the machine "
+      "has with --set host.cores=N",
+      cores, cores == 1 ? "" : "s", gpus);
+}
+
 Nearness Machine::nearness(int slot_a, int slot_b) const {
   const auto at = [&](int i) -> const Slot& { return tree[static_cast<std::size_t>(i)]; };
   if (at(slot_a).cpu != at(slot_b).cpu) return Nearness::sys;

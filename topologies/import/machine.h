@@ -105,9 +105,14 @@ std::pair<int, int> count_processors(const std::vector<int>& ranges);
 /// "mlx5_0 and 2 more": for notes.
 std::string list_some(const std::vector<std::string>& names);
 
+/// A note that so few cores for so many GPUs are hardly all that the machine has.
+std::string few_cores(int cores, int gpus);
+
 /// Most GPUs, NICs and NUMA nodes that one node may have: with them a system file stays within its own
 /// bounds, and a hostile file within seconds.
 inline constexpr std::size_t kMaxImported = 128;
 inline constexpr std::size_t kMaxNumaNodes = 64;
+/// Most NVLinks or xGMI links of one GPU that are believed: twice the 18 of NVLink 4 and 5.
+inline constexpr int kMostCables = 36;
 
 }  // namespace tandem::topologies

@@ -65,7 +65,8 @@ class NcclReader {
 
   XmlText xml_;
   Machine out_;
-  int gpu_elements_ = 0, net_elements_ = 0, leaves_ = 0, unclassed_ = 0, unknown_links_ = 0, odd_speeds_ = 0;
+  int gpu_elements_ = 0, net_elements_ = 0, leaves_ = 0, unclassed_ = 0, unknown_links_ = 0, odd_speeds_ = 0,
+      self_cables_ = 0;
   bool cable_elements_ = false;
   std::string host_;
   std::map<std::string, int> by_bus_;      ///< GPU index
@@ -217,7 +218,7 @@ void NcclReader::cables() {
       const std::string_view tag = child.name();
       if (tag != "nvlink" && tag != "xgmi") continue;
       out_.xgmi |= tag == "xgmi";
-      const int count = static_cast<int>(xml_.integer(child, "count", 1, 1, 1024));
+      const int count = static_cast<int>(xml_.integer(child, "count", 1, 1, kMostCables));
       const std::string type = xml_.text(child, "tclass");
       std::string target = xml_.text(child, "target");
       std::transform(target.begin(), target.end(), target.begin(),
@@ -229,14 +230,16 @@ void NcclReader::cables() {
       } else if (const auto at = by_bus_.find(target); at == by_bus_.end()) {
         outside_.push_back(target);
       } else if (at->second == static_cast<int>(g)) {
-        xml_.fail(child, "a cable from a GPU to itself: damaged");
+        ++self_cables_;
       } else if (!counted.emplace(std::pair(static_cast<int>(g), at->second), count).second) {
         xml_.fail(child, fmt::format("the cables to {} stand twice: damaged", target));
       }
     }
     const int gpu = static_cast<int>(g);
     const int cpu = out_.tree[static_cast<std::size_t>(out_.gpus[g].slot)].cpu;
-    if (to_switch > 1024 || to_cpu > 1024) xml_.fail(gpu_nodes_[g], "more than 1024 cables");
+    if (to_switch > kMostCables || to_cpu > kMostCables)
+      xml_.fail(gpu_nodes_[g],
+                fmt::format("{} cables: a GPU has {} at most", std::max(to_switch, to_cpu), kMostCables));
     if (to_switch > 0) out_.cables.push_back({Machine::Cable::To::nvswitch, gpu, 0, to_switch});
     if (to_cpu > 0) out_.cables.push_back({Machine::Cable::To::cpu, gpu, cpu, to_cpu});
   }
@@ -268,6 +271,8 @@ void NcclReader::remarks() {
     note(fmt::format("NVLink to {} leads to GPUs that are not in this dump: left out",
                      fmt::format("{} cable group{}", outside_.size(), outside_.size() == 1 ? "" : "s")));
   }
+  if (self_cables_ > 0)
+    note(fmt::format("cable groups that lead from a GPU back to itself are left out: {}", self_cables_));
   if (odd_speeds_ > 0)
     note(fmt::format("link speeds that are unreadable and count as unknown: {}", odd_speeds_));
   const bool bridges = std::any_of(out_.tree.begin(), out_.tree.end(), [](const Machine::Slot& slot) {

@@ -14,7 +14,7 @@ namespace tandem::topologies {
 namespace {
 
 /// More cables than any GPU has (NVLink 4 and 5: 18): then what joins them is a switch.
-constexpr int kMostCables = 18;
+constexpr int kMostDirect = 18;
 
 std::string text(const PairMatrix::Cell& cell) {
   return cell.cables > 0 ? fmt::format("NV{}", cell.cables) : std::string(name(cell.nearness));
@@ -46,6 +46,7 @@ class Inference {
   const PairMatrix::Row& row(int i) const { return rows_[static_cast<std::size_t>(i)]; }
   const PairMatrix::Cell& cell(int i, int j) const { return row(i).cells[static_cast<std::size_t>(j)]; }
   Groups within(Nearness most) const;
+  bool flat_but_numbered() const;
   std::vector<std::vector<char>> apart(const Groups& groups) const;
   void sockets();
   void tree();
@@ -84,9 +85,36 @@ std::vector<std::vector<char>> Inference::apart(const Groups& groups) const {
   return out;
 }
 
+/// Whether all pairs of GPUs that no cable hides are SYS although their stated NUMA nodes are fewer than
+/// they: then the distances are those of a virtual machine, and the column knows better.
+bool Inference::flat_but_numbered() const {
+  bool apart = false, shared = false;
+  for (int i = 0; i < n_; ++i) {
+    if (row(i).gpu && row(i).numa < 0) return false;
+    for (int j = i + 1; j < n_; ++j) {
+      if (!row(i).gpu || !row(j).gpu || cell(i, j).cables > 0) continue;
+      if (cell(i, j).nearness != Nearness::sys) return false;
+      apart = true;
+      shared |= row(i).numa == row(j).numa;
+    }
+  }
+  return apart && shared;
+}
+
 /// NUMA nodes: what is nearer than SYS is on one; so is what has the same affinity and is nowhere SYS apart.
 void Inference::sockets() {
   Groups groups = within(Nearness::node);
+  const bool numbered = flat_but_numbered();
+  if (numbered) {
+    for (int i = 0; i < n_; ++i) {
+      for (int j = i + 1; j < n_; ++j) {
+        if (row(i).gpu && row(j).gpu && row(i).numa == row(j).numa) groups.join(i, j);
+      }
+    }
+    out_.notes.push_back(
+        "all GPUs are SYS apart although some share a NUMA node, as in a virtual machine: the NUMA column is "
+        "believed");
+  }
   auto far = apart(groups);
   const auto join = [&](std::size_t a, std::size_t b) {
     if (a > b) std::swap(a, b);
@@ -112,6 +140,9 @@ void Inference::sockets() {
         "GPUs that are SYS apart list the same CPUs: the command ran in a virtual machine or a container; "
         "the NUMA "
         "nodes are taken from the matrix");
+    int gpus = 0, listed = 0;
+    for (int i = 0; i < n_; ++i) gpus += row(i).gpu ? 1 : 0, listed = std::max(listed, row(i).threads);
+    if (listed < gpus) out_.notes.push_back(few_cores(listed, gpus));
   }
   std::map<int, int> index;
   cpu_of_.resize(rows_.size());
@@ -172,7 +203,10 @@ void Inference::devices() {
     }
     for (int j = i + 1; j < n_; ++j) {
       const int other = slot_of_[static_cast<std::size_t>(j)];
-      if (cell(i, j).cables == 0) out_.said[std::minmax(slot, other)] = cell(i, j).nearness;
+      const bool together = cpu_of_[static_cast<std::size_t>(i)] == cpu_of_[static_cast<std::size_t>(j)];
+      if (cell(i, j).cables > 0) continue;
+      if (cell(i, j).nearness == Nearness::sys && together) continue;  // the NUMA column says otherwise
+      out_.said[std::minmax(slot, other)] = cell(i, j).nearness;
     }
   }
 }
@@ -201,7 +235,7 @@ void Inference::cables() {
     for (const int a : group) {
       for (const int b : group) uniform &= a == b || cell(a, b).cables == each;
     }
-    if (uniform && each * (static_cast<int>(group.size()) - 1) > kMostCables) {
+    if (uniform && each * (static_cast<int>(group.size()) - 1) > kMostDirect) {
       for (const int a : group)
         out_.cables.push_back({Machine::Cable::To::nvswitch, index(a), fabrics, each});
       ++fabrics;

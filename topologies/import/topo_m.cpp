@@ -36,8 +36,20 @@ bool relation(std::string_view word) {
   return words.count(word) != 0 || (word.size() > 2 && word.starts_with("NV") && digit(word[2]));
 }
 
-/// Without escape sequences (ESC [ ... letter), carriage returns and what quotes a mail or a list.
-std::string plain(std::string_view line) {
+/// The cells of a row of a Markdown table, between tabs.
+std::string without_pipes(std::string_view line) {
+  std::string out;
+  for (const std::string& cell : split(line, '|')) {
+    const auto first = cell.find_first_not_of(" \t`*"), last = cell.find_last_not_of(" \t`*");
+    out += "\t" + (first == std::string::npos ? "" : cell.substr(first, last - first + 1));
+  }
+  return out.substr(std::min<std::size_t>(2, out.size()));  // nothing stands in front of the first pipe
+}
+
+/// Without escape sequences (ESC [ ... letter), carriage returns, what quotes a mail or a list, and the pipes
+/// of a Markdown table.
+std::string plain(std::string_view raw) {
+  const std::string line = with_plain_blanks(raw);
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '\x1b') {
@@ -50,8 +62,11 @@ std::string plain(std::string_view line) {
       out += line[i];
     }
   }
-  const auto text = out.find_first_not_of(" \t>|");
-  return text != std::string::npos && out.find_first_of(">|") < text ? out.substr(text) : out;
+  const auto text = out.find_first_not_of(" \t>");
+  if (text != std::string::npos && out[text] == '|' && out.find('|', text + 1) != std::string::npos)
+    return without_pipes(std::string_view(out).substr(text));
+  const auto quoted = out.find_first_not_of(" \t>|");
+  return quoted != std::string::npos && out.find_first_of(">|") < quoted ? out.substr(quoted) : out;
 }
 
 struct Token {
@@ -71,6 +86,23 @@ std::vector<Token> tokens(const std::string& line, std::size_t from = 0) {
     out.push_back({line.substr(start, i - start), start});
   }
   return out;
+}
+
+/// Where the row of a device begins: at the first word that `is_name` says is one and that a relation follows
+/// within so many words. What a log puts in front ("[1,0]<stdout>:", "node7:", a date) may touch it. npos: no
+/// row.
+template <typename IsName>
+std::size_t row_start(const std::vector<Token>& words, const IsName& is_name, std::size_t within) {
+  constexpr std::size_t kMostPrefix = 8;  // words
+  for (std::size_t i = 0; i + 1 < words.size() && i <= kMostPrefix; ++i) {
+    bool followed = false;
+    for (std::size_t k = i + 1; k <= i + within && k < words.size(); ++k) followed |= relation(words[k].text);
+    const std::string_view word = words[i].text;
+    const auto mark = word.find_last_of(":>])");
+    const std::size_t skip = mark == std::string_view::npos || is_name(word) ? 0 : mark + 1;
+    if (followed && is_name(word.substr(skip))) return words[i].at + skip;
+  }
+  return std::string::npos;
 }
 
 /// The device names of a header line; empty when it is none. GPU names may stand together: "GPU0GPU1mlx5_0".
@@ -120,6 +152,7 @@ class TopoReader {
   std::vector<std::string> lines_;
   std::size_t header_ = 0;
   std::vector<std::string> names_;
+  std::vector<std::string> self_cables_;  ///< rows that say NV# of themselves
   PairMatrix matrix_;
 };
 
@@ -127,9 +160,8 @@ class TopoReader {
 void TopoReader::find_header() {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto names = header_names(lines_[i]);
-    const auto words = tokens(lines_[i]);
-    const bool row = words.size() > 1 && gpu_number(words[0].text) >= 0 && relation(words[1].text);
-    if (row) {
+    const auto a_gpu = [](std::string_view word) { return gpu_number(word) >= 0; };
+    if (row_start(tokens(lines_[i]), a_gpu, 1) != std::string::npos) {
       if (!names_.empty()) return;
       throw InputError(place(i), "a row without a header line above it (\"GPU0 GPU1 ... CPU Affinity\")");
     }
@@ -154,8 +186,13 @@ PairMatrix::Cell TopoReader::cell(const Token& token, std::size_t line, const st
   const char* end = token.text.data() + token.text.size();
   if (token.text.starts_with("NV")) {
     const auto read = std::from_chars(token.text.data() + 2, end, cables);
-    if (read.ec == std::errc{} && read.ptr == end && cables >= 1 && cables <= 1024)
+    if (read.ec == std::errc{} && read.ptr == end && cables >= 1 && cables <= kMostCables)
       return {Nearness::sys, cables};
+    if (read.ec != std::errc::invalid_argument && read.ptr == end) {
+      throw InputError(place(line, token.at),
+                       fmt::format("\"{}\" in the row of {}: a GPU has 1 to {} NVLinks",
+                                   printable(token.text), row, kMostCables));
+    }
   }
   throw InputError(
       place(line, token.at),
@@ -232,7 +269,11 @@ void TopoReader::read_row(std::size_t line) {
     }
     const Token& token = words[i + 1];
     row.cells.push_back(cell(token, line, row.name));
-    if ((token.text == "X") != (i == column)) {
+    const bool self = i == column && row.cells.back().cables > 0;
+    if (self) {  // a loop-back plug
+      self_cables_.push_back(row.name);
+      row.cells.back() = {Nearness::pix, 0};
+    } else if ((token.text == "X") != (i == column)) {
       throw InputError(place(line, token.at),
                        fmt::format("damaged: the X of {} must stand below its own name, and "
                                    "only there",
@@ -287,8 +328,15 @@ Machine TopoReader::read() {
     throw InputError(place(header_), fmt::format("more than {} devices", kMaxImported));
   const std::set<std::string> known(names_.begin(), names_.end());
   if (known.size() != names_.size()) throw InputError(place(header_), "the header names a device twice");
+  const auto is_name = [&](std::string_view word) { return known.count(std::string(word)) != 0; };
   for (std::size_t i = header_ + 1; i < lines_.size(); ++i) {
-    const auto words = tokens(lines_[i]);
+    auto words = tokens(lines_[i]);
+    if (!words.empty() && !is_name(words[0].text)) {
+      if (const auto at = row_start(words, is_name, 2); at != std::string::npos) {
+        lines_[i].replace(0, at, at, ' ');  // columns of messages stay right
+        words = tokens(lines_[i]);
+      }
+    }
     if (!words.empty() && known.count(words[0].text) != 0) {
       read_row(i);
     } else if (words.size() > 2 && gpu_number(words[0].text) >= 0) {
@@ -301,6 +349,9 @@ Machine TopoReader::read() {
   machine.file = *file_;
   models(machine);
   labels(machine);
+  if (!self_cables_.empty())
+    machine.notes.push_back(
+        fmt::format("NVLinks of {} that lead back to itself are left out", list_some(self_cables_)));
   machine.number_gpus();
   return machine;
 }
