@@ -14,67 +14,31 @@ void Flows::start(int64_t, std::span<const Use> uses, double cap, double bytes, 
   const uint32_t id = share_.add(uses, cap);
   if (id >= flows_.size()) {
     flows_.resize(id + 1);
+    at_.resize(id + 1);
     bottlenecks_.resize(share_.bottlenecks());
     next_.grow(share_.bottlenecks());
   }
-  flows_[id] = {bytes, tag, kNone, 0};
+  flows_[id] = {bytes, tag, kNone};
   pending_ = true;
 }
 
-// ---- the heap of a bottleneck
-
-void Flows::put(Bottleneck& b, std::size_t at, Due due) {
-  b.due[at] = due;
-  flows_[due.flow].at = static_cast<uint32_t>(at);
+void Flows::erase(Bottleneck& b, uint32_t flow) {
+  b.due.erase(at_[flow], at_);
+  if (b.due.empty()) b.served = 0;
 }
-
-void Flows::rise(Bottleneck& b, std::size_t at, Due due) {
-  for (; at > 0 && due.end < b.due[(at - 1) / 2].end; at = (at - 1) / 2) put(b, at, b.due[(at - 1) / 2]);
-  put(b, at, due);
-}
-
-void Flows::sink(Bottleneck& b, std::size_t at, Due due) {
-  for (std::size_t child = 2 * at + 1; child < b.due.size(); child = 2 * at + 1) {
-    if (child + 1 < b.due.size() && b.due[child + 1].end < b.due[child].end) ++child;
-    if (!(b.due[child].end < due.end)) break;
-    put(b, at, b.due[child]);
-    at = child;
-  }
-  put(b, at, due);
-}
-
-void Flows::insert(Bottleneck& b, Due due) {
-  b.due.push_back(due);
-  rise(b, b.due.size() - 1, due);
-}
-
-void Flows::erase(Bottleneck& b, std::size_t at) {
-  const double gone = b.due[at].end;
-  const Due last = b.due.back();
-  b.due.pop_back();
-  if (at == b.due.size()) {
-    if (b.due.empty()) b.served = 0;
-  } else if (last.end < gone) {
-    rise(b, at, last);
-  } else {
-    sink(b, at, last);
-  }
-}
-
-// ---- time
 
 void Flows::advance(Bottleneck& b, int64_t now) {
   if (b.since == now) return;
   if (!b.due.empty() && b.rate > 0) b.served += b.rate * (static_cast<double>(now - b.since) * 1e-12);
   b.since = now;
   if (b.served < kMostServed) return;
-  for (Due& due : b.due) due.end -= b.served;
+  b.due.shift(b.served);
   b.served = 0;
 }
 
 int64_t Flows::end_of(const Bottleneck& b) const {
   if (b.due.empty() || !(b.rate > 0)) return kNever;
-  return std::min(kNever, b.since + picoseconds(std::max(0.0, b.due.front().end - b.served) / b.rate));
+  return std::min(kNever, b.since + picoseconds(std::max(0.0, b.due.top().key - b.served) / b.rate));
 }
 
 void Flows::note(uint32_t bottleneck) {
@@ -90,10 +54,10 @@ void Flows::finish(int64_t now, std::vector<uint64_t>& tags) {
     const std::size_t at = next_.first();
     Bottleneck& b = bottlenecks_[at];
     do {
-      const uint32_t id = b.due.front().flow;
+      const uint32_t id = b.due.top().item;
       tags.push_back(flows_[id].tag);
       flows_[id].bottleneck = kNone;
-      erase(b, 0);
+      erase(b, id);
       share_.remove(id);
     } while (end_of(b) <= now);
     next_.set(at, end_of(b));
@@ -118,15 +82,15 @@ void Flows::update(int64_t now) {
     if (from != kNone) {
       Bottleneck& b = bottlenecks_[from];
       advance(b, now);
-      left = std::max(0.0, b.due[flow.at].end - b.served);
-      erase(b, flow.at);
+      left = std::max(0.0, b.due.key(at_[id]) - b.served);
+      erase(b, id);
       note(from);
     }
     flow.bottleneck = to;
     Bottleneck& b = bottlenecks_[to];
     advance(b, now);
     b.rate = share_.level(to);
-    insert(b, {b.served + left, id});
+    b.due.push({b.served + left, id}, at_);
     note(to);
   }
   for (const uint32_t at : stale_) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "sim/network/indexed_heap.h"
 #include "sim/network/min_tree.h"
 #include "sim/network/share.h"
 
@@ -36,30 +37,22 @@ class Flows {
     double bytes = 0;
     uint64_t tag = 0;
     uint32_t bottleneck = kNone;  ///< as of the last update()
-    uint32_t at = 0;              ///< its place there
-  };
-  struct Due {
-    double end;  ///< the bottleneck's count at which the flow is done
-    uint32_t flow;
   };
   struct Bottleneck {
     double served = 0;  ///< bytes of each of its flows, at `since`
     double rate = 0;
     int64_t since = 0;
-    std::vector<Due> due;  ///< a binary heap with the least on top
+    IndexedHeap due;  ///< its flows, by the count at which they are done
     bool stale = false;
   };
   void advance(Bottleneck& b, int64_t now);
   void note(uint32_t bottleneck);
   int64_t end_of(const Bottleneck& b) const;
-  void put(Bottleneck& b, std::size_t at, Due due);
-  void rise(Bottleneck& b, std::size_t at, Due due);
-  void sink(Bottleneck& b, std::size_t at, Due due);
-  void insert(Bottleneck& b, Due due);
-  void erase(Bottleneck& b, std::size_t at);
+  void erase(Bottleneck& b, uint32_t flow);
 
   FairShare share_;
   std::vector<Flow> flows_;              ///< by FairShare::FlowId
+  IndexedHeap::Places at_;               ///< [flow]: its place in its bottleneck's heap
   std::vector<Bottleneck> bottlenecks_;  ///< by number, as in FairShare
   MinTree next_;                         ///< [bottleneck]: when its next flow finishes
   std::vector<uint32_t> stale_;          ///< bottlenecks whose entry in next_ is out of date

@@ -11,7 +11,7 @@ namespace {
 // Levels closer than this are one.
 constexpr double kMore = 1 + 1e-12, kLess = 1 - 1e-12;
 // A cold link used beyond the one share becomes hot; a hot one that limits nobody, cold below the other.
-constexpr double kHot = 0.9, kCold = 0.75;
+constexpr double kHot = 0.98, kCold = 0.9;
 // Every so many updates the sums of one hot link are formed anew, so that rounding errors do not add up.
 constexpr uint32_t kRefresh = 8;
 }  // namespace
@@ -19,6 +19,12 @@ constexpr uint32_t kRefresh = 8;
 FairShare::FairShare(std::vector<double> capacity)
     : idle_(static_cast<uint32_t>(capacity.size())),
       link_(capacity.size()),
+      facts_(capacity.size()),
+      is_touched_(capacity.size()),
+      queue_at_(capacity.size()),
+      beside_(capacity.size()),
+      is_beside_(capacity.size()),
+      slot_(capacity.size()),
       level_(capacity.size() + 1, kInfinite),
       members_(capacity.size()),
       member_shares_(capacity.size()),
@@ -27,7 +33,7 @@ FairShare::FairShare(std::vector<double> capacity)
   for (uint32_t l = 0; l < idle_; ++l) {
     if (!(capacity[l] >= 0) || std::isinf(capacity[l]))
       throw InputError("a link's capacity must be a finite number of bytes/s >= 0");
-    link_[l].capacity = link_[l].left = capacity[l];
+    facts_[l].capacity = capacity[l];
   }
 }
 
@@ -66,7 +72,7 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
   Flow& flow = flows_[id];
   level_[own_cap(id)] = cap > 0 ? cap : kInfinite;
   bottleneck_[id] = idle_;
-  watch_[id] = kInfinite;
+  watch_[id] = 0;
   bool ordered = true;  // by link, each once: as bindings list them, and then no search is needed
   int64_t last = -1;
   for (const Use& use : uses) {
@@ -79,7 +85,7 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
         ordered ? end : std::find_if(shares, end, [&](const Share& s) { return s.link == use.link; });
     const uint32_t index = flow.first + static_cast<uint32_t>(same - shares);
     auto& members = members_[use.link];
-    link_[use.link].total += static_cast<double>(use.weight);
+    facts_[use.link].total += static_cast<double>(use.weight);
     if (same != end) {
       same->weight += use.weight;
       members[position_[index]].weight = same->weight;
@@ -90,7 +96,7 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
     members.push_back({id, use.weight});
     member_shares_[use.link].push_back(index);
     ++flow.count;
-    if (link_[use.link].hot) swap_shares(index, flow.first + flow.hot++);
+    if (facts_[use.link].hot) swap_shares(index, flow.first + flow.hot++);
   }
   added_.push_back(id);
   ++active_;
@@ -105,7 +111,8 @@ void FairShare::swap_shares(uint32_t a, uint32_t b) {
   member_shares_[pool_[b].link][position_[b]] = b;
 }
 
-void FairShare::unlink(FlowId id) {
+/// Takes a flow that had so much off its links.
+void FairShare::unlink(FlowId id, double rate) {
   const Flow& flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
     const uint32_t link = pool_[s].link;
@@ -117,7 +124,9 @@ void FairShare::unlink(FlowId id) {
     position_[shares[at]] = at;
     members.pop_back();
     shares.pop_back();
-    link_[link].total = members.empty() ? 0 : link_[link].total - static_cast<double>(pool_[s].weight);
+    const auto weight = static_cast<double>(pool_[s].weight);
+    facts_[link].total = members.empty() ? 0 : facts_[link].total - weight;
+    if (!facts_[link].hot) link_[link].left += weight * rate;
   }
 }
 
@@ -125,7 +134,7 @@ void FairShare::unlink(FlowId id) {
 void FairShare::begin() {
   if (!reported_) return;
   reported_ = false;
-  for (const uint32_t l : changed_) link_[l].changed = false;
+  for (const uint32_t l : changed_) facts_[l].changed = false;
   for (const FlowId id : moved_) is_moved_[id] = 0;
   changed_.clear();
   moved_.clear();
@@ -133,65 +142,73 @@ void FairShare::begin() {
 
 void FairShare::remove(FlowId id) {
   begin();
+  const double had = rate(id);
   if (bottleneck_[id] == idle_) {  // added since the last update: nothing has changed
     added_.erase(std::find(added_.begin(), added_.end(), id));
   } else {
     move(id, idle_);
   }
-  unlink(id);
+  unlink(id, had);
   free_.push_back(id);
   --active_;
 }
 
-/// What the flows of a link use of it now. Also finds the fastest that it does not limit, and what they leave.
+/// What the flows of a link use of it now. Forms all of its sums anew.
 double FairShare::sum(uint32_t l) {
   Link& link = link_[l];
   double used = 0;
-  link.left = link.capacity;
-  link.top = 0;
+  link.left = facts_[l].capacity;
+  link.top = link.own = 0;
   for (const Member& m : members_[l]) {
     const uint32_t b = bottleneck_[m.flow];
-    const double use = static_cast<double>(m.weight) * level_[b];
-    used += use;
-    if (b == l) continue;
-    link.left -= use;
-    link.top = std::max(link.top, level_[b]);
+    const auto weight = static_cast<double>(m.weight);
+    used += weight * level_[b];
+    if (b == l) {
+      link.own += weight;
+    } else {
+      link.left -= weight * level_[b];
+      link.top = std::max(link.top, level_[b]);
+    }
   }
   return used;
 }
 
 /// Makes a cold link hot.
 void FairShare::promote(uint32_t l) {
-  link_[l].hot = true;
+  facts_[l].hot = true;
   hot_.push_back(l);
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
-    Flow& flow = flows_[members_[l][i].flow];
+    const FlowId id = members_[l][i].flow;
+    Flow& flow = flows_[id];
     swap_shares(member_shares_[l][i], flow.first + flow.hot++);
+    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
   }
   sum(l);
   touch(l);
 }
 
 void FairShare::demote(uint32_t l) {
-  link_[l].hot = false;
+  facts_[l].hot = false;
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
-    Flow& flow = flows_[members_[l][i].flow];
+    const FlowId id = members_[l][i].flow;
+    Flow& flow = flows_[id];
     swap_shares(member_shares_[l][i], flow.first + --flow.hot);
+    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
   }
 }
 
 // ---- which link limits which flow
 
 void FairShare::touch(uint32_t l) {
-  if (link_[l].touched) return;
-  link_[l].touched = true;
+  if (is_touched_[l] != 0) return;
+  is_touched_[l] = 1;
   touched_.push_back(l);
 }
 
 void FairShare::note_level(uint32_t l, double level) {
   level_[l] = level;
-  if (link_[l].changed) return;
-  link_[l].changed = true;
+  if (facts_[l].changed) return;
+  facts_[l].changed = true;
   changed_.push_back(l);
 }
 
@@ -200,10 +217,13 @@ void FairShare::leave(FlowId id, uint32_t from) {
   own[own_at_[id]] = own.back();
   own_at_[own.back()] = own_at_[id];
   own.pop_back();
-  if (!own.empty()) return;
+  is_beside_[from] = 0;
+  if (!own.empty()) {
+    if (!(link_[from].own > 0)) sum(from);
+    return;
+  }
   link_[from].own = 0;
-  link_[from].cap = kInfinite;
-  link_[from].watch = kInfinite;
+  facts_[from].cap = facts_[from].watch = kInfinite;
   note_level(from, kInfinite);
 }
 
@@ -220,8 +240,9 @@ void FairShare::move(FlowId id, uint32_t to) {
     if (share.link == to) {
       link.left += weight * before;
       link.own += weight;
-      link.cap = std::min(link.cap, level_[own_cap(id)]);
-      link.watch = std::min(link.watch, watch_[id]);
+      LinkFacts& facts = facts_[to];
+      facts.cap = std::min(facts.cap, level_[own_cap(id)]);
+      facts.watch = std::min(facts.watch, watch_[id]);
     } else {
       link.left -= weight * (share.link == from ? after : change);
       if (share.link == from) link.own -= weight;
@@ -233,6 +254,7 @@ void FairShare::move(FlowId id, uint32_t to) {
   if (to < idle_) {
     own_at_[id] = static_cast<uint32_t>(own_[to].size());
     own_[to].push_back(id);
+    is_beside_[to] = 0;
   }
   if (to == idle_ || is_moved_[id] != 0) return;
   is_moved_[id] = 1;
@@ -254,7 +276,7 @@ void FairShare::place(FlowId id) {
   }
   if (least == kInfinite && flow.count > 0) {
     for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-      const Link& link = link_[pool_[s].link];
+      const LinkFacts& link = facts_[pool_[s].link];
       if (link.capacity / link.total >= least) continue;
       least = link.capacity / link.total;
       to = pool_[s].link;
@@ -267,62 +289,83 @@ void FairShare::place(FlowId id) {
 
 // ---- solving
 
-void FairShare::set_level(uint32_t l, double level) {
-  const double change = level - level_[l];
+void FairShare::find_beside(uint32_t l) {
+  is_beside_[l] = 1;
+  auto& beside = beside_[l];
+  beside.clear();
   for (const FlowId id : own_[l]) {
-    const Flow& flow = flows_[id];
+    const Flow flow = flows_[id];
     for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
       const Share share = pool_[s];
       if (share.link == l) continue;
-      Link& link = link_[share.link];
-      link.left -= static_cast<double>(share.weight) * change;
-      link.top = std::max(link.top, level);
-      touch(share.link);
+      const uint32_t slot = slot_[share.link];
+      if (slot < beside.size() && beside[slot].link == share.link) {
+        beside[slot].weight += static_cast<double>(share.weight);
+        continue;
+      }
+      slot_[share.link] = static_cast<uint32_t>(beside.size());
+      beside.push_back({share.link, static_cast<double>(share.weight)});
     }
+  }
+}
+
+/// Sets the level of a link, and tells those that its flows pass besides.
+void FairShare::set_level(uint32_t l, double level) {
+  if (is_beside_[l] == 0) find_beside(l);
+  const double change = level - level_[l];
+  for (const Beside& beside : beside_[l]) {
+    Link& link = link_[beside.link];
+    link.left -= beside.weight * change;
+    link.top = std::max(link.top, level);
+    if (link.own == 0 ? link.left < 0 : link.queued == kInfinite || link.left < link.queued * link.own)
+      enqueue(beside.link);
   }
   note_level(l, level);
 }
 
 void FairShare::push(uint32_t l, double key) {
-  if (key >= link_[l].queued) return;
-  link_[l].queued = key;
-  queue_.push_back({key, l});
-  std::push_heap(queue_.begin(), queue_.end());
+  Link& link = link_[l];
+  if (key >= link.queued) return;
+  if (link.queued == kInfinite) {
+    queue_.push({key, l}, queue_at_);
+  } else {
+    queue_.lower({key, l}, queue_at_);
+  }
+  link.queued = key;
 }
 
 /// Queues a link whose level may be wrong, by the least of its old and its new one. The new one is at least
 /// what its own flows get when all others keep their rates.
 void FairShare::enqueue(uint32_t l) {
-  Link& link = link_[l];
-  if (members_[l].size() == own_[l].size()) {
-    link.left = link.capacity;
-    link.top = 0;
-  }
-  if (own_[l].empty()) {
-    if (link.left < -1e-12 * link.capacity) push(l, floor_);
+  const Link& link = link_[l];
+  if (link.own == 0) {
+    if (link.left < -1e-12 * facts_[l].capacity) push(l, floor_);
     return;
   }
-  const double now = level_[l], level = link.left / link.own;
-  if (level <= now * kMore && level >= now * kLess && link.top <= now * kMore) return;
-  push(l, std::max(floor_, std::min(now, level)));
+  const double now = level_[l], used = now * link.own;
+  if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
+  push(l, std::max(floor_, link.left < used ? link.left / link.own : now));
 }
 
 void FairShare::solve() {
   floor_ = 0;
   for (;;) {
     for (const uint32_t l : touched_) {
-      link_[l].touched = false;
-      if (link_[l].hot) enqueue(l);
+      is_touched_[l] = 0;
+      if (!facts_[l].hot) continue;
+      if (members_[l].size() == own_[l].size()) {  // no rounding errors of others that have gone
+        link_[l].left = facts_[l].capacity;
+        link_[l].top = 0;
+      }
+      enqueue(l);
     }
     touched_.clear();
     if (queue_.empty()) return;
-    const Entry entry = queue_.front();
-    std::pop_heap(queue_.begin(), queue_.end());
-    queue_.pop_back();
-    if (entry.key != link_[entry.link].queued) continue;
-    link_[entry.link].queued = kInfinite;
-    floor_ = entry.key;
-    visit(entry.link);
+    const auto [key, l] = queue_.top();
+    queue_.erase(0, queue_at_);
+    link_[l].queued = kInfinite;
+    floor_ = key;
+    visit(l);
   }
 }
 
@@ -350,8 +393,8 @@ double FairShare::joined_level(uint32_t l, double least) {
 
 /// Flows whose cap is below the level that their link would give them part from it.
 void FairShare::part_capped(uint32_t l) {
-  Link& link = link_[l];
-  while (!own_[l].empty() && link.left / link.own > link.cap * kMore) {
+  const Link& link = link_[l];
+  while (!own_[l].empty() && link.left / link.own > facts_[l].cap * kMore) {
     const double level = link.left / link.own;
     double least = kInfinite;
     for (std::size_t i = own_[l].size(); i-- > 0;) {
@@ -363,7 +406,7 @@ void FairShare::part_capped(uint32_t l) {
         least = std::min(least, cap);
       }
     }
-    link.cap = least;
+    facts_[l].cap = least;
   }
 }
 
@@ -395,48 +438,70 @@ void FairShare::visit(uint32_t l) {
 
 // ---- links with room to spare
 
-/// Deals out what a cold link has left, or makes it hot.
+/// Deals out a cold link anew, half of what is left to its flows and half to those to come, or makes it hot.
 void FairShare::look(uint32_t l) {
-  Link& link = link_[l];
-  link.looked = round_;
+  LinkFacts& facts = facts_[l];
+  facts.looked = round_;
   const double used = sum(l);
-  if (used > kHot * link.capacity) return promote(l);
-  const double rise = (link.capacity - used) / link.total;
+  if (used > kHot * facts.capacity) return promote(l);
+  link_[l].left = (facts.capacity - used) / 2;
+  facts.rise = facts.total > 0 ? link_[l].left / facts.total : 0;
   for (const Member& m : members_[l]) {
     const uint32_t b = bottleneck_[m.flow];
-    const double most = level_[b] + rise;
+    const double most = level_[b] + facts.rise;
     watch_[m.flow] = std::min(watch_[m.flow], most);
-    if (b < idle_) link_[b].watch = std::min(link_[b].watch, most);
+    if (b < idle_) facts_[b].watch = std::min(facts_[b].watch, most);
   }
 }
 
-bool FairShare::rose(uint32_t l) const { return !own_[l].empty() && level_[l] > link_[l].watch; }
+/// Asks a flow's cold links for more than it had of each.
+void FairShare::deal(FlowId id, double had) {
+  const Flow& flow = flows_[id];
+  const uint32_t b = bottleneck_[id];
+  for (uint32_t s = flow.first + flow.hot; s < flow.first + flow.count; ++s) {
+    const Share share = pool_[s];
+    LinkFacts& facts = facts_[share.link];
+    if (facts.looked == round_) continue;  // with this flow
+    const double most = level_[b] + facts.rise;
+    const double more = static_cast<double>(share.weight) * (most - had);
+    if (facts.rise > 0 && more <= link_[share.link].left) {
+      link_[share.link].left -= std::max(0.0, more);
+      watch_[id] = std::min(watch_[id], most);
+    } else {
+      look(share.link);  // where it gets hot, this share changes places with one that is done
+    }
+  }
+  if (b < idle_) facts_[b].watch = std::min(facts_[b].watch, watch_[id]);
+}
 
-/// Looks at the cold links of new flows and of those that rose beyond what was dealt out to them, and solves
-/// again where one turns out to be too small.
+/// Collects the flows that have risen beyond what was dealt out to them; new ones had nothing.
+void FairShare::find_risen() {
+  risen_.clear();
+  const auto check = [&](FlowId id) {
+    if (watch_[id] >= rate(id)) return;
+    risen_.emplace_back(id, watch_[id]);
+    watch_[id] = kInfinite;
+  };
+  for (const FlowId id : moved_) {
+    if (bottleneck_[id] != idle_) check(id);
+  }
+  for (const uint32_t l : changed_) {
+    if (own_[l].empty() || level_[l] <= facts_[l].watch) continue;
+    facts_[l].watch = kInfinite;
+    for (const FlowId id : own_[l]) {
+      check(id);
+      facts_[l].watch = std::min(facts_[l].watch, watch_[id]);
+    }
+  }
+}
+
+/// Makes sure that no cold link is overfull, and solves again where one would be.
 void FairShare::certify() {
-  std::vector<FlowId>& flows = risen_;
-  flows.assign(added_.begin(), added_.end());
   for (;;) {
-    for (const FlowId id : moved_) {
-      if (bottleneck_[id] != idle_ && rate(id) > watch_[id]) flows.push_back(id);
-    }
-    for (const uint32_t l : changed_) {
-      if (!rose(l)) continue;
-      link_[l].watch = kInfinite;
-      flows.insert(flows.end(), own_[l].begin(), own_[l].end());
-    }
-    if (flows.empty()) return;
+    find_risen();
+    if (risen_.empty()) return;
     ++round_;
-    for (const FlowId id : flows) watch_[id] = kInfinite;
-    for (const FlowId id : flows) {
-      const Flow& flow = flows_[id];
-      for (uint32_t s = flow.first + flow.hot; s < flow.first + flow.count; ++s) {
-        // One that gets hot changes places with one that was looked at before.
-        if (link_[pool_[s].link].looked != round_) look(pool_[s].link);
-      }
-    }
-    flows.clear();
+    for (const auto& [id, had] : risen_) deal(id, had);
     solve();
   }
 }
@@ -445,7 +510,7 @@ void FairShare::refresh() {
   if (++updates_ % kRefresh != 0 || hot_.empty()) return;
   if (next_hot_ >= hot_.size()) next_hot_ = 0;
   const uint32_t l = hot_[next_hot_];
-  if (!own_[l].empty() || link_[l].capacity - link_[l].left > kCold * link_[l].capacity) {
+  if (!own_[l].empty() || facts_[l].capacity - link_[l].left > kCold * facts_[l].capacity) {
     ++next_hot_;
     sum(l);
     return touch(l);

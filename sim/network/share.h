@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/network/indexed_heap.h"
 #include "sim/plan/plan.h"
 
 namespace tandem::sim {
@@ -19,9 +20,9 @@ namespace tandem::sim {
 /// limits pass besides, in order of level, since what is slower is never touched by what is faster (progressive
 /// filling, begun in the middle). Flows are moved only where they change their bottleneck.
 ///
-/// Links with room to spare are "cold" and hear nothing: at the last look at one, what was left of it was
-/// dealt out to its flows as rises that cannot fill it. A bottleneck that rises beyond these has the cold
-/// links of its flows looked at again. Levels are right to a relative 1e-12. Deterministic.
+/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows than
+/// they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold link
+/// that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
 /// For one thread at a time.
 class FairShare {
  public:
@@ -60,33 +61,37 @@ class FairShare {
     uint32_t hot = 0;               ///< the first so many of them are of hot links
     uint32_t room = 0;              ///< shares reserved
   };
+  /// What the flows that a link limits use of another one, together.
+  struct Beside {
+    uint32_t link;
+    double weight;
+  };
   struct Member {
     FlowId flow;
     float weight;
   };
+  /// What solving walks through is kept apart from the rest, so that it stays in the cache.
   struct Link {
-    double capacity = 0;
-    double total = 0;           ///< weight of all flows
+    /// Of a hot link: capacity that the flows leave which it does not limit. Of a cold one: capacity that is
+    /// dealt out to no flow.
+    double left = 0;
     double own = 0;             ///< weight of the flows that it limits
-    double left = 0;            ///< capacity that the others leave; of hot links
     double top = 0;             ///< no other is faster
-    double cap = kInfinite;     ///< none of its own has a lower one
-    double watch = kInfinite;   ///< up to this level its flows leave their cold links room
     double queued = kInfinite;  ///< its key in queue_
-    uint32_t looked = 0;        ///< round of the last look while cold
-    bool hot = false, touched = false, changed = false;
   };
-  struct Entry {
-    double key;
-    uint32_t link;
-    bool operator<(const Entry& other) const {  // least on top of a standard heap
-      return key != other.key ? key > other.key : link > other.link;
-    }
+  struct LinkFacts {
+    double capacity = 0;
+    double total = 0;          ///< weight of all flows
+    double cap = kInfinite;    ///< none of its own has a lower one
+    double watch = kInfinite;  ///< up to this level its flows stay within what cold links dealt out to them
+    double rise = 0;           ///< of a cold link: what it deals out to a flow beyond its rate
+    uint32_t looked = 0;       ///< round of the last look() while cold
+    bool hot = false, changed = false;
   };
   uint32_t own_cap(FlowId flow) const { return idle_ + 1 + flow; }
   void reserve_shares(FlowId flow, std::size_t count);
   void swap_shares(uint32_t a, uint32_t b);
-  void unlink(FlowId flow);
+  void unlink(FlowId flow, double rate);
   void promote(uint32_t link);
   void demote(uint32_t link);
   double sum(uint32_t link);
@@ -98,6 +103,7 @@ class FairShare {
   void touch(uint32_t link);
   void set_level(uint32_t link, double level);
   void note_level(uint32_t link, double level);
+  void find_beside(uint32_t link);
   void enqueue(uint32_t link);
   void push(uint32_t link, double key);
   void solve();
@@ -107,12 +113,15 @@ class FairShare {
   void part_capped(uint32_t link);
 
   void certify();
-  bool rose(uint32_t link) const;
+  void find_risen();
+  void deal(FlowId flow, double had);
   void look(uint32_t link);
   void refresh();
 
   uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
   std::vector<Link> link_;
+  std::vector<LinkFacts> facts_;                      ///< [link]
+  std::vector<uint8_t> is_touched_;                   ///< [link]
   std::vector<double> level_;                         ///< [bottleneck]: infinite for a link that limits nobody
   std::vector<std::vector<Member>> members_;          ///< [link]
   std::vector<std::vector<uint32_t>> member_shares_;  ///< [link]: index into pool_ of each member
@@ -120,14 +129,19 @@ class FairShare {
   std::vector<Flow> flows_;
   std::vector<uint32_t> bottleneck_;  ///< [flow]
   std::vector<uint32_t> own_at_;      ///< [flow]: its place in own_
-  std::vector<double> watch_;         ///< [flow]: up to this rate it leaves its cold links room
+  std::vector<double> watch_;         ///< [flow]: up to this rate it stays within what cold links dealt out to it
   std::vector<uint8_t> is_moved_;     ///< [flow]
   std::vector<Share> pool_;
   std::vector<uint32_t> position_;  ///< [index into pool_]: in the link's list of members
   std::vector<FlowId> free_, added_, moved_;
   std::vector<uint32_t> touched_;  ///< hot links whose sums have changed
-  std::vector<uint32_t> changed_, hot_, risen_;
-  std::vector<Entry> queue_;
+  std::vector<uint32_t> changed_, hot_;
+  std::vector<std::pair<FlowId, double>> risen_;  ///< flows beyond what was dealt out to them, and that
+  IndexedHeap queue_;  ///< links whose level may be wrong, by the least that it can be
+  IndexedHeap::Places queue_at_;
+  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links, together
+  std::vector<uint8_t> is_beside_;          ///< [link]: whether that is up to date
+  std::vector<uint32_t> slot_;              ///< [link], while beside_ is made
   std::vector<Member> joining_;
   double floor_ = 0;  ///< while solving: all levels below are final
   uint32_t round_ = 0, updates_ = 0;
