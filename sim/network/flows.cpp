@@ -5,70 +5,99 @@
 
 namespace tandem::sim {
 
-void Flows::start(int64_t now, std::span<const Use> uses, double cap, double bytes, uint64_t tag) {
+namespace {
+// A count beyond this begins anew, so that a flow's end keeps six binary digits behind the byte's point.
+constexpr double kMostServed = 0x1p46;
+}  // namespace
+
+void Flows::start(int64_t, std::span<const Use> uses, double cap, double bytes, uint64_t tag) {
   const uint32_t id = share_.add(uses, cap);
   if (id >= flows_.size()) {
     flows_.resize(id + 1);
-    const std::size_t blocks = id / kBlock + 1;
-    finish_.resize(blocks * kBlock, kNever);
-    least_.resize(blocks, kNever);
-    is_stale_.resize(blocks, 0);
+    at_.resize(id + 1);
+    bottlenecks_.resize(share_.bottlenecks());
+    next_.grow(share_.bottlenecks());
   }
-  flows_[id] = {bytes, 0, now, tag};
+  flows_[id] = {bytes, tag, kNone};
   pending_ = true;
 }
 
-void Flows::set_finish(uint32_t id, int64_t at) {
-  finish_[id] = at;
-  const uint32_t block = id / kBlock;
-  if (is_stale_[block] == 0) {
-    is_stale_[block] = 1;
-    stale_.push_back(block);
-  }
+void Flows::erase(Bottleneck& b, uint32_t flow) {
+  b.due.erase(at_[flow], at_);
+  if (b.due.empty()) b.served = 0;
 }
 
-void Flows::resolve_blocks() {
-  for (const uint32_t b : stale_) {
-    is_stale_[b] = 0;
-    const auto first = finish_.begin() + static_cast<std::ptrdiff_t>(b * kBlock);
-    int64_t least = kNever;
-    for (std::size_t i = 0; i < kBlock; ++i) least = std::min(least, first[static_cast<std::ptrdiff_t>(i)]);
-    least_[b] = least;
-  }
-  stale_.clear();
-  next_ = kNever;
-  for (const int64_t at : least_) next_ = std::min(next_, at);
+void Flows::advance(Bottleneck& b, int64_t now) {
+  if (b.since == now) return;
+  if (!b.due.empty() && b.rate > 0) b.served += b.rate * (static_cast<double>(now - b.since) * 1e-12);
+  b.since = now;
+  if (b.served < kMostServed) return;
+  b.due.shift(b.served);
+  b.served = 0;
+}
+
+int64_t Flows::end_of(const Bottleneck& b) const {
+  if (b.due.empty() || !(b.rate > 0)) return kNever;
+  return std::min(kNever, b.since + picoseconds(std::max(0.0, b.due.top().key - b.served) / b.rate));
+}
+
+void Flows::note(uint32_t bottleneck) {
+  Bottleneck& b = bottlenecks_[bottleneck];
+  if (b.stale) return;
+  b.stale = true;
+  stale_.push_back(bottleneck);
 }
 
 void Flows::finish(int64_t now, std::vector<uint64_t>& tags) {
   const std::size_t before = tags.size();
-  for (std::size_t b = 0; b < least_.size(); ++b) {
-    if (least_[b] > now) continue;
-    for (std::size_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
-      if (finish_[i] > now) continue;
-      const auto id = static_cast<uint32_t>(i);
+  while (next_.least() <= now) {
+    const std::size_t at = next_.first();
+    Bottleneck& b = bottlenecks_[at];
+    do {
+      const uint32_t id = b.due.top().item;
       tags.push_back(flows_[id].tag);
+      flows_[id].bottleneck = kNone;
+      erase(b, id);
       share_.remove(id);
-      set_finish(id, kNever);
-      pending_ = true;
-    }
+    } while (end_of(b) <= now);
+    next_.set(at, end_of(b));
+    pending_ = true;
   }
   std::sort(tags.begin() + static_cast<std::ptrdiff_t>(before), tags.end());
 }
 
 void Flows::update(int64_t now) {
   pending_ = false;
-  for (const uint32_t id : share_.update()) {
-    Flow& flow = flows_[id];
-    if (flow.rate > 0) {
-      const double gone = flow.rate * (static_cast<double>(now - flow.since) * 1e-12);
-      flow.left = std::max(0.0, flow.left - gone);
-    }
-    flow.since = now;
-    flow.rate = share_.rate(id);
-    set_finish(id, flow.rate > 0 ? std::min(kNever, now + picoseconds(flow.left / flow.rate)) : kNever);
+  share_.update();
+  for (const uint32_t l : share_.changed()) {
+    advance(bottlenecks_[l], now);
+    bottlenecks_[l].rate = share_.level(l);
+    note(l);
   }
-  resolve_blocks();
+  for (const uint32_t id : share_.moved()) {
+    Flow& flow = flows_[id];
+    const uint32_t from = flow.bottleneck, to = share_.bottleneck(id);
+    if (from == to) continue;
+    double left = flow.bytes;
+    if (from != kNone) {
+      Bottleneck& b = bottlenecks_[from];
+      advance(b, now);
+      left = std::max(0.0, b.due.key(at_[id]) - b.served);
+      erase(b, id);
+      note(from);
+    }
+    flow.bottleneck = to;
+    Bottleneck& b = bottlenecks_[to];
+    advance(b, now);
+    b.rate = share_.level(to);
+    b.due.push({b.served + left, id}, at_);
+    note(to);
+  }
+  for (const uint32_t at : stale_) {
+    bottlenecks_[at].stale = false;
+    next_.set(at, end_of(bottlenecks_[at]));
+  }
+  stale_.clear();
 }
 
 }  // namespace tandem::sim

@@ -4,74 +4,88 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace tandem::sim {
 
 namespace {
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr uint32_t kCap = 1U << 31;
-// A link used beyond this share is taken for full: it may soon be, and solving again costs more.
-constexpr double kNearlyFull = 0.98;
-constexpr double kFits = 1 + 1e-11;
-constexpr double kNew = 0;
-constexpr double kOpen = -1;  // rate of a flow that is not yet fixed
+// Levels closer than this are one.
+constexpr double kMore = 1 + 1e-12, kLess = 1 - 1e-12;
+// A cold link used beyond the one share becomes hot; a hot one that limits nobody, cold below the other.
+constexpr double kHot = 0.98, kCold = 0.9;
+// Every so many updates the sums of one hot link are formed anew, so that rounding errors do not add up.
+constexpr uint32_t kRefresh = 8;
 }  // namespace
 
 FairShare::FairShare(std::vector<double> capacity)
-    : capacity_(std::move(capacity)),
-      members_(capacity_.size()),
-      member_shares_(capacity_.size()),
-      filling_(capacity_.size()),
-      usage_(capacity_.size()),
-      full_(capacity_.size()),
-      removed_level_(kInfinite) {
-  for (const double c : capacity_) {
-    if (!(c >= 0) || std::isinf(c))
+    : idle_(static_cast<uint32_t>(capacity.size())),
+      link_(capacity.size()),
+      facts_(capacity.size()),
+      is_touched_(capacity.size()),
+      queue_at_(capacity.size()),
+      beside_(capacity.size()),
+      is_beside_(capacity.size()),
+      slot_(capacity.size()),
+      level_(capacity.size() + 1, kInfinite),
+      members_(capacity.size()),
+      member_shares_(capacity.size()),
+      own_(capacity.size()) {
+  level_[idle_] = 0;
+  for (uint32_t l = 0; l < idle_; ++l) {
+    if (!(capacity[l] >= 0) || std::isinf(capacity[l]))
       throw InputError("a link's capacity must be a finite number of bytes/s >= 0");
+    facts_[l].capacity = capacity[l];
   }
 }
 
+// ---- which flow passes which link
+
 void FairShare::reserve_shares(FlowId id, std::size_t count) {
-  if (room_[id] < count) {
-    room_[id] = static_cast<uint32_t>(std::bit_ceil(count));
-    flows_[id].first = static_cast<uint32_t>(pool_.size());
-    pool_.resize(pool_.size() + room_[id]);
+  Flow& flow = flows_[id];
+  if (flow.room < count) {
+    flow.room = static_cast<uint32_t>(std::bit_ceil(count));
+    flow.first = static_cast<uint32_t>(pool_.size());
+    pool_.resize(pool_.size() + flow.room);
     position_.resize(pool_.size());
   }
-  flows_[id].count = 0;
+  flow.count = flow.hot = 0;
 }
 
 FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
   for (const Use& use : uses) {
     if (!(use.weight >= 0) || std::isinf(use.weight))
       throw InputError("a flow's weight must be finite and >= 0");
-    TANDEM_CHECK(use.link < capacity_.size());
+    TANDEM_CHECK(use.link < link_.size());
   }
   if (free_.empty()) {
     free_.push_back(static_cast<FlowId>(flows_.size()));
     flows_.emplace_back();
-    rate_.push_back(0);
-    before_.push_back(0);
-    cap_.push_back(0);
-    room_.push_back(0);
+    bottleneck_.push_back(idle_);
+    level_.push_back(0);
+    own_at_.push_back(0);
+    watch_.push_back(0);
+    is_moved_.push_back(0);
   }
+  begin();
   const FlowId id = free_.back();
   free_.pop_back();
   reserve_shares(id, uses.size());
   Flow& flow = flows_[id];
-  cap_[id] = cap > 0 ? cap : kInfinite;
-  rate_[id] = kNew;
+  level_[own_cap(id)] = cap > 0 ? cap : kInfinite;
+  bottleneck_[id] = idle_;
+  watch_[id] = 0;
   bool ordered = true;  // by link, each once: as bindings list them, and then no search is needed
+  int64_t last = -1;
   for (const Use& use : uses) {
     if (use.weight == 0) continue;
     Share* const shares = &pool_[flow.first];
     Share* const end = shares + flow.count;
-    ordered = ordered && (flow.count == 0 || end[-1].link < use.link);
+    ordered = ordered && last < int64_t{use.link};
+    last = use.link;
     Share* const same =
         ordered ? end : std::find_if(shares, end, [&](const Share& s) { return s.link == use.link; });
     const uint32_t index = flow.first + static_cast<uint32_t>(same - shares);
     auto& members = members_[use.link];
+    facts_[use.link].total += static_cast<double>(use.weight);
     if (same != end) {
       same->weight += use.weight;
       members[position_[index]].weight = same->weight;
@@ -82,21 +96,23 @@ FairShare::FlowId FairShare::add(std::span<const Use> uses, double cap) {
     members.push_back({id, use.weight});
     member_shares_[use.link].push_back(index);
     ++flow.count;
-    dirty_.push_back(use.link);
+    if (facts_[use.link].hot) swap_shares(index, flow.first + flow.hot++);
   }
   added_.push_back(id);
   ++active_;
   return id;
 }
 
-void FairShare::remove(FlowId id) {
-  // A flow added and removed between two updates has changed nothing.
-  const auto fresh = std::find(added_.begin(), added_.end(), id);
-  if (fresh != added_.end()) {
-    added_.erase(fresh);
-  } else {
-    removed_level_ = std::min(removed_level_, rate_[id]);
-  }
+void FairShare::swap_shares(uint32_t a, uint32_t b) {
+  if (a == b) return;
+  std::swap(pool_[a], pool_[b]);
+  std::swap(position_[a], position_[b]);
+  member_shares_[pool_[a].link][position_[a]] = a;
+  member_shares_[pool_[b].link][position_[b]] = b;
+}
+
+/// Takes a flow that had so much off its links.
+void FairShare::unlink(FlowId id, double rate) {
   const Flow& flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
     const uint32_t link = pool_[s].link;
@@ -108,204 +124,413 @@ void FairShare::remove(FlowId id) {
     position_[shares[at]] = at;
     members.pop_back();
     shares.pop_back();
-    usage_[link] = members.empty() ? 0 : usage_[link] - static_cast<double>(pool_[s].weight) * rate_[id];
-    if (full_[link] != 0) dirty_.push_back(link);
+    const auto weight = static_cast<double>(pool_[s].weight);
+    facts_[link].total = members.empty() ? 0 : facts_[link].total - weight;
+    if (!facts_[link].hot) link_[link].left += weight * rate;
   }
+}
+
+/// The first change after an update() begins a new list of what is changed.
+void FairShare::begin() {
+  if (!reported_) return;
+  reported_ = false;
+  for (const uint32_t l : changed_) facts_[l].changed = false;
+  for (const FlowId id : moved_) is_moved_[id] = 0;
+  changed_.clear();
+  moved_.clear();
+}
+
+void FairShare::remove(FlowId id) {
+  begin();
+  const double had = rate(id);
+  if (bottleneck_[id] == idle_) {  // added since the last update: nothing has changed
+    added_.erase(std::find(added_.begin(), added_.end(), id));
+  } else {
+    move(id, idle_);
+  }
+  unlink(id, had);
   free_.push_back(id);
   --active_;
 }
 
-/// Rates below this stay as they are. A new flow's rate is at least its smallest equal share of a link, with
-/// all flows of that link counted, or its cap.
-double FairShare::threshold() {
-  double least = removed_level_;
-  ++round_;
-  for (const FlowId id : added_) {
-    const Flow& flow = flows_[id];
-    least = std::min(least, cap_[id]);
-    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-      const uint32_t l = pool_[s].link;
-      Filling& link = filling_[l];
-      if (link.seen != round_) {
-        link.seen = round_;
-        link.load = 0;
-        for (const Member& m : members_[l]) link.load += static_cast<double>(m.weight);
-      }
-      least = std::min(least, capacity_[l] / link.load);
+/// What the flows of a link use of it now. Forms all of its sums anew.
+double FairShare::sum(uint32_t l) {
+  Link& link = link_[l];
+  double used = 0;
+  link.left = facts_[l].capacity;
+  link.top = link.own = 0;
+  for (const Member& m : members_[l]) {
+    const uint32_t b = bottleneck_[m.flow];
+    const auto weight = static_cast<double>(m.weight);
+    used += weight * level_[b];
+    if (b == l) {
+      link.own += weight;
+    } else {
+      link.left -= weight * level_[b];
+      link.top = std::max(link.top, level_[b]);
     }
   }
-  // Sums of capacity taken in another order may differ in the last digits.
-  return least * (1 - 1e-9);
+  return used;
 }
 
-void FairShare::touch(uint32_t link) {
-  if (filling_[link].seen == round_) return;
-  filling_[link] = {capacity_[link], 0, 0, round_};
-  area_.push_back(link);
+/// Makes a cold link hot.
+void FairShare::promote(uint32_t l) {
+  facts_[l].hot = true;
+  hot_.push_back(l);
+  for (std::size_t i = 0; i < members_[l].size(); ++i) {
+    const FlowId id = members_[l][i].flow;
+    Flow& flow = flows_[id];
+    swap_shares(member_shares_[l][i], flow.first + flow.hot++);
+    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
+  }
+  sum(l);
+  touch(l);
 }
 
-void FairShare::reach(FlowId id) {
-  before_[id] = rate_[id];
-  rate_[id] = kOpen;
-  reached_.push_back(id);
-  const Flow flow = flows_[id];
-  for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-    if (full_[pool_[s].link] != 0) touch(pool_[s].link);
+void FairShare::demote(uint32_t l) {
+  facts_[l].hot = false;
+  for (std::size_t i = 0; i < members_[l].size(); ++i) {
+    const FlowId id = members_[l][i].flow;
+    Flow& flow = flows_[id];
+    swap_shares(member_shares_[l][i], flow.first + --flow.hot);
+    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
   }
 }
 
-/// Collects the links and flows that the change can reach and what is left for them.
-void FairShare::gather(double threshold) {
-  ++round_;
-  area_.clear();
-  reached_.clear();
-  overfull_.clear();
-  for (const FlowId id : added_) reach(id);
-  for (const uint32_t link : dirty_) touch(link);
-  for (std::size_t i = 0; i < area_.size(); ++i) {
-    Filling& link = filling_[area_[i]];
-    double left = link.left, load = 0;
-    uint32_t open = 0;
-    for (const Member& m : members_[area_[i]]) {
-      const double rate = rate_[m.flow];
-      if (rate >= 0 && rate < threshold) {
-        left -= static_cast<double>(m.weight) * rate;
+// ---- which link limits which flow
+
+void FairShare::touch(uint32_t l) {
+  if (is_touched_[l] != 0) return;
+  is_touched_[l] = 1;
+  touched_.push_back(l);
+}
+
+void FairShare::note_level(uint32_t l, double level) {
+  level_[l] = level;
+  if (facts_[l].changed) return;
+  facts_[l].changed = true;
+  changed_.push_back(l);
+}
+
+void FairShare::leave(FlowId id, uint32_t from) {
+  auto& own = own_[from];
+  own[own_at_[id]] = own.back();
+  own_at_[own.back()] = own_at_[id];
+  own.pop_back();
+  is_beside_[from] = 0;
+  if (!own.empty()) {
+    if (!(link_[from].own > 0)) sum(from);
+    return;
+  }
+  link_[from].own = 0;
+  facts_[from].cap = facts_[from].watch = kInfinite;
+  note_level(from, kInfinite);
+}
+
+/// Gives a flow another bottleneck, and its rate. Links must be hot and of finite level.
+void FairShare::move(FlowId id, uint32_t to) {
+  const uint32_t from = bottleneck_[id];
+  const double before = level_[from], after = level_[to], change = after - before;
+  bottleneck_[id] = to;
+  const Flow flow = flows_[id];
+  for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
+    const Share share = pool_[s];
+    Link& link = link_[share.link];
+    const auto weight = static_cast<double>(share.weight);
+    if (share.link == to) {
+      link.left += weight * before;
+      link.own += weight;
+      LinkFacts& facts = facts_[to];
+      facts.cap = std::min(facts.cap, level_[own_cap(id)]);
+      facts.watch = std::min(facts.watch, watch_[id]);
+    } else {
+      link.left -= weight * (share.link == from ? after : change);
+      if (share.link == from) link.own -= weight;
+      link.top = std::max(link.top, after);
+    }
+    touch(share.link);
+  }
+  if (from < idle_) leave(id, from);
+  if (to < idle_) {
+    own_at_[id] = static_cast<uint32_t>(own_[to].size());
+    own_[to].push_back(id);
+    is_beside_[to] = 0;
+  }
+  if (to == idle_ || is_moved_[id] != 0) return;
+  is_moved_[id] = 1;
+  moved_.push_back(id);
+}
+
+/// A new flow's first bottleneck, where its share would be least: solve() finds the right one.
+void FairShare::place(FlowId id) {
+  const Flow flow = flows_[id];
+  uint32_t to = own_cap(id);
+  double least = level_[to];
+  for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
+    const Link& link = link_[pool_[s].link];
+    const double share = std::max(0.0, link.left) / (link.own + static_cast<double>(pool_[s].weight));
+    if (share < least) {
+      least = share;
+      to = pool_[s].link;
+    }
+  }
+  if (least == kInfinite && flow.count > 0) {
+    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
+      const LinkFacts& link = facts_[pool_[s].link];
+      if (link.capacity / link.total >= least) continue;
+      least = link.capacity / link.total;
+      to = pool_[s].link;
+    }
+    promote(to);
+  }
+  if (level_[to] == kInfinite && to < idle_) note_level(to, least);
+  move(id, to);
+}
+
+// ---- solving
+
+void FairShare::find_beside(uint32_t l) {
+  is_beside_[l] = 1;
+  auto& beside = beside_[l];
+  beside.clear();
+  for (const FlowId id : own_[l]) {
+    const Flow flow = flows_[id];
+    for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
+      const Share share = pool_[s];
+      if (share.link == l) continue;
+      const uint32_t slot = slot_[share.link];
+      if (slot < beside.size() && beside[slot].link == share.link) {
+        beside[slot].weight += static_cast<double>(share.weight);
         continue;
       }
-      load += static_cast<double>(m.weight);
-      ++open;
-      if (rate != kOpen) reach(m.flow);
-    }
-    link.left = left;
-    link.load = load;
-    link.open = open;
-  }
-  open_ = reached_.size();
-}
-
-/// Fixes a flow's rate and books it on its links.
-void FairShare::fix(FlowId id, double rate) {
-  rate_[id] = rate;
-  --open_;
-  const double change = rate - before_[id];
-  const Flow flow = flows_[id];
-  for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-    const uint32_t l = pool_[s].link;
-    const auto weight = static_cast<double>(pool_[s].weight);
-    Filling& link = filling_[l];
-    if (link.seen == round_) {
-      link.left -= weight * rate;
-      link.load -= weight;
-      --link.open;
-    } else if (change != 0) {
-      usage_[l] += weight * change;
-      if (usage_[l] > capacity_[l] * kFits) overfull_.push_back(l);
+      slot_[share.link] = static_cast<uint32_t>(beside.size());
+      beside.push_back({share.link, static_cast<double>(share.weight)});
     }
   }
 }
 
-void FairShare::saturate(uint32_t link, double level) {
-  full_[link] = 1;
-  for (const Member& m : members_[link]) {
-    if (rate_[m.flow] == kOpen) fix(m.flow, level);
+/// Sets the level of a link, and tells those that its flows pass besides.
+void FairShare::set_level(uint32_t l, double level) {
+  if (is_beside_[l] == 0) find_beside(l);
+  const double change = level - level_[l];
+  for (const Beside& beside : beside_[l]) {
+    Link& link = link_[beside.link];
+    link.left -= beside.weight * change;
+    link.top = std::max(link.top, level);
+    if (link.own == 0 ? link.left < 0 : link.queued == kInfinite || link.left < link.queued * link.own)
+      enqueue(beside.link);
   }
+  note_level(l, level);
 }
 
-/// Progressive filling. A link's level only rises as flows are fixed below it, so a heap entry that is out
-/// of date is too low and sinks.
-void FairShare::fill() {
-  heap_.clear();
-  for (const uint32_t l : area_) {
-    if (filling_[l].open == 0) continue;
-    full_[l] = 0;
-    heap_.push_back({filling_[l].level(), l});
+void FairShare::push(uint32_t l, double key) {
+  Link& link = link_[l];
+  if (key >= link.queued) return;
+  if (link.queued == kInfinite) {
+    queue_.push({key, l}, queue_at_);
+  } else {
+    queue_.lower({key, l}, queue_at_);
   }
-  for (const FlowId id : reached_) {
-    if (cap_[id] < kInfinite) heap_.push_back({cap_[id], kCap + id});
-    if (cap_[id] == kInfinite && flows_[id].count == 0) fix(id, kInfinite);
-  }
-  for (std::size_t i = heap_.size() / 2; i-- > 0;) sink(i);
-  while (open_ > 0) {
-    const Level top = heap_.front();
-    const bool link = top.index < kCap;
-    const bool done = link ? filling_[top.index].open == 0 : rate_[top.index - kCap] != kOpen;
-    const double now = link && !done ? filling_[top.index].level() : top.level;
-    heap_.front().level = now;
-    if (done || !(now > top.level)) {
-      heap_.front() = heap_.back();
-      heap_.pop_back();
-    }
-    if (!heap_.empty()) sink(0);
-    if (done || now > top.level) continue;
-    if (link) {
-      saturate(top.index, now);
-    } else {
-      fix(top.index - kCap, now);
-    }
-  }
+  link.queued = key;
 }
 
-/// Moves heap_[at] down to its place in a binary heap with the least level on top.
-void FairShare::sink(std::size_t at) {
-  const Level moved = heap_[at];
-  for (std::size_t child = 2 * at + 1; child < heap_.size(); child = 2 * at + 1) {
-    if (child + 1 < heap_.size()) child += heap_[child + 1].level < heap_[child].level ? 1 : 0;
-    if (!(heap_[child].level < moved.level)) break;
-    heap_[at] = heap_[child];
-    at = child;
+/// Queues a link whose level may be wrong, by the least of its old and its new one. The new one is at least
+/// what its own flows get when all others keep their rates.
+void FairShare::enqueue(uint32_t l) {
+  const Link& link = link_[l];
+  if (link.own == 0) {
+    if (link.left < -1e-12 * facts_[l].capacity) push(l, floor_);
+    return;
   }
-  heap_[at] = moved;
+  const double now = level_[l], used = now * link.own;
+  if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
+  push(l, std::max(floor_, link.left < used ? link.left / link.own : now));
 }
 
-/// Closes the books of the area. False when a link outside it is overfull; such links are then marked as
-/// full.
-bool FairShare::book() {
-  for (const uint32_t l : area_) {
-    usage_[l] = capacity_[l] - filling_[l].left;
-    if (usage_[l] > kNearlyFull * capacity_[l]) full_[l] = 1;
-  }
-  // A rate fixed later may have made room again.
-  bool fits = true;
-  for (const uint32_t l : overfull_) {
-    if (full_[l] != 0 || usage_[l] <= capacity_[l] * kFits) continue;
-    full_[l] = 1;
-    dirty_.push_back(l);
-    fits = false;
-  }
-  return fits;
-}
-
-/// Back to the rates before fill(), with all that was reached to be reached again.
-void FairShare::undo() {
-  for (const uint32_t l : area_) full_[l] = 1;
-  for (const FlowId id : reached_) {
-    const Flow flow = flows_[id];
-    for (uint32_t s = flow.first; s < flow.first + flow.count; ++s) {
-      if (filling_[pool_[s].link].seen == round_) continue;
-      usage_[pool_[s].link] -= static_cast<double>(pool_[s].weight) * (rate_[id] - before_[id]);
-    }
-    rate_[id] = before_[id];
-  }
-}
-
-const std::vector<FairShare::FlowId>& FairShare::update() {
-  changed_.clear();
-  if (added_.empty() && dirty_.empty()) return changed_;
-  const double from = threshold();
+void FairShare::solve() {
+  floor_ = 0;
   for (;;) {
-    gather(from);
-    fill();
-    if (book()) break;
-    undo();
+    for (const uint32_t l : touched_) {
+      is_touched_[l] = 0;
+      if (!facts_[l].hot) continue;
+      if (members_[l].size() == own_[l].size()) {  // no rounding errors of others that have gone
+        link_[l].left = facts_[l].capacity;
+        link_[l].top = 0;
+      }
+      enqueue(l);
+    }
+    touched_.clear();
+    if (queue_.empty()) return;
+    const auto [key, l] = queue_.top();
+    queue_.erase(0, queue_at_);
+    link_[l].queued = kInfinite;
+    floor_ = key;
+    visit(l);
   }
-  for (const FlowId id : added_) before_[id] = kOpen;  // whatever its rate, it is new
-  for (const FlowId id : reached_) {
-    if (rate_[id] != before_[id]) changed_.push_back(id);
+}
+
+/// Level at which a link is shared by its own flows and those faster than that, joining_.
+double FairShare::joined_level(uint32_t l, double least) {
+  const Link& link = link_[l];
+  joining_.clear();
+  double level = least;
+  for (const Member& m : members_[l]) {
+    const uint32_t b = bottleneck_[m.flow];
+    if (b != l && level_[b] > level * kMore) joining_.push_back(m);
   }
-  added_.clear();
-  dirty_.clear();
-  removed_level_ = kInfinite;
-  return changed_;
+  for (std::size_t before = 0; before != joining_.size() && !joining_.empty();) {
+    before = joining_.size();
+    double left = link.left, own = link.own;
+    for (const Member& m : joining_) {
+      left += static_cast<double>(m.weight) * level_[bottleneck_[m.flow]];
+      own += static_cast<double>(m.weight);
+    }
+    level = std::max(level, left / own);
+    std::erase_if(joining_, [&](const Member& m) { return level_[bottleneck_[m.flow]] <= level * kMore; });
+  }
+  return level;
+}
+
+/// Flows whose cap is below the level that their link would give them part from it.
+void FairShare::part_capped(uint32_t l) {
+  const Link& link = link_[l];
+  while (!own_[l].empty() && link.left / link.own > facts_[l].cap * kMore) {
+    const double level = link.left / link.own;
+    double least = kInfinite;
+    for (std::size_t i = own_[l].size(); i-- > 0;) {
+      const FlowId id = own_[l][i];
+      const double cap = level_[own_cap(id)];
+      if (level > cap * kMore) {
+        move(id, own_cap(id));
+      } else {
+        least = std::min(least, cap);
+      }
+    }
+    facts_[l].cap = least;
+  }
+}
+
+/// Level that the link's own flows get when all others keep their rates.
+double FairShare::own_level(uint32_t l) const {
+  return own_[l].empty() ? kInfinite : std::max(0.0, link_[l].left / link_[l].own);
+}
+
+/// Brings a link to its level, as far as is known now.
+void FairShare::visit(uint32_t l) {
+  Link& link = link_[l];
+  joining_.clear();
+  if (own_[l].empty() || link.top > own_level(l) * kMore) sum(l);
+  double level = own_level(l);
+  if (own_[l].empty() ? link.left < 0 : link.top > level * kMore)
+    level = joined_level(l, own_[l].empty() ? 0 : level);
+  const double now = std::min(level_[l], level);
+  if (now > floor_ * kMore) return push(l, now);
+  if (!joining_.empty()) {
+    if (own_[l].empty()) note_level(l, level);
+    for (const Member& m : joining_) move(m.flow, l);
+    sum(l);
+  }
+  part_capped(l);
+  if (own_[l].empty()) return;
+  level = own_level(l);
+  if (level > level_[l] * kMore || level < level_[l] * kLess) set_level(l, level);
+}
+
+// ---- links with room to spare
+
+/// Deals out a cold link anew, half of what is left to its flows and half to those to come, or makes it hot.
+void FairShare::look(uint32_t l) {
+  LinkFacts& facts = facts_[l];
+  facts.looked = round_;
+  const double used = sum(l);
+  if (used > kHot * facts.capacity) return promote(l);
+  link_[l].left = (facts.capacity - used) / 2;
+  facts.rise = facts.total > 0 ? link_[l].left / facts.total : 0;
+  for (const Member& m : members_[l]) {
+    const uint32_t b = bottleneck_[m.flow];
+    const double most = level_[b] + facts.rise;
+    watch_[m.flow] = std::min(watch_[m.flow], most);
+    if (b < idle_) facts_[b].watch = std::min(facts_[b].watch, most);
+  }
+}
+
+/// Asks a flow's cold links for more than it had of each.
+void FairShare::deal(FlowId id, double had) {
+  const Flow& flow = flows_[id];
+  const uint32_t b = bottleneck_[id];
+  for (uint32_t s = flow.first + flow.hot; s < flow.first + flow.count; ++s) {
+    const Share share = pool_[s];
+    LinkFacts& facts = facts_[share.link];
+    if (facts.looked == round_) continue;  // with this flow
+    const double most = level_[b] + facts.rise;
+    const double more = static_cast<double>(share.weight) * (most - had);
+    if (facts.rise > 0 && more <= link_[share.link].left) {
+      link_[share.link].left -= std::max(0.0, more);
+      watch_[id] = std::min(watch_[id], most);
+    } else {
+      look(share.link);  // where it gets hot, this share changes places with one that is done
+    }
+  }
+  if (b < idle_) facts_[b].watch = std::min(facts_[b].watch, watch_[id]);
+}
+
+/// Collects the flows that have risen beyond what was dealt out to them; new ones had nothing.
+void FairShare::find_risen() {
+  risen_.clear();
+  const auto check = [&](FlowId id) {
+    if (watch_[id] >= rate(id)) return;
+    risen_.emplace_back(id, watch_[id]);
+    watch_[id] = kInfinite;
+  };
+  for (const FlowId id : moved_) {
+    if (bottleneck_[id] != idle_) check(id);
+  }
+  for (const uint32_t l : changed_) {
+    if (own_[l].empty() || level_[l] <= facts_[l].watch) continue;
+    facts_[l].watch = kInfinite;
+    for (const FlowId id : own_[l]) {
+      check(id);
+      facts_[l].watch = std::min(facts_[l].watch, watch_[id]);
+    }
+  }
+}
+
+/// Makes sure that no cold link is overfull, and solves again where one would be.
+void FairShare::certify() {
+  for (;;) {
+    find_risen();
+    if (risen_.empty()) return;
+    ++round_;
+    for (const auto& [id, had] : risen_) deal(id, had);
+    solve();
+  }
+}
+
+void FairShare::refresh() {
+  if (++updates_ % kRefresh != 0 || hot_.empty()) return;
+  if (next_hot_ >= hot_.size()) next_hot_ = 0;
+  const uint32_t l = hot_[next_hot_];
+  if (!own_[l].empty() || facts_[l].capacity - link_[l].left > kCold * facts_[l].capacity) {
+    ++next_hot_;
+    sum(l);
+    return touch(l);
+  }
+  hot_[next_hot_] = hot_.back();
+  hot_.pop_back();
+  demote(l);
+  look(l);
+}
+
+void FairShare::update() {
+  begin();
+  if (!added_.empty() || !touched_.empty()) {
+    refresh();
+    for (const FlowId id : added_) place(id);
+    solve();
+    certify();
+    added_.clear();
+  }
+  reported_ = true;
 }
 
 }  // namespace tandem::sim

@@ -2,21 +2,27 @@
 #pragma once
 // Max-min fair sharing of resources between fluid flows, incremental. Knows no networks.
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "sim/network/indexed_heap.h"
 #include "sim/plan/plan.h"
 
 namespace tandem::sim {
 
 /// Rates r_f maximal in the max-min sense subject to, for every resource l,
 ///   sum over flows f of weight(f, l) * r_f <= capacity(l),   and r_f <= cap_f.
-/// Flows are added and removed one at a time; update() then solves by progressive filling only what these
-/// changes can reach. Filling fixes slow flows first, and a flow that goes or comes touches nothing that was
-/// fixed below its own rate: so only the flows at or above that level count, and of those only the ones
-/// joined to the change by full resources. Resources with room to spare are checked afterwards; one that
-/// turns out too small joins, and the change is solved once more. Deterministic.
+///
+/// Every flow has one bottleneck, a full link or its own cap, and all flows of a bottleneck have one rate, its
+/// level. So a change is solved from link to link: a link whose level changes tells those that the flows it
+/// limits pass besides, in order of level, since what is slower is never touched by what is faster (progressive
+/// filling, begun in the middle). Flows are moved only where they change their bottleneck.
+///
+/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows than
+/// they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold link
+/// that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
 /// For one thread at a time.
 class FairShare {
  public:
@@ -28,69 +34,120 @@ class FairShare {
   /// finite or negative. O(uses).
   FlowId add(std::span<const Use> uses, double cap);
   void remove(FlowId flow);
-  /// Solves what changed. Returns the flows whose rate is not what it was at the last update(), new ones
-  /// included; valid until the next call. O(k log k) in the uses k of the flows reached.
-  const std::vector<FlowId>& update();
-  /// As of the last update().
-  double rate(FlowId flow) const { return rate_[flow]; }
+  /// Solves what changed. O(k log k) in the flows of the bottlenecks whose levels change and their hot links.
+  void update();
+  /// As of the last update(): what limits the flow, below links() a link, else its cap.
+  uint32_t bottleneck(FlowId flow) const { return bottleneck_[flow]; }
+  /// Rate of all flows of a bottleneck.
+  double level(uint32_t bottleneck) const { return level_[bottleneck]; }
+  double rate(FlowId flow) const { return level_[bottleneck_[flow]]; }
+  /// What the last update() changed: links whose level is another, flows that may have another bottleneck,
+  /// new ones included. Each once, valid until the next call of any other function.
+  const std::vector<uint32_t>& changed() const { return changed_; }
+  const std::vector<FlowId>& moved() const { return moved_; }
   std::size_t active() const { return active_; }
+  std::size_t links() const { return link_.size(); }
+  /// Numbers of bottlenecks are below this.
+  std::size_t bottlenecks() const { return level_.size(); }
 
  private:
+  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
   struct Share {
     uint32_t link = 0;
     float weight = 0;
   };
   struct Flow {
     uint32_t first = 0, count = 0;  ///< its shares in pool_
+    uint32_t hot = 0;               ///< the first so many of them are of hot links
+    uint32_t room = 0;              ///< shares reserved
+  };
+  /// What the flows that a link limits use of another one, together.
+  struct Beside {
+    uint32_t link;
+    double weight;
   };
   struct Member {
     FlowId flow;
     float weight;
   };
-  /// A link while solving.
-  struct Filling {
-    double left = 0, load = 0;  ///< capacity left; weight of the flows not yet fixed
-    uint32_t open = 0;          ///< how many these are
-    uint32_t seen = 0;          ///< round in which it was reached
-    double level() const { return left > 0 && load > 0 ? left / load : 0; }
+  /// What solving walks through is kept apart from the rest, so that it stays in the cache.
+  struct Link {
+    /// Of a hot link: capacity that the flows leave which it does not limit. Of a cold one: capacity that is
+    /// dealt out to no flow.
+    double left = 0;
+    double own = 0;             ///< weight of the flows that it limits
+    double top = 0;             ///< no other is faster
+    double queued = kInfinite;  ///< its key in queue_
   };
-  struct Level {
-    double level;
-    uint32_t index;  ///< of a link, or kCap + a flow
+  struct LinkFacts {
+    double capacity = 0;
+    double total = 0;          ///< weight of all flows
+    double cap = kInfinite;    ///< none of its own has a lower one
+    double watch = kInfinite;  ///< up to this level its flows stay within what cold links dealt out to them
+    double rise = 0;           ///< of a cold link: what it deals out to a flow beyond its rate
+    uint32_t looked = 0;       ///< round of the last look() while cold
+    bool hot = false, changed = false;
   };
+  uint32_t own_cap(FlowId flow) const { return idle_ + 1 + flow; }
   void reserve_shares(FlowId flow, std::size_t count);
-  void touch(uint32_t link);
-  void reach(FlowId flow);
-  double threshold();
-  void gather(double threshold);
-  void fill();
-  void sink(std::size_t at);
-  void saturate(uint32_t link, double level);
-  bool book();
-  void undo();
-  void fix(FlowId flow, double rate);
+  void swap_shares(uint32_t a, uint32_t b);
+  void unlink(FlowId flow, double rate);
+  void promote(uint32_t link);
+  void demote(uint32_t link);
+  double sum(uint32_t link);
 
-  // What solving walks through is kept apart from the rest, so that it stays in the cache.
-  std::vector<double> capacity_;
+  void begin();
+  void place(FlowId flow);
+  void move(FlowId flow, uint32_t to);
+  void leave(FlowId flow, uint32_t from);
+  void touch(uint32_t link);
+  void set_level(uint32_t link, double level);
+  void note_level(uint32_t link, double level);
+  void find_beside(uint32_t link);
+  void enqueue(uint32_t link);
+  void push(uint32_t link, double key);
+  void solve();
+  void visit(uint32_t link);
+  double own_level(uint32_t link) const;
+  double joined_level(uint32_t link, double least);
+  void part_capped(uint32_t link);
+
+  void certify();
+  void find_risen();
+  void deal(FlowId flow, double had);
+  void look(uint32_t link);
+  void refresh();
+
+  uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
+  std::vector<Link> link_;
+  std::vector<LinkFacts> facts_;                      ///< [link]
+  std::vector<uint8_t> is_touched_;                   ///< [link]
+  std::vector<double> level_;                         ///< [bottleneck]: infinite for a link that limits nobody
   std::vector<std::vector<Member>> members_;          ///< [link]
   std::vector<std::vector<uint32_t>> member_shares_;  ///< [link]: index into pool_ of each member
-  std::vector<Filling> filling_;                      ///< [link]
-  std::vector<double> usage_;                         ///< [link]: sum of weight x rate
-  std::vector<uint8_t> full_;  ///< [link]: the bottleneck of some flow, or to be taken for one
+  std::vector<std::vector<FlowId>> own_;              ///< [link]: flows that it limits
   std::vector<Flow> flows_;
-  std::vector<double> rate_, before_;  ///< [flow]: kOpen while solving; before update(), kNew when new
-  std::vector<double> cap_;            ///< [flow]: infinite without one
-  std::vector<uint32_t> room_;         ///< [flow]: shares reserved
+  std::vector<uint32_t> bottleneck_;  ///< [flow]
+  std::vector<uint32_t> own_at_;      ///< [flow]: its place in own_
+  std::vector<double> watch_;         ///< [flow]: up to this rate it stays within what cold links dealt out to it
+  std::vector<uint8_t> is_moved_;     ///< [flow]
   std::vector<Share> pool_;
   std::vector<uint32_t> position_;  ///< [index into pool_]: in the link's list of members
-  std::vector<FlowId> free_, changed_, added_, reached_;
-  std::vector<uint32_t> dirty_, area_;  ///< links of changed flows; links reached
-  std::vector<uint32_t> overfull_;      ///< links outside the area that cannot carry the new rates
-  std::vector<Level> heap_;
-  double removed_level_ = 0;  ///< least rate among flows removed since the last update()
-  uint32_t round_ = 0;
-  std::size_t open_ = 0;  ///< reached flows not yet fixed
+  std::vector<FlowId> free_, added_, moved_;
+  std::vector<uint32_t> touched_;  ///< hot links whose sums have changed
+  std::vector<uint32_t> changed_, hot_;
+  std::vector<std::pair<FlowId, double>> risen_;  ///< flows beyond what was dealt out to them, and that
+  IndexedHeap queue_;  ///< links whose level may be wrong, by the least that it can be
+  IndexedHeap::Places queue_at_;
+  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links, together
+  std::vector<uint8_t> is_beside_;          ///< [link]: whether that is up to date
+  std::vector<uint32_t> slot_;              ///< [link], while beside_ is made
+  std::vector<Member> joining_;
+  double floor_ = 0;  ///< while solving: all levels below are final
+  uint32_t round_ = 0, updates_ = 0;
+  std::size_t next_hot_ = 0;  ///< whose turn it is in refresh()
   std::size_t active_ = 0;
+  bool reported_ = false;
 };
 
 }  // namespace tandem::sim

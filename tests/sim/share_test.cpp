@@ -126,7 +126,13 @@ TEST(FairShare, IsMaxMinFairAndAgreesWithTheTextbookThroughArrivalsAndDepartures
         }
       }
       // Whoever is not named as changed must still have the rate it had.
-      for (const auto id : share.update()) known[id] = share.rate(id);
+      share.update();
+      for (const auto id : ids) {
+        const auto& changed = share.changed();
+        const bool named = std::count(changed.begin(), changed.end(), share.bottleneck(id)) > 0;
+        if (named) known[id] = share.rate(id);
+      }
+      for (const auto id : share.moved()) known[id] = share.rate(id);
       std::vector<double> rate;
       for (const auto id : ids) {
         rate.push_back(share.rate(id));
@@ -179,7 +185,9 @@ TEST(FairShare, ChangesElsewhereAreNotReported) {
   const auto a = share.add(left, 0);
   share.update();
   const auto b = share.add(right, 0);
-  EXPECT_EQ(share.update(), std::vector<FairShare::FlowId>{b});
+  share.update();
+  EXPECT_EQ(share.moved(), std::vector<FairShare::FlowId>{b});
+  EXPECT_EQ(share.changed(), std::vector<uint32_t>{1});
   EXPECT_EQ(share.rate(a), 10);
 }
 
