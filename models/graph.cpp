@@ -278,18 +278,23 @@ void split_linear_layers(std::vector<Layer>& layers, int32_t ways, const std::st
 }
 
 /// Behind a linear layer that is split come layers that treat each feature by itself, or know of the others.
-void check_behind_linear_layers(const std::vector<Layer>& layers) {
+/// Padding must not be read.
+void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) {
   constexpr std::string_view kTypes[] = {"linear", "relu",    "gelu", "swish",         "sigmoid",
                                          "tanh",   "dropout", "clip", "cross-entropy", "mse"};
   for (const Layer& layer : layers) {
-    if (layer.type == nullptr ||
-        std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) != std::end(kTypes))
-      continue;
     for (const uint32_t from : layer.inputs) {
-      if (makes_part(layers, from))
-        blame(layer, InputError(fmt::format("needs all that the linear layer before it makes (\"{}\"), of "
-                                            "which each device has a part",
-                                            layers[from].name)));
+      if (!makes_part(layers, from)) continue;
+      uint32_t maker = from;
+      while (layers[maker].type->name != "linear") maker = layers[maker].inputs[0];
+      const std::string name = layers[maker].name;
+      if (std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) == std::end(kTypes))
+        blame(layer,
+              InputError(fmt::format("needs all features of \"{}\", of which each device has a part", name)));
+      if (layer.type->name == "linear" && layers[maker].attributes.text("split", "") == "vocabulary")
+        blame(layer, InputError(fmt::format("the features of \"{}\", which it reads, do not divide over {} "
+                                            "devices",
+                                            name, ways)));
     }
   }
 }
@@ -378,7 +383,7 @@ Graph Graph::slice(const ModelSlice& slice) const {
   }
   if (part->sharing.samples && !divided) split_linear_layers(part->layers, slice.ways, impl_->name);
   if (!divided) infer_shapes(part->layers, part->sharing);
-  if (part->sharing.samples && !divided) check_behind_linear_layers(part->layers);
+  if (part->sharing.samples && !divided) check_behind_linear_layers(part->layers, slice.ways);
   if (slice.ways > 1 && !divided) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
   if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
   for (uint32_t i = 0; i < part->layers.size(); ++i) {

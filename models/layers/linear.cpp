@@ -29,9 +29,10 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
   const bool shared = in.ways > 1, gathers = shared && in.sequence;
   const bool columns = shared && (split == Split::columns || split == Split::vocabulary);
   const bool rows_split = shared && split == Split::rows;
+  const bool samples = gathers && columns && shape.size() == 1;
   if (joins)
     shape.back() = product({shape.back(), in.ways});
-  else if (gathers && columns && shape.size() == 1)
+  else if (samples)
     shape.insert(shape.begin(), in.ways);  // samples of all devices
   else if (gathers && columns)
     shape[0] = product({shape[0], in.ways});
@@ -56,6 +57,10 @@ Lowered matrix(const LayerInput& in, int64_t all_features, Split split) {
     out.backward_data.push_back(elementwise(Pass::backward_data, count, 1, size, 0));
   }
   out.keeps_input = !in.frozen || in.attributes.boolean("keeps_input", false);
+  if (out.keeps_input && (joins || samples)) {  // what was gathered, instead
+    out.own.push_back({elements(shape), 0, OwnTensor::Life::kept});
+    out.keeps_input = false;
+  }
   return out;
 }
 

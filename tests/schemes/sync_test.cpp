@@ -129,7 +129,8 @@ TEST(Sync, LinearLayersExchangeActivationsRatherThanGradients) {
     if (op.kind == OpKind::collective && p.collectives[op.what].kind == CollKind::reduce_scatter)
       EXPECT_EQ(op.bytes.n, 4 * 32 * 4 * 2048);
   }
-  EXPECT_THROW(compile("one-weird-trick", small_gpt(), {4, 1, 4}), InputError);
+  EXPECT_THROW(compile("one-weird-trick", small_gpt(), {4, 1, 4}), InputError);  // attention needs all heads
+  EXPECT_THROW(compile("one-weird-trick", alexnet, {3, 1, 3}), InputError);      // 4096 features
 }
 
 TEST(Sync, WithoutAnOptimizerNoKernelUpdates) {
