@@ -9,8 +9,7 @@ const std::vector<OptionSpec>& memory_options() {
       {"weights", Type::choice, "auto",
        "in half precision: fp32 = parameters cast where used (autocast), master = 2-byte ones beside an fp32 "
        "copy, half = 2-byte ones only; auto = master where the optimiser's state is spread or on the host, "
-       "else "
-       "fp32",
+       "else fp32",
        "auto|fp32|master|half"},
       {"update", Type::choice, "foreach",
        "temporaries of the optimiser: foreach = of all parameters at once, each = of one, fused = none; "

@@ -59,8 +59,8 @@ struct LaneState {
   bool pushes = false;     ///< it sends to a store
   bool exchanges = false;  ///< the host takes part in some op: messages, tokens of experts, collectives over
                            ///< links, updates of what is offloaded
-  int32_t ahead = 0;  ///< iterations that it may load input for before others begin them
-  Counter passed;     ///< ops that ended, or do not exist in their iteration
+  int32_t ahead = 0;       ///< iterations that it may load input for before others begin them
+  Counter passed;          ///< ops that ended, or do not exist in their iteration
   std::vector<Executed> executed;
   /// `passed` when all of the iterations before `iteration` are done.
   uint32_t passed_before(int32_t iteration) const {

@@ -364,8 +364,8 @@ TEST_P(Splits, RunTheSameOpsInBothEngines) {
   }
   for (const OpTime& t : r.ops) {
     const Op& op = p.roles[t.role].ops[t.op];
-    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send ||
-                       op.lane == Lane::offload || op.lane == Lane::reload;
+    const bool moves = op.kind == OpKind::collective || op.kind == OpKind::send || op.lane == Lane::offload ||
+                       op.lane == Lane::reload;
     EXPECT_EQ(t.collective_bytes + t.sent_bytes, moves ? op.bytes.n : 0) << p.labels[op.label];
   }
   static const System box = System::load("dgx1-v100"), pairs = System::load("5090-2x", {{"nodes", "4"}});

@@ -347,7 +347,7 @@ TEST(Memory, OffloadLeavesTwoBytesOfAParameter) {
   const MemoryUse gradients = memory("gpt2", asked);
   EXPECT_EQ(gradients.parameters.n, 2 * n);
   EXPECT_EQ(gradients.gradients.n, 0);
-  EXPECT_LT(gradients.total(), states.total());
+  EXPECT_LE(gradients.total(), states.total());
   asked.devices = 8;
   expect_share(memory("gpt2", asked).host.n, 16 * n, 8);
 }
