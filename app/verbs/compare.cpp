@@ -236,6 +236,10 @@ std::vector<std::string> model_names(const std::vector<std::string>& given) {
 
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
+  if (arguments.has("collective-profile"))
+    throw UsageError(
+        "collectives are measured on one machine: predict with --collective-profile there, and compare the "
+        "reports");
   auto sets = read_sets(arguments), sets_b = sets;
   for (const auto& [path, value] : read_sets(arguments, "set-b")) {
     std::erase_if(sets_b, [&, &path = path](const auto& s) { return s.first == path; });
