@@ -133,6 +133,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"input", p.job.input ? "real" : "synthetic"},
                                                          {"recipe", p.job.scheme->recipe.name},
                                                          {"profile", p.profile}};
+  if (p.measured) in.emplace_back("collective_profile", p.measured->source);
   if (p.job.recompute != Recompute{}) in.emplace_back("recompute", p.job.recompute.text());
   if (p.job.offload.any()) in.emplace_back("offload", p.job.offload.text());
   for (const auto& [key, value] : p.job.scheme->options.all()) in.emplace_back("scheme." + key, value);

@@ -34,12 +34,13 @@ std::string twice(const Question& q, const Report& last) {
   for (const Resource& resource : resources_of(q)) {
     if (resource.path != bound) continue;
     const double rate = rate_with(q, resource, 2, last.devices);
+    const double now = q.measured ? rate_with(q, resource, 1, last.devices) : last.samples_per_second;
     const std::string words = bound == "latency"                     ? "Half the latency of messages"
                               : bound == "launch"                    ? "Launches in half the time"
                               : bound == "server" && q.offload.any() ? "Host's processors twice as fast"
                               : bound == "server"                    ? "A server's processor twice as fast"
                                                                      : "Twice the " + resource_words(last);
-    return fmt::format("{} would give {}. ", words, gain(rate, last.samples_per_second));
+    return fmt::format("{} would give {}. ", words, gain(rate, now));
   }
   return "";
 }
@@ -62,6 +63,7 @@ std::string other_system(const Question& q, const Report& last) {
       continue;
     Prediction p = q.prediction(last.devices);
     p.system = &system;
+    p.measured = nullptr;  // on another machine
     const auto report = try_simulate(p);
     if (report && report->samples_per_second > rate) {
       rate = report->samples_per_second;
@@ -109,6 +111,7 @@ void note_idle_settings(const Question& q, Report& report) {
       const System system = System::load(q.system_text, others);
       Prediction p = q.prediction(report.devices);
       p.system = &system;
+      p.measured = nullptr;
       const Report without = simulate(p);
       const bool same = without.samples_per_second == report.samples_per_second &&
                         without.memory.capacity == report.memory.capacity &&

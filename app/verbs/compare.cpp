@@ -326,6 +326,10 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
 
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
+  if (arguments.has("collective-profile"))
+    throw UsageError(
+        "collectives are measured on one machine: predict with --collective-profile there, and compare the "
+        "reports");
   const Sides sides = read_sides(arguments);
   const std::string &first = arguments.words().front(), &second = arguments.words().back();
   std::deque<Question> asked;  // pairs point into it

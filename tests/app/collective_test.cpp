@@ -273,6 +273,12 @@ TEST(Predict, TakesMeasuredCollectives) {
   EXPECT_DOUBLE_EQ(rate(before.out, 0), rate(after.out, 0)) << "four devices were not measured";
   EXPECT_LT(rate(after.out, 1), 0.95 * rate(before.out, 1));
   EXPECT_NE(after.out.find("all-reduce of 8 devices corrected by"), std::string::npos);
+  EXPECT_NE(after.out.find("\"collective_profile\": \"mine\""), std::string::npos);
+  const Json document = Json::parse(after.out, "out");
+  EXPECT_GT(document.at("reports").items()[1].at("bottleneck").at("elasticity").as_real(), 0)
+      << "what was measured does not hide what the links do";
+  EXPECT_EQ(
+      tool({"compare", "dgx1-v100", "dgx2", "--model", "vgg16", "--collective-profile", profile}).status, 2);
   EXPECT_NE(after.out.find("all-reduce of 4 devices: the collective profile says nothing of it"),
             std::string::npos);
 }
