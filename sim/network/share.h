@@ -61,9 +61,10 @@ class FairShare {
     uint32_t hot = 0;               ///< the first so many of them are of hot links
     uint32_t room = 0;              ///< shares reserved
   };
-  /// What the flows that a link limits use of another one, together.
+  /// What flows that a link limits use of another one, together.
   struct Beside {
     uint32_t link;
+    uint32_t flows;
     double weight;
   };
   struct Member {
@@ -103,7 +104,9 @@ class FairShare {
   void touch(uint32_t link);
   void set_level(uint32_t link, double level);
   void note_level(uint32_t link, double level);
-  void find_beside(uint32_t link);
+  void add_beside(uint32_t link, uint32_t share);
+  void drop_beside(uint32_t link, uint32_t share);
+  void gather_beside(uint32_t link);
   void enqueue(uint32_t link);
   void push(uint32_t link, double key);
   void solve();
@@ -139,9 +142,10 @@ class FairShare {
   std::vector<std::pair<FlowId, double>> risen_;  ///< flows beyond what was dealt out to them, and that
   IndexedHeap queue_;  ///< links whose level may be wrong, by the least that it can be
   IndexedHeap::Places queue_at_;
-  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links, together
-  std::vector<uint8_t> is_beside_;          ///< [link]: whether that is up to date
-  std::vector<uint32_t> slot_;              ///< [link], while beside_ is made
+  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links
+  std::vector<uint32_t> beside_changes_;     ///< [link]: since that was put together
+  std::vector<uint32_t> beside_at_;          ///< [index into pool_]: entry of the bottleneck's beside_
+  std::vector<uint32_t> slot_;               ///< [link], while beside_ is put together
   std::vector<Member> joining_;
   double floor_ = 0;  ///< while solving: all levels below are final
   uint32_t round_ = 0, updates_ = 0;
