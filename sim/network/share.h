@@ -15,15 +15,15 @@ namespace tandem::sim {
 /// Rates r_f maximal in the max-min sense subject to, for every resource l,
 ///   sum over flows f of weight(f, l) * r_f <= capacity(l),   and r_f <= cap_f.
 ///
-/// Every flow has one bottleneck, a full link or its own cap, and all flows of a bottleneck have one rate, its
-/// level. So a change is solved from link to link: a link whose level changes tells those that the flows it
-/// limits pass besides, in order of level, since what is slower is never touched by what is faster (progressive
-/// filling, begun in the middle). Flows are moved only where they change their bottleneck.
+/// Every flow has one bottleneck, a full link or its own cap, and all flows of a bottleneck have one rate,
+/// its level. So a change is solved from link to link: a link whose level changes tells those that the flows
+/// it limits pass besides, in order of level, since what is slower is never touched by what is faster
+/// (progressive filling, begun in the middle). Flows are moved only where they change their bottleneck.
 ///
-/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows than
-/// they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold link
-/// that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
-/// For one thread at a time.
+/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows
+/// than they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold
+/// link that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic. For
+/// one thread at a time.
 class FairShare {
  public:
   using FlowId = uint32_t;
@@ -123,17 +123,17 @@ class FairShare {
 
   uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
   std::vector<Link> link_;
-  std::vector<LinkFacts> facts_;                      ///< [link]
-  std::vector<uint8_t> is_touched_;                   ///< [link]
-  std::vector<double> level_;                         ///< [bottleneck]: infinite for a link that limits nobody
-  std::vector<std::vector<Member>> members_;          ///< [link]
+  std::vector<LinkFacts> facts_;              ///< [link]
+  std::vector<uint8_t> is_touched_;           ///< [link]
+  std::vector<double> level_;                 ///< [bottleneck]: infinite for a link that limits nobody
+  std::vector<std::vector<Member>> members_;  ///< [link]
   std::vector<std::vector<uint32_t>> member_shares_;  ///< [link]: index into pool_ of each member
   std::vector<std::vector<FlowId>> own_;              ///< [link]: flows that it limits
   std::vector<Flow> flows_;
   std::vector<uint32_t> bottleneck_;  ///< [flow]
   std::vector<uint32_t> own_at_;      ///< [flow]: its place in own_
-  std::vector<double> watch_;         ///< [flow]: up to this rate it stays within what cold links dealt out to it
-  std::vector<uint8_t> is_moved_;     ///< [flow]
+  std::vector<double> watch_;  ///< [flow]: up to this rate it stays within what cold links dealt out to it
+  std::vector<uint8_t> is_moved_;  ///< [flow]
   std::vector<Share> pool_;
   std::vector<uint32_t> position_;  ///< [index into pool_]: in the link's list of members
   std::vector<FlowId> free_, added_, moved_;
