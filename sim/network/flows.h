@@ -12,11 +12,10 @@
 namespace tandem::sim {
 
 /// Fluid flows over shared links in virtual time. Rates change only in update(), at which all flows started
-/// and finished at that time are known. All flows of a bottleneck have one rate, so each bottleneck counts how
-/// much it has served every one of them, and a flow is done when that count has grown by its bytes (the virtual
-/// time of generalised processor sharing, Parekh and Gallager 1993): a change of rate costs O(log links) a
-/// bottleneck, whatever the flows. Memory O(flows in flight + links).
-/// For one thread at a time.
+/// and finished at that time are known. All flows of a bottleneck have one rate, so each bottleneck counts
+/// how much it has served every one of them, and a flow is done when that count has grown by its bytes (the
+/// virtual time of generalised processor sharing, Parekh and Gallager 1993): a change of rate costs O(log
+/// links) a bottleneck, whatever the flows. Memory O(flows in flight + links). For one thread at a time.
 class Flows {
  public:
   explicit Flows(const std::vector<double>& capacity) : share_(capacity) {}

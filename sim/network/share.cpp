@@ -23,7 +23,7 @@ FairShare::FairShare(std::vector<double> capacity)
       is_touched_(capacity.size()),
       queue_at_(capacity.size()),
       beside_(capacity.size()),
-      is_beside_(capacity.size()),
+      beside_changes_(capacity.size()),
       slot_(capacity.size()),
       level_(capacity.size() + 1, kInfinite),
       members_(capacity.size()),
@@ -46,6 +46,7 @@ void FairShare::reserve_shares(FlowId id, std::size_t count) {
     flow.first = static_cast<uint32_t>(pool_.size());
     pool_.resize(pool_.size() + flow.room);
     position_.resize(pool_.size());
+    beside_at_.resize(pool_.size());
   }
   flow.count = flow.hot = 0;
 }
@@ -107,6 +108,7 @@ void FairShare::swap_shares(uint32_t a, uint32_t b) {
   if (a == b) return;
   std::swap(pool_[a], pool_[b]);
   std::swap(position_[a], position_[b]);
+  std::swap(beside_at_[a], beside_at_[b]);
   member_shares_[pool_[a].link][position_[a]] = a;
   member_shares_[pool_[b].link][position_[b]] = b;
 }
@@ -180,8 +182,9 @@ void FairShare::promote(uint32_t l) {
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
-    swap_shares(member_shares_[l][i], flow.first + flow.hot++);
-    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
+    const uint32_t share = flow.first + flow.hot++;
+    swap_shares(member_shares_[l][i], share);
+    if (bottleneck_[id] < idle_) add_beside(bottleneck_[id], share);
   }
   sum(l);
   touch(l);
@@ -192,8 +195,8 @@ void FairShare::demote(uint32_t l) {
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
+    if (bottleneck_[id] < idle_) drop_beside(bottleneck_[id], member_shares_[l][i]);
     swap_shares(member_shares_[l][i], flow.first + --flow.hot);
-    if (bottleneck_[id] < idle_) is_beside_[bottleneck_[id]] = 0;
   }
 }
 
@@ -217,12 +220,13 @@ void FairShare::leave(FlowId id, uint32_t from) {
   own[own_at_[id]] = own.back();
   own_at_[own.back()] = own_at_[id];
   own.pop_back();
-  is_beside_[from] = 0;
   if (!own.empty()) {
     if (!(link_[from].own > 0)) sum(from);
     return;
   }
   link_[from].own = 0;
+  beside_[from].clear();
+  beside_changes_[from] = 0;
   facts_[from].cap = facts_[from].watch = kInfinite;
   note_level(from, kInfinite);
 }
@@ -234,27 +238,28 @@ void FairShare::move(FlowId id, uint32_t to) {
   bottleneck_[id] = to;
   const Flow flow = flows_[id];
   for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
-    const Share share = pool_[s];
-    Link& link = link_[share.link];
-    const auto weight = static_cast<double>(share.weight);
-    if (share.link == to) {
+    const uint32_t l = pool_[s].link;
+    Link& link = link_[l];
+    const auto weight = static_cast<double>(pool_[s].weight);
+    if (from < idle_ && l != from) drop_beside(from, s);
+    if (to < idle_ && l != to) add_beside(to, s);
+    if (l == to) {
       link.left += weight * before;
       link.own += weight;
-      LinkFacts& facts = facts_[to];
-      facts.cap = std::min(facts.cap, level_[own_cap(id)]);
-      facts.watch = std::min(facts.watch, watch_[id]);
     } else {
-      link.left -= weight * (share.link == from ? after : change);
-      if (share.link == from) link.own -= weight;
+      link.left -= weight * (l == from ? after : change);
+      if (l == from) link.own -= weight;
       link.top = std::max(link.top, after);
     }
-    touch(share.link);
+    touch(l);
   }
   if (from < idle_) leave(id, from);
   if (to < idle_) {
+    LinkFacts& facts = facts_[to];
+    facts.cap = std::min(facts.cap, level_[own_cap(id)]);
+    facts.watch = std::min(facts.watch, watch_[id]);
     own_at_[id] = static_cast<uint32_t>(own_[to].size());
     own_[to].push_back(id);
-    is_beside_[to] = 0;
   }
   if (to == idle_ || is_moved_[id] != 0) return;
   is_moved_[id] = 1;
@@ -289,31 +294,49 @@ void FairShare::place(FlowId id) {
 
 // ---- solving
 
-void FairShare::find_beside(uint32_t l) {
-  is_beside_[l] = 1;
-  auto& beside = beside_[l];
-  beside.clear();
+void FairShare::add_beside(uint32_t l, uint32_t share) {
+  beside_at_[share] = static_cast<uint32_t>(beside_[l].size());
+  beside_[l].push_back({pool_[share].link, 1, static_cast<double>(pool_[share].weight)});
+  ++beside_changes_[l];
+}
+
+void FairShare::drop_beside(uint32_t l, uint32_t share) {
+  Beside& beside = beside_[l][beside_at_[share]];
+  beside.weight -= static_cast<double>(pool_[share].weight);
+  --beside.flows;
+  ++beside_changes_[l];
+}
+
+/// Puts together what the flows of a link use of others, one entry for each of these.
+void FairShare::gather_beside(uint32_t l) {
+  beside_changes_[l] = 0;
+  auto& all = beside_[l];
+  all.clear();
   for (const FlowId id : own_[l]) {
     const Flow flow = flows_[id];
     for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
       const Share share = pool_[s];
       if (share.link == l) continue;
       const uint32_t slot = slot_[share.link];
-      if (slot < beside.size() && beside[slot].link == share.link) {
-        beside[slot].weight += static_cast<double>(share.weight);
-        continue;
+      const bool known = slot < all.size() && all[slot].link == share.link;
+      if (!known) {
+        slot_[share.link] = static_cast<uint32_t>(all.size());
+        all.push_back({share.link, 0, 0});
       }
-      slot_[share.link] = static_cast<uint32_t>(beside.size());
-      beside.push_back({share.link, static_cast<double>(share.weight)});
+      Beside& beside = all[slot_[share.link]];
+      beside.weight += static_cast<double>(share.weight);
+      ++beside.flows;
+      beside_at_[s] = slot_[share.link];
     }
   }
 }
 
 /// Sets the level of a link, and tells those that its flows pass besides.
 void FairShare::set_level(uint32_t l, double level) {
-  if (is_beside_[l] == 0) find_beside(l);
+  if (beside_changes_[l] > own_[l].size() / 2 + 4) gather_beside(l);
   const double change = level - level_[l];
   for (const Beside& beside : beside_[l]) {
+    if (beside.flows == 0) continue;
     Link& link = link_[beside.link];
     link.left -= beside.weight * change;
     link.top = std::max(link.top, level);

@@ -15,15 +15,15 @@ namespace tandem::sim {
 /// Rates r_f maximal in the max-min sense subject to, for every resource l,
 ///   sum over flows f of weight(f, l) * r_f <= capacity(l),   and r_f <= cap_f.
 ///
-/// Every flow has one bottleneck, a full link or its own cap, and all flows of a bottleneck have one rate, its
-/// level. So a change is solved from link to link: a link whose level changes tells those that the flows it
-/// limits pass besides, in order of level, since what is slower is never touched by what is faster (progressive
-/// filling, begun in the middle). Flows are moved only where they change their bottleneck.
+/// Every flow has one bottleneck, a full link or its own cap, and all flows of a bottleneck have one rate,
+/// its level. So a change is solved from link to link: a link whose level changes tells those that the flows
+/// it limits pass besides, in order of level, since what is slower is never touched by what is faster
+/// (progressive filling, begun in the middle). Flows are moved only where they change their bottleneck.
 ///
-/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows than
-/// they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold link
-/// that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
-/// For one thread at a time.
+/// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows
+/// than they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold
+/// link that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic. For
+/// one thread at a time.
 class FairShare {
  public:
   using FlowId = uint32_t;
@@ -61,9 +61,10 @@ class FairShare {
     uint32_t hot = 0;               ///< the first so many of them are of hot links
     uint32_t room = 0;              ///< shares reserved
   };
-  /// What the flows that a link limits use of another one, together.
+  /// What flows that a link limits use of another one, together.
   struct Beside {
     uint32_t link;
+    uint32_t flows;
     double weight;
   };
   struct Member {
@@ -103,7 +104,9 @@ class FairShare {
   void touch(uint32_t link);
   void set_level(uint32_t link, double level);
   void note_level(uint32_t link, double level);
-  void find_beside(uint32_t link);
+  void add_beside(uint32_t link, uint32_t share);
+  void drop_beside(uint32_t link, uint32_t share);
+  void gather_beside(uint32_t link);
   void enqueue(uint32_t link);
   void push(uint32_t link, double key);
   void solve();
@@ -120,17 +123,17 @@ class FairShare {
 
   uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
   std::vector<Link> link_;
-  std::vector<LinkFacts> facts_;                      ///< [link]
-  std::vector<uint8_t> is_touched_;                   ///< [link]
-  std::vector<double> level_;                         ///< [bottleneck]: infinite for a link that limits nobody
-  std::vector<std::vector<Member>> members_;          ///< [link]
+  std::vector<LinkFacts> facts_;              ///< [link]
+  std::vector<uint8_t> is_touched_;           ///< [link]
+  std::vector<double> level_;                 ///< [bottleneck]: infinite for a link that limits nobody
+  std::vector<std::vector<Member>> members_;  ///< [link]
   std::vector<std::vector<uint32_t>> member_shares_;  ///< [link]: index into pool_ of each member
   std::vector<std::vector<FlowId>> own_;              ///< [link]: flows that it limits
   std::vector<Flow> flows_;
   std::vector<uint32_t> bottleneck_;  ///< [flow]
   std::vector<uint32_t> own_at_;      ///< [flow]: its place in own_
-  std::vector<double> watch_;         ///< [flow]: up to this rate it stays within what cold links dealt out to it
-  std::vector<uint8_t> is_moved_;     ///< [flow]
+  std::vector<double> watch_;  ///< [flow]: up to this rate it stays within what cold links dealt out to it
+  std::vector<uint8_t> is_moved_;  ///< [flow]
   std::vector<Share> pool_;
   std::vector<uint32_t> position_;  ///< [index into pool_]: in the link's list of members
   std::vector<FlowId> free_, added_, moved_;
@@ -139,9 +142,10 @@ class FairShare {
   std::vector<std::pair<FlowId, double>> risen_;  ///< flows beyond what was dealt out to them, and that
   IndexedHeap queue_;  ///< links whose level may be wrong, by the least that it can be
   IndexedHeap::Places queue_at_;
-  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links, together
-  std::vector<uint8_t> is_beside_;          ///< [link]: whether that is up to date
-  std::vector<uint32_t> slot_;              ///< [link], while beside_ is made
+  std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links
+  std::vector<uint32_t> beside_changes_;     ///< [link]: since that was put together
+  std::vector<uint32_t> beside_at_;          ///< [index into pool_]: entry of the bottleneck's beside_
+  std::vector<uint32_t> slot_;               ///< [link], while beside_ is put together
   std::vector<Member> joining_;
   double floor_ = 0;  ///< while solving: all levels below are final
   uint32_t round_ = 0, updates_ = 0;

@@ -147,6 +147,62 @@ TEST(FairShare, IsMaxMinFairAndAgreesWithTheTextbookThroughArrivalsAndDepartures
   }
 }
 
+/// Larger networks, in which links fill up and empty again: cold ones that get too small, links without
+/// capacity, bursts, and everybody leaving.
+TEST(FairShare, AgreesWithTheTextbookWhereLinksFillUpAndEmptyAgain) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SplitMix64 random(seed);
+    Instance now;
+    const auto links = 5 + random.next() % 30;
+    for (uint64_t l = 0; l < links; ++l)
+      now.capacity.push_back(random.next() % 40 == 0 ? 0 : std::exp2(static_cast<double>(random.next() % 8)));
+    FairShare share(now.capacity);
+    std::vector<FairShare::FlowId> ids;
+    for (int step = 0; step < 60; ++step) {
+      const bool grows = step / 15 % 2 == 0;
+      for (uint64_t c = 0; c < 1 + random.next() % 8; ++c) {
+        if (random.next() % 5 == 0 ? grows : !grows) {
+          if (ids.empty()) continue;
+          const auto victim = static_cast<std::ptrdiff_t>(random.next() % ids.size());
+          share.remove(ids[static_cast<std::size_t>(victim)]);
+          ids.erase(ids.begin() + victim);
+          now.flows.erase(now.flows.begin() + victim);
+          continue;
+        }
+        Load load;
+        for (uint64_t u = 0; u < 1 + random.next() % 5; ++u)
+          load.uses.push_back(
+              {static_cast<uint32_t>(random.next() % links), static_cast<float>(1 + random.next() % 8) / 4});
+        if (random.next() % 6 == 0) load.cap = static_cast<double>(1 + random.next() % 30) / 4;
+        now.flows.push_back(load);
+        ids.push_back(share.add(load.uses, load.cap));
+      }
+      share.update();
+      const auto expected = naive(now.capacity, now.flows);
+      for (std::size_t f = 0; f < ids.size(); ++f)
+        ASSERT_NEAR(share.rate(ids[f]), expected[f], 1e-9 * expected[f])
+            << "seed " << seed << " step " << step;
+    }
+  }
+}
+
+TEST(FairShare, AColdLinkFillsWhenTheBottleneckOfItsFlowsWidens) {
+  // Four flows of a narrow link each pass the wide one, at first at 1 each of its 100.
+  FairShare share({4, 100, 1000});
+  const std::vector<Use> narrow{{0, 1}, {1, 1}}, wide{{1, 1}, {2, 1}};
+  std::vector<FairShare::FlowId> slow;
+  for (int i = 0; i < 4; ++i) slow.push_back(share.add(narrow, 0));
+  const auto fast = share.add(wide, 0);
+  share.update();
+  EXPECT_EQ(share.rate(slow[0]), 1);
+  EXPECT_EQ(share.rate(fast), 96);
+  for (int i = 0; i < 3; ++i) share.remove(slow[static_cast<std::size_t>(i)]);
+  share.update();
+  EXPECT_EQ(share.rate(slow[3]), 4);
+  EXPECT_EQ(share.rate(fast), 96);
+  EXPECT_EQ(share.bottleneck(fast), 1U);
+}
+
 TEST(FairShare, ScalesWithCapacity) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Instance x = random_instance(seed);
