@@ -69,6 +69,12 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? memory_csv(rows) : memory_markdown(rows));
     return 0;
   }
+  if (arguments.has("collectives")) {
+    const auto rows = validate_collectives();
+    const bool csv = arguments.choice("collectives", "md", {"md", "csv"}) == "csv";
+    put_result(arguments, csv ? collectives_csv(rows) : collectives_markdown(rows));
+    return 0;
+  }
   if (arguments.has("pairs")) {
     const auto rows = validate_pairs();
     const bool csv = arguments.choice("pairs", "md", {"md", "csv"}) == "csv";
@@ -112,6 +118,7 @@ void register_validate(Registry<Verb>& registry) {
        .flags = {{"format", "FORMAT", "md (default) or json"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
+                 {"collectives", "md|csv", "only the section about collectives, or its rows"},
                  {"memory", "md|csv", "only the section about memory, or its rows"},
                  out_flag(),
                  quiet_flag()},

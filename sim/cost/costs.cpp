@@ -126,8 +126,9 @@ double Costs::measured_factor(CollKind kind, Bytes bytes, std::span<const Vertex
     if (measured_name(static_cast<CollKind>(k)) == found->kind) measured = static_cast<CollKind>(k);
   }
   const auto predict = [this, measured, harness, group = key.second](int64_t size) {
-    const Transfer t = links_.collective(measured, "auto", Bytes{size}, group);
-    return links_.reported(t.alone(links_.capacity()).seconds(), harness);
+    LinkCost::Choice choice;
+    const Transfer t = links_.collective(measured, "auto", Bytes{size}, group, &choice);
+    return links_.reported(t.alone(links_.capacity()).seconds(), choice.overlap, harness);
   };
   return corrections_.emplace(std::move(key), CollectiveCorrection(points, predict))
       .first->second.factor(bytes.n);
