@@ -34,6 +34,8 @@ struct Question {
   std::string profile = "stock";
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
+  Stragglers stragglers{};
+  Pauses pauses{};
   bool timeline = true;  ///< reports have one
   /// --with: jobs on the same machine.
   struct Beside {

@@ -433,6 +433,27 @@ TEST(Table, AlignsByCharactersAndQuotesCsv) {
   EXPECT_EQ(grouped(-1234), "-1,234");
 }
 
+TEST(PredictStragglers, SlowTheStepOfAllByTheirFactor) {
+  const auto rate = [](const Json& document) {
+    return document.at("reports").items().back().at("samples_per_second").as_real();
+  };
+  const std::vector<std::string> calm = {"--reproducible", "--jitter", "0", "--batch", "256"};
+  auto slow = calm, pausing = calm;
+  slow.insert(slow.end(), {"--stragglers", "share=1,slow=2"});
+  const Json all = predict_json(slow);
+  EXPECT_GT(rate(predict_json(calm)) / rate(all), 1.3);
+  EXPECT_LE(rate(predict_json(calm)) / rate(all), 2);
+  const Json& report = all.at("reports").items().back();
+  EXPECT_EQ(report.at("inputs").at("stragglers").as_text(), "share=1,slow=2");
+  EXPECT_THAT(report.at("notes").items().back().as_text(),
+              HasSubstr("2 of 2 devices stragglers (gpu0, gpu1)"));
+  // A pause a second of work, each 0.1 s long: two devices that meet lose about twice that of a step.
+  pausing.insert(pausing.end(), {"--pauses", "every=1s,for=0.1s"});
+  const double lost = rate(predict_json(calm)) / rate(predict_json(pausing)) - 1;
+  EXPECT_GT(lost, 0.1);
+  EXPECT_LT(lost, 0.3);
+}
+
 /// With Adam in fp32 a checkpoint holds 12 bytes of each of lenet5's 61,706 parameters.
 Json goodput_of(std::vector<std::string> more) {
   more.insert(more.end(), {"--optimizer", "adam", "--no-timeline"});
