@@ -37,6 +37,7 @@ struct Unit {
 
 constexpr Unit kTime[] = {{"ps", 1e-12}, {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3},
                           {"s", 1},      {"min", 60},  {"h", 3600}};
+constexpr Unit kSpans[] = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
 constexpr double kKi = 1024, kMi = kKi * kKi, kGi = kMi * kKi, kTi = kGi * kKi;
 constexpr Unit kBytes[] = {{"B", 1},     {"KB", 1e3},  {"kB", 1e3},  {"MB", 1e6},  {"GB", 1e9},
                            {"TB", 1e12}, {"KiB", kKi}, {"MiB", kMi}, {"GiB", kGi}, {"TiB", kTi}};
@@ -106,6 +107,9 @@ std::string scaled(double value, std::span<const Scale> scales) {
 Time parse_time(std::string_view text, const Place& place) {
   return {whole(parse(text, kTime, "time", "25us", place) * 1e12, text, "time", place)};
 }
+double parse_seconds(std::string_view text, const Place& place) {
+  return parse(text, kSpans, "time", "30min", place);
+}
 Bytes parse_bytes(std::string_view text, const Place& place) {
   return {whole(parse(text, kBytes, "size", "25MiB", place), text, "size", place)};
 }
@@ -119,6 +123,11 @@ Flops parse_flops(std::string_view text, const Place& place) {
   return {whole(parse(text, kFlops, "FLOP count", "8.2GFLOP", place), text, "FLOP count", place)};
 }
 
+std::string seconds_text(double seconds) {
+  static constexpr Scale kScales[] = {{0, 1e-9, "ns"},  {1e-6, 1e-6, "us"}, {1e-3, 1e-3, "ms"},  {1, 1, "s"},
+                                      {600, 60, "min"}, {36000, 3600, "h"}, {864000, 86400, "d"}};
+  return scaled(seconds, kScales);
+}
 std::string to_text(Time t) {
   static constexpr Scale kScales[] = {{0, 1e-9, "ns"}, {1e-6, 1e-6, "us"}, {1e-3, 1e-3, "ms"},
                                       {1, 1, "s"},     {600, 60, "min"},   {36000, 3600, "h"}};

@@ -63,6 +63,8 @@ struct FlopRate {
 // FLOP MFLOP.. PFLOP; FLOP/s..PFLOP/s. Decimal prefixes are powers of 1000, binary ones of 1024.
 // Negative, infinite and NaN values are refused.
 Time parse_time(std::string_view text, const Place& place = {});
+/// In seconds, of spans that nothing simulates and that may be longer than a Time: also "d", days.
+double parse_seconds(std::string_view text, const Place& place = {});
 Bytes parse_bytes(std::string_view text, const Place& place = {});
 Bandwidth parse_bandwidth(std::string_view text, const Place& place = {});
 FlopRate parse_flop_rate(std::string_view text, const Place& place = {});
@@ -70,6 +72,8 @@ Flops parse_flops(std::string_view text, const Place& place = {});
 
 // Writers for people: three significant digits and the fitting unit ("25 us", "11.0 GiB", "12.5 GB/s").
 std::string to_text(Time t);
+/// "48.8 h", "20.3 d": seconds that may be longer than a Time.
+std::string seconds_text(double seconds);
 std::string to_text(Bytes b);
 std::string to_text(Bandwidth b);
 std::string to_text(FlopRate r);

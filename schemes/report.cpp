@@ -124,6 +124,39 @@ JsonWriter bottleneck_json(const Report::Bottleneck& b) {
   return out;
 }
 
+constexpr std::pair<const char*, double Goodput::Times::*> kGoodputTimes[] = {
+    {"useful", &Goodput::Times::useful},     {"checkpoints", &Goodput::Times::checkpoints},
+    {"repeated", &Goodput::Times::repeated}, {"restarts", &Goodput::Times::restarts},
+    {"waiting", &Goodput::Times::waiting},   {"fewer_nodes", &Goodput::Times::fewer_nodes}};
+constexpr std::pair<const char*, double Goodput::*> kGoodputNumbers[] = {
+    {"share", &Goodput::share},
+    {"share_by_events", &Goodput::share_by_events},
+    {"samples_per_second", &Goodput::samples_per_second},
+    {"mtbf_seconds", &Goodput::mtbf},
+    {"checkpoint_seconds", &Goodput::checkpoint},
+    {"checkpoint_interval_seconds", &Goodput::interval},
+    {"optimal_interval_seconds", &Goodput::optimal_interval},
+    {"restart_seconds", &Goodput::restart},
+    {"repair_seconds", &Goodput::repair}};
+
+JsonWriter goodput_json(const Goodput& g) {
+  JsonWriter out;
+  for (const auto& [key, value] : kGoodputNumbers) out[key] = g.*value;
+  out["checkpoint_bytes"] = g.checkpoint_bytes.n;
+  out["checkpoint_interval_steps"] = g.interval_steps;
+  out["spares"] = g.spares;
+  out["elastic"] = g.elastic;
+  for (const auto& [key, value] : kGoodputTimes) out["time"][key] = g.times.*value;
+  if (g.fewer_devices > 0)
+    out["one_node_less"] = {{"devices", g.fewer_devices}, {"samples_per_second", g.fewer_samples_per_second}};
+  for (const Goodput::Alternative& a : g.alternatives)
+    out["alternatives"].push_back({{"spares", a.spares},
+                                   {"elastic", a.elastic},
+                                   {"share", a.share},
+                                   {"share_by_events", a.share_by_events}});
+  return out;
+}
+
 JsonWriter timeline_json(const std::vector<TimelineEntry>& timeline) {
   JsonWriter out = JsonWriter::array();
   for (const TimelineEntry& t : timeline) {
@@ -197,6 +230,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
   for (const std::string_view key : kResults) {
     if (!r.fits) out[std::string(key)] = nullptr;
   }
+  if (r.goodput) out["goodput"] = goodput_json(*r.goodput);
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
@@ -319,6 +353,27 @@ void read_shares(Report& r, const Json& d) {
   if (r.fits) read_links(r, d);
 }
 
+void read_goodput(Report& r, const Json& d) {
+  const Json* json = d.find("goodput");
+  if (json == nullptr) return;
+  Goodput& g = r.goodput.emplace();
+  for (const auto& [key, value] : kGoodputNumbers) g.*value = json->real(key, 0, 0);
+  g.checkpoint_bytes = bytes_of(*json, "checkpoint_bytes");
+  g.interval_steps = json->integer("checkpoint_interval_steps", 1, 1);
+  g.spares = json->integer("spares", 0, 0);
+  g.elastic = json->boolean("elastic", false);
+  const Json& time = part(*json, "time");
+  for (const auto& [key, value] : kGoodputTimes) g.times.*value = time.real(key, 0);
+  const Json& fewer = part(*json, "one_node_less");
+  g.fewer_devices = fewer.integer("devices", 0, 0);
+  g.fewer_samples_per_second = fewer.real("samples_per_second", 0, 0);
+  if (const Json* all = json->find("alternatives")) {
+    for (const Json& a : all->items())
+      g.alternatives.push_back({a.integer("spares", 0, 0), a.boolean("elastic", false), a.real("share", 0),
+                                a.real("share_by_events", 0)});
+  }
+}
+
 constexpr double kMostSeconds = 1e15;  // of a timeline: what is added to it in other units stays finite
 
 void read_timeline(Report& r, const Json& d) {
@@ -341,6 +396,7 @@ Report read_report(const Json& document) {
   Report r;
   read_head(r, document);
   read_shares(r, document);
+  read_goodput(r, document);
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");

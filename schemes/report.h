@@ -92,6 +92,37 @@ struct KernelShare {
   double share = 0, heaviest = 0;
 };
 
+/// What failures leave of the rate, where an MTBF was given (app/analysis/goodput.h has the formulas). Times
+/// in seconds.
+struct Goodput {
+  double share = 0;            ///< useful work over what the time would give without failures, in closed form
+  double share_by_events = 0;  ///< the same from a simulation of failures
+  double samples_per_second = 0;
+  double mtbf = 0;  ///< of all devices together
+  Bytes checkpoint_bytes;
+  double checkpoint = 0;  ///< in which the job stands still
+  double interval = 0;    ///< work between two checkpoints: whole steps
+  int64_t interval_steps = 1;
+  double optimal_interval = 0;
+  double restart = 0;
+  double repair = 0;  ///< mean time that a failed node is away; 0: it is back at once
+  int64_t spares = 0;
+  bool elastic = false;  ///< goes on with fewer nodes while some are away
+  struct Times {
+    double useful = 0, checkpoints = 0, repeated = 0, restarts = 0, waiting = 0, fewer_nodes = 0;
+  } times;  ///< shares that add up to 1
+  /// Of a job that could do without one node, where nodes are away: so many devices, at this rate.
+  int64_t fewer_devices = 0;
+  double fewer_samples_per_second = 0;
+  /// Where nodes are away: what the same job would make of it otherwise.
+  struct Alternative {
+    int64_t spares = 0;
+    bool elastic = false;
+    double share = 0, share_by_events = 0;
+  };
+  std::vector<Alternative> alternatives;
+};
+
 /// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start,
 /// end).
 struct TimelineEntry {
@@ -143,6 +174,7 @@ struct Report {
   /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
+  std::optional<Goodput> goodput;  ///< under failures
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;

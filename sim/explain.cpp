@@ -2,6 +2,7 @@
 #include "sim/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -120,6 +121,41 @@ std::string scheme_remark(const Prediction& p, const Device& device) {
   return scheme.without_gpus(p.job.scheme->options, device.name);
 }
 
+/// Which devices were drawn as stragglers, and how likely it is that any are.
+void note_stragglers(Report& r, const Prediction& p, const Cluster& cluster, const Plan& plan) {
+  constexpr std::size_t kMostNamed = 8;
+  if (p.stragglers.share == 0) return;
+  std::vector<std::string> slow;
+  for (uint32_t role = 0; role < plan.program->roles.size(); ++role) {
+    const Role& of = plan.program->roles[role];
+    for (uint32_t i = 0; i < of.mesh.size() && plan.measured(role); ++i) {
+      if (!plan.straggles(role, i)) continue;
+      const int64_t device = grid_device(*plan.program, of, i);
+      slow.push_back(p.system->vertex_name(used_accelerator(*p.system, cluster, device % cluster.devices)));
+    }
+  }
+  const std::size_t count = slow.size();
+  if (count > kMostNamed) slow.resize(kMostNamed);
+  const std::string names =
+      slow.empty() ? "" : fmt::format(" ({}{})", fmt::join(slow, ", "), count > kMostNamed ? ", ..." : "");
+  const double any = 1 - std::pow(1 - p.stragglers.share, static_cast<double>(p.devices));
+  r.notes.push_back(
+      fmt::format("seed {} makes {} of {} device{} stragglers{}; {:.3g} % of all seeds make any", p.seed,
+                  count, p.devices, p.devices == 1 ? "" : "s", names, 100 * any));
+}
+
+/// Of rare pauses few are drawn, and then their part in the rate is a matter of luck.
+void note_pauses(Report& r, const Prediction& p, const Simulated& run) {
+  if (!(p.pauses.every > 0)) return;
+  const double drawn =
+      pauses_per_iteration(run.bound.plan) * static_cast<double>(run.trace.iteration_end.size());
+  if (drawn < 30)
+    r.notes.push_back(
+        fmt::format("about {:.2g} pauses come in the steps that were simulated, too few for their mean: "
+                    "--iterations simulates more",
+                    drawn));
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> resolved_inputs(const Prediction& p) {
@@ -144,6 +180,11 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                     fmt::format("{} {} {} {}", beside.devices, beside.job.graph->name(),
                                 beside.job.scheme->name, beside.job.batch));
   }
+  if (p.stragglers.share > 0)
+    in.emplace_back("stragglers",
+                    fmt::format("share={:.10g},slow={:.10g}", p.stragglers.share, p.stragglers.slow));
+  if (p.pauses.every > 0)
+    in.emplace_back("pauses", fmt::format("every={:.10g}s,for={:.10g}s", p.pauses.every, p.pauses.length));
   if (p.anchor) in.emplace_back("anchor", fmt::format("{:.10g}@{}", p.anchor->rate, p.anchor->devices));
   return in;
 }
@@ -160,6 +201,8 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = extrapolates(p, run.bound, device);
+  note_stragglers(r, p, cluster, run.bound.plan);
+  note_pauses(r, p, run);
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
   if (p.timeline) add_timeline(r, run);
 }

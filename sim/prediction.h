@@ -47,6 +47,8 @@ struct Prediction {
   std::optional<double> anchor_scale;
   Speeds speeds;
   std::optional<Disturbance> disturbance;  ///< unset: the step-time jitter of the system's host
+  Stragglers stragglers{};                 ///< on top of that
+  Pauses pauses{};
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
   bool timeline = true;      ///< the report has one

@@ -49,6 +49,22 @@ void steady(Simulated& r) {
 
 }  // namespace
 
+double pauses_per_iteration(const Plan& plan) {
+  double seconds = 0;  // of work
+  for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
+    const Role& role = plan.program->roles[r];
+    if (!role.works() || !plan.measured(r)) continue;
+    double each = 0;
+    uint32_t o = 0;
+    for (const Op& op : role.ops) {
+      each += op.kind == OpKind::compute ? plan.roles[r].duration[0][o].seconds() / op.every : 0;
+      ++o;
+    }
+    seconds += each * static_cast<double>(role.mesh.size());
+  }
+  return seconds / plan.disturbance.pauses.every;
+}
+
 double samples_of_all(const Program& program) {
   return static_cast<double>(
       checked_mul(samples_per_step(program), replicas(program), "the samples of a step"));
@@ -61,7 +77,7 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timel
   out.bound = bound(make_cluster(*p_.system, devices), scale);
   out.program = out.bound.plan.program;
   EvaluateOptions options;
-  options.iterations = iterations(*out.program);
+  options.iterations = iterations(out.bound.plan);
   if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
   options.kept_iterations = 2;
   options.fingerprint = false;
@@ -98,6 +114,8 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
   if (b.measured) b.plan.disturbance = *b.measured;
   if (p_.disturbance) b.plan.disturbance = *p_.disturbance;
+  b.plan.disturbance.stragglers = p_.stragglers;
+  b.plan.disturbance.pauses = p_.pauses;
   slow_down(b.plan, in.cluster);
   return b;
 }
@@ -138,10 +156,25 @@ std::shared_ptr<const Program> Simulation::gathered(CostInput in) const {
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.
-int32_t Simulation::iterations(const Program& program) const {
-  const int64_t all = checked_mul(steps(program), program.micro_batches, "the iterations to simulate");
+int32_t Simulation::iterations(const Plan& plan) const {
+  const Program& program = *plan.program;
+  const int64_t all = checked_mul(steps_with_pauses(plan, steps(program)), program.micro_batches,
+                                  "the iterations to simulate");
   if (all > INT32_MAX) throw InputError(fmt::format("{} iterations are too many to simulate", all));
   return static_cast<int32_t>(all);
+}
+
+/// Pauses are rare: so many steps that a hundred are drawn, as far as that is quick to simulate.
+int64_t Simulation::steps_with_pauses(const Plan& plan, int64_t least) const {
+  constexpr double kWanted = 100, kMostExecutions = 2e6;
+  if (p_.iterations > 0 || !(p_.pauses.every > 0)) return least;
+  const double each = pauses_per_iteration(plan) * plan.program->micro_batches;
+  if (!(each > 0)) return least;
+  const double quick = kMostExecutions / static_cast<double>(executions(*plan.program)) /
+                       static_cast<double>(plan.program->micro_batches);
+  const auto whole = static_cast<double>(period(*plan.program));
+  const double steps = std::ceil(std::min(kWanted / each, quick) / whole) * whole;
+  return std::max(least, static_cast<int64_t>(steps));
 }
 
 int64_t Simulation::steps(const Program& program) const {

@@ -26,6 +26,9 @@ struct Simulated {
 /// Of all workers in one step of the optimiser.
 double samples_of_all(const Program& program);
 
+/// Pauses that all devices of the measured job draw in an iteration, in the mean.
+double pauses_per_iteration(const Plan& plan);
+
 /// Keeps a reference to the prediction. Any thread may call: const calls are independent of each other.
 class Simulation {
  public:
@@ -44,8 +47,9 @@ class Simulation {
   Plan joined(const Plan& own, int64_t devices, double scale) const;
   std::shared_ptr<const Program> gathered(CostInput in) const;
   void slow_down(Plan& plan, const Cluster& cluster) const;
-  int32_t iterations(const Program& program) const;
+  int32_t iterations(const Plan& plan) const;
   int64_t steps(const Program& program) const;
+  int64_t steps_with_pauses(const Plan& plan, int64_t least) const;
 
   const Prediction& p_;
   Workload work_;

@@ -42,6 +42,39 @@ std::shared_ptr<const MeasuredCollectives> read_measured(const std::string& file
   return out;
 }
 
+/// "share=0.01,slow=1.5", all keys given. Throws InputError.
+Options read_keys(const std::string& option, const std::vector<OptionSpec>& specs, const std::string& text,
+                  const Place& place) {
+  const auto settings = parse_selection(option + ":" + text, place).settings;
+  for (const OptionSpec& spec : specs) {
+    const bool given = std::any_of(settings.begin(), settings.end(),
+                                   [&](const auto& setting) { return setting.first == spec.name; });
+    if (!given)
+      throw InputError(place, fmt::format("\"{}\" lacks {}=, {}", printable(text), spec.name, spec.help));
+  }
+  return Options(specs, settings, "--" + option, place);
+}
+
+Stragglers read_stragglers(const std::string& text, const Place& place) {
+  using Type = OptionSpec::Type;
+  static const std::vector<OptionSpec> specs = {
+      {"share", Type::real, "0", "the share of the devices that are slow, such as 0.01", "", 0, 1},
+      {"slow", Type::real, "1", "how many times as long they compute, such as 1.5", "", 0.01, 1000}};
+  const Options options = read_keys("stragglers", specs, text, place);
+  return {options.real("share"), options.real("slow")};
+}
+
+Pauses read_pauses(const std::string& text, const Place& place) {
+  using Type = OptionSpec::Type;
+  static const std::vector<OptionSpec> specs = {
+      {"every", Type::time, "1s", "the mean time of work between two pauses of a device, such as 60s"},
+      {"for", Type::time, "0s", "how long one is in the mean, such as 0.5s"}};
+  const Options options = read_keys("pauses", specs, text, place);
+  const Pauses out{options.time("every").seconds(), options.time("for").seconds()};
+  if (!(out.every > 0)) throw InputError(place, "every= must be above 0");
+  return out;
+}
+
 /// "DEVICES MODEL [SCHEME [BATCH]]".
 Question::Beside read_beside(const std::string& text, int64_t batch) {
   const Place place = option_place("with");
@@ -132,6 +165,13 @@ std::vector<Flag> question_flags() {
        "many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
+      {"stragglers", "share=S,slow=F",
+       "devices that are slow for good: each with probability S, drawn once from the seed, computes F times "
+       "as "
+       "long; share=0.01,slow=1.5"},
+      {"pauses", "every=T,for=T",
+       "pauses at random in a device's work, every so often in the mean and exponentially long; "
+       "every=60s,for=0.5s"},
       {"profile", "NAME|FILE", "kernel costs; default stock, the curves fitted to published measurements"},
       {"collective-profile", "FILE",
        "measured collectives (tandem import nccl-tests) that correct those of the same devices; one of "
@@ -236,6 +276,8 @@ Question read_question(const Arguments& arguments, const std::string& model, con
     q.disturbance.emplace();
     q.disturbance->iteration_sigma = arguments.real("jitter", 0, 0, 10);
   }
+  if (arguments.has("stragglers")) q.stragglers = arguments.value("stragglers", "", read_stragglers);
+  if (arguments.has("pauses")) q.pauses = arguments.value("pauses", "", read_pauses);
   return q;
 }
 
@@ -252,6 +294,8 @@ Prediction Question::prediction(int64_t device_count) const {
   p.measured = measured;
   p.anchor = anchor;
   p.disturbance = disturbance;
+  p.stragglers = stragglers;
+  p.pauses = pauses;
   for (const Beside& other : beside) {
     Job job = p.job;  // of the same precision, optimiser and input
     job.graph = &other.graph;

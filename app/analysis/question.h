@@ -37,6 +37,8 @@ struct Question {
   std::shared_ptr<const MeasuredCollectives> measured;  ///< of --collective-profile
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
+  Stragglers stragglers{};
+  Pauses pauses{};
   bool timeline = true;  ///< reports have one
   /// --with: jobs on the same machine.
   struct Beside {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/console/goodput_text.h"
 #include "base/error.h"
 #include "models/graph.h"
 
@@ -173,6 +174,8 @@ Table report_table(const std::vector<Report>& reports) {
   if (tokens) columns.push_back({"tokens/s", true});
   if (tokens) columns.push_back({"global batch", true});
   columns.insert(columns.end(), {{"90 % interval", true}, {"speed-up", true}, {"efficiency", true}});
+  const bool failing = std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.goodput; });
+  if (failing) columns.push_back({"goodput", true});
   if (stale) columns.push_back({"staleness", true});
   columns.insert(columns.end(), {{"memory/device", true}, {"bound by"}});
   Table table(columns);
@@ -184,6 +187,7 @@ Table report_table(const std::vector<Report>& reports) {
       if (tokens) row.push_back(whole(r.samples_per_iteration));
       row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
                              grouped(r.speedup), fmt::format("{:.0f} %", 100 * r.scaling_efficiency)});
+      if (failing) row.push_back(goodput_cell(r));
       if (stale) row.push_back(staleness_text(r.staleness));
     } else {
       row.resize(columns.size() - 2, "-");
@@ -232,8 +236,10 @@ constexpr const char* kCsvColumns[] = {"model",
                                        "calibrated",
                                        "first_loss",
                                        "last_loss",
-                                       "accuracy"};
-;
+                                       "accuracy",
+                                       "goodput_share",
+                                       "goodput_samples_per_second",
+                                       "checkpoint_interval_seconds"};
 
 /// The cells under kCsvColumns, those of results left out where the model does not fit.
 std::vector<std::string> csv_row(const Report& r) {
@@ -277,6 +283,9 @@ std::vector<std::string> csv_row(const Report& r) {
                            where(r.training.real, r.training.first_loss),
                            where(r.training.real, r.training.last_loss),
                            where(r.training.real && r.training.accuracy >= 0, r.training.accuracy)});
+  if (r.goodput)
+    row.insert(row.end(),
+               {real(r.goodput->share), real(r.goodput->samples_per_second), real(r.goodput->interval)});
   return row;
 }
 

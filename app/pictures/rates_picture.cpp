@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kTitles[] = {"Kepler, Maxwell", "Pascal", "Volta",  "Turing",
                                         "Ampere",          "Ada",    "Hopper", "others"};
 
-std::size_t colour_of(const std::string& generation) {
+std::size_t generation_colour(const std::string& generation) {
   if (generation == "kepler" || generation == "maxwell") return 0;
   for (std::size_t i = 1; i + 1 < std::size(kTitles); ++i) {
     const std::string_view title = kTitles[i];
@@ -32,8 +32,8 @@ void draw_rates(const std::vector<ValidationRow>& rows, const std::string& base)
   double low = 1e300, high = 0;
   for (const ValidationRow& r : rows) {
     if (!has_rate(r)) continue;
-    points.push_back({cell(r.published), cell(r.unanchored), std::to_string(colour_of(r.generation) + 1),
-                      unseen_rate(r) ? "1" : "0"});
+    points.push_back({cell(r.published), cell(r.unanchored),
+                      std::to_string(generation_colour(r.generation) + 1), unseen_rate(r) ? "1" : "0"});
     low = std::min({low, r.published, r.unanchored});
     high = std::max({high, r.published, r.unanchored});
   }

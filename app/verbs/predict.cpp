@@ -6,9 +6,11 @@
 
 #include "app/analysis/answer.h"
 #include "app/analysis/elasticity.h"
+#include "app/analysis/failures.h"
 #include "app/analysis/question.h"
 #include "app/analysis/what_if.h"
 #include "app/console/cli.h"
+#include "app/console/goodput_text.h"
 #include "app/console/output.h"
 #include "app/console/report_text.h"
 
@@ -86,7 +88,9 @@ int predict(const Arguments& arguments) {
   check_out(arguments);
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
+  const std::optional<Failures> failures = read_failures(arguments);
   if (arguments.has("elasticities")) {
+    if (failures) refuse_option("elasticities", "is another question than that of failures: ask them apart");
     Progress progress(arguments);
     progress.show("turning each resource of the machine ...");
     const auto all = elasticities(question);
@@ -103,6 +107,7 @@ int predict(const Arguments& arguments) {
       progress.show(fmt::format("simulating {} device{} ...", n, n == 1 ? "" : "s"));
       reports.push_back(answer(question, n));
       note_idle_settings(question, reports.back());
+      if (failures) add_goodput(question, *failures, reports.back());
     }
   }
   check_fits(question, reports);
@@ -113,8 +118,9 @@ int predict(const Arguments& arguments) {
   } else {
     const Table table = report_table(reports);
     put_page(arguments,
-             fmt::format("{}\n\n{}\n{}{}{}\n", heading(question), table.as(format, result_columns(arguments)),
-                         memory_line(reports.back()), remarks(reports), closing_line(question, reports)));
+             fmt::format("{}\n\n{}\n{}{}{}{}\n", heading(question),
+                         table.as(format, result_columns(arguments)), memory_line(reports.back()),
+                         goodput_lines(reports.back()), remarks(reports), closing_line(question, reports)));
   }
   return 0;
 }
@@ -123,6 +129,8 @@ int predict(const Arguments& arguments) {
 
 void register_predict(Registry<Verb>& registry) {
   auto flags = question_flags();
+  const std::vector<Flag> failing = failure_flags();
+  flags.insert(flags.end(), failing.begin(), failing.end());
   flags.insert(flags.end(), {{"elasticities", "",
                               "instead: by how many per cent the throughput grows with each link, store, the "
                               "devices' and servers' speed, and what it would be without their limit"},

@@ -55,6 +55,20 @@ void read_rate_limit(const Arguments& a, Request& request) {
       RateLimit{a.value("rate-limit", "", parse_bandwidth), a.value("added-latency", "0us", parse_time)};
 }
 
+/// "1=2": worker 1 takes twice as long.
+void read_throttle(const Arguments& a, Request& request) {
+  const int64_t most = *std::max_element(request.devices.begin(), request.devices.end());
+  const auto place = option_place("throttle");
+  for (const std::string& text : a.all("throttle")) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos)
+      refuse_option("throttle", fmt::format("\"{}\" is not worker=factor, for example 1=2", printable(text)));
+    const int64_t worker = parse_integer(text.substr(0, equals), 0, most - 1, place);
+    request.execution.throttle.emplace_back(static_cast<uint32_t>(worker),
+                                            parse_real(text.substr(equals + 1), 1, 1000, place));
+  }
+}
+
 Cluster cluster_of(int64_t devices, int64_t nodes) {
   if (devices % nodes != 0)
     refuse_option("nodes", fmt::format("{} devices do not divide over {} nodes", devices, nodes));
@@ -132,6 +146,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.route = a.value("route", "auto", parse_peer_route);
   e.rate = read_rate(a);
   read_rate_limit(a, *request);
+  read_throttle(a, *request);
   const std::string data = a.text("data", "synthetic");
   if (data != "synthetic") {
     request->data = load_dataset(data, false);
@@ -299,6 +314,8 @@ std::vector<Flag> run_flags() {
       {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
       {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
       {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},
+      {"throttle", "WORKER=FACTOR",
+       "emulate a slower device: this worker's calls take FACTOR times as long, e.g. 1=2", true},
       {"seed", "N", "of start values, samples and noise; default 1"},
       {"checkpoint", "FILE", "write the state there at the end"},
       {"resume", "", "begin with the state in --checkpoint"},

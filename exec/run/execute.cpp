@@ -167,6 +167,8 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
     throw InputError("at most 1024 workers can be executed on one machine");
   if (execution.job.batch < 1)
     throw InputError(fmt::format("a batch of {} samples: at least 1 is needed", execution.job.batch));
+  if (execution.backend->asynchronous && !execution.throttle.empty())
+    throw InputError(fmt::format("backend {}: its workers cannot be throttled", execution.backend->name));
   Run run(execution, keep);
   if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
   std::vector<std::unique_ptr<Worker>> workers;

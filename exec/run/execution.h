@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/comm/rate_limit.h"
@@ -31,6 +32,9 @@ struct Execution {
   uint64_t seed = 1;
   int threads = 1;  ///< per worker
   std::optional<RateLimit> rate_limit;
+  /// (worker, how many times as long its calls take, >= 1): devices of other speeds, emulated
+  /// (exec/device/throttled.h). Not of backends that are asynchronous.
+  std::vector<std::pair<uint32_t, double>> throttle = {};
   PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
   const Dataset* data = nullptr;           ///< null: synthetic, made once and kept on the device
   struct Rate {

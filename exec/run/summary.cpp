@@ -142,6 +142,8 @@ class Summary {
         {"backend", std::string(e.backend->name)},
         {"threads", std::to_string(e.threads)}};
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
+    for (const auto& [worker, factor] : e.throttle)
+      in.emplace_back(fmt::format("throttle.{}", worker), fmt::format("{:g}", factor));
     for (const auto& [key, value] : e.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
     return in;
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "exec/device/throttled.h"
 #include "exec/run/memory.h"
 #include "exec/run/stream_driver.h"
 
@@ -89,6 +90,9 @@ int64_t Worker::slot(const Op& op) const { return run_.stages().slots(instance_)
 void Worker::open() {
   device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().job.precision,
                                             run_.execution().threads, true, run_.execution().route});
+  for (const auto& [worker, factor] : run_.execution().throttle) {
+    if (worker == instance_) device_ = throttled(std::move(device_), factor);
+  }
   allocate();
   set_start_values();
   driver_ = make_lane_driver({run_, instance_, lanes_, *device_});

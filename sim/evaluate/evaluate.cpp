@@ -30,7 +30,7 @@ std::string resolved(const Plan& plan) {
 bool folds_noise(const Plan& plan, const EvaluateOptions& options) {
   constexpr int64_t kMostExecutions = 10'000'000;
   const Disturbance& d = plan.disturbance;
-  return !plan.program->grid.axes.empty() && d.compute_sigma == 0 && d.network_sigma == 0 &&
+  return !plan.program->grid.axes.empty() && !d.per_op() && d.network_sigma == 0 &&
          executions(*plan.program) * options.iterations > kMostExecutions &&
          std::all_of(plan.roles.begin(), plan.roles.end(),
                      [](const RoleCosts& costs) { return costs.class_of.empty(); });

@@ -214,7 +214,7 @@ class RoleSweep {
   /// Fills `lane` with the ends of an op that every row runs by itself.
   void run_durations(uint32_t o, Row& lane) const {
     const bool per_row = !costs_.class_of.empty();
-    if (role_.ops[o].kind == OpKind::compute && !calm_ && plan_.disturbance.compute_sigma == 0 && !per_row) {
+    if (role_.ops[o].kind == OpKind::compute && !calm_ && !plan_.disturbance.per_op() && !per_row) {
       const int64_t d = ops_[o].time[0].ps;
       const double seconds = ops_[o].time[0].seconds();
       for (uint32_t i = 0; i < rows_; ++i) {
@@ -291,7 +291,7 @@ class RoleSweep {
 
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
   std::optional<int64_t> uniform(uint32_t o) const {
-    const bool noisy = !calm_ && plan_.disturbance.compute_sigma != 0;
+    const bool noisy = !calm_ && plan_.disturbance.per_op();
     if (!launched(role_.ops[o]) || !costs_.class_of.empty() || noisy || recorder_.hashes() ||
         static_cast<double>(ops_[o].time[0].ps) * std::max(1.0, largest_factor_) >= 0x1p49)
       return std::nullopt;

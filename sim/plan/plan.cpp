@@ -17,11 +17,29 @@ enum Stream : uint64_t {
   kIteration = 0x69746572,
   kNetwork = 0x6e657477,
   kRecorded = 0x7265636f,
-  kStraggle = 0x73747261
+  kStraggle = 0x73747261,
+  kStraggler = 0x736c6f77,
+  kPause = 0x70617573
 };
 
 double lognormal(double sigma, uint64_t bits) {
   return sigma == 0 ? 1.0 : std::exp(sigma * to_normal(bits) - sigma * sigma / 2);
+}
+
+/// Of the pauses that begin within `seconds` of work: their number is a Poisson variable, by inversion.
+double pause_seconds(const Pauses& pauses, double seconds, uint64_t bits) {
+  constexpr double kMany = 500;  // of so many the sum is as good as its mean
+  const double mean = seconds / pauses.every, u = to_unit(bits);
+  if (mean > kMany) return mean * pauses.length;
+  if (u < 1 - mean) return 0;  // less than e^-mean: the usual case, without the exponential
+  double term = std::exp(-mean), below = term, sum = 0;
+  for (int k = 1; u >= below && k < 4 * kMany; ++k) {
+    bits = mix64(bits);
+    sum -= pauses.length * std::log1p(-to_unit(bits));
+    term *= mean / k;
+    below += term;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -56,6 +74,7 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
       to_unit(draw_bits(seed ^ kStraggle, role, instance, iteration)) < d.straggle_probability) {
     factor *= d.straggle_factor;
   }
+  if (straggles(role, instance)) factor *= d.stragglers.slow;
   if (role == 0) {
     for (const auto& [slow, by] : d.slow) {
       if (slow == instance) factor *= by;
@@ -68,9 +87,21 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
   return factor;
 }
 
+bool Plan::straggles(uint32_t role, uint32_t instance) const {
+  const double share = disturbance.stragglers.share;
+  return share > 0 && program->roles[role].works() &&
+         to_unit(draw_bits(seed ^ kStraggler, role, instance)) < share;
+}
+
 double Plan::op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {
-  if (disturbance.compute_sigma == 0) return 1;
-  return lognormal(disturbance.compute_sigma, draw_bits(seed ^ kCompute, role, instance, iteration, op));
+  const Disturbance& d = disturbance;
+  if (!d.per_op()) return 1;
+  const double noise = lognormal(d.compute_sigma, draw_bits(seed ^ kCompute, role, instance, iteration, op));
+  if (!(d.pauses.every > 0) || !program->roles[role].works()) return noise;
+  const double seconds = roles[role].duration[roles[role].class_at(instance)][op].seconds();
+  if (seconds == 0) return noise;
+  const uint64_t bits = draw_bits(seed ^ kPause, role, instance, iteration, op);
+  return noise * (1 + pause_seconds(d.pauses, seconds, bits) / seconds);
 }
 
 double Plan::transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const {

@@ -54,6 +54,20 @@ inline int64_t short_picoseconds(double seconds) {
 /// `t` times a factor >= 0, to the nearest picosecond; exactly `t` for factor 1.
 Time scaled(Time t, double factor);
 
+/// Devices that are slow for good: each that trains is one with probability `share`, drawn once, and computes
+/// `slow` times as long.
+struct Stragglers {
+  double share = 0, slow = 1;
+  bool operator==(const Stragglers&) const = default;
+};
+/// Pauses in which a device that trains stands still, as when its host does something else. They begin at
+/// random in the time that it computes (a Poisson process), one in `every` seconds in the mean, and last an
+/// exponential time with mean `length` seconds, those of a slower device as much longer. 0: none.
+struct Pauses {
+  double every = 0, length = 0;
+  bool operator==(const Pauses&) const = default;
+};
+
 /// Randomness and faults of a run; never part of a Program.
 struct Disturbance {
   double compute_sigma = 0;         ///< lognormal sigma of each compute op, per (instance, iteration, op)
@@ -67,9 +81,13 @@ struct Disturbance {
   /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
   /// first.
   std::vector<std::vector<double>> recorded = {};
+  Stragglers stragglers = {};
+  Pauses pauses = {};
+  /// Compute ops of an (instance, iteration) differ by more than one factor for all of them.
+  bool per_op() const { return compute_sigma != 0 || pauses.every > 0; }
   bool none() const {
-    return compute_sigma == 0 && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
-           slow.empty() && recorded.empty();
+    return !per_op() && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
+           slow.empty() && recorded.empty() && stragglers.share == 0;
   }
 };
 
@@ -142,7 +160,9 @@ struct Plan {
   }
   /// What all compute ops of an (instance, iteration) share: noise of the iteration, straggling, slow device.
   double iteration_factor(uint32_t role, uint32_t instance, uint32_t iteration) const;
-  /// Noise of one compute op.
+  /// Drawn as one of Disturbance::stragglers.
+  bool straggles(uint32_t role, uint32_t instance) const;
+  /// Noise of one compute op, and its pauses over its duration.
   double op_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
   double transfer_factor(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op) const;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "app/console/table.h"
@@ -430,6 +431,95 @@ TEST(Table, AlignsByCharactersAndQuotesCsv) {
   EXPECT_EQ(grouped(1234567.4), "1,234,567");
   EXPECT_EQ(grouped(0.5), "0.500");
   EXPECT_EQ(grouped(-1234), "-1,234");
+}
+
+TEST(PredictStragglers, SlowTheStepOfAllByTheirFactor) {
+  const auto rate = [](const Json& document) {
+    return document.at("reports").items().back().at("samples_per_second").as_real();
+  };
+  const std::vector<std::string> calm = {"--reproducible", "--jitter", "0", "--batch", "256"};
+  auto slow = calm, pausing = calm;
+  slow.insert(slow.end(), {"--stragglers", "share=1,slow=2"});
+  const Json all = predict_json(slow);
+  EXPECT_GT(rate(predict_json(calm)) / rate(all), 1.3);
+  EXPECT_LE(rate(predict_json(calm)) / rate(all), 2);
+  const Json& report = all.at("reports").items().back();
+  EXPECT_EQ(report.at("inputs").at("stragglers").as_text(), "share=1,slow=2");
+  EXPECT_THAT(report.at("notes").items().back().as_text(),
+              HasSubstr("2 of 2 devices stragglers (gpu0, gpu1)"));
+  // A pause a second of work, each 0.1 s long: two devices that meet lose about twice that of a step.
+  pausing.insert(pausing.end(), {"--pauses", "every=1s,for=0.1s"});
+  const double lost = rate(predict_json(calm)) / rate(predict_json(pausing)) - 1;
+  EXPECT_GT(lost, 0.1);
+  EXPECT_LT(lost, 0.3);
+}
+
+/// With Adam in fp32 a checkpoint holds 12 bytes of each of lenet5's 61,706 parameters.
+Json goodput_of(std::vector<std::string> more) {
+  more.insert(more.end(), {"--optimizer", "adam", "--no-timeline"});
+  return predict_json(more).at("reports").items().back().at("goodput");
+}
+
+TEST(PredictFailures, ACheckpointIsTheStateOverTheStorage) {
+  const Json g = goodput_of({"--mtbf", "100h", "--set", "host.shared_storage=1MB/s"});
+  const double bytes = 12 * 61706;
+  EXPECT_EQ(g.at("checkpoint_bytes").as_int(), static_cast<int64_t>(bytes));
+  EXPECT_DOUBLE_EQ(g.at("checkpoint_seconds").as_real(), bytes / 1e6);
+  EXPECT_DOUBLE_EQ(g.at("restart_seconds").as_real(), bytes / 1e6) << "it is read back";
+  EXPECT_DOUBLE_EQ(g.at("mtbf_seconds").as_real(), 50 * 3600) << "of two devices";
+  EXPECT_NEAR(g.at("optimal_interval_seconds").as_real(), std::sqrt(2 * bytes / 1e6 * 50 * 3600), 1);
+  EXPECT_NEAR(g.at("share").as_real(), g.at("share_by_events").as_real(), 0.01);
+  // A node's failures come on top; this one has a single node.
+  EXPECT_DOUBLE_EQ(goodput_of({"--mtbf", "100h", "--node-mtbf", "50h"}).at("mtbf_seconds").as_real(),
+                   25 * 3600);
+}
+
+/// Four nodes of eight devices each, before `more`.
+std::vector<std::string> four_nodes(const std::vector<std::string>& more) {
+  std::vector<std::string> all = {"predict", "--model", "lenet5", "--system", "ethernet-cluster",
+                                  "--set",   "nodes=4", "--mtbf", "800h",     "--no-timeline"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(PredictFailures, NodesWriteTheirPartOfAStateThatIsSpread) {
+  const auto cost = [](const char* scheme) {
+    const auto words = four_nodes(
+        {"--devices", "32", "--scheme", scheme, "--format", "json", "--set", "host.local_storage=1MB/s"});
+    return last_report(tool(words).out).at("goodput").at("checkpoint_seconds").as_real();
+  };
+  EXPECT_DOUBLE_EQ(cost("allreduce") / cost("zero:stage=1"), 4);
+}
+
+TEST(PredictFailures, AnIntervalIsWholeSteps) {
+  const Json g = goodput_of({"--mtbf", "100h", "--checkpoint-every", "500", "--checkpoint-cost", "2s"});
+  EXPECT_EQ(g.at("checkpoint_interval_steps").as_int(), 500);
+  EXPECT_EQ(g.at("checkpoint_seconds").as_real(), 2);
+  const Json minutes = goodput_of({"--mtbf", "100h", "--checkpoint-every", "10min"});
+  EXPECT_NEAR(minutes.at("checkpoint_interval_seconds").as_real(), 600, 0.01);
+}
+
+TEST(PredictFailures, WaitingSparesAndFewerNodesAreSetSideBySide) {
+  const auto words = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--devices", "32", "--repair-time", "10h", "--restart-time", "1min",
+                             "--checkpoint-cost", "1s"});
+    return four_nodes(more);
+  };
+  const Json g = last_report(tool(words({"--format", "json"})).out).at("goodput");
+  EXPECT_EQ(g.at("one_node_less").at("devices").as_int(), 24);
+  const Json fewer = last_report(tool({"predict", "--model", "lenet5", "--system", "ethernet-cluster",
+                                       "--set", "nodes=4", "--devices", "24", "--format", "json"})
+                                     .out);
+  EXPECT_EQ(g.at("one_node_less").at("samples_per_second").as_real(),
+            fewer.at("samples_per_second").as_real());
+  const auto& others = g.at("alternatives").items();
+  ASSERT_EQ(others.size(), 2u);
+  EXPECT_GT(others[0].at("share").as_real(), g.at("share").as_real()) << "fewer nodes beat waiting";
+  EXPECT_GT(others[1].at("share").as_real(), g.at("share").as_real()) << "so does a spare";
+  const Json elastic = last_report(tool(words({"--elastic", "--format", "json"})).out).at("goodput");
+  EXPECT_EQ(elastic.at("share").as_real(), others[0].at("share").as_real());
+  EXPECT_NEAR(elastic.at("share_by_events").as_real(), elastic.at("share").as_real(), 0.01);
+  EXPECT_THAT(tool(words({})).out, HasSubstr("with 1 spare"));
 }
 
 }  // namespace

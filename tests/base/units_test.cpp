@@ -83,5 +83,15 @@ TEST(Units, WhatIsWrittenReadsBackWithinItsDigits) {
   }
 }
 
+TEST(Units, SpansMayBeLongerThanATime) {
+  EXPECT_EQ(parse_seconds("50000h"), 1.8e8);
+  EXPECT_EQ(parse_seconds("2d"), 172800);
+  EXPECT_EQ(parse_seconds("1.5 min"), 90);
+  for (const char* bad : {"50000", "3weeks", "-1h", "nan h", ""})
+    EXPECT_THROW(parse_seconds(bad), InputError) << bad;
+  EXPECT_EQ(seconds_text(1.8e8), "2083 d");
+  EXPECT_EQ(seconds_text(0.5), "500 ms");
+}
+
 }  // namespace
 }  // namespace tandem::tests

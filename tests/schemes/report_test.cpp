@@ -48,6 +48,23 @@ Report sample() {
   r.calibrated = true;
   r.extrapolates = {"batch 512"};
   r.notes = {"a note"};
+  r.goodput = {.share = 0.9,
+               .share_by_events = 0.91,
+               .samples_per_second = 1262,
+               .mtbf = 1e5,
+               .checkpoint_bytes = {1234},
+               .checkpoint = 2.5,
+               .interval = 700,
+               .interval_steps = 1917,
+               .optimal_interval = 704.7,
+               .restart = 300,
+               .repair = 3600,
+               .spares = 2,
+               .elastic = true,
+               .times = {0.9, 0.02, 0.03, 0.03, 0.01, 0.01},
+               .fewer_devices = 7,
+               .fewer_samples_per_second = 1250,
+               .alternatives = {{0, false, 0.5, 0.51}, {1, true, 0.8, 0.81}}};
   r.simulated_events = 99;
   r.wall_seconds = 0.01;
   r.timeline = {{"worker", "compute", "forward fc1", 1, 2, 0.5, 0.75}};

@@ -6,10 +6,11 @@
 namespace tandem::tests::workloads {
 
 struct RandomPlanOptions {
-  bool uniform = false;  ///< one class of instances
-  bool noisy = false;    ///< with a disturbance
-  bool links = false;    ///< transfers use links, each its own, so that none can slow another
-  int64_t scale = 1;     ///< multiplies every duration
+  bool uniform = false;    ///< one class of instances
+  bool noisy = false;      ///< with a disturbance
+  bool irregular = false;  ///< with stragglers and pauses
+  bool links = false;      ///< transfers use links, each its own, so that none can slow another
+  int64_t scale = 1;       ///< multiplies every duration
 };
 
 class RandomPlan {
@@ -27,6 +28,11 @@ class RandomPlan {
     for (const Role& role : program->roles) add_costs(role);
     if (options_.noisy) {
       plan_.disturbance = {0.2, 0.1, 0.3, 0.2, 2.5, {{0, 1.5}}, {{1.1, 0.8, 1}, {0.9, 1.4, 0.7}}};
+      plan_.seed = random_.next();
+    }
+    if (options_.irregular) {
+      plan_.disturbance.stragglers = {0.3, 1.4};
+      plan_.disturbance.pauses = {4e-8, 2e-8};
       plan_.seed = random_.next();
     }
     plan_.program = std::move(program);

@@ -35,7 +35,8 @@ constexpr EvaluateOptions kOptions{.iterations = 9, .kept_iterations = 3, .kept_
 
 TEST(Sweep, EqualsEventsBitForBit) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
-    const RandomPlanOptions options{.noisy = seed % 2 == 0, .links = seed % 3 == 0};
+    const RandomPlanOptions options{
+        .noisy = seed % 2 == 0, .irregular = seed % 5 == 0, .links = seed % 3 == 0};
     const Plan plan = RandomPlan(seed, options).make();
     ASSERT_EQ(contention(plan), "") << seed;
     expect_same(run_sweep(plan, kOptions), run_events(plan, kOptions), seed);
@@ -48,7 +49,7 @@ TEST(Sweep, IsTheSameWithoutItsFingerprint) {
   EvaluateOptions without = kOptions;
   without.fingerprint = false;
   for (uint64_t seed = 0; seed < 600; ++seed) {
-    Plan plan = RandomPlan(seed, {.noisy = seed % 2 == 0}).make();
+    Plan plan = RandomPlan(seed, {.noisy = seed % 2 == 0, .irregular = seed % 5 == 0}).make();
     if (seed % 4 == 0) plan.disturbance.compute_sigma = 0;
     for (RoleCosts& costs : plan.roles) {
       if (seed % 3 == 0) costs.class_of.clear();  // all are of the first class

@@ -231,6 +231,7 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
       {"report",
        {"predict", "--model", "vgg16", "--system", "dgx-h100", "--set", "nodes=32", "--devices", "256"}},
       {"report", small_predict({"--set", "faults.gpu1=0.5", "--with", "2 lenet5"})},
+      {"report", small_predict({"--mtbf", "1000h", "--set", "nodes=2", "--repair-time", "1h"})},
       {"report",
        {"run", "--model", "digits-cnn", "--data", "digits", "--devices", "1,2", "--iterations", "8"}},
       {"report",

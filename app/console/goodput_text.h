@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A report's goodput as people read it.
+#include <string>
+
+#include "schemes/report.h"
+
+namespace tandem::app {
+
+/// "1,234 (96.5 %)": samples/s under failures.
+std::string goodput_cell(const Report& report);
+
+/// Paragraphs: failures and checkpoints, where the time goes, and what else could be done about nodes that
+/// are away. "" without failures.
+std::string goodput_lines(const Report& report);
+
+}  // namespace tandem::app
