@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What transports between nodes do to collectives, and how grouped sends and chains run.
+#include "sim/cost/link_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "sim/cost/link_profile.h"
+
+namespace tandem::tests {
+namespace {
+
+std::vector<VertexId> first(const System& system, int64_t count) {
+  std::vector<VertexId> out;
+  for (int64_t i = 0; i < count; ++i) out.push_back(system.accelerator(i));
+  return out;
+}
+
+double seconds(LinkCost& links, const Transfer& t) { return t.alone(links.capacity()).seconds(); }
+
+/// Two nodes whose network is entered by `transport`.
+System two_nodes(const std::string& system, const std::string& transport) {
+  return System::load(system, {{"nodes", "2"}, {"network.transport.name", transport}});
+}
+
+/// Up the tree and down: a message each way, each of three trips where the receiver reads it.
+TEST(Transport, MessagesThatAreReadCrossTheNetworkThreeTimes) {
+  const auto start = [](const std::string& transport) {
+    const System s = two_nodes("p4d.24xlarge", transport);
+    return LinkCost(s, {}).collective(CollKind::all_reduce, "double-tree", {8}, first(s, 16)).latency;
+  };
+  EXPECT_NEAR((start("efa-read") - start("efa")).seconds() * 1e6, 2 * 2 * 15.5, 0.1);
+}
+
+TEST(Transport, LeavesTheLibraryWhatItCanCarry) {
+  const std::map<std::string, std::set<std::string>> algorithms = {
+      {"tcpx", {"ring"}}, {"tcpxo", {"ring", "double-tree"}}, {"rdma", {"ring", "double-tree", "nvls"}}};
+  for (const auto& [transport, allowed] : algorithms) {
+    const System s = two_nodes("dgx-h100", transport);
+    LinkCost links(s, {});
+    for (int64_t bytes = 8; bytes < int64_t{1} << 33; bytes *= 16) {
+      LinkCost::Choice choice;
+      links.collective(CollKind::all_reduce, "auto", {bytes}, first(s, 16), &choice);
+      EXPECT_TRUE(allowed.contains(choice.algorithm)) << transport << " " << choice.algorithm;
+      if (transport != "rdma") EXPECT_EQ(choice.protocol, "simple");
+    }
+  }
+}
+
+/// Chunks wait for each other: over a slow transport trees lose more than their start-up.
+TEST(Transport, LatencyCostsTreesRate) {
+  const auto seconds_of = [](const std::string& latency, int64_t bytes) {
+    const System s = System::load("dgx-h100", {{"nodes", "2"}, {"network.transport.latency", latency}});
+    LinkCost links(s, {});
+    return seconds(links, links.collective(CollKind::all_reduce, "double-tree", {bytes}, first(s, 16)));
+  };
+  const double small = seconds_of("52us", 8) - seconds_of("2us", 8);
+  const double large = seconds_of("52us", 64 << 20) - seconds_of("2us", 64 << 20);
+  EXPECT_NEAR(small * 1e6, 2 * 50, 0.1);
+  EXPECT_GT(large, 2 * small);
+}
+
+/// NCCL reduces in the switch for at most 32 heads, so that of 72 devices' NICs 32 send.
+TEST(Transport, OnlyHeadsOfTheSwitchSendToOtherRacks) {
+  const System s = System::load("gb200-nvl72", {{"nodes", "2"}});
+  LinkCost links(s, {});
+  const Transfer t = links.collective(CollKind::all_reduce, "nvls", {1 << 30}, first(s, 144));
+  int ports = 0;
+  for (const Use& use : t.uses) {
+    const std::string name = links.resource_name(use.link);
+    ports += name.find("nic") != std::string::npos && name.find("cpu") != std::string::npos;
+  }
+  EXPECT_EQ(ports, 2 * 2 * 32);  // nodes, ways
+}
+
+TEST(GroupedSends, RunUnderLlOrTheBulkProtocol) {
+  const System s = System::load("hgx-h200");
+  LinkCost links(s, {});
+  LinkCost::Choice choice;
+  links.collective(CollKind::all_to_all, "auto", {8 * 16384}, first(s, 8), &choice);
+  EXPECT_EQ(choice.protocol, "ll");
+  links.collective(CollKind::all_to_all, "auto", {16 * 16384}, first(s, 8), &choice);
+  EXPECT_EQ(choice.protocol, "simple");
+}
+
+/// The root of a broadcast is free for the next call while the data goes on: calls in turn take less each.
+TEST(Broadcast, CallsInTurnOverlap) {
+  const System s = System::load("4090-pcie-8x", {{"communication.library", "nccl-2.14"}});
+  LinkCost links(s, {});
+  LinkCost::Choice choice;
+  const double once =
+      seconds(links, links.collective(CollKind::broadcast, "auto", {1024}, first(s, 8), &choice));
+  EXPECT_GT(choice.overlap, 0.5 * once);
+  EXPECT_LT(choice.overlap, once);
+  EXPECT_LT(links.reported(once, choice.overlap, {1, 1, 20}), links.reported(once, 0, {1, 1, 20}));
+  EXPECT_EQ(links.reported(once, choice.overlap, {1, 1, 1}), links.reported(once, 0, {1, 1, 1}));
+  links.collective(CollKind::all_reduce, "auto", {1024}, first(s, 8), &choice);
+  EXPECT_EQ(choice.overlap, 0);
+}
+
+}  // namespace
+}  // namespace tandem::tests
