@@ -6,8 +6,9 @@
 namespace tandem::sim {
 
 namespace {
-// A count beyond this begins anew, so that a flow's end keeps six binary digits behind the byte's point.
-constexpr double kMostServed = 0x1p46;
+// A count beyond so many times what a new flow has to move begins anew: beside it the flow's end would lose
+// digits.
+constexpr double kMostServed = 8;
 }  // namespace
 
 void Flows::start(int64_t, std::span<const Use> uses, double cap, double bytes, uint64_t tag) {
@@ -31,9 +32,6 @@ void Flows::advance(Bottleneck& b, int64_t now) {
   if (b.since == now) return;
   if (!b.due.empty() && b.rate > 0) b.served += b.rate * (static_cast<double>(now - b.since) * 1e-12);
   b.since = now;
-  if (b.served < kMostServed) return;
-  b.due.shift(b.served);
-  b.served = 0;
 }
 
 int64_t Flows::end_of(const Bottleneck& b) const {
@@ -90,6 +88,10 @@ void Flows::update(int64_t now) {
     Bottleneck& b = bottlenecks_[to];
     advance(b, now);
     b.rate = share_.level(to);
+    if (b.served > kMostServed * left) {
+      b.due.shift(b.served);
+      b.served = 0;
+    }
     b.due.push({b.served + left, id}, at_);
     note(to);
   }
