@@ -44,8 +44,8 @@ double spread(Bearing bearing, int64_t bytes);
 /// Corrects predictions by measured points: between two of them the measured time grows as the predicted one
 /// does, in proportion, so that it changes protocols where the prediction does and never leaves what was
 /// measured around it; beyond the outermost ones measured over predicted is held. A point more than twice off
-/// both its neighbours, to the same side, is a stall of the machine and left out. One thread at a time, as far
-/// as `predict` needs it.
+/// both its neighbours, to the same side, is a stall of the machine and left out. One thread at a time, as
+/// far as `predict` needs it.
 class CollectiveCorrection {
  public:
   /// `predict`: seconds for a size, as the benchmark of the points would report them; called again by
