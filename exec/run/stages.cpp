@@ -205,7 +205,7 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
 }
 
 const ExecutionGraph& Stages::lowered(uint32_t device) const {
-  const Place& at = places_[device];
+  const GridPlace& at = places_[device];
   return split() ? stage(device).lowered[at.partner * contexts_ + at.context] : whole_;
 }
 
@@ -214,9 +214,9 @@ bool Stages::dealt(const Bucket& bucket) const {
 }
 
 std::vector<uint32_t> Stages::fed_by(uint32_t device) const {
-  const Place& at = places_[device];
+  const GridPlace& at = places_[device];
   std::vector<uint32_t> out;
-  for (const Place& p : places_) {
+  for (const GridPlace& p : places_) {
     if (own_samples_ ||
         (p.role == at.role && p.holder == at.holder && p.partner == at.partner && p.context == at.context))
       out.push_back(p.replica);
@@ -228,7 +228,7 @@ const Slots& Stages::slots(uint32_t device) const { return split() ? stage(devic
 
 std::size_t Stages::piece_of(uint32_t device) const {
   if (!split()) return 0;
-  const Place& at = places_[device];
+  const GridPlace& at = places_[device];
   return (stage_of_role_[at.role] * std::size_t{partners_} + at.partner) * experts_ + at.expert;
 }
 

@@ -14,7 +14,7 @@
 namespace tandem::exec {
 
 /// Where the device with that number is in the grid.
-struct Place {
+struct GridPlace {
   uint32_t role = 0, instance = 0;
   uint32_t replica = 0;  ///< of the models that train on samples of their own
   uint32_t partner = 0;  ///< among the devices that share each of its layers
@@ -60,7 +60,7 @@ class Stages {
   /// Micro-batches in one iteration of the program.
   int32_t micros() const { return static_cast<int32_t>(micros_); }
   bool split() const { return !stages_.empty(); }
-  const Place& place(uint32_t device) const { return places_[device]; }
+  const GridPlace& place(uint32_t device) const { return places_[device]; }
   /// What the device runs. whole() where the model is not split.
   const ExecutionGraph& lowered(uint32_t device) const;
   const Slots& slots(uint32_t device) const;
@@ -78,7 +78,7 @@ class Stages {
   std::size_t piece_of(uint32_t device) const;
 
   ExecutionGraph whole_;
-  std::vector<Place> places_;                      ///< [device]
+  std::vector<GridPlace> places_;                  ///< [device]
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
   std::vector<Stage> stages_;                      ///< none where the model is not split
   std::vector<uint32_t> stage_of_role_;

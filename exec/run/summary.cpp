@@ -23,7 +23,7 @@ std::vector<Slice> held_by(const Run& run, uint32_t instance) {
   std::vector<Slice> out;
   const uint32_t role = run.stages().place(instance).role;
   if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
-  const Place& place = run.stages().place(instance);
+  const GridPlace& place = run.stages().place(instance);
   for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
     const Bucket& bucket = run.program().buckets[key];
     if (bucket.role != role) continue;
@@ -276,7 +276,7 @@ class Summary {
         const auto lane = static_cast<Lane>(l);
         for (const Executed& e : workers_[w]->executed(lane)) {
           if (e.op == kNoOp) continue;
-          const Place& place = run_.stages().place(run_.first_here() + w);
+          const GridPlace& place = run_.stages().place(run_.first_here() + w);
           const Role& role = run_.program().roles[place.role];
           const Span span{place.role,
                           run_.stages().split() ? place.instance : w,

@@ -556,7 +556,7 @@ void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, L
 /// those of all partners, one behind the other, where these judge the samples of all.
 void Worker::fill_batch(int64_t batch, float* inputs) const {
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
-  const Place& place = run_.stages().place(instance_);
+  const GridPlace& place = run_.stages().place(instance_);
   const Dataset* data = run_.execution().data;
   for (const auto* list : {&n.inputs(), &n.labels()}) {
     const auto& all = list == &n.inputs() ? whole.inputs() : whole.labels();
