@@ -51,7 +51,6 @@ struct Scheme {
   std::string_view name, summary;
   std::vector<OptionSpec> options;
   Program (*compile)(const Workload&, const Cluster&, const Options&);
-  std::string_view only_simulated = {};  ///< why it cannot be executed; empty: it can
   /// What the options come to on several of these devices, which are no GPUs, where their words say
   /// otherwise; "" where they do not. Null: no option speaks of GPUs.
   std::string (*without_gpus)(const Options&, std::string_view device) = nullptr;

@@ -72,8 +72,6 @@ Table overhead_table(const Overheads& o) {
 std::string page(const ResolvedScheme& resolved, int columns) {
   std::string out = fmt::format("{}: {}\n", resolved.name, resolved.scheme->summary);
   if (resolved.name != resolved.scheme->name) out += fmt::format("A preset of {}.\n", resolved.scheme->name);
-  if (!resolved.scheme->only_simulated.empty())
-    out += fmt::format("Cannot be executed: {}.\n", resolved.scheme->only_simulated);
   const Table options = option_table(resolved), overheads = overhead_table(resolved.overheads);
   if (!options.empty()) out += "\n" + options.text(true, columns);
   if (!overheads.empty()) out += "\n" + overheads.text(false, columns);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/execution.h"
 
-#include <fmt/format.h>
-
 #include "base/random.h"
 
 namespace tandem::exec {
@@ -14,8 +12,6 @@ Program make_program(const Execution& e) {
 }
 
 const Execution& executable(const Execution& e) {
-  const std::string_view why = e.job.scheme->scheme->only_simulated;
-  if (!why.empty()) throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
   if (e.job.offload.activations)
     throw InputError(
         "activations are offloaded in predictions alone; a run offloads optimizer, gradients and parameters");

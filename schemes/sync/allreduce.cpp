@@ -104,7 +104,6 @@ void register_allreduce(Registry<Scheme>& registry) {
         kAccumulateOption,
         kGradientsOption},
        compile_allreduce,
-       "",
        nullptr,
        nullptr,
        nullptr,

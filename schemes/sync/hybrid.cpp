@@ -92,13 +92,12 @@ void register_hybrid(Registry<Scheme>& registry) {
   const OptionSpec sequence{"sequence", Type::flag, "off",
                             "devices that share layers divide the sequence between them"};
   registry.add({"hybrid", "data, tensor, pipeline, expert and context parallelism in one grid of devices",
-                hybrid_options(schedule, micro, chunks, sequence), compile_hybrid, "", nullptr,
-                replica_of_hybrid, pipeline_of<hybrid_split>, offloads});
+                hybrid_options(schedule, micro, chunks, sequence), compile_hybrid, nullptr, replica_of_hybrid,
+                pipeline_of<hybrid_split>, offloads});
   registry.add({"pipeline",
                 "a stage of consecutive layers on each device, micro-batches one behind the other",
                 {schedule, micro, chunks},
                 compile_split<pipeline_split>,
-                "",
                 nullptr,
                 nullptr,
                 pipeline_of<pipeline_split>,
@@ -107,7 +106,6 @@ void register_hybrid(Registry<Scheme>& registry) {
                 "consecutive layers on each device, one of which works at a time",
                 {},
                 compile_split<layer_split>,
-                "",
                 nullptr,
                 nullptr,
                 pipeline_of<layer_split>,
@@ -116,7 +114,6 @@ void register_hybrid(Registry<Scheme>& registry) {
                 "every layer is shared by all devices (Megatron-LM)",
                 {micro, sequence},
                 compile_split<tensor_split>,
-                "",
                 nullptr,
                 nullptr,
                 pipeline_of<tensor_split>,

@@ -227,7 +227,6 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "device|node"},
         kGradientsOption},
        compile_parameter_server,
-       {},
        without_gpus});
 }
 

@@ -167,7 +167,6 @@ void register_zero(Registry<Scheme>& registry) {
         kAccumulateOption,
         kGradientsOption},
        compile_zero,
-       "",
        nullptr,
        nullptr,
        nullptr,

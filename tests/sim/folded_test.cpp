@@ -112,7 +112,8 @@ TEST(Folded, RepeatedCallsGiveWhatTheirOpsGive) {
     for (const Host host : {Host::free, Host::quick, Host::slow, Host::awaiting}) {
       for (const double noise : {0.0, 0.02}) {
         SCOPED_TRACE(fmt::format("{}, host {}, noise {}", text, static_cast<int>(host), noise));
-        Plan plan = DrawnPlan(compiled(text, devices, seed % 2 == 0), ++seed, host).make();
+        ++seed;
+        Plan plan = DrawnPlan(compiled(text, devices, seed % 2 == 0), seed, host).make();
         plan.seed = seed;
         plan.disturbance.iteration_sigma = noise;
         EvaluateOptions options{.iterations = 4, .kept_iterations = 0, .fingerprint = true};
