@@ -115,8 +115,8 @@ class Hybrid {
     auto buckets = stage_buckets(b_, role.index(), *graph, chunks, split_.bucket, split_.gradient,
                                  split_.size[kExpert] > 1, copies_on(copies_, s), split_.sharding >= 3);
     for (StageBucket& bucket : buckets) {
-      bucket.holders = split_.shards(bucket.dealt);
-      bucket.gathered = split_.sharding >= 3 && bucket.holders > 1;
+      bucket.shards = split_.shards(bucket.dealt);
+      bucket.gathered = split_.sharding >= 3 && bucket.shards > 1;
     }
     stages_.push_back(Stage(role));
     Stage& stage = stages_.back();
@@ -345,7 +345,7 @@ class Hybrid {
   /// between nodes once (MiCS, section 3.4), on a lane of their own, as in FSDP, where no layer is shared.
   void reduce(Stage& stage, std::size_t i, OpId gradient, const Slot& slot) {
     const StageBucket& bucket = stage.buckets[i];
-    const bool scatters = bucket.holders > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
+    const bool scatters = bucket.shards > 1, last = slot.micro_batch + 1 == split_.shape.micro_batches;
     if (!scatters && !last) return;
     const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
                    near = shards_of(bucket.dealt);
@@ -355,7 +355,7 @@ class Hybrid {
                                  (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
                            .after(gradient)
                            .micro(slot.micro_batch);
-    if (!scatters || !last || split_.holders(bucket.dealt) == bucket.holders) return;
+    if (!scatters || !last || split_.holders(bucket.dealt) == bucket.shards) return;
     const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
     stage.reduced[i] = of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, gradients(bucket),
                                  Payload::shard, "all-reduce shard of " + bucket.name)
@@ -540,7 +540,7 @@ class Hybrid {
         .compute({bucket.layers.first, bucket.layers.layers, Pass::update, std::move(kernels)},
                  fmt::format("{} {}", work_.optimizer->updates() ? "update" : "await", bucket.name))
         .on(host ? Lane::host : Lane::compute)
-        .of(bucket.holders > 1 ? Payload::shard : Payload::parameters, bucket.key)
+        .of(bucket.shards > 1 ? Payload::shard : Payload::parameters, bucket.key)
         .after(summed);
   }
 
@@ -571,7 +571,7 @@ class Hybrid {
     }
     for (std::size_t i = 0; i < stage.buckets.size() && split_.sharding < 3; ++i) {
       const StageBucket& bucket = stage.buckets[i];
-      if (bucket.holders == 1) continue;
+      if (bucket.shards == 1) continue;
       const Bytes bytes = Bytes{element_bytes(work_.precision)} * bucket.elements;
       const OpId gathered = of_bucket(stage, bucket, CollKind::all_gather, shards_of(bucket.dealt), bytes,
                                       Payload::parameters, "all-gather " + bucket.name)

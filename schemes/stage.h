@@ -61,8 +61,8 @@ struct StageBucket {
   bool in_parts = false;  ///< Parameter::in_parts
   bool tied = false;      ///< the one tensor of which another stage has a copy
   bool gathered = false;  ///< its parameters are sharded, and gathered where they are needed
-  int64_t holders = 1;    ///< that its update is cut over
-  int64_t share_of(int64_t count) const { return (count + holders - 1) / holders; }
+  int64_t shards = 1;     ///< that its update is cut into
+  int64_t share_of(int64_t count) const { return (count + shards - 1) / shards; }
 };
 
 /// Of one micro-batch, the outputs of these layers together. O(layers).

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace tandem::schemes {
 
@@ -299,12 +300,12 @@ void Training::find_kept_inputs() {
   };
   std::map<std::string_view, uint32_t> last;  // layer of a block
   for (uint32_t i = 0; i < layers.size(); ++i) last[block_of(layers[i])] = i;
-  std::map<std::pair<std::string_view, uint32_t>, bool> known;
+  std::set<std::pair<std::string_view, uint32_t>> known;
   for (uint32_t i = 0; i < layers.size(); ++i) {
     const std::string_view block = block_of(layers[i]);
     for (const uint32_t from : layers[i].inputs) {
       if (block.empty() || layers[from].type == nullptr || block_of(layers[from]) == block) continue;
-      if (!known.emplace(std::make_pair(block, from), true).second) continue;
+      if (!known.emplace(block, from).second) continue;
       const Bytes bytes = Bytes{elements(layers[from].output)} * work_.batch * element_bytes(work_.precision);
       kept_inputs_.push_back({from, segment_of(from), segment_of(last[block]), bytes, std::string(block)});
     }

@@ -170,9 +170,9 @@ std::optional<Placements> placements(const Question& q, const Report& report) {
   out.used = {used, report.samples_per_second};
   if (used.empty()) out.used.devices = fmt::format("{}", fmt::join(all.front(), ","));
   out.best = out.worst = out.used;
-  std::map<std::string, bool> seen;
+  std::set<std::string> seen;
   for (const auto& choice : all) {
-    if (!seen.emplace(crossed(whole, choice), true).second) continue;
+    if (!seen.insert(crossed(whole, choice)).second) continue;
     auto placed = sets;
     placed.emplace_back("place", fmt::format("{}", fmt::join(choice, ",")));
     const System system = System::load(q.system_text, placed);

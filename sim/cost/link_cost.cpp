@@ -222,7 +222,7 @@ Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) c
     const bool large = size > 1 << 20;
     *chosen = {winner.pattern->algorithm, winner.protocol->name,
                library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0],
-               chain_overlap(*winner.pattern, *winner.protocol, *library_)};
+               overlap_of_calls(*winner.pattern, *winner.protocol, *library_)};
   }
   return transfer_of(winner.price, size);
 }

@@ -58,7 +58,7 @@ void add_tree_correction(PatternPrice& p, double size) {
   for (auto& [link, weight] : p.uses) weight /= efficiency;
 }
 
-double chain_overlap(const Pattern& p, const Protocol& protocol, const Library& library) {
+double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Library& library) {
   double steps = 0, seconds = 0;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
     steps += p.steps[c];

@@ -30,8 +30,9 @@ void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& 
 /// What a tree of NCCL leaves of the links for a buffer of `size` bytes (sim/cost/nccl_tuning.h).
 void add_tree_correction(PatternPrice& p, double size);
 
-/// Seconds of a chain's steps behind the first, over which members work on different calls; 0 of others.
-double chain_overlap(const Pattern& p, const Protocol& protocol, const Library& library);
+/// Where data goes one way: seconds of the steps behind the first, over which members work on different
+/// calls; else 0.
+double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Library& library);
 
 /// What a transport that has few chunks under way at once (Library::window) adds: the latency of a step
 /// between nodes for every so many chunks of a channel but the first.

@@ -12,7 +12,6 @@ namespace tandem::sim {
 /// A tournament tree over times, each kNever until set. For one thread at a time.
 class MinTree {
  public:
-  std::size_t size() const { return leaves_; }
   /// Makes room for n times or more. O(n) when it grows, which it does by doubling.
   void grow(std::size_t n) {
     if (n <= leaves_) return;

@@ -350,7 +350,7 @@ TEST(Pipes, ReportsAreReadFromStandardInput) {
   EXPECT_EQ(tool({"compare", "-", file, "--format", "csv"}, report).out,
             tool({"compare", file, file, "--format", "csv"}).out);
   const ChildResult drawn = tool({"plot", "-", "--kind", "scaling", "--out", scratch.file("p")}, report);
-  if (drawn.err.find("gnuplot") != std::string::npos) GTEST_SKIP() << drawn.err;
+  if (drawn.status == 4) GTEST_SKIP() << drawn.err;  // no gnuplot here
   EXPECT_EQ(drawn.status, 0) << drawn.err;
   EXPECT_EQ(slurp(scratch.file("p/stdin-scaling.png")).substr(1, 3), "PNG");
   const ChildResult nothing = tool({"plot", "-"}, "{");

@@ -6,10 +6,10 @@
 #include <numeric>
 #include <thread>
 
+#include "exec/device/forward.h"
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execute.h"
 #include "sim/evaluate/events.h"
-#include "tests/exec/forward.h"
 #include "tests/sim/prediction.h"
 #include "topologies/system.h"
 

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <numeric>
 
+#include "exec/device/forward.h"
 #include "exec/run/execute.h"
 #include "tests/cross/settings.h"
-#include "tests/exec/forward.h"
 
 namespace tandem::tests {
 namespace {

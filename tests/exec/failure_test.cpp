@@ -6,8 +6,8 @@
 #include <atomic>
 #include <map>
 
+#include "exec/device/forward.h"
 #include "exec/run/execute.h"
-#include "tests/exec/forward.h"
 
 namespace tandem::tests {
 namespace {

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/exec/forward.h"
+#include "exec/device/forward.h"
 
 namespace tandem::tests {
 namespace {

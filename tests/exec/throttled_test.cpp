@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "exec/device/forward.h"
 #include "exec/run/execute.h"
-#include "tests/exec/forward.h"
 
 namespace tandem::tests {
 namespace {

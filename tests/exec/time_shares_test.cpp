@@ -5,8 +5,8 @@
 
 #include <thread>
 
+#include "exec/device/forward.h"
 #include "exec/run/execute.h"
-#include "tests/exec/forward.h"
 
 namespace tandem::tests {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exec/device/backend.h"
+#include "exec/device/cpu/kernel.h"
 #include "exec/lower/call_shapes.h"
 
 namespace tandem::exec {
@@ -41,12 +42,7 @@ class NullDevice : public DeviceSession {
   }
   /// bf16 whatever the format: what this device holds is never computed with.
   void narrow(float* to, const float* from, int64_t elements, Lane) override {
-    auto* bytes = reinterpret_cast<unsigned char*>(to);
-    for (int64_t i = 0; i < elements; ++i) {
-      const auto bits = std::bit_cast<uint32_t>(from[i]);
-      const auto half = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);  // to nearest even
-      std::memcpy(bytes + 2 * i, &half, 2);
-    }
+    cpu::narrow(to, from, false, elements);
   }
   void upcast(float* to, const float* from, int64_t elements, Lane) override {
     const auto* bytes = reinterpret_cast<const unsigned char*>(from);

@@ -155,7 +155,9 @@ void narrow(float* to, const float* from, bool fp16, int64_t elements) {
       std::memcpy(out, &half, 2);
     } else {
       const auto bits = std::bit_cast<uint32_t>(from[i]);
-      const auto half = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);
+      const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;  // must not be rounded to infinity
+      const auto half =
+          static_cast<uint16_t>(nan ? bits >> 16 | 0x40U : (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
       std::memcpy(out, &half, 2);
     }
   }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A device that hands all calls to another: tests derive from it what shall differ.
+// A device that hands all calls to another: what shall differ derives from it.
 #include <memory>
 #include <utility>
 
 #include "exec/device/backend.h"
 
-namespace tandem::tests {
+namespace tandem::exec {
 
+/// Of backends that are not asynchronous. Owns the other session, and is called by the threads that may call
+/// it.
 class ForwardDevice : public DeviceSession {
  public:
   explicit ForwardDevice(std::unique_ptr<DeviceSession> inner) : inner_(std::move(inner)) {}
@@ -30,11 +32,15 @@ class ForwardDevice : public DeviceSession {
   void upcast(float* to, const float* from, int64_t n, Lane lane) override {
     inner_->upcast(to, from, n, lane);
   }
+  void unscale(float* gradients, int64_t n, bool alone, Lane lane) override {
+    inner_->unscale(gradients, n, alone, lane);
+  }
   void upload(float* to, const float* host, int64_t n) override { inner_->upload(to, host, n); }
   void download(float* host, const float* from, int64_t n) override { inner_->download(host, from, n); }
+  void synchronize(Lane lane) override { inner_->synchronize(lane); }
 
  private:
   std::unique_ptr<DeviceSession> inner_;
 };
 
-}  // namespace tandem::tests
+}  // namespace tandem::exec
