@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
+#include "sim/cost/link_pattern.h"
 #include "sim/cost/network_software.h"
 
 namespace tandem::sim {
@@ -32,12 +32,6 @@ void stretch(Transfer& t, double factor) {
   t.cap /= factor;
   for (Use& use : t.uses) use.weight *= factor;
   for (Use& use : t.resolved) use.weight *= factor;
-}
-
-int64_t nodes_of(const System& system, std::span<const VertexId> members) {
-  std::set<int64_t> nodes;
-  for (const VertexId member : members) nodes.insert(system.node_of(member));
-  return static_cast<int64_t>(nodes.size());
 }
 
 }  // namespace
@@ -106,8 +100,8 @@ double Costs::measured_factor(CollKind kind, Bytes bytes, std::span<const Vertex
   const auto devices = static_cast<int64_t>(members.size());
   const MeasuredCollective* found = in_.measured->find(asked, devices);
   const int64_t per_node = in_.system->accelerator_count() / in_.system->nodes();
-  const int64_t usual = (devices + per_node - 1) / per_node;
-  const bool placed = nodes_of(*in_.system, members) == usual;
+  const auto usual = static_cast<std::size_t>((devices + per_node - 1) / per_node);
+  const bool placed = make_group(*in_.system, members).nodes() == usual;
   std::string remark;
   std::vector<CollectivePoint> points;
   if (found != nullptr && placed) {

@@ -104,15 +104,6 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   }
 }
 
-std::vector<std::string> read_algorithms(const Json& json) {
-  std::vector<std::string> out;
-  for (const Json& name : json.items()) {
-    check_algorithm(name.as_text(), name.place());
-    out.push_back(name.as_text());
-  }
-  return out;
-}
-
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from",        "source",          "algorithms",          "protocols",    "pack_rings",
              "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step",  "switch_efficiency",
@@ -182,6 +173,15 @@ std::string default_family(const System& system) {
 }
 
 }  // namespace
+
+std::vector<std::string> read_algorithms(const Json& json) {
+  std::vector<std::string> out;
+  for (const Json& name : json.items()) {
+    check_algorithm(name.as_text(), name.place());
+    out.push_back(name.as_text());
+  }
+  return out;
+}
 
 int library_version(std::string_view text, const Place& place) {
   return short_version(version_of(text, place));

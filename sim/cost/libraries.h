@@ -2,9 +2,12 @@
 #pragma once
 // Communication libraries as calibration/profiles/links.json describes them, by family and version. Any
 // thread may call.
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/system.h"
 
@@ -18,5 +21,8 @@ int library_version(std::string_view text, const Place& place);
 /// Systems that do not say: nccl for GPUs, "mpi" for CPUs, "xla" for TPUs. Throws InputError naming the
 /// families, or the nearest algorithm to one that nobody knows.
 Library library_of(const System& system);
+
+/// Names of layouts and collectives. Throws InputError at one that nobody knows, naming the nearest.
+std::vector<std::string> read_algorithms(const Json& names);
 
 }  // namespace tandem::sim

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/data.h"
+#include "sim/cost/libraries.h"
 
 namespace tandem::sim {
 namespace {
@@ -14,15 +15,6 @@ namespace {
 const Json& libraries() {
   static const Json json = Json::load(data_root() + "/calibration/profiles/network_software.json");
   return json.at("libraries");
-}
-
-std::vector<std::string> names(const Json& json, std::string_view key) {
-  std::vector<std::string> out;
-  const Json* list = json.find(std::string(key));
-  if (list == nullptr) return out;
-  for (const Json& name : list->items()) out.push_back(name.as_text());
-  if (out.empty()) list->fail("at least one name expected");
-  return out;
 }
 
 NetworkSoftware read(std::string_view library, std::string_view transport, const System& system,
@@ -44,8 +36,10 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
   if (const Json* step = way->find("step")) out.step = step->as_time().seconds();
   out.trips = static_cast<int>(way->integer("trips", 1, 1, 10));
   out.flush = way->boolean("flush", false);
-  out.protocols = names(*way, "protocols");
-  out.algorithms = names(*way, "algorithms");
+  if (const Json* carried = way->find("protocols")) {
+    for (const Json& name : carried->items()) out.protocols.push_back(name.as_text());
+  }
+  if (const Json* taken = way->find("algorithms")) out.algorithms = read_algorithms(*taken);
   if (const Json* message = way->find("message")) out.message = message->as_time().seconds() / core;
   if (way->find("send") == nullptr) return out;  // the NIC moves the bytes
   out.thread = entry->at("thread").as_text();

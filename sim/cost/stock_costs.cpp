@@ -19,7 +19,8 @@ constexpr double kPlainOp = 8e-6;
 
 /// Of a host's memory bandwidth that an update reaches whose threads read and write every element once: with
 /// 0.22 s for 1 billion parameters (28 bytes each) to 2.57 s for 10 billion, DeepSpeed's CPU-Adam has 0.43 to
-/// 0.50 of the 256 GB/s of two Xeon 8168 (Ren et al. 2021, ZeRO-Offload, table 4).
+/// 0.50 of the 256 GB/s of two Xeon 8168 (Ren et al. 2021, ZeRO-Offload, table 4;
+/// recalled).
 constexpr double kHostUpdate = 0.5;
 
 /// Accumulating a gradient reads it and the sum and writes the sum; a CPU server's threads reach about half
