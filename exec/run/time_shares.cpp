@@ -110,9 +110,10 @@ class MeasuredShares {
   uint32_t last_of(const Executed& e, Lane lane) {
     if (arrivals_.empty()) {
       for (uint32_t w = 0; w < workers_.size(); ++w) {
+        if (&run_.role(run_.first_here() + w).ops != &ops_) continue;  // of another stage: other ops
         for (const Executed& other : workers_[w]->executed(lane)) {
           if (other.iteration < warm_ || other.op == kNoOp) continue;
-          const Op& op = ops_[other.op];
+          const Op& op = ops_.at(other.op);
           if (op.kind != OpKind::collective) continue;
           const Collective& c = run_.program().collectives[op.what];
           if (run_.member(c, run_.first_here() + w).group != run_.member(c, run_.first_here()).group)

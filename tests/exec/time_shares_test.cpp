@@ -32,6 +32,28 @@ Backend with_a_slow_worker() {
   return b;
 }
 
+// The ops of other stages have numbers of their own, of which there may be more.
+TEST(MeasuredShares, NameAPartnerOfTheSameStage) {
+  const Backend backend = with_a_slow_worker();
+  const Graph graph = Graph::load("digits-cnn");
+  const ResolvedScheme scheme =
+      resolve_scheme("hybrid:data=2,pipeline=2,microbatches=2,bucket=0B,order=pipeline/data/tensor", {});
+  Execution e;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
+  e.backend = &backend;
+  e.cluster = {4, 1, 4};
+  e.job.batch = 2;
+  e.job.optimizer = &optimizer("sgd");
+  e.iterations = 6;
+  e.warmup = 1;
+  const Program program = make_program(e);
+  EXPECT_GT(program.roles[1].ops.size(), program.roles[0].ops.size());
+  const Report r = execute(e).report;
+  ASSERT_EQ(r.waiting_for.size(), 1U);
+  EXPECT_EQ(r.waiting_for[0].first, "worker 1");
+}
+
 TEST(MeasuredShares, NameTheWorkerThatOneWaitsFor) {
   const Backend backend = with_a_slow_worker();
   const Graph graph = Graph::load("digits-mlp");
