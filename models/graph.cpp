@@ -289,8 +289,10 @@ void check_behind_linear_layers(const std::vector<Layer>& layers, int32_t ways) 
       while (layers[maker].type->name != "linear") maker = layers[maker].inputs[0];
       const std::string name = layers[maker].name;
       if (std::find(std::begin(kTypes), std::end(kTypes), layer.type->name) == std::end(kTypes))
-        blame(layer,
-              InputError(fmt::format("needs all features of \"{}\", of which each device has a part", name)));
+        blame(layer, InputError(fmt::format(
+                         "needs all features of \"{}\", of which each device has a part; tensor-parallel "
+                         "divides such models",
+                         name)));
       if (layer.type->name == "linear" && layers[maker].attributes.text("split", "") == "vocabulary")
         blame(layer, InputError(fmt::format("the features of \"{}\", which it reads, do not divide over {} "
                                             "devices",
@@ -381,9 +383,11 @@ Graph Graph::slice(const ModelSlice& slice) const {
           fmt::format("{}: its samples are no sequences that devices could divide", impl_->name));
     divide_sequence(part->layers, slice.context);
   }
-  if (part->sharing.samples && !divided) split_linear_layers(part->layers, slice.ways, impl_->name);
+  if (part->sharing.samples && !divided) {
+    split_linear_layers(part->layers, slice.ways, impl_->name);
+    check_behind_linear_layers(part->layers, slice.ways);  // before shapes that do not fit are blamed
+  }
   if (!divided) infer_shapes(part->layers, part->sharing);
-  if (part->sharing.samples && !divided) check_behind_linear_layers(part->layers, slice.ways);
   if (slice.ways > 1 && !divided) check_split(impl_->layers, part->layers, slice.ways, impl_->name);
   if (slice.experts > 1 || slice.capacity > 0) check_experts(part->layers, impl_->name);
   for (uint32_t i = 0; i < part->layers.size(); ++i) {

@@ -190,9 +190,8 @@ ExecutionResult run_once(const Arguments& a, const Request& request, int64_t dev
 
 void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
   if (static_cast<int64_t>(r.losses.size()) < request.execution.iterations)
-    r.report.notes.push_back(fmt::format("stopped after {} of {} iterations",
-                                         grouped(static_cast<double>(r.losses.size())),
-                                         grouped(request.execution.iterations)));
+    r.report.notes.push_back(
+        fmt::format("stopped after {} of {} iterations", r.losses.size(), request.execution.iterations));
   if (r.losses.empty()) return;
   r.report.training = {request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
   if (request.execution.backend->name == "null") r.report.training.real = false;

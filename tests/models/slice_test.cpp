@@ -164,5 +164,19 @@ TEST(Slice, RefusesWhatDoesNotDivide) {
   expect_refusal("gpt2:sequence=30", 4, true, "30 positions do not divide over 4 devices");
 }
 
+TEST(Slice, OfLinearLayersNamesWhatNeedsAllTheirFeatures) {
+  ModelSlice slice;
+  slice.ways = 2;
+  slice.samples = true;
+  try {
+    Graph::load(kSmall).slice(slice);
+    FAIL() << "attention cannot have a part of the features";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("tensor-parallel divides such models"), std::string::npos)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find("type attention"), std::string::npos) << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace tandem::models
