@@ -54,8 +54,16 @@ std::string devices_text(const Prediction& p, int64_t devices) {
                      has ? "" : fmt::format(" (--set nodes={})", (devices + per_node - 1) / per_node));
 }
 
-/// What lets it fit, in words; each tried. A change of more things is named only where it takes fewer
-/// devices.
+/// All that the scheme can leave in the host's memory but activations, and those of `has`.
+Offload most_offloaded(const ResolvedScheme& scheme, Offload has) {
+  if (scheme.scheme->offloads == nullptr) return has;
+  const Offload can = scheme.scheme->offloads(scheme.options);
+  return {can.optimizer, can.gradients, can.parameters, has.activations};
+}
+
+/// What lets it fit, in words; each tried, from the changes that cost least time on. A change of more things
+/// is named only where it takes fewer devices, and offload only where more devices than asked are needed
+/// without.
 std::vector<std::string> remedies(const Prediction& p) {
   const ResolvedScheme sharded = resolve_scheme("zero:stage=3", Place{});
   Prediction spread = p;
@@ -64,20 +72,24 @@ std::vector<std::string> remedies(const Prediction& p) {
   const bool may_spread = own && other && other->needed() < own->needed();
   std::vector<std::string> out;
   int64_t least = INT64_MAX;
-  for (const bool change_scheme : {false, true}) {
-    if (change_scheme && !may_spread) continue;
-    for (const bool again : {false, true}) {
-      if (again && p.job.recompute.blocks) continue;
-      Prediction changed = change_scheme ? spread : p;
-      if (again) changed.job.recompute = {.blocks = true};
-      const int64_t devices = fewest_devices(changed);
-      if (devices == 0 || devices >= least) continue;
-      least = devices;
-      std::string words = change_scheme ? "--scheme zero:stage=3" : "";
-      if (again) words += (words.empty() ? "" : " and ") + std::string("--recompute blocks");
-      if (devices > p.devices) words += (words.empty() ? "" : " on ") + devices_text(p, devices);
-      out.push_back(std::move(words));
-    }
+  for (int i = 0; i < 8; ++i) {
+    const bool offload = (i & 4) != 0, change_scheme = (i & 2) != 0, again = (i & 1) != 0;
+    if ((change_scheme && !may_spread) || (again && p.job.recompute.blocks)) continue;
+    if (offload && least <= p.devices) break;
+    Prediction changed = change_scheme ? spread : p;
+    if (again) changed.job.recompute = {.blocks = true};
+    if (offload) changed.job.offload = most_offloaded(*changed.job.scheme, p.job.offload);
+    if (offload && changed.job.offload == p.job.offload) continue;
+    const int64_t devices = fewest_devices(changed);
+    if (devices == 0 || devices >= least) continue;
+    least = devices;
+    std::vector<std::string> words;
+    if (change_scheme) words.push_back("--scheme zero:stage=3");
+    if (again) words.push_back("--recompute blocks");
+    if (offload) words.push_back("--offload " + changed.job.offload.text());
+    std::string text = fmt::format("{}", fmt::join(words, " and "));
+    if (devices > p.devices) text += (text.empty() ? "" : " on ") + devices_text(p, devices);
+    out.push_back(std::move(text));
   }
   return out;
 }

@@ -52,6 +52,18 @@ TEST_F(Capacity, AdviceNamesWhatHelpsAndNothingElse) {
   EXPECT_THAT(advice(sharded_, true), Not(HasSubstr("--recompute")));
 }
 
+TEST_F(Capacity, OffloadIsAdvisedWhereTooFewDevicesHoldTheModelWithoutIt) {
+  EXPECT_THAT(advice(whole_, false), HasSubstr("--offload optimizer+gradients"));
+  Prediction p = ask(whole_, 4);
+  p.job.recompute = {.blocks = true};
+  EXPECT_FALSE(sim::memory_on(p, 1).fits());
+  p.job.offload = {.optimizer = true, .gradients = true};
+  EXPECT_TRUE(sim::memory_on(p, 1).fits());
+  p.devices = 64;  // so many hold shards of it
+  p.job.offload = {};
+  EXPECT_THAT(sim::fit_advice(p), Not(HasSubstr("--offload")));
+}
+
 TEST_F(Capacity, SpeedUpsCountFromTheFewestDevices) {
   Prediction p = ask(sharded_, 1);
   const int64_t fewest = sim::fewest_devices(p);
