@@ -5,25 +5,45 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace tandem::sim {
 
 namespace {
 
-/// The factor on compute costs with which `anchor.devices` devices reach the anchor's rate.
+/// A step's seconds at some factor on compute costs.
+struct Tried {
+  double scale, seconds;
+};
+
+/// Kernels that would be a thousand times faster than priced are not what an anchor measures.
+constexpr double kLeastScale = 1e-3;
+
+/// The factor on compute costs with which `anchor.devices` devices reach the anchor's rate. A step's time
+/// grows with it, by less where communication hides compute: Newton until the factor lies between two that
+/// were tried, then linear interpolation, kept off both ends so that it closes in from both.
 AnchorFit meet(const Simulation& simulation, const Anchor& anchor, std::vector<std::string>& notes) {
   double scale = 1;
-  for (int round = 0; round < 8; ++round) {
+  std::optional<Tried> below, above;
+  for (int round = 0; round < 16; ++round) {
     const Simulated r = simulation.run(anchor.devices, scale);
     const double want = samples_of_all(*r.program) / anchor.rate;
     const double got = samples_of_all(*r.program) / r.rate;
     if (std::abs(got / want - 1) < 1e-4) return {scale, true};
+    if (got > want && scale <= kLeastScale) break;
+    (got < want ? below : above) = {scale, got};
+    if (below && above) {
+      const double width = above->scale - below->scale;
+      const double part = (want - below->seconds) / (above->seconds - below->seconds);
+      scale = below->scale + width * std::clamp(part, 0.05, 0.95);
+      continue;
+    }
     const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_to(Wait::launch);
     const double compute =
         working.seconds() / static_cast<double>(r.trace.iteration_end.size()) * r.program->micro_batches;
-    // Newton on "all but worker 0's compute and its issuing stays": exact when nothing else is exposed.
+    // "All but worker 0's compute and its issuing stays": exact when nothing else is exposed.
     const double next = scale * (compute + want - got) / compute;
-    scale = std::clamp(next, scale * 0.2, scale * 5);
+    scale = std::clamp(next, std::max(kLeastScale, scale * 0.2), scale * 5);
   }
   const double reached = simulation.run(anchor.devices, scale).rate;
   const bool met = std::abs(reached / anchor.rate - 1) <= 0.01;

@@ -172,7 +172,7 @@ Prediction prediction_on(const Question& q, const System& system, int64_t device
   p.system = &system;
   p.check_memory = false;
   p.measured = nullptr;  // what was measured would hold whatever the links become
-  if (p.anchor) p.anchor->system = &q.system;
+  if (p.anchor && p.anchor->system == nullptr) p.anchor->system = &q.system;
   return p;
 }
 

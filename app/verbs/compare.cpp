@@ -324,8 +324,22 @@ std::string board_text(const std::vector<ReportPair>& pairs, const std::vector<B
   return worth + (places.empty() ? "" : "\n" + places);
 }
 
+/// A rate measured on A says how fast the cards are; B's are the same.
+void share_anchor(Question& a, Question& b) {
+  if (!a.anchor) return;
+  const auto card = [](const System& s) { return s.device(s.accelerator(0)).name; };
+  if (card(a.system) != card(b.system))
+    throw UsageError(fmt::format("--anchor is a rate of A's {}, and says nothing of B's {}", card(a.system),
+                                 card(b.system)));
+  a.anchor->batch = a.batch;
+  b.anchor = a.anchor;
+  b.anchor->system = &a.system;
+}
+
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
+  const std::vector<std::string> models = model_names(arguments.all("model"));
+  if (arguments.has("anchor") && models.size() > 1) throw UsageError("--anchor is the rate of one model");
   if (arguments.has("collective-profile"))
     throw UsageError(
         "collectives are measured on one machine: predict with --collective-profile there, and compare the "
@@ -334,10 +348,11 @@ int compare_systems(const Arguments& arguments) {
   const std::string &first = arguments.words().front(), &second = arguments.words().back();
   std::deque<Question> asked;  // pairs point into it
   std::vector<ReportPair> pairs;
-  for (const std::string& model : model_names(arguments.all("model"))) {
+  for (const std::string& model : models) {
     Progress progress(arguments);
     Question& a = asked.emplace_back(read_question(arguments, model, first, sides.a));
     Question& b = asked.emplace_back(read_question(arguments, model, second, sides.b));
+    share_anchor(a, b);
     const int64_t all = std::min(a.system.accelerator_count(), b.system.accelerator_count());
     if (!arguments.has("devices")) a.devices = {std::min<int64_t>(all, kMostDevices)};
     for (const int64_t n : a.devices) {
@@ -385,7 +400,9 @@ int compare(const Arguments& arguments) {
 std::vector<Flag> compare_flags() {
   std::vector<Flag> flags;
   for (Flag flag : question_flags()) {
-    if (flag.name == "system" || flag.name == "anchor") continue;
+    if (flag.name == "system") continue;
+    if (flag.name == "anchor")
+      flag.help = "a rate in samples/s measured on N devices of A; B has the same cards";
     if (flag.name == "model") {
       flag.value = "NAME|FILE[,...]";
       flag.repeatable = true;

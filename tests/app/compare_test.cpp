@@ -196,6 +196,28 @@ TEST(CompareBoard, JsonHoldsTheSweepAndItsLargestBatchIsTheLastThatIsWorthIt) {
             board.at("placement").at("b").at("used").at("samples_per_second").as_real());
 }
 
+TEST(CompareBoard, ARateMeasuredOnTheBoardHoldsForItsCardsOnBoth) {
+  const auto rates = [](const std::string& measured) {
+    const ChildResult result =
+        tool({"compare", "2080ti-nvlink-8x", "--without", "nvlink", "--model", "vgg16", "--batch", "8",
+              "--devices", "4", "--anchor", measured, "--format", "json"});
+    const Json row = Json::parse(result.out, "out").at("rows").items()[0];
+    return std::pair{row.at("a").at("samples_per_second").as_real(),
+                     row.at("b").at("samples_per_second").as_real()};
+  };
+  const auto [slow_a, slow_b] = rates("200@4");
+  EXPECT_NEAR(slow_a, 200, 1);
+  EXPECT_LE(slow_b, slow_a);
+  const auto [fast_a, fast_b] = rates("250@4");
+  EXPECT_NEAR(fast_a, 250, 1);
+  EXPECT_LT(fast_b, 0.95 * fast_a) << "faster cards wait for what takes as long as before";
+  EXPECT_LT(fast_b / fast_a, slow_b / slow_a);
+  const ChildResult other =
+      tool({"compare", "2080ti-nvlink-8x", "v100-pcie-8x", "--model", "vgg16", "--anchor", "200@4"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("a rate of A's rtx-2080-ti, and says nothing of B's v100-pcie"));
+}
+
 TEST(CompareBoard, PlaceIsTheOnlyChangeOrHoldsForBoth) {
   const ChildResult alone =
       tool({"compare", "2080ti-nvlink-8x", "--place", "2,3", "--model", "vgg16", "--batch", "4"});
