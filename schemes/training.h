@@ -157,4 +157,9 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
+/// Shards within nodes are replicated over them: MiCS (Zhang et al., VLDB 2022), FSDP's HYBRID_SHARD.
+inline constexpr OptionSpec kShardingGroupOption{
+    "sharding-group", OptionSpec::Type::choice, "all",
+    "shards over all replicas, or over those on one node, each node holding all of it (HSDP)", "all|node"};
+
 }  // namespace tandem::schemes

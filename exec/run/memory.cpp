@@ -70,8 +70,14 @@ int64_t left_of_address_space() {
 
 int64_t narrowed_words(const Program& program, const Op& op) {
   if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
-  const int64_t elements = program.buckets[op.key].elements, workers = program.roles[0].mesh.size();
-  return op.bytes.n == 2 * elements ? (elements + 2 * workers - 1) / (2 * workers) : 0;
+  const Bucket& bucket = program.buckets[op.key];
+  if (op.bytes.n != 2 * bucket.elements) return 0;
+  const auto& axes = program.roles[bucket.role].mesh.axes;
+  int64_t members = 1;
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    if ((program.collectives[op.what].axes >> a & 1U) != 0) members *= axes[a].size;
+  }
+  return members * ((bucket.elements + 2 * members - 1) / (2 * members));
 }
 
 int64_t reloaded_words(const Program& program, const Role& role, Precision precision) {
@@ -132,7 +138,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   for (const Op& op : role.ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::activations && !stages.split())
       activations = std::max(activations, op.bytes.n / 4);
-    narrowed = std::max(narrowed, narrowed_words(program, op) * stages.devices());
+    narrowed = std::max(narrowed, narrowed_words(program, op));
   }
   m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
                 words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision));

@@ -15,7 +15,7 @@ namespace tandem::exec {
 /// (Training::forward), whose backward pass still reads its own.
 inline constexpr int64_t kInputBatches = 3;
 
-/// Words of 4 bytes that one worker's share takes among all shares, where a collective gathers parameters in
+/// Words of 4 bytes that all members' shares take, as many for each, where a collective gathers parameters in
 /// numbers of 2 bytes; 0 for every other op.
 int64_t narrowed_words(const Program& program, const Op& op);
 /// Words of the largest piece of parameters that comes up from the host in numbers of 2 bytes.

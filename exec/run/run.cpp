@@ -144,11 +144,19 @@ void Run::check_ops(uint32_t worker) const {
     if (op.payload == Payload::gradients && op.bytes.n != 4 * elements)
       refuse("gradients travel as fp32 (gradients=fp32 is executed)");
     const Collective& c = program_.collectives[op.what];
-    const bool half = c.kind == CollKind::all_gather && member(c, worker).ranks == workers_ &&
+    const bool half = c.kind == CollKind::all_gather && gathers_shards(op, worker) &&
                       element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
-      refuse("parameters travel as fp32, or are gathered from all workers in 2 bytes");
+      refuse("parameters travel as fp32, or are gathered in 2 bytes from those that have a share each");
   }
+}
+
+/// From all workers, or from those that a bucket's gradients are scattered over.
+bool Run::gathers_shards(const Op& op, uint32_t worker) const {
+  const Collective& c = program_.collectives[op.what];
+  if (member(c, worker).ranks == workers_) return true;
+  const int32_t cut = cuts_[op.key];
+  return !stages_.split() && cut >= 0 && program_.collectives[static_cast<std::size_t>(cut)].axes == c.axes;
 }
 
 void Run::check_offload(const Op& op, uint32_t worker) const {
@@ -251,11 +259,15 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
-  const Bucket& bucket = program_.buckets[key];
-  if (cuts_[key] < 0) return {bucket.first, bucket.elements};
+  if (cuts_[key] < 0) return cut_bucket(key, 0, 1);
   const Member m = member(program_.collectives[static_cast<std::size_t>(cuts_[key])], instance);
-  const int64_t from = cut(bucket.elements, m.ranks, m.rank), to = cut(bucket.elements, m.ranks, m.rank + 1);
-  return {bucket.first + from, to - from};
+  return cut_bucket(key, m.rank, m.ranks);
+}
+
+Slice Run::cut_bucket(uint32_t key, uint32_t rank, uint32_t ranks) const {
+  const Bucket& bucket = program_.buckets[key];
+  const int64_t from = cut(bucket.elements, ranks, rank);
+  return {bucket.first + from, cut(bucket.elements, ranks, rank + 1) - from};
 }
 
 std::vector<Slice> Run::summed_whole(uint32_t instance) const {

@@ -80,6 +80,8 @@ class Run {
   bool spreads() const { return program_.sharding.state > 1; }
   /// Payload::shard of a worker: what the reduction of its gradients leaves there; else all of the bucket.
   Slice share(uint32_t key, uint32_t instance) const;
+  /// The part of a bucket that one of `ranks` members of a reduce-scatter is left with.
+  Slice cut_bucket(uint32_t key, uint32_t rank, uint32_t ranks) const;
 
   // ---- collectives ----
 
@@ -137,6 +139,7 @@ class Run {
  private:
   void check_executable() const;
   void check_ops(uint32_t worker) const;
+  bool gathers_shards(const Op& op, uint32_t worker) const;
   void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;

@@ -187,6 +187,13 @@ void Run::set_gradient_scale() {
     gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;
   }
+  const auto sums_shard = [](const Op& op) {
+    return op.kind == OpKind::collective && op.payload == Payload::shard;
+  };
+  const auto& ops = program_.roles[0].ops;
+  const auto between = std::find_if(ops.begin(), ops.end(), sums_shard);
+  if (between != ops.end() && !stages_.split())
+    gradient_scale_ /= static_cast<float>(member(program_.collectives[(*between).what], 0).ranks);
   for (const Op& op : program_.roles[0].ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::gradients && op.micro + 1 < stages_.micros())
       sums_shares_ = true;

@@ -122,7 +122,7 @@ void Worker::allocate() {
     sums_ = device_->allocate(n.parameters());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
-    narrowed = std::max(narrowed, narrowed_words(run_.program(), op) * run_.workers());
+    narrowed = std::max(narrowed, narrowed_words(run_.program(), op));
     if (op.kind == OpKind::collective && op.payload == Payload::activations && !run_.stages().split())
       most = std::max(most, op.bytes.n / 4);
   }

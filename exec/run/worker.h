@@ -93,8 +93,8 @@ class Worker {
   const ExchangedTensors& exchanged(uint32_t index) const;
   Call update_call(const Op& op, const Slice& part) const;
   Launch update(const Op& op, const Slice& part);
-  void narrow_share(uint32_t key, float* words, int64_t each, Lane lane);
-  void upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane);
+  void narrow_share(uint32_t key, float* words, Lane lane);
+  void upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane);
   Launch prepare(const Call& call);
   void prepare_layer(uint32_t layer);
   void integers(int64_t begin, int64_t end, int32_t iteration);

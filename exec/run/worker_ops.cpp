@@ -465,7 +465,7 @@ Worker::Act Worker::collective(uint32_t index) {
   const Run::Member m = run_.member(c, instance_);
   GroupCollective* group = &run_.group(op.what, m.group);
   Buffer whole = buffer(index);
-  const int64_t each = narrowed_words(run_.program(), op);
+  const int64_t each = narrowed_words(run_.program(), op) / m.ranks;
   if (each > 0) whole = {narrowed_, each * m.ranks};
   float* const at = whole.at;
   const int64_t n = whole.elements;
@@ -488,7 +488,7 @@ Worker::Act Worker::collective(uint32_t index) {
   const Position of_op = op_position_[index];
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     int64_t began = 0;
-    if (each > 0) narrow_share(key, at, each, lane);
+    if (each > 0) narrow_share(key, at + m.rank * each, lane);
     if (brings) move_parts(whole, m.rank, false, lane);
     if (library != nullptr) {
       library->run(m.rank, *device_, at, n, lane);
@@ -500,26 +500,25 @@ Worker::Act Worker::collective(uint32_t index) {
     }
     if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
-    if (each > 0) upcast_shards(key, at, each, lane);
+    if (each > 0) upcast_shards(key, m, at, each, lane);
     add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);
     if (waits) device_->synchronize(lane);
     return began;
   };
 }
 
-/// This worker's share of the parameters, at its place among all shares.
-void Worker::narrow_share(uint32_t key, float* words, int64_t each, Lane lane) {
+/// This worker's share of the parameters, to its place among all shares.
+void Worker::narrow_share(uint32_t key, float* words, Lane lane) {
   const Slice own = run_.share(key, instance_);
-  if (own.elements > 0)
-    device_->narrow(words + instance_ * each, parameters_ + own.first, own.elements, lane);
+  if (own.elements > 0) device_->narrow(words, parameters_ + own.first, own.elements, lane);
 }
 
 /// Those of the others; its own it keeps in 4 bytes, as the optimiser left it.
-void Worker::upcast_shards(uint32_t key, const float* words, int64_t each, Lane lane) {
-  for (uint32_t i = 0; i < run_.workers(); ++i) {
-    const Slice other = run_.share(key, i);
-    if (i != instance_ && other.elements > 0)
-      device_->upcast(parameters_ + other.first, words + i * each, other.elements, lane);
+void Worker::upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane) {
+  for (uint32_t rank = 0; rank < m.ranks; ++rank) {
+    const Slice other = run_.cut_bucket(key, rank, m.ranks);
+    if (rank != m.rank && other.elements > 0)
+      device_->upcast(parameters_ + other.first, words + rank * each, other.elements, lane);
   }
 }
 

@@ -66,8 +66,7 @@ std::vector<OptionSpec> hybrid_options(const OptionSpec& schedule, const OptionS
       sequence,
       {"sharding", Type::choice, "none",
        "over the replicas: optimiser state (1), gradients (2), parameters (3)", "none|1|2|3"},
-      {"sharding-group", Type::choice, "all",
-       "over all replicas, or over those on one node, each node holding all of it (HSDP)", "all|node"},
+      kShardingGroupOption,
       {"bucket", Type::bytes, "40MiB",
        "gradients that travel together; with sharding=3 those of a repeated block do"},
       kGradientsOption};

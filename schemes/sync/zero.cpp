@@ -5,23 +5,40 @@
 // stage 1 sums whole gradients on every device and reduces them once; stages 2 and 3 hold no whole ones, so
 // each micro-batch is reduced and the devices' shares are summed, and stage 3 gathers parameters anew in
 // each, as DeepSpeed (runtime/zero/stage_1_and_2.py: gradients that are partitioned are reduced before the
-// boundary of accumulation too) and FSDP outside no_sync() do.
+// boundary of accumulation too) and FSDP outside no_sync() do. With shards within nodes each micro-batch is
+// summed there, and the sums of all of them between nodes once (Zhang et al., MiCS, VLDB 2022, section 3.4).
 #include "schemes/training.h"
 
 namespace tandem::schemes {
 
 namespace {
 
+/// Devices with a shard each, and those that have the same shard: axes of worker_mesh().
+struct Shards {
+  int64_t count = 1;
+  uint32_t over = 0, replicas = 0;
+};
+
+Shards shards_of(const Cluster& cluster, bool within_nodes) {
+  const Mesh mesh = worker_mesh(cluster);
+  if (!within_nodes || cluster.nodes == 1) return {cluster.devices, all_axes(mesh), 0};
+  if (mesh.axes.size() == 1)
+    throw InputError("sharding-group=node: nodes with different numbers of devices do not shard alike");
+  if (cluster.per_node == 1)
+    throw InputError("sharding-group=node: a node of one device has nobody to shard with; allreduce is that");
+  return {cluster.per_node, 2, 1};
+}
+
 class Zero {
  public:
-  Zero(RoleBuilder& role, Training& training, const Workload& work, const Cluster& cluster, bool overlap,
+  Zero(RoleBuilder& role, Training& training, const Workload& work, Shards shards, const Options& o,
        bool spreads_gradients)
       : w_(role),
         t_(training),
         element_(element_bytes(work.precision)),
-        devices_(cluster.devices),
-        axes_(all_axes(worker_mesh(cluster))),
-        overlap_(overlap),
+        gradient_(gradient_bytes(o, work.precision)),
+        shards_(shards),
+        overlap_(o.flag("overlap")),
         parameters_offloaded_(work.offload.parameters),
         reduces_every_(spreads_gradients ? 1 : training.every()),
         gathered_(training.buckets().size()),
@@ -33,7 +50,7 @@ class Zero {
     t_.forward();
     t_.backward(reducer());
     update();
-    const std::vector<OpId> there = t_.reload_all(updated_, devices_);
+    const std::vector<OpId> there = t_.reload_all(updated_, shards_.count);
     for (std::size_t b = 0; b < t_.buckets().size(); ++b) {  // as they are updated
       gather(b, there[b]);
       w_.op(gathered_[b]).every(t_.every());
@@ -68,7 +85,7 @@ class Zero {
       return needed;
     });
     update();
-    const std::vector<OpId> there = parameters_offloaded_ ? updated_ : t_.reload_all(updated_, devices_);
+    const std::vector<OpId> there = parameters_offloaded_ ? updated_ : t_.reload_all(updated_, shards_.count);
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       w_.op(first[b]).after_last(there[b]);
       // Of a micro-batch that no update precedes: there is room when the one before is done.
@@ -80,23 +97,40 @@ class Zero {
   /// Offloaded parameters come up first, each device's share.
   void gather(std::size_t b, OpId after) {
     const GradientBucket& bucket = t_.buckets()[b];
-    if (parameters_offloaded_) gathered_[b] = brought_[b] = after = t_.reload(bucket, devices_).after(after);
-    if (devices_ == 1) return;
+    if (parameters_offloaded_)
+      gathered_[b] = brought_[b] = after = t_.reload(bucket, shards_.count).after(after);
+    if (shards_.count == 1) return;
     gathered_[b] =
-        w_.collective(CollKind::all_gather, axes_, Bytes{element_} * bucket.elements + bucket.frozen, "auto",
-                      "all-gather " + bucket.name)
+        w_.collective(CollKind::all_gather, shards_.over, Bytes{element_} * bucket.elements + bucket.frozen,
+                      "auto", "all-gather " + bucket.name)
             .of(Payload::parameters, bucket.key)
             .after(after);
     if (!parameters_offloaded_) brought_[b] = gathered_[b];
   }
 
   void reduce(const GradientBucket& bucket, OpId gradient) {
-    if (devices_ == 1) return reduced_.push_back(gradient);
-    reduced_.push_back(
-        w_.collective(CollKind::reduce_scatter, axes_, bucket.bytes, "auto", "reduce-scatter " + bucket.name)
-            .of(Payload::gradients, bucket.key)
-            .after(gradient)
-            .every(reduces_every_));
+    if (shards_.count > 1) {
+      gradient = w_.collective(CollKind::reduce_scatter, shards_.over, bucket.bytes, "auto",
+                               "reduce-scatter " + bucket.name)
+                     .of(Payload::gradients, bucket.key)
+                     .after(gradient)
+                     .every(reduces_every_);
+    }
+    scattered_.push_back(gradient);
+    if (shards_.replicas != 0) {
+      gradient = w_.collective(CollKind::all_reduce, shards_.replicas, Bytes{gradient_} * elements(bucket),
+                               "auto", "all-reduce shard of " + bucket.name)
+                     .on(Lane::reduce)
+                     .of(Payload::shard, bucket.key)
+                     .after(gradient)
+                     .every(t_.every());
+    }
+    reduced_.push_back(gradient);
+  }
+
+  /// Of a device's shard.
+  int64_t elements(const GradientBucket& bucket) const {
+    return (bucket.elements + shards_.count - 1) / shards_.count;
   }
 
   Training::Ready reducer() {
@@ -113,22 +147,23 @@ class Zero {
     for (std::size_t b = 0; b < reduced_.size(); ++b) {
       const GradientBucket& bucket = t_.buckets()[b];
       updated_.push_back(
-          t_.update_shard(bucket, (bucket.elements + devices_ - 1) / devices_, "update", reduced_[b])
-              .of(Payload::shard, bucket.key));
+          t_.update_shard(bucket, elements(bucket), "update", reduced_[b]).of(Payload::shard, bucket.key));
     }
     if (t_.every() == reduces_every_) return;  // the update holds the next backward up
-    for (std::size_t b = 0; b < reduced_.size(); ++b) t_.next_backward_after(t_.buckets()[b], reduced_[b]);
-    if (!overlap_) t_.next_forward_after(reduced_.back());
+    for (std::size_t b = 0; b < scattered_.size(); ++b)
+      t_.next_backward_after(t_.buckets()[b], scattered_[b]);
+    if (!overlap_) t_.next_forward_after(scattered_.back());
   }
 
   RoleBuilder& w_;
   Training& t_;
-  int64_t element_, devices_;
-  uint32_t axes_;
+  int64_t element_, gradient_;  ///< bytes
+  Shards shards_;
   bool overlap_, parameters_offloaded_;
-  int64_t reduces_every_;       ///< iterations
-  std::vector<OpId> gathered_;  ///< [bucket]: its latest
-  std::vector<OpId> brought_;   ///< [bucket]: the first op of that
+  int64_t reduces_every_;        ///< iterations
+  std::vector<OpId> gathered_;   ///< [bucket]: its latest
+  std::vector<OpId> brought_;    ///< [bucket]: the first op of that
+  std::vector<OpId> scattered_;  ///< [bucket]: its gradients summed over those with a shard each
   std::vector<OpId> reduced_, updated_;
 };
 
@@ -140,11 +175,12 @@ Program compile_zero(const Workload& work, const Cluster& cluster, const Options
   if (n == 1 && !work.offload.parameters) return train_alone(work, cluster, rule, micro_batches);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  const Shards shards = shards_of(cluster, o.text("sharding-group") == "node");
   const bool spreads = stage >= 2 && n > 1;
   Training t(w, work, rule, {micro_batches, spreads});
-  b.shard({stage == 3 ? n : 1, stage >= 2 ? n : 1, n});
+  b.shard({stage == 3 ? shards.count : 1, stage >= 2 ? shards.count : 1, shards.count});
   if (t.buckets().empty()) throw InputError("the model has no parameters to shard");
-  Zero zero(w, t, work, cluster, o.flag("overlap"), spreads);
+  Zero zero(w, t, work, shards, o, spreads);
   if (stage == 3)
     zero.spread_parameters();
   else
@@ -164,6 +200,7 @@ void register_zero(Registry<Scheme>& registry) {
          "what is sharded: 1 = optimiser state, 2 = gradients too, 3 = parameters too", "", 1, 3},
         {"bucket", Type::bytes, "25MiB", "gradients that travel together; 0B = every tensor on its own"},
         {"overlap", Type::flag, "on", "communicate under forward and backward, or between them"},
+        kShardingGroupOption,
         kAccumulateOption,
         kGradientsOption},
        compile_zero,

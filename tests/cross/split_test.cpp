@@ -150,6 +150,8 @@ std::vector<Split> splits() {
       {"hybrid:context=2,microbatches=2,sharding=3", 4, 2, Of::rotary},
       {"one-weird-trick", 2, 2, Of::convolutions},
       {"one-weird-trick:algorithm=ring", 4, 4, Of::convolutions},  // whose classes do not divide
+      {"zero:stage=1,sharding-group=node,bucket=1KiB", 4, 4, Of::images, 2},
+      {"zero:stage=3,sharding-group=node", 8, 8, Of::text, 4},
       {"hybrid:sharding=1,sharding-group=node,bucket=1KiB", 4, 4, Of::images, 2},
       {"hybrid:microbatches=3,sharding=2,sharding-group=node", 4, 4, Of::images, 2},
       {"hybrid:microbatches=2,sharding=3,sharding-group=node", 4, 4, Of::text, 2},

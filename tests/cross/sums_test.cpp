@@ -108,7 +108,7 @@ void expect_exact_sums(const Setting& s, const Backend& backend, bool linked) {
   EXPECT_EQ(r.dropped, 0);
   const bool averages = std::any_of(p.roles[0].ops.begin(), p.roles[0].ops.end(), [&](const Op& op) {
     return op.kind == OpKind::collective && op.payload != Payload::gradients &&
-           p.collectives[op.what].kind == CollKind::all_reduce;
+           op.payload != Payload::shard && p.collectives[op.what].kind == CollKind::all_reduce;
   });
   for (std::size_t i = 0; i < r.parameters.size(); ++i) {
     double sum = 0;
@@ -177,16 +177,19 @@ TEST(Execute, OffloadedTrainingEqualsOneWorkersWithTheWholeBatch) {
 
 /// N workers that sum their gradients compute what one computes on the N-fold batch.
 TEST(Execute, SynchronousWorkersEqualOneWithTheWholeBatch) {
-  for (const char* text : {"allreduce", "parameter-server", "parameter-server:server=gpu,shards=1", "zero",
-                           "zero:stage=3,bucket=1KiB", "allreduce:accumulate=3", "zero:stage=1,accumulate=3",
-                           "zero:stage=2,accumulate=3,bucket=0B", "zero:stage=3,accumulate=3,bucket=1KiB",
-                           "zero:stage=3,accumulate=2,overlap=off"}) {
+  for (const char* text :
+       {"allreduce", "parameter-server", "parameter-server:server=gpu,shards=1", "zero",
+        "zero:stage=3,bucket=1KiB", "allreduce:accumulate=3", "zero:stage=1,accumulate=3",
+        "zero:stage=2,accumulate=3,bucket=0B", "zero:stage=3,accumulate=3,bucket=1KiB",
+        "zero:stage=3,accumulate=2,overlap=off", "zero:stage=1,sharding-group=node,accumulate=3",
+        "zero:stage=3,sharding-group=node,accumulate=2,bucket=1KiB"}) {
+    const bool nodes = std::string_view(text).find("=node") != std::string_view::npos;
+    const Cluster cluster = nodes ? Cluster{4, 2, 2} : Cluster{2, 1, 2};
     const ResolvedScheme many = resolve_scheme(text, {}), one = resolve_scheme("allreduce", {});
-    Execution a = execution({text, {2, 1, 2}}, many, "cpu", 5),
-              b = execution({text, {1, 1, 1}}, one, "cpu", 5);
+    Execution a = execution({text, cluster}, many, "cpu", 5), b = execution({text, {1, 1, 1}}, one, "cpu", 5);
     static const Dataset data = load_dataset(std::string(TANDEM_ROOT) + "/tests/cross/points.csv", false);
     a.data = b.data = &data;
-    b.job.batch = 2 * a.job.batch * make_program(a).micro_batches;
+    b.job.batch = cluster.devices * a.job.batch * make_program(a).micro_batches;
     a.rate.base = b.rate.base = 0.1;
     a.poison = true;
     const auto x = execute(a, {false, false, true}).parameters,

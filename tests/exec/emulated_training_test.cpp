@@ -33,14 +33,14 @@ const Backend& device() {
 }
 
 ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
-                      int32_t iterations, Precision precision = Precision::fp32) {
+                      int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1) {
   const Graph graph = Graph::load(model);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
   e.job.graph = &graph;
   e.job.scheme = &resolved;
   e.backend = &backend;
-  e.cluster = {workers, 1, workers};
+  e.cluster = {workers, nodes, workers / nodes};
   e.job.batch = 4;
   e.job.precision = precision;
   e.job.optimizer = &optimizer("momentum");
@@ -148,6 +148,17 @@ void expect_skips(float first, float second, std::size_t least) {
 TEST(EmulatedTraining, AnOverflowSkipsTheUpdateInEveryWorker) {
   expect_skips(0x1p26F, 0x1p26F, 5);
   expect_skips(0x1p12F, 0x1p22F, 1);  // the second one's alone
+}
+
+/// Parameters travel in 2 bytes among those with a share each, whether that is all workers or a node's.
+TEST(EmulatedTraining, GathersSharesOfANodeInTwoBytes) {
+  const char* const model = "digits-mlp";
+  const auto all = train(device(), model, "zero:stage=3,bucket=1KiB", 4, 8, Precision::bf16);
+  const auto node =
+      train(device(), model, "zero:stage=3,bucket=1KiB,sharding-group=node", 4, 8, Precision::bf16, 2);
+  EXPECT_LT(all.losses.back(), all.losses.front());
+  for (std::size_t i = 0; i < all.losses.size(); ++i)
+    EXPECT_NEAR(node.losses[i], all.losses[i], 0.02 * all.losses.front()) << i;
 }
 
 TEST(EmulatedTraining, LearnsWithInputsOfTwoBytes) {

@@ -33,6 +33,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"zero_gradients", "zero:stage=2,overlap=off"},
     {"zero_parameters", "zero:stage=3,bucket=64KiB"},
     {"zero_accumulate", "zero:stage=3,accumulate=3,bucket=64KiB"},
+    {"zero_node", "zero:stage=3,accumulate=2,sharding-group=node,bucket=64KiB"},
 };
 
 /// Of models that are split, of small_gpt() on four devices.
@@ -234,6 +235,38 @@ TEST(Sync, MicroBatchesReduceAsOftenAsTheirGradientsAreSpread) {
     EXPECT_EQ(every("zero:stage=3", "all-gather fc1"), 1);
   }
   EXPECT_THROW(compile("allreduce:accumulate=4097", small_mlp(), {4, 1, 4}), InputError);
+}
+
+// Zhang et al., MiCS, VLDB 2022: parameters never leave a node, each micro-batch is summed within it, and a
+// device sums its shard with those of the other nodes once a step.
+TEST(Sync, ShardsWithinNodesAreSummedBetweenThemOnceAStep) {
+  const auto compiled = [](int64_t stage, const char* group, Cluster cluster) {
+    return compile(
+        "zero:bucket=1KiB,accumulate=3,stage=" + std::to_string(stage) + ",sharding-group=" + group,
+        small_mlp(), cluster);
+  };
+  for (const int64_t stage : {1, 2, 3}) {
+    const Program p = compiled(stage, "node", {8, 4, 2});
+    EXPECT_EQ(p.sharding.state, 2);
+    EXPECT_EQ(p.sharding.gradients, stage >= 2 ? 2 : 1);
+    EXPECT_EQ(p.sharding.parameters, stage >= 3 ? 2 : 1);
+    std::map<CollKind, int64_t> bytes;
+    for (const Op& op : p.roles[0].ops) {
+      if (op.kind != OpKind::collective) continue;
+      const Collective& c = p.collectives[op.what];
+      bytes[c.kind] += op.bytes.n;
+      EXPECT_EQ(p.roles[0].mesh.axes[c.axes == 1 ? 0 : 1].name,
+                c.kind == CollKind::all_reduce ? "node" : "local");
+      if (c.kind == CollKind::all_reduce) EXPECT_EQ(op.every, 3);
+    }
+    int64_t shards = 0;
+    for (const Bucket& b : p.buckets) shards += 4 * ((b.elements + 1) / 2);
+    EXPECT_EQ(bytes[CollKind::all_reduce], shards);
+    EXPECT_EQ(bytes[CollKind::reduce_scatter], 4 * small_mlp().parameter_elements());
+    EXPECT_EQ(print(compiled(stage, "node", {4, 1, 4})), print(compiled(stage, "all", {4, 1, 4})));
+    EXPECT_THROW(compiled(stage, "node", {4, 4, 1}), InputError);  // nobody to shard with
+    EXPECT_THROW(compiled(stage, "node", {6, 2, 0}), InputError);
+  }
 }
 
 TEST(Sync, PullsHideUnderTheNextForward) {
