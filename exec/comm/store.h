@@ -58,6 +58,16 @@ class ParameterStore {
   void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
             float* reply, std::function<void()> ready);
 
+  // ---- Store::own_models: the shard of a worker's number is its model ----
+
+  /// A copy of it.
+  void read(uint32_t worker, uint32_t key, const Slice& slice, float* to);
+  /// Adds what an average with another has moved it by since it was read(): a version, and the worker's next
+  /// update is of a gradient that is as stale as there were versions since the last time.
+  void join(uint32_t worker, uint32_t key, const Slice& slice, const float* read, const float* mean);
+  /// Nobody else reaches the slice, which `act` may write, meanwhile.
+  void change(uint32_t worker, uint32_t key, const Slice& slice, const std::function<void(float*)>& act);
+
   /// The worker has sent its last gradient to the shard: it holds nobody back there any more
   /// (semantics.md 4.4).
   void leave(uint32_t worker, uint32_t shard);

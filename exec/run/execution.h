@@ -85,6 +85,8 @@ struct ExecutionResult {
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
+  /// Likewise, worker 0's: what averaging keeps, one flat vector after the other (averaging_vectors()).
+  std::vector<float> averaging;
   std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
 };
