@@ -102,8 +102,16 @@ void ParameterStore::fetch(const Slice& slice) {
     homes_[slice.shard]->device->download(parameters_.data() + slice.first, at(slice), slice.elements);
 }
 
-/// To the sums.
-void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) {
+void ParameterStore::scale_sum(const Slice& slice, float factor) {
+  if (!homes_.empty())
+    return homes_[slice.shard]->device->scale(sum_at(slice), factor, slice.elements, Lane::compute);
+  float* sum = sum_at(slice);
+  for (int64_t i = 0; i < slice.elements; ++i) sum[i] *= factor;
+}
+
+/// To the sums, times `weight`.
+void ParameterStore::take(const Slice& slice, const float* gradient, bool adds, float weight) {
+  if (adds && weight != 1) scale_sum(slice, 1 / weight);
   DeviceSession* device = homes_.empty() ? nullptr : homes_[slice.shard]->device;
   if (device != nullptr && adds)
     device->accumulate(sum_at(slice), gradient, slice.elements, Lane::compute);
@@ -113,6 +121,7 @@ void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) 
     cpu::accumulate(sum_at(slice), gradient, slice.elements);
   else
     std::memcpy(sum_at(slice), gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
+  if (weight != 1) scale_sum(slice, weight);
 }
 
 void ParameterStore::accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
@@ -139,10 +148,10 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
   const int64_t batch = setup_.rules.batch;
   if (batch == 1) {
     ++e.version;
-    if (!homes_.empty()) take(slice, gradient, false);  // next to the parameters
+    if (!homes_.empty()) take(slice, gradient, false, 1);  // next to the parameters
     setup_.merge(slice, homes_.empty() ? gradient : sum_at(slice), e.version, staleness);
   } else {
-    take(slice, gradient, e.merged > 1);
+    take(slice, gradient, e.merged > 1, setup_.weight ? setup_.weight(staleness) : 1);
     if (e.merged == batch) {
       ++e.version;
       setup_.merge(slice, sum_at(slice), e.version, staleness);

@@ -34,6 +34,9 @@ class ParameterStore {
     int64_t elements = 0;
     bool gated = false;
     Merge merge;  ///< works on what at() points to
+    /// What a gradient of such a staleness is multiplied by before it is added to others of its version,
+    /// where several make one; empty: 1.
+    std::function<float(int64_t staleness)> weight = {};
     /// [shard]: the asynchronous device that keeps it, with lanes that nobody else uses; empty: this
     /// process's memory. Each holds a flat vector of which it uses its slices. Gradients and replies are then
     /// in memory that the device's copy() reaches.
@@ -83,7 +86,8 @@ class ParameterStore {
   struct Home;
   std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
   float* sum_at(const Slice& slice);
-  void take(const Slice& slice, const float* gradient, bool adds);
+  void take(const Slice& slice, const float* gradient, bool adds, float weight);
+  void scale_sum(const Slice& slice, float factor);
   void accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);

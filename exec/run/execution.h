@@ -41,7 +41,7 @@ struct Execution {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
     bool scale = false;         ///< base x workers (linear scaling)
-    bool by_staleness = false;  ///< divided by max(1, staleness) (Zhang 2015, staleness-aware async SGD)
+    bool by_staleness = false;  ///< as Store::Rate::staleness, whatever the program says
   } rate;
   /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
   /// whatever the order. For the tests of schemes.

@@ -152,6 +152,8 @@ class Run {
   void check_ops(uint32_t worker) const;
   void check_store() const;
   void take_checkpoint(const Checkpoint& checkpoint);
+  Store::Rate rate_rule() const;
+  int64_t pushing() const;  ///< workers that have a share of a key in common
   Merge updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices);
   Merge averaging_merge(const std::function<std::size_t(const Slice&)>& server_of);
   void check_offload(const Op& op, uint32_t worker) const;

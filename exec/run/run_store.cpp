@@ -32,13 +32,25 @@ void Run::make_store() {
                               execution_graph().parameters(),
                               gated,
                               std::move(merge),
+                              {},
                               {}};
+  const Store::Rate rate = rate_rule();
+  if (rules.batch > 1 && rate != Store::Rate::fixed)
+    setup.weight = [rate, pushing = pushing()](int64_t staleness) {
+      return stale_rate(rate, 1, staleness, pushing);
+    };
   for (const auto& server : servers_) {
     if (on_devices) setup.devices.push_back(server.get());
   }
   store_ = std::make_unique<ParameterStore>(std::move(setup), abort_, spins_);
   if (transport_) make_links();
 }
+
+Store::Rate Run::rate_rule() const {
+  return execution_.rate.by_staleness ? Store::Rate::staleness : program_.stores[0].rate;
+}
+
+int64_t Run::pushing() const { return workers_ / int64_t{program_.stores[0].shares}; }
 
 /// The optimiser's step.
 Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices) {
@@ -59,8 +71,9 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
   const float scale = execution_.integer_gradients
                           ? 1.0F
                           : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local_));
-  const int64_t pushing = workers_ / static_cast<int64_t>(rules.shares);
-  return [this, prepared, scale, pushing, server_of, on_devices, rate = rules.rate](
+  // Of several gradients each has its weight already.
+  const Store::Rate rate = rules.batch > 1 ? Store::Rate::fixed : rate_rule();
+  return [this, prepared, scale, pushing = pushing(), server_of, on_devices, rate](
              const Slice& slice, const float* gradient, int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
@@ -69,9 +82,7 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration_ + version;
-    const bool divides = execution_.rate.by_staleness;
-    s.learning_rate =
-        stale_rate(divides ? Store::Rate::staleness : rate, s.learning_rate, staleness, pushing);
+    s.learning_rate = stale_rate(rate, s.learning_rate, staleness, pushing);
     if (on_devices) servers_[server]->set_state(s, Lane::compute);
     servers_[server]->launch(prepared->at({server, slice.elements}),
                              {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
