@@ -43,6 +43,18 @@ OpHandle& OpHandle::every(int64_t k) {
   return *this;
 }
 
+OpHandle& OpHandle::from(int64_t iteration) {
+  TANDEM_CHECK(iteration >= 0 && iteration < Op::kEver);
+  op().from = static_cast<uint32_t>(iteration);
+  return *this;
+}
+
+OpHandle& OpHandle::until(int64_t iteration) {
+  TANDEM_CHECK(iteration >= 0 && iteration < Op::kEver);
+  op().until = static_cast<uint32_t>(iteration);
+  return *this;
+}
+
 OpHandle& OpHandle::on(Lane lane) {
   op().lane = lane;
   return *this;

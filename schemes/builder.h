@@ -29,6 +29,8 @@ class OpHandle {
   OpHandle& after(const std::vector<OpId>& ops);
   OpHandle& after_last(OpId op, uint16_t lag = 1);  ///< `lag` iterations ago
   OpHandle& every(int64_t k);
+  OpHandle& from(int64_t iteration);   ///< not before it
+  OpHandle& until(int64_t iteration);  ///< before it alone
   OpHandle& on(Lane lane);
   OpHandle& of(Payload payload, uint32_t key = 0);  ///< what it works on or moves
   OpHandle& micro(int32_t batch);                   ///< the micro-batch that it works for
@@ -57,6 +59,7 @@ class Builder {
   /// `store.role` is set to the holder.
   uint32_t store(const RoleBuilder& holder, Store store);
   void samples_per_iteration(int64_t samples) { program_.samples_per_iteration = samples; }
+  void delay(int64_t iterations) { program_.delay = static_cast<int32_t>(iterations); }
   void micro_batches(int64_t count) { program_.micro_batches = static_cast<int32_t>(count); }
   void shard(Sharding sharding) { program_.sharding = sharding; }
   Program& program() { return program_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -80,6 +81,13 @@ class Checker {
     }
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
     table(p_.micro_batches >= 1, "program", 0, "a step takes at least one iteration");
+    table(p_.delay >= 0, "program", 0, "a negative delay");
+    table(p_.delay == 0 || p_.micro_batches == 1, "program", 0, "gradients of micro-batches are not delayed");
+    for (std::size_t i = 0; i < p_.tasks.size(); ++i) {
+      check_averaging(p_.tasks[i].averaging, "task", i);
+      table(p_.tasks[i].averaging.rule == Averaging::Rule::none || p_.tasks[i].pass == Pass::update, "task",
+            i, "only an update averages");
+    }
     table(p_.replicas >= 0, "program", 0, "a negative number of replicas");
     check_grid();
     int64_t end = 0;
@@ -103,6 +111,10 @@ class Checker {
       table(channel.to_role == i, "role", i, "runs on a channel that leads elsewhere");
       table(channel.address != Address::reply, "role", i, "runs on a reply channel");
     }
+  }
+
+  static void check_averaging(const Averaging& a, std::string_view what, std::size_t i) {
+    table(std::isfinite(a.rate) && std::isfinite(a.weight), what, i, "rate and weight must be numbers");
   }
 
   /// Every device has one role that works on it (rule 1.8).
@@ -154,9 +166,11 @@ class Checker {
     const int64_t from = p_.roles[c.from_role].mesh.size(), to = p_.roles[c.to_role].mesh.size();
     if (c.address == Address::same_index)
       table(from == to, "channel", i, "same_index joins meshes of different size");
-    if (c.address == Address::sampled_peer) {
-      table(c.from_role == c.to_role && from > 1, "channel", i,
-            "sampled_peer needs one role of at least 2 instances");
+    if (c.address == Address::sampled_peer || c.address == Address::next_peer) {
+      const bool one = c.from_role == c.to_role || (served(c.to_role) && from == to);
+      table(one && from > 1, "channel", i,
+            "sampled_peer and next_peer need one role of at least 2 instances, or as many that serve per "
+            "message");
     }
     if (c.address != Address::reply) {
       table(!served(c.from_role), "channel", i, "a role that runs per message can only reply");
@@ -177,8 +191,11 @@ class Checker {
     table(served(s.role), "store", i, "its role does not run per message");
     table(s.batch >= 1, "store", i, "batch must be at least 1");
     table(s.slack >= 0, "store", i, "negative slack");
+    check_averaging(s.averaging, "store", i);
     const Channel& in = p_.channels[static_cast<std::size_t>(p_.roles[s.role].on_channel)];
     const int64_t pushing = p_.roles[in.from_role].mesh.size();
+    const bool peers = in.address == Address::sampled_peer || in.address == Address::next_peer;
+    table(s.own_models == peers, "store", i, "models of workers meet each other's, and no others do");
     table(s.shares >= 1 && pushing % s.shares == 0, "store", i,
           fmt::format("{} shares of a key do not divide over {} workers", s.shares, pushing));
     const int64_t workers = pushing / s.shares;  // that have a share in common
@@ -234,9 +251,14 @@ class Checker {
     require(op().label < p_.labels.size(), "its label does not exist");
     require(op().bytes.n >= 0, "negative bytes");
     require(op().every >= 1, "every must be at least 1");
+    require(op().from < op().until, "it ends before it begins");
+    require((op().from == 0 && op().until == Op::kEver) || op().kind == OpKind::compute ||
+                op().kind == OpKind::collective,
+            "messages and copies go in all iterations");
+    if (op().payload == Payload::mean) require(sums(op()), "only an all-reduce makes a mean");
     const bool of_bucket = op().payload == Payload::gradients || op().payload == Payload::parameters ||
                            op().payload == Payload::state || op().payload == Payload::shard ||
-                           op().payload == Payload::sequence_gradients;
+                           op().payload == Payload::sequence_gradients || op().payload == Payload::mean;
     if (of_bucket) {
       require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
       require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");

@@ -36,12 +36,13 @@ enum class Payload : uint8_t {
   shard,               ///< of bucket `key`, this instance's, as the reduce-scatter of its gradients cuts it;
                        ///< compute: the optimiser's update of it; collective: its gradients
   sequence_gradients,  ///< collective: of all parameters of the role that are Parameter::in_parts
+  mean,                ///< collective: of the parameters of bucket `key`, which stay as they are
   activations,         ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
   activation_gradients,  ///< their gradients, which a backward pass makes
   exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
   tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
 };
-inline constexpr int kPayloads = 10;
+inline constexpr int kPayloads = 11;
 std::string_view name(Payload payload);
 /// Of layers, which a message's or a collective's key then names, and not of a bucket?
 inline bool of_layers(Payload p) { return p >= Payload::activations; }
@@ -54,11 +55,21 @@ struct Op {
   /// Index into buckets; server roles use the message's; of a channel between working roles index into its
   /// keys; of a collective inside a layer that devices share (a grid has them) the layer whose output it is.
   uint32_t key = 0;
-  Bytes bytes;            ///< payload per instance; 0 for compute, apply and gate
-  uint16_t every = 1;     ///< runs when (iteration + 1) % every == 0
-  uint16_t micro = 0;     ///< the micro-batch of the iteration that it works for
-  uint32_t label = 0;     ///< index into labels, e.g. "backward conv3"
-  std::vector<Dep> deps;  ///< program order within one lane is implied, not listed
+  Bytes bytes;             ///< payload per instance; 0 for compute, apply and gate
+  uint16_t every = 1;      ///< runs when (iteration + 1) % every == 0 ...
+  uint32_t from = 0;       ///< ... in iterations from this one on ...
+  uint32_t until = kEver;  ///< ... and before this one
+  uint16_t micro = 0;      ///< the micro-batch of the iteration that it works for
+  uint32_t label = 0;      ///< index into labels, e.g. "backward conv3"
+  std::vector<Dep> deps;   ///< program order within one lane is implied, not listed
+
+  static constexpr uint32_t kEver = UINT32_MAX;
+  bool runs(uint32_t iteration) const {
+    return (iteration + 1) % every == 0 && iteration >= from && iteration < until;
+  }
+  bool always() const { return every == 1 && from == 0 && until == kEver; }
+  /// So many of the first `iterations`.
+  int64_t times(int64_t iterations) const;
 };
 
 }  // namespace tandem::schemes

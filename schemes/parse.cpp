@@ -110,6 +110,8 @@ class Parser {
     const std::string_view what = word();
     if (what == "samples")
       p_.samples_per_iteration = number(word());
+    else if (what == "delay")
+      p_.delay = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "micro-batches")
       p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "sharding")
@@ -130,7 +132,7 @@ class Parser {
       role();
     else
       fail(
-          fmt::format("\"{}\" is none of samples, micro-batches, sharding, replicas, grid, bucket, "
+          fmt::format("\"{}\" is none of samples, delay, micro-batches, sharding, replicas, grid, bucket, "
                       "collective, channel, store, "
                       "role or an op's number",
                       printable(what)));
@@ -184,7 +186,7 @@ class Parser {
     c.from_role = index(word());
     if (word() != "->") fail("expected \"->\"");
     c.to_role = index(word());
-    c.address = enumerator<Address>(word(), 4);
+    c.address = enumerator<Address>(word(), kAddresses);
     for (const std::string_view b : list(field("keys"))) c.key_bytes.push_back({number(b)});
     if (has("layers=")) {
       for (const std::string_view of : list(field("layers"))) c.key_layers.push_back(layers_of(of));
@@ -201,7 +203,28 @@ class Parser {
     s.slack = static_cast<int32_t>(number(field("slack"), 0, INT32_MAX));
     s.drop_late = number(field("drop_late"), 0, 1) == 1;
     s.shares = static_cast<int32_t>(number(field("shares"), 0, INT32_MAX));
+    averaging(s.averaging);
+    if (has("rate=")) s.rate = enumerator<Store::Rate>(field("rate"), 3);
+    if (has("models=")) s.own_models = field("models") == "own";
     p_.stores.push_back(s);
+  }
+
+  double real(std::string_view text) const {
+    double out = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (r.ec != std::errc{} || r.ptr != text.data() + text.size() || !(out >= -1e6 && out <= 1e6))
+      fail(fmt::format("\"{}\" is no number in -1e6 .. 1e6", printable(text)));
+    return out;
+  }
+
+  void averaging(Averaging& to) {
+    if (!has("averaging=")) return;
+    const std::string_view text = field("averaging");
+    const auto first = text.find(':'), second = text.find(':', std::min(first, text.size() - 1) + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos)
+      fail("expected averaging=rule:rate:weight");
+    to = {enumerator<Averaging::Rule>(text.substr(0, first), 4),
+          real(text.substr(first + 1, second - first - 1)), real(text.substr(second + 1))};
   }
 
   Mesh mesh(std::string_view text) const {
@@ -298,6 +321,7 @@ class Parser {
     all.pass = t.pass;
     all.flops.n = number(field("flops"));
     all.read.n = number(field("moved"));
+    averaging(t.averaging);
     if (launches > 0) t.kernels.push_back(all);
     if (launches > 1) {
       Kernel others;
@@ -358,6 +382,8 @@ class Parser {
     if (has("of=")) payload(op, field("of"));
     if (has("bytes=")) op.bytes.n = number(field("bytes"));
     if (has("every=")) op.every = static_cast<uint16_t>(number(field("every"), 1, UINT16_MAX));
+    if (has("from=")) op.from = static_cast<uint32_t>(number(field("from"), 1, Op::kEver - 1));
+    if (has("until=")) op.until = static_cast<uint32_t>(number(field("until"), 0, Op::kEver - 1));
     if (has("micro=")) op.micro = static_cast<uint16_t>(number(field("micro"), 1, UINT16_MAX));
     if (has("after=")) deps(op, field("after"));
     op.label = label(quoted());

@@ -2,6 +2,7 @@
 // Program as text. Grammar (one item a line, "#" starts a comment line):
 //   tandem-program-1
 //   samples <n>
+//   delay <n>                                                where gradients are applied later
 //   micro-batches <n>                                        where a step takes more than one iteration
 //   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>]   where not all are 1
 //   replicas <n>                                             where not all instances of role 0
@@ -10,12 +11,15 @@
 //   collective <i> <kind> axes=<mask> algorithm=<name> root=<n>
 //   channel <i> <from role> -> <to role> <address> keys=<bytes>,<bytes>... [layers=<layer>+...,- ...]
 //   store <i> role=<n> batch=<n> quorum=<n> slack=<n> drop_late=<0|1> shares=<n>
+//   [averaging=<rule>:<rate>:<weight>]
+//     [rate=<rule>] [models=own]
 //   role <site> mesh=<axis>:<size>,... on=<channel or -> [at=<coordinate or *>,...]
 //     [slice=<first>+<layers>,... or all/<ways>[s] [dealt=<n>[w]] [capacity=<x>] [context=<n>]] "<name>"
-//     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [micro=<n>]
-//     [after=<op>[@<lag>],...] "<label>"
+//     <i> <kind> <lane> <fields> [of=<payload>:<key>] [bytes=<n>] [every=<n>] [from=<n>] [until=<n>]
+//     [micro=<n>] [after=<op>[@<lag>],...] "<label>"
 // with the fields
 //   compute     task=<i> pass=<pass>[-alone] layers=<first>+<count> kernels=<n> flops=<n> moved=<bytes>
+//               [averaging=<rule>:<rate>:<weight>]
 //   copy        copy=<i> path=<kind> samples=<n>
 //   collective  collective=<i>        send, recv  channel=<i> key=<n>        apply, gate  store=<i>
 #include <fmt/format.h>
@@ -65,8 +69,14 @@ void print_place(Out out, const Role& role) {
   if (s.context > 1) fmt::format_to(out, " context={}", s.context);
 }
 
+void print_averaging(Out out, const Averaging& a) {
+  if (a.rule != Averaging::Rule::none)
+    fmt::format_to(out, " averaging={}:{}:{}", name(a.rule), a.rate, a.weight);
+}
+
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
+  if (p.delay != 0) fmt::format_to(out, "delay {}\n", p.delay);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
     fmt::format_to(out, "sharding parameters={} gradients={} state={}{}\n", s.parameters, s.gradients,
@@ -99,8 +109,11 @@ void print_tables(Out out, const Program& p) {
   }
   for (std::size_t i = 0; i < p.stores.size(); ++i) {
     const Store& s = p.stores[i];
-    fmt::format_to(out, "store {} role={} batch={} quorum={} slack={} drop_late={} shares={}\n", i, s.role,
+    fmt::format_to(out, "store {} role={} batch={} quorum={} slack={} drop_late={} shares={}", i, s.role,
                    s.batch, s.quorum, s.slack, s.drop_late ? 1 : 0, s.shares);
+    print_averaging(out, s.averaging);
+    if (s.rate != Store::Rate::fixed) fmt::format_to(out, " rate={}", name(s.rate));
+    fmt::format_to(out, "{}\n", s.own_models ? " models=own" : "");
   }
 }
 
@@ -116,6 +129,7 @@ void print_task(Out out, const Program& p, uint32_t index) {
   }
   fmt::format_to(out, " task={} pass={}{} layers={}+{} kernels={} flops={} moved={}", index, name(t.pass),
                  t.parts ? "-alone" : "", t.layer, t.layers, launches, flops.n, moved.n);
+  print_averaging(out, t.averaging);
 }
 
 void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
@@ -143,6 +157,8 @@ void print_op(Out out, const Program& p, std::size_t index, const Op& op) {
   if (op.payload != Payload::none) fmt::format_to(out, " of={}:{}", name(op.payload), op.key);
   if (op.bytes.n != 0) fmt::format_to(out, " bytes={}", op.bytes.n);
   if (op.every != 1) fmt::format_to(out, " every={}", op.every);
+  if (op.from != 0) fmt::format_to(out, " from={}", op.from);
+  if (op.until != Op::kEver) fmt::format_to(out, " until={}", op.until);
   if (op.micro != 0) fmt::format_to(out, " micro={}", op.micro);
   for (std::size_t d = 0; d < op.deps.size(); ++d) {
     fmt::format_to(out, "{}{}", d == 0 ? " after=" : ",", op.deps[d].op);

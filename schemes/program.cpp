@@ -20,9 +20,8 @@ std::string_view name(OpKind kind) {
 
 std::string_view name(Payload payload) {
   constexpr std::string_view names[] = {
-      "none",      "gradients",          "parameters",  "state",
-      "shard",     "sequence-gradients", "activations", "activation-gradients",
-      "exchanged", "tied-gradients"};
+      "none", "gradients",   "parameters",           "state",     "shard",         "sequence-gradients",
+      "mean", "activations", "activation-gradients", "exchanged", "tied-gradients"};
   return names[static_cast<std::size_t>(payload)];
 }
 
@@ -38,8 +37,18 @@ std::string_view name(CollKind kind) {
 }
 
 std::string_view name(Address address) {
-  constexpr std::string_view names[] = {"shards", "same_index", "reply", "sampled_peer"};
+  constexpr std::string_view names[] = {"shards", "same_index", "reply", "sampled_peer", "next_peer"};
   return names[static_cast<std::size_t>(address)];
+}
+
+std::string_view name(Averaging::Rule rule) {
+  constexpr std::string_view names[] = {"none", "momentum", "nesterov", "elastic"};
+  return names[static_cast<std::size_t>(rule)];
+}
+
+std::string_view name(Store::Rate rate) {
+  constexpr std::string_view names[] = {"fixed", "staleness", "delay"};
+  return names[static_cast<std::size_t>(rate)];
 }
 
 std::string_view name(Site site) {
@@ -51,6 +60,22 @@ int64_t Mesh::size() const {
   int64_t product = 1;
   for (const Axis& axis : axes) product = checked_mul(product, axis.size, "the size of a mesh");
   return product;
+}
+
+int64_t Op::times(int64_t iterations) const {
+  const int64_t end = std::min<int64_t>(iterations, until);
+  return std::max<int64_t>(0, end / every - std::min<int64_t>(from, end) / every);
+}
+
+int64_t averaging_vectors(const Program& program) {
+  const auto own = [](const Store& s) { return s.own_models; };
+  int64_t most = std::any_of(program.stores.begin(), program.stores.end(), own) ? 1 : 0;
+  for (const Task& t : program.tasks) {
+    if (t.averaging.rule == Averaging::Rule::none) continue;
+    most = std::max<int64_t>(most,
+                             t.averaging.rule != Averaging::Rule::elastic && t.averaging.weight != 0 ? 2 : 1);
+  }
+  return most;
 }
 
 int64_t samples_per_step(const Program& program) {
@@ -65,6 +90,13 @@ int64_t executions(const Program& program) {
   int64_t sum = 0;
   for (const Role& role : program.roles) sum += role.mesh.size() * static_cast<int64_t>(role.ops.size());
   return sum;
+}
+
+uint32_t peer_of(Address address, uint32_t instance, uint32_t count, uint64_t seed, uint32_t iteration) {
+  const uint64_t further = address == Address::sampled_peer && count > 1
+                               ? 1 + draw_bits(seed, instance, iteration) % (count - 1)
+                               : 1;
+  return static_cast<uint32_t>((instance + further) % count);
 }
 
 int64_t grid_device(const Program& program, const Role& role, int64_t i) {

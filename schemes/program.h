@@ -14,6 +14,22 @@
 
 namespace tandem::schemes {
 
+/// What becomes of parameters x that workers trained apart, beside an anchor a which they have in common,
+/// when their mean m is known, or when one worker's own reach a server that keeps the anchor
+/// (semantics.md 2.6).
+struct Averaging {
+  enum class Rule : uint8_t {
+    none,
+    momentum,  ///< v = weight v + (m - a); a += rate v; x = a
+    nesterov,  ///< v as above; a += rate (m - a + weight v); x = a
+    elastic,   ///< x += weight (a - x); a += rate (m - a), with the a of before
+  };
+  Rule rule = Rule::none;
+  double rate = 1, weight = 0;
+  bool operator==(const Averaging&) const = default;
+};
+std::string_view name(Averaging::Rule rule);
+
 /// A compute op's work; several ops may share one. The layers and the pass let an executor bind tensors; the
 /// kernels let a cost model price it. A backward task holds both backward kernels, its pass being
 /// backward_weights, unless `parts` says that it makes only those of `pass`.
@@ -25,6 +41,7 @@ struct Task {
   std::vector<Kernel> kernels;
   bool parts =
       false;  ///< backward_data: the inputs' gradients alone; backward_weights: the parameters' alone
+  Averaging averaging = {};  ///< of an update: not the optimiser's step but this
 };
 
 /// What a key names: gradients that are communicated and updated together. Buckets are consecutive
@@ -84,7 +101,9 @@ enum class Address : uint8_t {
   same_index,    ///< receiver i = sender i
   reply,         ///< back to the instance whose message is being served
   sampled_peer,  ///< hash(seed, index, iteration), never itself
+  next_peer,     ///< the next index, behind the last the first
 };
+inline constexpr int kAddresses = 5;
 std::string_view name(Address address);
 struct Channel {
   uint32_t from_role = 0, to_role = 0;
@@ -107,7 +126,19 @@ struct Store {
   /// So many equal shares make up a key; worker i pushes and pulls share i % shares alone, whose version and
   /// clocks those workers have to themselves: batch and quorum count among them.
   int32_t shares = 1;
+  /// Messages are parameters, which this makes of the store's anchor and a worker's own (m).
+  Averaging averaging = {};
+  /// What a gradient's own staleness does to the learning rate.
+  enum class Rate : uint8_t {
+    fixed,
+    staleness,  ///< divided by it, from 2 on (Zhang et al. 2016)
+    delay,      ///< what is staler than there are workers: times workers / staleness (Koloskova et al. 2022)
+  };
+  Rate rate = Rate::fixed;
+  /// Every shard holds a model of its own: that of the worker of its number (semantics.md 4.6).
+  bool own_models = false;
 };
+std::string_view name(Store::Rate rate);
 
 struct Axis {
   std::string name;
@@ -151,7 +182,9 @@ struct Program {
   std::vector<std::string> labels;
   int64_t samples_per_iteration = 0;  ///< of one worker instance, or of one of `replicas`
   int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
-  Sharding sharding;                  ///< says what must fit a device; an executor may hold all all the same
+  /// Gradients are applied so many iterations after they were made (semantics.md 2.7).
+  int32_t delay = 0;
+  Sharding sharding;  ///< says what must fit a device; an executor may hold all all the same
   /// The devices, where several roles divide the model among them: instance i of a role with that site is on
   /// the device whose coordinates are the role's, the last axis varying fastest. No axes: role 0, always
   /// workers, has them all.
@@ -160,10 +193,15 @@ struct Program {
       0;  ///< whole models, each training on samples of its own; 0: as many as instances of role 0
 };
 
+/// Vectors, each as long as the flat parameters and in fp32, that a worker keeps from one iteration to the
+/// next for averaging: its anchor, its velocity, or the model that others may change while it computes.
+int64_t averaging_vectors(const Program& program);
 /// Models that train on samples of their own.
 int64_t replicas(const Program& program);
 /// Ops that all instances together run in an iteration.
 int64_t executions(const Program& program);
+/// Who gets what `instance` sends in `iteration`, of the `count` instances that an address of peers joins.
+uint32_t peer_of(Address address, uint32_t instance, uint32_t count, uint64_t seed, uint32_t iteration);
 /// Device of the grid that instance `i` of `role` is on; `i` itself without a grid. O(axes).
 int64_t grid_device(const Program& program, const Role& role, int64_t i);
 

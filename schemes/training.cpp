@@ -95,6 +95,20 @@ Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
   return k;
 }
 
+Kernel averaging_kernel(const Averaging& rule, int64_t elements) {
+  const bool elastic = rule.rule == Averaging::Rule::elastic, own = elastic && rule.rate == 0;
+  // Parameters, mean and anchor, and where there is one the velocity.
+  const int64_t velocity = !elastic && rule.weight != 0 ? 1 : 0;
+  Kernel k;
+  k.kind = KernelKind::elementwise;
+  k.pass = Pass::update;
+  k.shape = {elements, 1};
+  k.flops = Flops{own ? 3 : 5 + velocity} * elements;
+  k.read = Bytes{4} * elements * ((elastic && !own ? 3 : 2) + velocity);
+  k.written = Bytes{4} * elements * ((own ? 1 : 2) + velocity);
+  return k;
+}
+
 Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& rule, Accumulation accumulation)
     : role_(role), work_(work), accumulation_(accumulation), element_(rule.element) {
   role_.builder().samples_per_iteration(work_.batch);
@@ -247,6 +261,14 @@ OpHandle Training::update(const GradientBucket& bucket, std::string_view label, 
       .of(Payload::parameters, bucket.key)
       .every(every())
       .after(awaited);
+}
+
+OpHandle Training::average(const GradientBucket& bucket, const Averaging& rule, OpId mean) {
+  Task task{bucket.layer, bucket.layers, Pass::update, {averaging_kernel(rule, bucket.elements)}};
+  task.averaging = rule;
+  return role_.compute(std::move(task), "average " + bucket.name)
+      .of(Payload::parameters, bucket.key)
+      .after(mean);
 }
 
 /// Gradients go down once a step; or in every micro-batch, the next of which then waits for its room, both on

@@ -85,6 +85,8 @@ class Training {
   /// An update of `elements` of the bucket's parameters, where each device makes a share.
   OpHandle update_shard(const GradientBucket& bucket, int64_t elements, std::string_view label,
                         OpId sum = {});
+  /// Instead of the optimiser's step what averaging makes of the bucket's parameters, behind `mean`.
+  OpHandle average(const GradientBucket& bucket, const Averaging& rule, OpId mean);
   /// The parameters of a bucket come up from the host, of the share of one of `devices`.
   OpHandle reload(const GradientBucket& bucket, int64_t devices = 1);
   /// Where updates are offloaded: all buckets come up behind `updated` [bucket], once a step, and the next
@@ -141,6 +143,9 @@ void append_update(std::vector<Kernel>& to, const Optimizer& optimizer, int64_t 
 /// Adds the gradients of one tensor to those of the micro-batches before; the first has none before it, so
 /// this is the mean over a step.
 Kernel accumulation_kernel(int64_t elements, int64_t micro_batches);
+
+/// What averaging makes of `elements` parameters, once their mean is there.
+Kernel averaging_kernel(const Averaging& rule, int64_t elements);
 
 /// Workers as {"node", "local"} where devices form a grid, else {"device"}.
 Mesh worker_mesh(const Cluster& cluster);

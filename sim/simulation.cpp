@@ -27,6 +27,15 @@ int64_t period(const Program& program) {
   return steps > 1000 ? 1 : steps;
 }
 
+/// Steps after which every op is run for good, or no more.
+int64_t transient(const Program& program) {
+  uint32_t iterations = 0;
+  program.roles[0].ops.each_distinct([&](const Op& op, int64_t) {
+    iterations = std::max({iterations, op.from, op.until == Op::kEver ? 0 : op.until});
+  });
+  return (iterations + program.micro_batches - 1) / program.micro_batches;
+}
+
 /// Lengths of the steps that count, and their rate.
 void steady(Simulated& r) {
   const Program& program = *r.program;
@@ -34,11 +43,13 @@ void steady(Simulated& r) {
   const auto each = static_cast<std::size_t>(program.micro_batches),
              whole = static_cast<std::size_t>(period(program)), steps = end.size() / each;
   std::size_t warm = std::min(steps - 1, std::max<std::size_t>(2, steps / 6));
+  const auto before = static_cast<std::size_t>(transient(program));
+  if (before < steps) warm = std::max(warm, before);
   const std::size_t periods = (warm + whole - 1) / whole * whole;
   if (periods < steps) warm = periods;
   for (std::size_t i = warm; i < steps; ++i) {
-    const Time before = i == 0 ? Time{} : end[i * each - 1];
-    r.lengths.push_back((end[(i + 1) * each - 1] - before).seconds());
+    const Time begin = i == 0 ? Time{} : end[i * each - 1];
+    r.lengths.push_back((end[(i + 1) * each - 1] - begin).seconds());
   }
   double total = 0;
   for (const double s : r.lengths) total += s;
@@ -189,7 +200,8 @@ int64_t Simulation::steps(const Program& program) const {
     // Micro-batches of one step are equal already: the first period fills the pipeline, the second counts.
     const int64_t whole = period(program), enough = (24 + program.micro_batches - 1) / program.micro_batches;
     TANDEM_CHECK(whole > 0);
-    return std::max<int64_t>(2, (enough + whole - 1) / whole) * whole;
+    return (std::max<int64_t>(2, (enough + whole - 1) / whole) + (transient(program) + whole - 1) / whole) *
+           whole;
   }
   // The more workers wait for each other, the less their steps differ in length.
   if (in_lock_step(program)) return std::clamp<int64_t>(3072 / workers, 8, 24);

@@ -203,8 +203,9 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
     r.report.training.accuracy = accuracy(request.graph, *request.execution.backend, *request.test, r);
   if (!a.has("checkpoint")) return;
   const int64_t before = request.start ? request.start->iteration : 0;
-  save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
-                  {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers});
+  save_checkpoint(
+      a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
+      {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers, r.averaging});
 }
 
 std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format,

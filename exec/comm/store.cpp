@@ -37,6 +37,8 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
       abort_(abort),
       spins_(spins),
       parameters_(setup_.start, setup_.start + setup_.elements) {
+  for (uint32_t s = 1; s < setup_.shards && setup_.rules.own_models; ++s)
+    parameters_.insert(parameters_.end(), setup_.start, setup_.start + setup_.elements);
   if (setup_.rules.batch > 1 && setup_.devices.empty()) sums_.resize(parameters_.size());
   for (DeviceSession* device : setup_.devices) {
     homes_.push_back(std::make_unique<Home>());
@@ -88,7 +90,8 @@ void ParameterStore::unlock(Entry& e) {
 }
 
 float* ParameterStore::at(const Slice& slice) {
-  return (homes_.empty() ? parameters_.data() : homes_[slice.shard]->parameters) + slice.first;
+  if (!homes_.empty()) return homes_[slice.shard]->parameters + slice.first;
+  return parameters_.data() + (setup_.rules.own_models ? slice.shard * setup_.elements : 0) + slice.first;
 }
 float* ParameterStore::sum_at(const Slice& slice) {
   return (homes_.empty() ? sums_.data() : homes_[slice.shard]->sums) + slice.first;
@@ -99,8 +102,16 @@ void ParameterStore::fetch(const Slice& slice) {
     homes_[slice.shard]->device->download(parameters_.data() + slice.first, at(slice), slice.elements);
 }
 
-/// To the sums.
-void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) {
+void ParameterStore::scale_sum(const Slice& slice, float factor) {
+  if (!homes_.empty())
+    return homes_[slice.shard]->device->scale(sum_at(slice), factor, slice.elements, Lane::compute);
+  float* sum = sum_at(slice);
+  for (int64_t i = 0; i < slice.elements; ++i) sum[i] *= factor;
+}
+
+/// To the sums, times `weight`.
+void ParameterStore::take(const Slice& slice, const float* gradient, bool adds, float weight) {
+  if (adds && weight != 1) scale_sum(slice, 1 / weight);
   DeviceSession* device = homes_.empty() ? nullptr : homes_[slice.shard]->device;
   if (device != nullptr && adds)
     device->accumulate(sum_at(slice), gradient, slice.elements, Lane::compute);
@@ -110,6 +121,7 @@ void ParameterStore::take(const Slice& slice, const float* gradient, bool adds) 
     cpu::accumulate(sum_at(slice), gradient, slice.elements);
   else
     std::memcpy(sum_at(slice), gradient, static_cast<std::size_t>(slice.elements) * sizeof(float));
+  if (weight != 1) scale_sum(slice, weight);
 }
 
 void ParameterStore::accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
@@ -123,6 +135,7 @@ void ParameterStore::accept(Entry& e, uint32_t worker, const Slice& slice, const
 void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient) {
   const std::size_t at = place(worker);
   const int64_t read = e.read[at];
+  if (setup_.rules.own_models) return setup_.merge(slice, gradient, ++e.version, 0);
   if (setup_.rules.drop_late && read < e.version) {
     ++e.dropped;
     e.clock[at] = read + 1;
@@ -135,10 +148,10 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
   const int64_t batch = setup_.rules.batch;
   if (batch == 1) {
     ++e.version;
-    if (!homes_.empty()) take(slice, gradient, false);  // next to the parameters
+    if (!homes_.empty()) take(slice, gradient, false, 1);  // next to the parameters
     setup_.merge(slice, homes_.empty() ? gradient : sum_at(slice), e.version, staleness);
   } else {
-    take(slice, gradient, e.merged > 1);
+    take(slice, gradient, e.merged > 1, setup_.weight ? setup_.weight(staleness) : 1);
     if (e.merged == batch) {
       ++e.version;
       setup_.merge(slice, sum_at(slice), e.version, staleness);
@@ -158,15 +171,37 @@ bool ParameterStore::open(const Entry& e, uint32_t worker) const {
 }
 
 void ParameterStore::snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply) {
-  e.read[place(worker)] = e.version;
+  if (!setup_.rules.own_models) e.read[place(worker)] = e.version;
   if (!homes_.empty()) {
     Home& h = *homes_[slice.shard];
     const std::lock_guard guard(h.mutex);
     h.device->copy(reply, at(slice), slice.elements, Lane::compute);
     return h.device->synchronize(Lane::compute);
   }
-  std::memcpy(reply, parameters_.data() + slice.first,
-              static_cast<std::size_t>(slice.elements) * sizeof(float));
+  std::memcpy(reply, at(slice), static_cast<std::size_t>(slice.elements) * sizeof(float));
+}
+
+void ParameterStore::change(uint32_t worker, uint32_t key, const Slice& slice,
+                            const std::function<void(float*)>& act) {
+  Entry& e = entry(worker, key, worker);
+  e.lock.lock(abort_, spins_);
+  act(at(slice));
+  e.lock.unlock();
+}
+
+void ParameterStore::read(uint32_t worker, uint32_t key, const Slice& slice, float* to) {
+  change(worker, key, slice, [&](const float* model) { std::copy_n(model, slice.elements, to); });
+}
+
+void ParameterStore::join(uint32_t worker, uint32_t key, const Slice& slice, const float* read,
+                          const float* mean) {
+  Entry& e = entry(worker, key, worker);
+  change(worker, key, slice, [&](float* model) {
+    for (int64_t i = 0; i < slice.elements; ++i) model[i] += mean[i] - read[i];
+    e.staleness[worker].add(++e.version - e.read[worker]);
+    e.read[worker] = e.version;
+    ++e.kept;
+  });
 }
 
 void ParameterStore::leave(uint32_t worker, uint32_t shard) {

@@ -34,6 +34,9 @@ class ParameterStore {
     int64_t elements = 0;
     bool gated = false;
     Merge merge;  ///< works on what at() points to
+    /// What a gradient of such a staleness is multiplied by before it is added to others of its version,
+    /// where several make one; empty: 1.
+    std::function<float(int64_t staleness)> weight = {};
     /// [shard]: the asynchronous device that keeps it, with lanes that nobody else uses; empty: this
     /// process's memory. Each holds a flat vector of which it uses its slices. Gradients and replies are then
     /// in memory that the device's copy() reaches.
@@ -58,6 +61,16 @@ class ParameterStore {
   void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
             float* reply, std::function<void()> ready);
 
+  // ---- Store::own_models: the shard of a worker's number is its model ----
+
+  /// A copy of it.
+  void read(uint32_t worker, uint32_t key, const Slice& slice, float* to);
+  /// Adds what an average with another has moved it by since it was read(): a version, and the worker's next
+  /// update is of a gradient that is as stale as there were versions since the last time.
+  void join(uint32_t worker, uint32_t key, const Slice& slice, const float* read, const float* mean);
+  /// Nobody else reaches the slice, which `act` may write, meanwhile.
+  void change(uint32_t worker, uint32_t key, const Slice& slice, const std::function<void(float*)>& act);
+
   /// The worker has sent its last gradient to the shard: it holds nobody back there any more
   /// (semantics.md 4.4).
   void leave(uint32_t worker, uint32_t shard);
@@ -73,7 +86,8 @@ class ParameterStore {
   struct Home;
   std::size_t place(uint32_t worker) const { return worker / static_cast<std::size_t>(setup_.rules.shares); }
   float* sum_at(const Slice& slice);
-  void take(const Slice& slice, const float* gradient, bool adds);
+  void take(const Slice& slice, const float* gradient, bool adds, float weight);
+  void scale_sum(const Slice& slice, float factor);
   void accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);

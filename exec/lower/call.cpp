@@ -16,6 +16,7 @@ std::string_view name(Function function) {
       "column-sum",
       "row-sum",
       "update",
+      "average",
       "gemm",
       "conv",
       "conv-backward-data",

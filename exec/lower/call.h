@@ -22,7 +22,9 @@ enum class Function : uint8_t {
   sum,         ///< {y, a, b}: y = a + b, y may be a; shape {elements}
   column_sum,  ///< {sums[columns], x}; shape {rows, columns}: the gradient of a bias
   row_sum,     ///< {sums[rows], x}; shape {batch, rows, columns}
-  update,  ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
+  update,   ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
+  average,  ///< {x, m, a[, v]}: parameters, their mean, anchor and velocity (semantics.md 2.6); shape
+            ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
   gemm,  ///< {c, a, b[, bias[n]]}: c = op(a) op(b) [+ bias]; shape {m, n, k, transpose a, transpose b, 1 for
          ///< +=}
   conv,  ///< {y, x, w[, bias]}; shape ConvShape::pack and 1 for channels last

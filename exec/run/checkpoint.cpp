@@ -31,9 +31,10 @@ void save_checkpoint(const std::string& path, const Graph& graph, const Optimize
                            {"iteration", c.iteration},
                            {"parameters", c.parameters.size()},
                            {"state", c.state.size()},
-                           {"buffers", c.buffers.size()}};
+                           {"buffers", c.buffers.size()},
+                           {"averaging", c.averaging.size()}};
   std::string bytes = head.dump() + "\n";
-  for (const auto* values : {&c.parameters, &c.state, &c.buffers}) append(bytes, *values);
+  for (const auto* values : {&c.parameters, &c.state, &c.buffers, &c.averaging}) append(bytes, *values);
   write_file(path, bytes);
 }
 
@@ -68,6 +69,7 @@ Checkpoint load_checkpoint(const std::string& path, const Graph& graph, const Op
   take(c.parameters, "parameters");
   take(c.state, "state");
   take(c.buffers, "buffers");
+  if (head.find("averaging") != nullptr) take(c.averaging, "averaging");
   if (left != 0) fail("holds more than it says");
   if (static_cast<int64_t>(c.parameters.size()) != graph.parameter_elements())
     fail(fmt::format("holds {} parameters, {} has {}", c.parameters.size(), graph.name(),

@@ -14,6 +14,8 @@ struct Checkpoint {
   int64_t iteration = 0;  ///< done so far
   /// As in ExecutionResult.
   std::vector<float> parameters, state, buffers;
+  /// ExecutionResult::averaging; may be empty, also where the scheme that goes on keeps something.
+  std::vector<float> averaging = {};
 };
 
 /// A line of JSON that says what follows, then the floats in this machine's order. Written to a temporary

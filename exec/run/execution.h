@@ -41,7 +41,7 @@ struct Execution {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)
     bool scale = false;         ///< base x workers (linear scaling)
-    bool by_staleness = false;  ///< divided by max(1, staleness) (Zhang 2015, staleness-aware async SGD)
+    bool by_staleness = false;  ///< as Store::Rate::staleness, whatever the program says
   } rate;
   /// Gradients are small integers that depend on (worker, iteration, element) only: sums are then exact
   /// whatever the order. For the tests of schemes.
@@ -85,6 +85,8 @@ struct ExecutionResult {
   /// With Keep::parameters: worker 0's, or the store's, at the end: flat parameters, the optimiser's state
   /// (one flat vector after the other), and worker 0's buffers in tensor order.
   std::vector<float> parameters, state, buffers;
+  /// Likewise, worker 0's: what averaging keeps, one flat vector after the other (averaging_vectors()).
+  std::vector<float> averaging;
   std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
 };

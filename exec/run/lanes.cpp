@@ -8,7 +8,7 @@
 
 namespace tandem::exec {
 
-Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)) {
+Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)), before_(run.first_iteration()) {
   for (LaneState& lane : lanes_) run.abort().watch(&lane.passed);
   add_ops(run);
   add_dependencies();
@@ -29,7 +29,7 @@ void Lanes::add_ops(const Run& run) {
     position_.push_back(static_cast<uint32_t>(lane.ops.size()));
     LaneOp& bound = lane.ops.emplace_back();
     bound.op = i;
-    bound.every = op.every;
+    bound.turns = turns(op);
     const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
                             op.lane != Lane::compute && !run.library_made(op.what);
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
@@ -47,13 +47,18 @@ void Lanes::add_dependencies() {
   }
 }
 
+/// From and until count through all runs of a training.
+Turns Lanes::turns(const Op& op) const {
+  return {op.every, op.from - before_, op.until == Op::kEver ? INT64_MAX : op.until - before_};
+}
+
 void Lanes::depend(uint32_t op, uint32_t on, uint16_t lag) {
   const Op& other = role_.ops[on];
   const Lane lane = role_.ops[op].lane;
   if (other.lane == lane) return;  // lanes are in order
   const auto lane_ops = static_cast<uint32_t>((*this)[other.lane].ops.size());
   (*this)[lane].ops[position_[op]].deps.push_back(
-      {other.lane, on, position_[on], lane_ops, lag, other.every});
+      {other.lane, on, position_[on], lane_ops, lag, turns(other)});
 }
 
 /// A micro-batch begins to use the activations of the one that had its slot before, in this iteration or the

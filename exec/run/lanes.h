@@ -28,18 +28,28 @@ struct Executed {
   int64_t ready;       ///< when its lane and its dependencies let it start; of a device's own queues `start`
 };
 
+/// In which iterations of a run an op is there (semantics.md 1.4).
+struct Turns {
+  uint16_t every = 1;
+  int64_t from = 0, until = INT64_MAX;
+  bool at(int32_t iteration) const {
+    return (iteration + 1) % every == 0 && iteration >= from && iteration < until;
+  }
+};
+
 /// An op of another lane that an op waits for.
 struct LaneDependency {
   Lane lane;
   uint32_t op;        ///< index into Role::ops
   uint32_t position;  ///< of it among the `lane_ops` of its lane
   uint32_t lane_ops;
-  uint16_t lag, every;
+  uint16_t lag;
+  Turns turns;
   /// Of which iteration, when the op that waits is of `iteration`; none where that does not exist
   /// (semantics.md 1.3, 1.4).
   std::optional<int32_t> of(int32_t iteration) const {
     const int32_t of = iteration - lag;
-    if (of < 0 || (of + 1) % every != 0) return std::nullopt;
+    if (of < 0 || !turns.at(of)) return std::nullopt;
     return of;
   }
   /// LaneState::passed once it has ended in iteration `of`.
@@ -48,10 +58,10 @@ struct LaneDependency {
 
 struct LaneOp {
   uint32_t op = 0;  ///< index into Role::ops
-  uint16_t every = 1;
+  Turns turns;
   std::vector<LaneDependency> deps;
   std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
-  bool runs(int32_t iteration) const { return (iteration + 1) % every == 0; }
+  bool runs(int32_t iteration) const { return turns.at(iteration); }
 };
 
 struct LaneState {
@@ -80,11 +90,13 @@ class Lanes {
   void add_ops(const Run& run);
   void add_dependencies();
   void depend(uint32_t op, uint32_t on, uint16_t lag);
+  Turns turns(const Op& op) const;
   void share_slots(const Slots& slots);
   void keep_gradients(const Program& program, const ExecutionGraph& lowered);
   void load_ahead(const Program& program);
 
   const Role& role_;
+  int64_t before_;  ///< iterations that a checkpoint has behind it
   std::array<LaneState, kLanes> lanes_;
   std::vector<uint32_t> position_;  ///< [op]: in its lane
 };

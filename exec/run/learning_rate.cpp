@@ -12,9 +12,11 @@ float learning_rate(const Execution::Rate& rule, int64_t iteration, int64_t work
   return static_cast<float>(rule.base + (full - rule.base) * risen);
 }
 
-float stale_rate(const Execution::Rate& rule, float rate, int64_t staleness) {
-  if (!rule.by_staleness) return rate;
-  return rate / static_cast<float>(std::max<int64_t>(1, staleness));
+float stale_rate(Store::Rate rule, float rate, int64_t staleness, int64_t workers) {
+  const auto old = static_cast<float>(std::max<int64_t>(1, staleness));
+  if (rule == Store::Rate::staleness) return rate / old;
+  if (rule == Store::Rate::delay) return rate * std::min(1.0F, static_cast<float>(workers) / old);
+  return rate;
 }
 
 }  // namespace tandem::exec

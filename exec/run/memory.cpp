@@ -129,11 +129,12 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.parameters = words(parameters + lowered.frozen_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
   m.gradients = words(parameters) * (sums ? 2 : 1);
-  m.optimizer = words(parameters) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state);
+  m.optimizer = words(parameters) *
+                ((e.job.offload.optimizer ? 0 : e.job.optimizer->state) + averaging_vectors(program));
   m.activations = words(lowered.arena()) * slots;
   m.host = words(offloaded_words(e, program, stages, worker));
   const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
-  m.buffers = words(lowered.input_elements()) * batches;
+  m.buffers = words(lowered.input_elements()) * batches + words(parameters) * program.delay;
   int64_t activations = 0, narrowed = 0;
   for (const Op& op : role.ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::activations && !stages.split())
@@ -156,6 +157,8 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
     if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
   }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
+  // Models that others reach, and of each worker the one that it sent and what came back.
+  if (!program.stores.empty() && program.stores[0].own_models) sum += whole * (3 * int64_t{workers} - 1);
   if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's on its way there
   return sum;
 }

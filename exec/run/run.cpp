@@ -69,20 +69,26 @@ Run::Run(const Execution& e, const Keep& k)
   start_ = start_values(execution_graph(), e, false);
   frozen_ = start_values(execution_graph(), e, true);
   start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
-  if (e.start != nullptr) {
-    start_ = e.start->parameters;
-    start_state_ = e.start->state;
-    first_iteration_ = e.start->iteration * micro_batches_;
-    std::size_t buffers = 0;
-    for (const Tensor& t : execution_graph().tensors())
-      buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
-    if (e.start->buffers.size() != buffers)
-      throw InputError("the checkpoint holds other buffers than the model");
-  }
+  if (e.start != nullptr) take_checkpoint(*e.start);
   make_transport();
   make_peers();
   make_groups();
   make_store();
+}
+
+void Run::take_checkpoint(const Checkpoint& saved) {
+  start_ = saved.parameters;
+  start_state_ = saved.state;
+  first_iteration_ = saved.iteration * micro_batches_;
+  std::size_t buffers = 0;
+  for (const Tensor& t : execution_graph().tensors())
+    buffers += t.kind == TensorKind::buffer ? static_cast<std::size_t>(t.elements) : 0;
+  if (saved.buffers.size() != buffers) throw InputError("the checkpoint holds other buffers than the model");
+  const auto kept = static_cast<std::size_t>(averaging_vectors(program_)) * start_.size();
+  if (kept == 0 || saved.averaging.empty()) return;  // begins anew
+  if (saved.averaging.size() != kept)
+    throw InputError("the checkpoint holds what another scheme keeps for averaging");
+  start_averaging_ = saved.averaging;
 }
 
 /// Groups of free-running workers that meet in collectives; else, and where a group has members in other
@@ -114,9 +120,10 @@ void Run::check_executable() const {
         "ssp or softsync");
   if (stages_.split() && workers_ > 1 && workers_ % static_cast<uint32_t>(ranks().size) != 0)
     refuse(fmt::format("{} devices do not divide among {} processes", workers_, ranks().size));
+  check_store();
   for (const Channel& c : program_.channels) {
     const bool peers = c.address == Address::same_index && !c.key_layers.empty();
-    if (c.address != Address::shards && c.address != Address::reply && !peers)
+    if (c.address != Address::shards && c.address != Address::reply && !peers && !own_models())
       refuse("messages between peers are only simulated");
   }
   for (uint32_t w = 0; w < workers_; ++w) {
@@ -124,6 +131,13 @@ void Run::check_executable() const {
     check_ops(w);
     check_calls(stages_.lowered(w));
   }
+}
+
+void Run::check_store() const {
+  if (own_models() && ranks().several() && workers_ > 1)
+    refuse("models of workers in other processes are averaged in predictions alone");
+  if (exchanges_parameters() && execution_.rate.by_staleness)
+    refuse("its workers update with gradients of their own, whose rate no server divides by staleness");
 }
 
 void Run::refuse(const std::string& why) const {
@@ -146,6 +160,7 @@ void Run::check_ops(uint32_t worker) const {
     const Collective& c = program_.collectives[op.what];
     const bool half = c.kind == CollKind::all_gather && gathers_shards(op, worker) &&
                       element_bytes(execution_.job.precision) == 2 && op.bytes.n == 2 * elements;
+    if (op.payload == Payload::mean && op.bytes.n != 4 * elements) refuse("parameters travel as fp32");
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
       refuse("parameters travel as fp32, or are gathered in 2 bytes from those that have a share each");
   }
@@ -244,13 +259,15 @@ IterationState Run::state(uint32_t instance, int32_t iteration, int32_t micro) c
   s.iteration = static_cast<uint32_t>((first_iteration_ + iteration) * stages_.micros() + micro);
   s.learning_rate =
       execution_.integer_gradients ? 1.0F : learning_rate(execution_.rate, step, stages_.replicas());
-  s.gradient_scale = execution_.integer_gradients ? 1.0F : gradient_scale_;
+  const bool alone = first_iteration_ + iteration >= int64_t{sums_until_};
+  s.gradient_scale = execution_.integer_gradients || alone ? 1.0F : gradient_scale_;
   s.updates = step + 1;
   return s;
 }
 
 Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
   const Bucket& bucket = program_.buckets[key];
+  if (own_models()) return {bucket.first, bucket.elements, shard};
   const int64_t rank = instance % local_;
   const int64_t begin = cut(bucket.elements, local_, rank), end = cut(bucket.elements, local_, rank + 1);
   const int64_t from = begin + cut(end - begin, shards_, shard),

@@ -69,6 +69,8 @@ class Run {
   const std::vector<float>& start_state() const { return start_state_; }
   /// Of the weights that stay as they are, in a flat vector of their own.
   const std::vector<float>& frozen() const { return frozen_; }
+  /// Of a checkpoint: what averaging keeps (averaging_vectors()); empty: nothing is kept yet.
+  const std::vector<float>& start_averaging() const { return start_averaging_; }
   IterationState state(uint32_t instance, int32_t iteration, int32_t micro = 0) const;
   /// Every micro-batch's gradients are reduced; else they are summed before that.
   bool sums_shares() const { return sums_shares_; }
@@ -131,6 +133,17 @@ class Run {
   bool apart(uint32_t instance, uint32_t shard) const { return links_ && links_->apart(instance, shard); }
   uint32_t shards() const { return shards_; }
   uint32_t local() const { return local_; }  ///< workers of a node that push as one
+  /// Do workers and servers exchange parameters, which workers alone update?
+  bool exchanges_parameters() const {
+    return !program_.stores.empty() && program_.stores[0].averaging.rule != Averaging::Rule::none;
+  }
+  /// Has each worker a model of its own in the store, which others reach?
+  bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
+  /// Whose model a worker's is averaged with, of its own.
+  uint32_t partner(const Op& op, uint32_t instance, int32_t iteration) const {
+    return peer_of(program_.channels[op.what].address, instance, workers_, execution_.seed,
+                   static_cast<uint32_t>(iteration));
+  }
   /// The bucket `key`, cut for the local rank that pushes a share of it, cut for a shard.
   Slice slice(uint32_t key, uint32_t instance, uint32_t shard) const;
   /// After the run, by one thread: what servers on devices hold, into the store's memory and start_state().
@@ -140,6 +153,12 @@ class Run {
   void check_executable() const;
   void check_ops(uint32_t worker) const;
   bool gathers_shards(const Op& op, uint32_t worker) const;
+  void check_store() const;
+  void take_checkpoint(const Checkpoint& checkpoint);
+  Store::Rate rate_rule() const;
+  int64_t pushing() const;  ///< workers that have a share of a key in common
+  Merge updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices);
+  Merge averaging_merge(const std::function<std::size_t(const Slice&)>& server_of);
   void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
@@ -173,10 +192,11 @@ class Run {
   std::unique_ptr<Iterations> iterations_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
-  std::vector<float> start_, start_state_, frozen_;
+  std::vector<float> start_, start_state_, start_averaging_, frozen_;
   std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;
-  float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers
+  float gradient_scale_ = 1;              ///< of the sum that reaches an update on the workers ...
+  uint32_t sums_until_ = Op::kEver;       ///< ... before this iteration; then they update by themselves
   std::unique_ptr<Transport> transport_;  ///< between nodes
   uint32_t channels_ = 0;                 ///< of it in use
   std::unique_ptr<PeerLinks> peers_;      ///< null where no stages exchange messages

@@ -186,6 +186,7 @@ void Run::set_gradient_scale() {
                                                  : member(program_.collectives[op.what], 0).ranks;
     gradient_scale_ = 1 / static_cast<float>(ranks);
     sums_shares_ = micro_batches_ > 1 && op.every == 1;
+    if (op.until != Op::kEver) sums_until_ = op.until;
   }
   const auto sums_shard = [](const Op& op) {
     return op.kind == OpKind::collective && op.payload == Payload::shard;

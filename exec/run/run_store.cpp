@@ -2,6 +2,7 @@
 // The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
 #include <algorithm>
 
+#include "exec/device/averaging.h"
 #include "exec/run/learning_rate.h"
 #include "exec/run/run.h"
 
@@ -16,15 +17,47 @@ void Run::make_store() {
       std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
   local_ = static_cast<uint32_t>(rules.shares);
   // Else a server merges in host memory, from where links begin as well.
-  const bool on_devices =
-      execution_.backend->asynchronous && role.site == Site::accelerators && transport_ == nullptr;
+  const bool on_devices = execution_.backend->asynchronous && role.site == Site::accelerators &&
+                          transport_ == nullptr && !own_models();
   make_servers(on_devices);
-  // One prepared update a server and length: slices come in few sizes.
-  auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
   const auto server_of = [on_devices](const Slice& slice) {
     return on_devices ? std::size_t{slice.shard} : 0;
   };
+  Merge merge = exchanges_parameters() ? averaging_merge(server_of) : updating_merge(server_of, on_devices);
+  ParameterStore::Setup setup{rules,
+                              workers_,
+                              shards_,
+                              static_cast<uint32_t>(program_.buckets.size()),
+                              start_.data(),
+                              execution_graph().parameters(),
+                              gated,
+                              std::move(merge),
+                              {},
+                              {}};
+  const Store::Rate rate = rate_rule();
+  if (rules.batch > 1 && rate != Store::Rate::fixed)
+    setup.weight = [rate, pushing = pushing()](int64_t staleness) {
+      return stale_rate(rate, 1, staleness, pushing);
+    };
+  for (const auto& server : servers_) {
+    if (on_devices) setup.devices.push_back(server.get());
+  }
+  store_ = std::make_unique<ParameterStore>(std::move(setup), abort_, spins_);
+  if (transport_) make_links();
+}
+
+Store::Rate Run::rate_rule() const {
+  return execution_.rate.by_staleness ? Store::Rate::staleness : program_.stores[0].rate;
+}
+
+int64_t Run::pushing() const { return workers_ / int64_t{program_.stores[0].shares}; }
+
+/// The optimiser's step.
+Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices) {
+  const Store& rules = program_.stores[0];
+  // One prepared update a server and length: slices come in few sizes.
+  auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
+  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
   for_each_slice([&](const Slice& slice) {
     const std::pair key{server_of(slice), slice.elements};
     if (prepared->count(key) != 0) return;
@@ -38,8 +71,10 @@ void Run::make_store() {
   const float scale = execution_.integer_gradients
                           ? 1.0F
                           : 1 / (static_cast<float>(rules.batch) * static_cast<float>(local_));
-  const auto merge = [this, prepared, scale, server_of, on_devices](const Slice& slice, const float* gradient,
-                                                                    int64_t version, int64_t staleness) {
+  // Of several gradients each has its weight already.
+  const Store::Rate rate = rules.batch > 1 ? Store::Rate::fixed : rate_rule();
+  return [this, prepared, scale, pushing = pushing(), server_of, on_devices, rate](
+             const Slice& slice, const float* gradient, int64_t version, int64_t staleness) {
     const std::size_t server = server_of(slice);
     float* operands[4] = {store_->at(slice), const_cast<float*>(gradient), nullptr, nullptr};
     for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
@@ -47,26 +82,31 @@ void Run::make_store() {
     IterationState s = state(0, static_cast<int32_t>(version - 1));
     s.gradient_scale = scale;
     s.updates = first_iteration_ + version;
-    s.learning_rate = stale_rate(execution_.rate, s.learning_rate, staleness);
+    s.learning_rate = stale_rate(rate, s.learning_rate, staleness, pushing);
     if (on_devices) servers_[server]->set_state(s, Lane::compute);
     servers_[server]->launch(prepared->at({server, slice.elements}),
                              {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
                              Lane::compute);
   };
-  ParameterStore::Setup setup{rules,
-                              workers_,
-                              shards_,
-                              static_cast<uint32_t>(program_.buckets.size()),
-                              start_.data(),
-                              execution_graph().parameters(),
-                              gated,
-                              merge,
-                              {}};
-  for (const auto& server : servers_) {
-    if (on_devices) setup.devices.push_back(server.get());
-  }
-  store_ = std::make_unique<ParameterStore>(std::move(setup), abort_, spins_);
-  if (transport_) make_links();
+}
+
+/// What comes are parameters, or the sum of `batch` workers', to whose mean the anchor in the store moves.
+Merge Run::averaging_merge(const std::function<std::size_t(const Slice&)>& server_of) {
+  const Averaging& rule = program_.stores[0].averaging;
+  auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
+  for_each_slice([&](const Slice& slice) {
+    const std::pair key{server_of(slice), slice.elements};
+    if (prepared->count(key) == 0)
+      prepared->emplace(key, servers_[key.first]->prepare(average_call(rule, slice.elements)));
+  });
+  const int32_t batch = program_.stores[0].batch;
+  return [this, prepared, server_of, batch](const Slice& slice, const float* parameters, int64_t, int64_t) {
+    const std::size_t server = server_of(slice);
+    float* const own = const_cast<float*>(parameters);  // which stay as they are; a sum is the store's
+    if (batch > 1) servers_[server]->scale(own, 1 / static_cast<float>(batch), slice.elements, Lane::compute);
+    float* const operands[] = {own, own, store_->at(slice)};
+    servers_[server]->launch(prepared->at({server, slice.elements}), operands, {}, Lane::compute);
+  };
 }
 
 void Run::make_servers(bool on_devices) {

@@ -20,11 +20,11 @@ constexpr int32_t kCaptureAfter = 1;
 
 bool replayable(const Run& run, uint32_t instance) {
   if (!run.program().stores.empty() || run.stages().split() || run.execution().data != nullptr ||
-      run.execution().integer_gradients)
+      run.execution().integer_gradients || run.program().delay > 0)
     return false;
   const auto& ops = run.role(instance).ops;
   for (const Op& op : ops) {
-    if (op.every != 1 || op.kind == OpKind::send || op.kind == OpKind::recv) return false;
+    if (!op.always() || op.kind == OpKind::send || op.kind == OpKind::recv) return false;
     if (op.kind == OpKind::collective && !run.library_made(op.what)) return false;
     for (const Dep& d : op.deps) {
       if (d.lag > 0 && ops[d.op].lane != op.lane) return false;

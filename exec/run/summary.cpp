@@ -196,20 +196,44 @@ class Summary {
       out.dropped = run_.store()->dropped();
       out.updates = run_.store()->merged();
     }
+    const int32_t delay = run_.program().delay;
+    for (uint32_t w = 0; delay > 0 && w < workers_.size(); ++w) {
+      const int64_t made = run_.iterations().of(run_.counted_in(run_.first_here() + w));
+      if (made > delay) out.report.staleness.add(delay, made - delay);
+    }
     if (!run_.keep().parameters) return;
     const ExecutionGraph& whole = run_.execution_graph();
     const auto n = static_cast<std::size_t>(whole.parameters());
-    if (run_.store()) {
-      out.parameters.assign(run_.store()->parameters(), run_.store()->parameters() + n);
-      out.state = run_.start_state();
-    } else {
-      out.parameters.resize(n);
-      out.state.resize(run_.start_state().size());
+    out.parameters.resize(n);
+    out.state = run_.start_state();
+    if (!run_.store() || run_.exchanges_parameters()) {  // workers update
       const bool alike = !run_.spreads() && !run_.stages().split();
       for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
+      out.averaging = workers_[0]->averaging();
     }
+    if (run_.store())
+      out.parameters = stored(n);
+    else if (has_centre(run_.program()))
+      std::copy_n(out.averaging.begin(), n, out.parameters.begin());
     out.frozen = run_.frozen();
     buffers_of(out);
+  }
+
+  /// The store's parameters, or the mean of the models there.
+  std::vector<float> stored(std::size_t n) const {
+    const float* from = run_.store()->parameters();
+    if (!run_.own_models()) return {from, from + n};
+    std::vector<float> out(n);
+    for (uint32_t w = 0; w < run_.workers(); ++w) {
+      for (std::size_t i = 0; i < n; ++i) out[i] += from[w * n + i] / static_cast<float>(run_.workers());
+    }
+    return out;
+  }
+
+  /// The anchor that all workers have alike is what elastic averaging trains.
+  static bool has_centre(const Program& program) {
+    return std::any_of(program.tasks.begin(), program.tasks.end(),
+                       [](const Task& t) { return t.averaging.rule == Averaging::Rule::elastic; });
   }
 
   /// What worker `w` alone holds, to its places in the model's vectors.

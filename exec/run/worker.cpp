@@ -64,6 +64,10 @@ std::vector<float> Worker::state() const {
   return read(state_memory(), graph().parameters() * run_.execution().job.optimizer->state);
 }
 
+std::vector<float> Worker::averaging() const {
+  return read(averaging_, graph().parameters() * averaging_vectors(run_.program()));
+}
+
 std::vector<float> Worker::values(TensorId t) const { return read(tensor(t), graph().tensors()[t].elements); }
 
 float* Worker::tensor(TensorId t, int64_t variant) const {
@@ -128,6 +132,8 @@ void Worker::allocate() {
   }
   outputs_ = device_->allocate(most);
   narrowed_ = device_->allocate(narrowed);
+  averaging_ = device_->allocate(n.parameters() * averaging_vectors(run_.program()));
+  delayed_ = device_->allocate(n.parameters() * run_.program().delay);
   tied_ = device_->allocate(tied_words(run_.program(), role()));
   joined_ = device_->allocate(sequence_words(role()));
   reloaded_ = device_->allocate(reloaded_words(run_.program(), role(), run_.execution().job.precision));
@@ -172,6 +178,7 @@ void Worker::set_start_values() {
     device_->upload(arena_ + t.offset, saved != nullptr ? saved->buffers.data() + b.at : values.data(),
                     t.elements);
   }
+  keep_averaging();
   if (!run_.execution().integer_gradients) return;
   whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
   for (const Piece& p : pieces) {
@@ -184,6 +191,13 @@ void Worker::set_start_values() {
     if (run_.stages().place(instance_).partner > 0 && !run_.stages().own_samples())
       std::fill_n(whole_.begin() + s.first, s.elements, int64_t{-1});
   }
+}
+
+/// The anchor is where training begins, the velocity 0, unless a checkpoint says otherwise.
+void Worker::keep_averaging() {
+  if (averaging_vectors(run_.program()) == 0) return;
+  const std::vector<float>& from = run_.start_averaging().empty() ? run_.start() : run_.start_averaging();
+  device_->upload(averaging_, from.data(), static_cast<int64_t>(from.size()));
 }
 
 /// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.
@@ -274,11 +288,17 @@ void Worker::find_flat_ranges() {
 
 /// A store in host memory cannot reach into an asynchronous device's.
 void Worker::meet_store() {
-  sent_ = gradients_;
-  replies_ = parameters_;
+  sent_ = outgoing_ = run_.exchanges_parameters() ? parameters_ : gradients_;
+  replies_ = incoming_ = averaging_vectors(run_.program()) > 0 ? averaging_ : parameters_;
   if (!run_.store() || run_.store()->on_devices()) return;
-  sent_ = driver_->host_memory(gradients_, graph().parameters());
-  replies_ = driver_->host_memory(parameters_, graph().parameters());
+  if (run_.own_models()) {
+    models_.resize(static_cast<std::size_t>(2 * graph().parameters()));
+    sent_ = models_.data();
+    replies_ = sent_ + graph().parameters();
+    return;
+  }
+  sent_ = driver_->host_memory(outgoing_, graph().parameters());
+  replies_ = driver_->host_memory(incoming_, graph().parameters());
 }
 
 void Worker::join_groups() {

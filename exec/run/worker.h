@@ -37,6 +37,7 @@ class Worker {
   /// From the device's memory.
   std::vector<float> parameters() const;
   std::vector<float> state() const;
+  std::vector<float> averaging() const;  ///< ExecutionResult::averaging
   std::vector<float> values(TensorId tensor) const;
 
  private:
@@ -59,6 +60,7 @@ class Worker {
   bool reads(const Op& op, uint32_t key) const;
   void forget(uint32_t key, Lane lane);
   void set_first_batches();
+  void keep_averaging();
   static void join_ranges(std::vector<Range>& ranges);
   void find_flat_ranges();
   void meet_store();
@@ -74,6 +76,8 @@ class Worker {
   Act send(uint32_t index);
   Act send_to_peer(uint32_t index);
   Act receive(const Op& op);
+  Act send_model(uint32_t index);
+  Act receive_model(uint32_t index);
   Act receive_from_peer(uint32_t index);
   std::vector<MessagePart> message(const Op& op, bool arrives) const;
   Slice tied_share(const Op& op) const;
@@ -95,6 +99,9 @@ class Worker {
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, Lane lane);
   void upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane);
+  Act update_late(const Op& op, const Slice& part, int32_t lag);
+  Act update_model(const Op& op, const Slice& part);
+  Act average(const Op& op, const Slice& part);
   Launch prepare(const Call& call);
   void prepare_layer(uint32_t layer);
   void integers(int64_t begin, int64_t end, int32_t iteration);
@@ -120,6 +127,8 @@ class Worker {
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
+  float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
+  float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
   std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
   /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of
   /// micro-batches.
@@ -127,8 +136,10 @@ class Worker {
         *host_narrowed_ = nullptr, *host_sums_ = nullptr;
   int64_t variants_ = 1;  ///< copies of the input's buffer: of several iterations when loaded ahead
   int64_t slots_ = 1;     ///< of the arena, and of the input's buffer: of several micro-batches
-  /// What a store reads and writes in place of gradients_ and parameters_ (LaneDriver::host_memory).
+  /// What a store reads and writes in place of gradients and parameters (LaneDriver::host_memory).
   float *sent_ = nullptr, *replies_ = nullptr;
+  float *outgoing_ = nullptr, *incoming_ = nullptr;  ///< what these are copies of, on the device
+  std::vector<float> models_;  ///< of Run::own_models: the one sent and the mean that came back
   /// A layer's calls. Where devices exchange something in the middle of a pass they are run part by part.
   struct LayerLaunches {
     std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients

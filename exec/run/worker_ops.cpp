@@ -20,9 +20,13 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::collective:
       return collective(index);
     case OpKind::send:
-      return of_layers(op.payload) ? send_to_peer(index) : send(index);
+      return of_layers(op.payload) ? send_to_peer(index)
+             : run_.own_models()   ? send_model(index)
+                                   : send(index);
     case OpKind::recv:
-      return of_layers(op.payload) ? receive_from_peer(index) : receive(op);
+      return of_layers(op.payload) ? receive_from_peer(index)
+             : run_.own_models()   ? receive_model(index)
+                                   : receive(op);
     default:
       throw InputError("workers neither apply nor gate");
   }
@@ -35,7 +39,7 @@ Worker::Act Worker::send(uint32_t index) {
     for (uint32_t s = 0; s < run_.shards(); ++s) {
       const Slice slice = run_.slice(key, instance_, s);
       float *gradient = sent_ + slice.first, *reply = replies_ + slice.first;
-      driver_->to_host(gradient, gradients_ + slice.first, slice.elements, lane);
+      driver_->to_host(gradient, outgoing_ + slice.first, slice.elements, lane);
       if (run_.apart(instance_, s)) {
         run_.links()->push(instance_, s, key, gradient, reply);
         continue;
@@ -51,15 +55,15 @@ Worker::Act Worker::send(uint32_t index) {
 Worker::Act Worker::receive(const Op& op) {
   uint32_t near = 0;  // shards
   for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
-  return [this, key = op.key, lane = op.lane, near](int32_t iteration) {
-    const auto rounds = static_cast<uint32_t>(iteration) + 1;
+  return [this, key = op.key, lane = op.lane, every = op.every, near](int32_t iteration) {
+    const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
     pushed_[key].wait(rounds, run_.abort(), run_.spins());
     const int64_t began = now_ns();
     replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
     for (uint32_t s = 0; s < run_.shards(); ++s) {
       if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
       const Slice slice = run_.slice(key, instance_, s);
-      driver_->to_device(parameters_ + slice.first, replies_ + slice.first, slice.elements, lane);
+      driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
     }
     device_->synchronize(lane);
     return began;
@@ -176,10 +180,13 @@ Worker::Act Worker::compute(uint32_t index) {
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   if (op.lane == Lane::host) return update_on_host(op, part);
+  if (run_.program().tasks[op.what].averaging.rule != Averaging::Rule::none) return average(op, part);
+  if (run_.own_models()) return update_model(op, part);
   // An update in front of the next iteration's forward: the first has nothing to apply yet.
   int32_t lag = 0;
   for (const Dep& d : op.deps) lag = std::max<int32_t>(lag, d.lag);
   driver_->needs_state(lag);
+  if (run_.program().delay > 0) return update_late(op, part, lag);
   return [this, list = std::vector<Launch>{update(op, part)}, lag](int32_t iteration) {
     if (iteration < lag) return int64_t{0};
     IterationState s = run_.state(instance_, iteration - lag);
@@ -436,6 +443,8 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
   }
   if (op.payload == Payload::state)
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
+  if (run_.program().delay > 0 && op.payload == Payload::gradients)
+    return {delayed_ + run_.program().buckets[op.key].first, run_.program().buckets[op.key].elements};
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
     return buffer_of_layer(index);
@@ -445,6 +454,11 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     return {gradients_ + own.first, own.elements};
   }
   const Bucket& bucket = run_.program().buckets[op.key];
+  if (op.payload == Payload::mean) {  // a step's gradients have been used, and lie there no longer
+    Buffer out{gradients_ + bucket.first, bucket.elements, {}, true};
+    out.parts.emplace_back(parameters_ + bucket.first, bucket.elements);
+    return out;
+  }
   return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
 }
 
@@ -471,10 +485,12 @@ Worker::Act Worker::collective(uint32_t index) {
   const int64_t n = whole.elements;
   bytes_[index] = 4 * n;
   const bool averages =
-      c.kind == CollKind::all_reduce && (op.payload == Payload::parameters || op.payload == Payload::state);
+      c.kind == CollKind::all_reduce &&
+      (op.payload == Payload::parameters || op.payload == Payload::state || op.payload == Payload::mean);
   const float share = 1 / static_cast<float>(m.ranks);
   const bool brings = whole.all || c.kind == CollKind::all_gather,
-             takes = (whole.all && c.kind != CollKind::shift) || c.kind == CollKind::reduce_scatter;
+             takes = (whole.all && c.kind != CollKind::shift && op.payload != Payload::mean) ||
+                     c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr)
     asks_.emplace_back(
@@ -486,7 +502,10 @@ Worker::Act Worker::collective(uint32_t index) {
   const Slice sum =
       scatters && run_.sums_shares() && !run_.sums_on_host() ? run_.share(op.key, instance_) : Slice{};
   const Position of_op = op_position_[index];
+  const int32_t delay = op.payload == Payload::gradients ? run_.program().delay : 0;
+  float* const first = at;
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
+    float* const at = first + (delay > 0 ? iteration % delay * graph().parameters() : 0);
     int64_t began = 0;
     if (each > 0) narrow_share(key, at + m.rank * each, lane);
     if (brings) move_parts(whole, m.rank, false, lane);

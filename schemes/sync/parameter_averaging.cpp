@@ -1,13 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local training with periodic averaging of the parameters. Two names, one Program: "parameter-averaging" as
-// Spark-style systems do it (through a master, each few iterations), "local-sgd" by all-reduce.
+// Spark-style systems do it (through a master, each few iterations), "local-sgd" by all-reduce. Either may
+// average in the hosts' memory instead.
 #include "schemes/training.h"
 
 namespace tandem::schemes {
 
 namespace {
 
+/// A server on each host has a share of the parameters, which it answers with when all workers' have come.
+Program on_hosts(const Workload& work, const Cluster& cluster, const Options& o) {
+  if (o.text("state") != "params")
+    throw InputError("through=cpu averages parameters alone: say state=params");
+  Builder b;
+  RoleBuilder w = b.role("worker", worker_mesh(cluster));
+  RoleBuilder s = b.role("server", {{{"shard", static_cast<int32_t>(cluster.nodes)}}}, Site::hosts);
+  Training t(w, work, {BucketRule::kEndless, BucketRule::kEndless});
+  if (t.buckets().empty()) throw InputError("the model has no parameters to average");
+  const GradientBucket& bucket = t.buckets().front();
+  const uint32_t push = b.channel(w, s, Address::shards, {bucket.bytes}),
+                 pull = b.channel(s, w, Address::reply, {bucket.bytes});
+  Store rules;
+  rules.batch = rules.quorum = static_cast<int32_t>(cluster.devices);
+  rules.averaging = {Averaging::Rule::elastic, 1, 0};  // the anchor becomes the mean
+  const uint32_t store = b.store(s, rules);
+  t.forward();
+  t.backward();
+  const OpId updated = t.update(bucket);
+  w.send(push, 0, bucket.bytes, "push parameters")
+      .of(Payload::parameters, bucket.key)
+      .after(updated)
+      .every(o.count("every"));
+  t.next_forward_after(w.recv(pull, 0, "pull their mean").on(Lane::host).every(o.count("every")));
+  s.on(push);
+  const OpId merged = s.apply(store);
+  const OpId all = s.gate(store).after(merged);
+  s.reply(pull).after(all);
+  return b.finish();
+}
+
 Program compile_parameter_averaging(const Workload& work, const Cluster& cluster, const Options& o) {
+  if (cluster.devices > 1 && o.text("through") == "cpu") return on_hosts(work, cluster, o);
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   Training t(w, work, {BucketRule::kEndless, BucketRule::kEndless});
@@ -33,8 +66,9 @@ std::vector<OptionSpec> options(std::string_view every, std::string_view through
   using Type = OptionSpec::Type;
   return {{"every", Type::count, every, "iterations of local training between two averages", "", 1, 65535},
           {"state", Type::choice, "params", "what is averaged", "params|params+optimizer"},
-          {"through", Type::choice, through, "all-reduce among the workers, or to one place and back",
-           "allreduce|central"}};
+          {"through", Type::choice, through,
+           "all-reduce among the workers, to one of them and back, or in the hosts' memory",
+           "allreduce|central|cpu"}};
 }
 
 }  // namespace

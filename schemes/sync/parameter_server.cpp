@@ -25,6 +25,9 @@ Rules rules(const Cluster& cluster, const Options& o, int64_t shares) {
   r.store.shares = count(shares);
   r.gated = mode == "sync" || mode == "ssp" || mode == "backup";
   r.store.batch = r.store.quorum = count(1);
+  r.store.rate = o.text("rate") == "by-staleness"     ? Store::Rate::staleness
+                 : o.text("rate") == "delay-adaptive" ? Store::Rate::delay
+                                                      : Store::Rate::fixed;
   if (mode == "sync") r.store.batch = r.store.quorum = count(workers);
   if (mode == "softsync") {
     if (o.count("n") > workers) {
@@ -223,6 +226,11 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
         {"pull", Type::choice, "layer",
          "what a layer's forward waits for: the pull of its own parameters, or every pull", "layer|all"},
+        {"rate", Type::choice, "fixed",
+         "learning rate of a stale gradient: as any, divided by its staleness, or less where it is staler "
+         "than "
+         "there are workers",
+         "fixed|by-staleness|delay-adaptive"},
         {"push", Type::choice, "device", "who pushes: every device, or a node's devices as one",
          "device|node"},
         kGradientsOption},

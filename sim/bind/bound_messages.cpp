@@ -26,7 +26,11 @@ class BoundMessages : public Plan::Messages {
   Bytes payload(const Channel& c, uint32_t key) const {
     int64_t shards = 1;
     if (c.address == Address::shards) shards = static_cast<int64_t>(where_[c.to_role].size());
-    if (c.address == Address::reply) shards = static_cast<int64_t>(where_[c.from_role].size());
+    if (c.address == Address::reply) {
+      const auto asked = static_cast<std::size_t>(program_->roles[c.from_role].on_channel);
+      if (program_->channels[asked].address == Address::shards)
+        shards = static_cast<int64_t>(where_[c.from_role].size());
+    }
     return {(c.key_bytes[key].n + shards - 1) / shards};
   }
 

@@ -91,7 +91,9 @@ class MachineCosts : public Costs {
     const double copied =
         machine_->copy(static_cast<double>(bytes.n), device ? CopyWay::device : CopyWay::memory);
     double seconds = (store.batch == 1 ? 1 : 2.5) * copied;
-    if (optimizer.updates()) {
+    if (store.averaging.rule != Averaging::Rule::none) {
+      seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
+    } else if (optimizer.updates()) {
       double update =
           machine_->seconds(update_kernel(optimizer, bytes.n / 4), input().cluster.devices, step_);
       // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads

@@ -96,6 +96,7 @@ class StockCosts : public Costs {
     if (handled > 0 && device.kind == Device::Kind::cpu) return Time::from_seconds(bytes / handled / speed);
     const double rate = reduce_rate(device);
     if (!optimizer.updates()) return Time::from_seconds(bytes / rate);
+    if (store.averaging.rule != Averaging::Rule::none) return Time::from_seconds(bytes / rate / speed);
     // One update per `batch` gradients: reads and writes parameter and state besides the gradient.
     const double passes = (3.0 + 2.0 * static_cast<double>(optimizer.state)) / 3.0 / store.batch;
     return Time::from_seconds(bytes / rate * (1 + passes) / speed);

@@ -81,7 +81,7 @@ void EventEngine::build_needs(RoleInfo& info) {
     for (const Dep& dep : ops[o].deps) {
       const Op& on = ops[dep.op];
       if (on.lane == ops[o].lane) continue;  // in order anyway
-      info.needs[o].push_back({position[dep.op], on.every, dep.lag, static_cast<uint8_t>(on.lane)});
+      info.needs[o].push_back({&on, position[dep.op], dep.lag, static_cast<uint8_t>(on.lane)});
     }
   }
 }
@@ -282,7 +282,7 @@ bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t i
   for (const Needs& need : info.needs[op]) {
     if (need.lag > iteration) continue;
     const uint32_t at = iteration - need.lag;
-    if (need.every > 1 && (at + 1) % need.every != 0) continue;
+    if (!need.on->runs(at)) continue;
     const LaneState& other = lanes[need.lane];
     if (other.iteration < at || (other.iteration == at && other.position <= need.position)) return false;
   }
@@ -306,8 +306,7 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
     }
     if (state.iteration >= limit(r, instance)) return finish_lane(r, instance, lane);
     const uint32_t op = list[state.position];
-    const uint32_t every = info.role->ops[op].every;
-    if (every == 1 || (state.iteration + 1) % every == 0) {
+    if (info.role->ops[op].runs(state.iteration)) {
       if (ready(info, lanes, state.iteration, op)) start_op(r, instance, lane, op);
       return;
     }

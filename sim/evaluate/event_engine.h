@@ -47,7 +47,8 @@ class EventEngine {
     bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
   };
   struct Needs {
-    uint32_t position = 0, every = 1;
+    const Op* on = nullptr;
+    uint32_t position = 0;
     uint16_t lag = 0;
     uint8_t lane = 0;
   };
@@ -122,6 +123,8 @@ class EventEngine {
   void post_in_turn(uint32_t lane_id, double factor);
   void message_event(uint32_t slot, uint32_t lane_id);
   void arrive(uint32_t slot);
+  void joined(uint32_t store, uint32_t worker, uint32_t key);
+  void count_staleness(int64_t versions, uint32_t worker);
   void explain_recv(const Message& m, bool reply);
   void open_gate(uint32_t parked, const Message& by, uint32_t r);
   void receive(uint32_t r, uint32_t instance, int lane, uint32_t op);
@@ -163,7 +166,8 @@ class EventEngine {
   std::vector<std::vector<uint32_t>> shared_;  ///< [role][collective * kLanes + lane]: index into rendezvous_
 
   std::vector<VersionedStore> stores_;
-  std::vector<std::optional<Inbox>> inboxes_;  ///< [channel], where it leads to a repeating role
+  std::vector<std::vector<uint32_t>> own_version_;  ///< [store][worker, key]: of its model when last averaged
+  std::vector<std::optional<Inbox>> inboxes_;       ///< [channel], where it leads to a repeating role
   std::vector<int32_t> pull_of_;              ///< [channel]: whose inbox has the versions sent along, -1 none
   std::vector<int32_t> store_of_;             ///< [channel]: store that stamps or receives it, -1 none
   std::vector<std::vector<uint32_t>> sent_;   ///< [channel][sender * keys + key]

@@ -2,7 +2,6 @@
 // Channels, servers and stores of the event evaluator.
 #include <algorithm>
 
-#include "base/random.h"
 #include "sim/evaluate/event_engine.h"
 
 namespace tandem::sim {
@@ -23,6 +22,7 @@ void EventEngine::build_messages() {
     const Channel& in = channels[static_cast<std::size_t>(program_.roles[s.role].on_channel)];
     stores_.emplace_back(s, roles_[s.role].count, static_cast<uint32_t>(keys_of(in)),
                          roles_[in.from_role].count);
+    own_version_.emplace_back(s.own_models ? keys_of(in) * roles_[in.from_role].count : 0);
   }
   inboxes_.resize(channels.size());
   pull_of_.assign(channels.size(), -1);
@@ -45,7 +45,7 @@ void EventEngine::build_messages() {
       if (channels[asked].address == Address::shards) sources = roles_[ch.from_role].count;
     }
     inboxes_[c].emplace(roles_[ch.to_role].count, keys, sources);
-    if (ch.address == Address::sampled_peer)
+    if (ch.address == Address::sampled_peer || ch.address == Address::next_peer)
       heard_[c].assign(std::size_t{roles_[ch.to_role].count} * keys, 0);
   }
   // A gradient carries the version that came with the replies of the store it goes to.
@@ -83,9 +83,8 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
   if (channel.address == Address::shards) {
     first = 0;
     count = receivers;
-  } else if (channel.address == Address::sampled_peer) {
-    first = static_cast<uint32_t>(
-        (instance + 1 + draw_bits(plan_.seed, instance, iteration) % (receivers - 1)) % receivers);
+  } else if (channel.address == Address::sampled_peer || channel.address == Address::next_peer) {
+    first = peer_of(channel.address, instance, receivers, plan_.seed, iteration);
   }
   const uint32_t number = ++sent_[op.what][instance * keys_of(channel) + op.key];
   if (pushes(op.what)) unhandled_[instance] += count;
@@ -174,6 +173,7 @@ void EventEngine::arrive(uint32_t slot) {
   inbox.arrive(m.receiver, m.key, source, number, m.version);
   const uint32_t channel = m.channel, key = m.key, instance = m.receiver;
   if (instance == 0 && recorder_.tracks(to_role)) explain_recv(m, replies);
+  if (replies && store_of_[channel] >= 0) joined(static_cast<uint32_t>(store_of_[channel]), instance, key);
   free_messages_.push_back(slot);
   const RoleInfo& info = roles_[to_role];
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -185,6 +185,26 @@ void EventEngine::arrive(uint32_t slot) {
     inbox.take(instance, key);
     return complete(to_role, instance, lane, state.start);
   }
+}
+
+/// The worker's own model, where the store holds those, has been averaged with another's: its next update is
+/// of a gradient on the version after the last time (semantics.md 4.6).
+void EventEngine::joined(uint32_t s, uint32_t worker, uint32_t key) {
+  const Store& rules = program_.stores[s];
+  if (!rules.own_models) return;
+  VersionedStore& store = stores_[s];
+  store.merge(worker, key, worker);
+  const uint32_t now = store.version(worker, key, worker);
+  uint32_t& read = own_version_[s].at(
+      worker * keys_of(program_.channels[static_cast<std::size_t>(program_.roles[rules.role].on_channel)]) +
+      key);
+  if (plan_.measured(rules.role)) count_staleness(now - read, worker);
+  read = now;
+}
+
+void EventEngine::count_staleness(int64_t versions, uint32_t worker) {
+  trace_.staleness.add(versions);
+  if (worker < trace_.staleness_by_worker.size()) trace_.staleness_by_worker[worker].add(versions);
 }
 
 /// A recv of the first worker that waits now is ended by `m`, if by any message.
@@ -342,14 +362,13 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
   Message& m = messages_[slot];
   VersionedStore& store = stores_[op.what];
   const bool counts = plan_.measured(program_.stores[op.what].role);
+  if (program_.stores[op.what].own_models) return store.merge(m.receiver, m.key, m.sender);  // nobody waits
   if (dropped) {
     trace_.dropped += counts ? 1 : 0;
   } else if (!counts) {
     store.merge(m.receiver, m.key, m.sender);
   } else {
-    const int64_t staleness = int64_t{store.version(m.receiver, m.key, m.sender)} - int64_t{m.version};
-    trace_.staleness.add(staleness);
-    if (m.sender < trace_.staleness_by_worker.size()) trace_.staleness_by_worker[m.sender].add(staleness);
+    count_staleness(int64_t{store.version(m.receiver, m.key, m.sender)} - int64_t{m.version}, m.sender);
     store.merge(m.receiver, m.key, m.sender);
   }
   m.clock = store.handled(m.receiver, m.key, m.sender, m.number, m.version, released_);

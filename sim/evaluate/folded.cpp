@@ -122,12 +122,12 @@ class FoldedRole {
     for (uint32_t i = 0; i < part.count; ++i) {
       const Op& op = ops_.stored(part, i);
       for (const auto& [transfer, units] : transfers_of(plan_, r_, part.first + i, op)) {
-        if (transfer >= 0) recorder_.transfer(transfer, units * times * (iterations_ / op.every));
+        if (transfer >= 0) recorder_.transfer(transfer, units * times * op.times(iterations_));
       }
     }
   }
 
-  static bool runs(const Op& op, uint32_t iteration) { return (iteration + 1) % op.every == 0; }
+  static bool runs(const Op& op, uint32_t iteration) { return op.runs(iteration); }
 
   /// Calls of one routine whose ops cost the same share a CallKind.
   void find_routines() {
@@ -167,7 +167,7 @@ class FoldedRole {
     routine.before = std::min(routine.before + 1, part.count);
     for (uint32_t i = 0; i < part.count; ++i) {
       const OpPlace op{&part, i, &ops_.stored(part, i)};
-      routine.repeats = routine.repeats && op.op->every == 1;
+      routine.repeats = routine.repeats && op.op->always();
       if (i < routine.before) continue;
       if (HostClock::waits_for(costs_, op.op->kind, op.index())) routine.awaited.push_back(i);
       for (const Dep& dep : op.op->deps) {
@@ -393,7 +393,7 @@ class FoldedRole {
   std::vector<int64_t> alone_;                      ///< [transfer]: picoseconds; -1: not asked for yet
   std::unique_ptr<int64_t[]> end_;                  ///< [op], once it has run
   std::map<uint32_t, std::vector<int64_t>> rings_;  ///< ends of ops that later iterations ask for
-  bool thinned_ = ops_.any([](const Op& op) { return op.every > 1; });
+  bool thinned_ = ops_.any([](const Op& op) { return !op.always(); });
   std::vector<CallKind> routines_;
   std::vector<uint32_t> variant_;               ///< [part]: of a call, index into routines_
   std::vector<std::vector<uint32_t>> exports_;  ///< [part]

@@ -348,6 +348,9 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& cal
 }
 
 void Recorder::finish() {
+  // The last of a run have not been applied when it ends.
+  if (const int32_t delay = plan_.program->delay; delay > 0 && options_.iterations > delay)
+    trace_.staleness.add(delay, replicas(*plan_.program) * (options_.iterations - delay));
   for (Tracked& t : tracked_) {
     if (t.role != nullptr) charge_chain(t, t.final_, t.final_end.first);
   }

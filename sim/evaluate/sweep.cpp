@@ -136,7 +136,7 @@ class RoleSweep {
     for (; iteration_ < static_cast<uint32_t>(iterations_); ++iteration_, next_ = 0) {
       if (next_ == 0) begin_iteration();
       for (; next_ < ops_.size(); ++next_, moved = true) {
-        if ((iteration_ + 1) % role_.ops[next_].every == 0) {
+        if (role_.ops[next_].runs(iteration_)) {
           if (role_.ops[next_].kind == OpKind::recv && box(next_).empty()) return moved;
           run_op(next_);
         } else {

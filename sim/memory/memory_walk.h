@@ -79,6 +79,7 @@ class Walk {
   void read_formats();
   void read_units();
   void take_state();
+  void take_averaging();
   void take_frozen(const Layer& layer);
   int64_t frozen_size(const Layer& layer, int64_t count) const;
   void make_whole(const Layer& layer, std::vector<Id>& temporary);

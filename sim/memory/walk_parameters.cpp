@@ -43,6 +43,15 @@ void Walk::take_state() {
   const int64_t bucket = buckets_ ? times(all, parameter_size()) : largest_message();
   t_.make(bucket);
   buffer_bytes_ += bucket;
+  take_averaging();
+}
+
+/// What a worker keeps for averaging in fp32, and the gradients that wait to be applied.
+void Walk::take_averaging() {
+  if (replica()) return;
+  const int64_t one = times(work_.graph->parameter_elements(), 4);
+  for (int64_t k = 0; k < averaging_vectors(*in_.program); ++k) t_.make(one), state_bytes_ += one;
+  for (int64_t k = 0; k < in_.program->delay; ++k) t_.make(one), buffer_bytes_ += one;
 }
 
 /// Bytes of so many frozen weights of the layer.

@@ -53,8 +53,10 @@ TEST_P(Ladder, TraceSatisfiesTheProgram) {
       EXPECT_TRUE(at.emplace(std::make_tuple(span.instance, span.iteration, span.op), span).second);
     }
     int64_t expected = 0;
-    for (const Op& op : ops) expected += kIterations * p.micro_batches / op.every;
-    EXPECT_EQ(static_cast<int64_t>(at.size()), expected * s.cluster.devices);
+    for (const int32_t made : r.worker_iterations) {
+      for (const Op& op : ops) expected += op.times(made);
+    }
+    EXPECT_EQ(static_cast<int64_t>(at.size()), expected);
     for (const auto& [key, span] : at) {
       const auto [instance, iteration, index] = key;
       for (const Dep& d : ops[index].deps) {
@@ -100,6 +102,12 @@ TEST_P(Ladder, CountsEqualTheSimulators) {
   // Nobody runs more than slack + 1 iterations ahead, so nothing is staler than what the others did in them.
   if (s.facts.reads == Reads::fresh) {
     EXPECT_EQ(r.report.staleness.max(), 0);
+  } else if (s.facts.reads == Reads::delayed) {
+    for (const Histogram* h : {&r.report.staleness, &trace.staleness}) {
+      EXPECT_EQ(h->count(), (kIterations - s.facts.late) * s.cluster.devices);
+      EXPECT_EQ(h->max(), s.facts.late);
+      EXPECT_EQ(h->mean(), s.facts.late);
+    }
   } else if (s.facts.reads == Reads::bounded) {
     EXPECT_LE(r.report.staleness.max(), (2 * stores[0].slack + 2) * (s.cluster.devices - 1));
   }

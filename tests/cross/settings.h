@@ -17,12 +17,16 @@ enum class Reads : uint8_t {
   fresh,    ///< the latest parameters: staleness 0
   bounded,  ///< at most as stale as the store's slack allows
   stale,    ///< whatever is there
+  delayed,  ///< those of SettingFacts::late iterations ago
 };
 
 /// What the tests must know of a setting and cannot ask its Program.
 struct SettingFacts {
   Reads reads = Reads::fresh;
-  bool late = false;  ///< updates come in front of the next forward: the last iteration's sum is not used
+  int32_t late = 0;  ///< iterations at the end of a run whose gradients are not applied any more
+  int32_t sums_until =
+      0;                ///< iterations at the beginning in which workers that average sum gradients instead
+  double rounding = 0;  ///< how far the mean of all gradients may be missed; < 0: it is not what comes out
   bool one_process = false;  ///< it cannot be spread over nodes
 };
 
@@ -54,19 +58,39 @@ inline std::vector<Setting> settings() {
       {"parameter-server", two},
       {"parameter-server:bucket=1KiB,shards=3", three},
       {"parameter-server:overlap=off", four},
-      {"parameter-server:server=gpu", three, {.late = true}},
+      {"parameter-server:server=gpu", three, {.late = 1}},
       {"parameter-server:server=gpu,shards=2", four},
       {"parameter-server:push=node,server=nodes", grid},
       {"parameter-server:mode=async", four, {.reads = stale}},
       {"parameter-server:mode=async,overlap=off,shards=2", two, {.reads = stale}},
       {"parameter-server:mode=async,push=node,bucket=1KiB", grid, {.reads = stale}},
+      {"parameter-server:mode=async,rate=delay-adaptive", two, {.reads = stale, .rounding = -1}},
       {"parameter-server:mode=ssp,slack=1,overlap=off", three, {.reads = bounded}},
       {"parameter-server:mode=ssp,slack=0", two, {.reads = bounded}},
       {"parameter-server:mode=softsync,n=2,overlap=off", four, {.reads = stale}},
       {"parameter-server:mode=backup,backup=1,overlap=off", four, {.reads = stale}},
       {"parameter-averaging:every=3", two},
       {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
+      {"parameter-averaging:every=3,through=cpu", two},
+      {"local-sgd:every=2,through=cpu", grid},
       {"local-sgd:every=4", two},
+      {"diloco:every=3,outer=sgd,outer-rate=1", two},
+      {"diloco:every=4", four, {.rounding = -1}},
+      {"diloco:every=3,outer=momentum,outer-rate=1,outer-momentum=0.5", grid, {.rounding = -1}},
+      {"bmuf:every=4", two, {.rounding = -1}},
+      {"bmuf:every=2,nesterov=off", three, {.rounding = -1}},
+      {"elastic-averaging:every=3", two, {.rounding = -1}},
+      {"elastic-averaging:every=2,rate=0.5", grid, {.rounding = -1}},
+      {"elastic-averaging:mode=async,every=1", three, {.reads = stale, .rounding = -1}},
+      {"elastic-averaging:mode=async,every=1,server=nodes", grid, {.reads = stale, .rounding = -1}},
+      {"post-local-sgd:after=4,every=4", two, {.sums_until = 4}},
+      {"post-local-sgd:after=5,every=3,bucket=1KiB", grid, {.sums_until = 5}},
+      {"post-local-sgd:after=100,bucket=0B", three, {.sums_until = 100}},
+      {"delayed-allreduce", two, {.reads = delayed, .late = 1}},
+      {"delayed-allreduce:delay=3,bucket=1KiB", grid, {.reads = delayed, .late = 3}},
+      {"gossip", three, {.reads = stale, .rounding = 1e-4}},
+      {"gossip:overlap=off", four, {.reads = stale, .rounding = 1e-4}},
+      {"gossip:partner=ring", grid, {.reads = stale, .rounding = 1e-4}},
       {"hierarchical-local-sgd:every=2,rounds=2", grid},
       {"data-parallel-master", two, {.one_process = true}},
       {"zero", two},

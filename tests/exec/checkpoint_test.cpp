@@ -22,6 +22,7 @@ Checkpoint example(const Graph& graph, const Optimizer& rule) {
   for (std::size_t i = 0; i < n; ++i) c.parameters.push_back(static_cast<float>(i) * 0.25F);
   c.state.assign(n * static_cast<std::size_t>(rule.state), 3.5F);
   c.buffers = {1, 2, 3};
+  c.averaging.assign(2 * n, 0.5F);
   return c;
 }
 
@@ -47,6 +48,7 @@ TEST(Checkpoint, ComesBackAsItWas) {
     EXPECT_EQ(back.parameters, c.parameters);
     EXPECT_EQ(back.state, c.state);
     EXPECT_EQ(back.buffers, c.buffers);
+    EXPECT_EQ(back.averaging, c.averaging);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "exec/device/averaging.h"
 #include "tests/exec/layer_cases.h"
 #include "tests/exec/test_run.h"
 
@@ -170,6 +171,41 @@ TEST(ConformanceOfModels, WholeModelsEqualTheCpu) {
       Target wider = target;
       wider.tolerance *= 10;  // of many layers, batch normalisation among them
       compare(Graph::load(name), 3, wider, name);
+    }
+  }
+}
+
+/// Twice, so that a velocity counts; with the mean beside the parameters and in their place.
+TEST(ConformanceOfUpdates, AveragingEqualsTheCpu) {
+  constexpr int64_t n = 1003;
+  using enum Averaging::Rule;
+  for (const Target& target : targets()) {
+    SKIP_WITHOUT(target)
+    for (const auto& [rule, in_place] : {std::pair{Averaging{momentum, 0.7, 0.9}, true},
+                                         {Averaging{momentum, 1, 0}, true},
+                                         {Averaging{nesterov, 0.7, 0.9}, true},
+                                         {Averaging{elastic, 0.9, 0.225}, false},
+                                         {Averaging{elastic, 0, 0.3}, false},
+                                         {Averaging{elastic, 0.5, 0}, false}}) {
+      std::vector<std::vector<float>> results;
+      for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
+        const auto device = backend->open({0, target.precision, 1, false});
+        Call call = average_call(rule, n);
+        call.operands.resize(4);
+        float* all = device->allocate(4 * n);
+        std::vector<float> values(4 * n);
+        SplitMix64 random(7);
+        for (float& v : values) v = static_cast<float>(2 * to_unit(random.next()) - 1);
+        device->upload(all, values.data(), 4 * n);
+        float* const operands[] = {all, in_place ? all : all + n, all + 2 * n, all + 3 * n};
+        const uint32_t prepared = device->prepare(call);
+        for (int k = 0; k < 2; ++k) device->launch(prepared, operands, {}, Lane::compute);
+        device->synchronize(Lane::compute);
+        results.emplace_back(4 * n);
+        device->download(results.back().data(), all, 4 * n);
+      }
+      expect_close(results[1].data(), results[0].data(), 4 * n, {target.backend, target.precision, 1e-5}, 1,
+                   std::string(name(rule.rule)));
     }
   }
 }

@@ -28,12 +28,16 @@ TEST(Rate, RisesLinearlyToBaseTimesWorkers) {
 }
 
 TEST(Rate, IsDividedByStaleness) {
-  Execution::Rate rule;
-  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 3), 0.6F) << "only when asked for";
-  rule.by_staleness = true;
-  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 0), 0.6F);
-  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 1), 0.6F);
-  EXPECT_FLOAT_EQ(stale_rate(rule, 0.6F, 3), 0.2F);
+  using enum Store::Rate;
+  EXPECT_FLOAT_EQ(stale_rate(fixed, 0.6F, 3, 2), 0.6F) << "only when asked for";
+  EXPECT_FLOAT_EQ(stale_rate(staleness, 0.6F, 0, 2), 0.6F);
+  EXPECT_FLOAT_EQ(stale_rate(staleness, 0.6F, 1, 2), 0.6F);
+  EXPECT_FLOAT_EQ(stale_rate(staleness, 0.6F, 3, 2), 0.2F);
+}
+
+TEST(Rate, OfWhatIsStalerThanThereAreWorkersIsLess) {
+  for (const int64_t usual : {0, 1, 4}) EXPECT_FLOAT_EQ(stale_rate(Store::Rate::delay, 0.6F, usual, 4), 0.6F);
+  EXPECT_FLOAT_EQ(stale_rate(Store::Rate::delay, 0.6F, 12, 4), 0.2F);
 }
 
 }  // namespace

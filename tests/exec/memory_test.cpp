@@ -42,7 +42,8 @@ TEST(Memory, IsWhatWorkersAllocate) {
   const Backend backend = counting();
   for (const char* text :
        {"allreduce", "allreduce:accumulate=3", "zero:stage=3,bucket=1KiB", "zero:stage=2,accumulate=2",
-        "parameter-server", "data-parallel-master", "local-sgd"}) {
+        "parameter-server", "data-parallel-master", "local-sgd", "diloco", "elastic-averaging",
+        "elastic-averaging:mode=async", "delayed-allreduce:delay=2", "gossip"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const Dataset* samples : {static_cast<const Dataset*>(nullptr), &data}) {

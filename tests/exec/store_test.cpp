@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <atomic>
 #include <thread>
 
@@ -52,6 +54,68 @@ Store rules(int32_t batch, int32_t quorum, int32_t slack, bool drop_late = false
   s.slack = slack;
   s.drop_late = drop_late;
   return s;
+}
+
+/// Of two gradients that make a version each is weighted by its own staleness, here 1 / (1 + staleness).
+TEST(ParameterStore, WeighsEachGradientOfAVersion) {
+  Abort abort;
+  std::vector<float> start(kElements), reply(kElements);
+  std::unique_ptr<ParameterStore> store;
+  ParameterStore::Setup setup;
+  setup.rules = rules(2, 1, 0);
+  setup.workers = 3;
+  setup.start = start.data();
+  setup.elements = kElements;
+  setup.merge = [&](const Slice& s, const float* gradient, int64_t, int64_t) {
+    for (int64_t i = 0; i < s.elements; ++i) store->parameters()[s.first + i] -= gradient[i];
+  };
+  setup.weight = [](int64_t staleness) { return 1 / static_cast<float>(1 + staleness); };
+  store = std::make_unique<ParameterStore>(setup, abort, 20);
+  const auto push = [&](uint32_t worker, float value) {
+    const std::vector<float> gradient(kElements, value);
+    store->push(0, 0, worker, {0, kElements}, gradient.data(), reply.data(), [] {});
+    return store->parameters()[kElements - 1];
+  };
+  EXPECT_EQ(push(0, 1), 0) << "the first of a version";
+  EXPECT_EQ(push(0, 2), -3);
+  EXPECT_EQ(push(0, 4), -3);
+  EXPECT_EQ(push(1, 8), -3 - 4 - 8 / 2.0F) << "one version behind";
+  EXPECT_EQ(push(2, 6), -11) << "two versions behind, the first of a version";
+  EXPECT_EQ(push(0, 1), -11 - 2 - 1 / 2.0F);
+}
+
+/// While worker 0's model is away to be averaged with worker 1's, another average and an update change it.
+TEST(ParameterStore, ModelsKeepWhatOthersChangedMeanwhile) {
+  Abort abort;
+  const std::vector<float> start(kElements, 8);
+  std::unique_ptr<ParameterStore> store;
+  ParameterStore::Setup setup;
+  setup.rules.own_models = true;
+  setup.workers = setup.shards = 2;
+  setup.start = start.data();
+  setup.elements = kElements;
+  setup.merge = [&](const Slice& s, const float* other, int64_t, int64_t) {
+    for (int64_t i = 0; i < s.elements; ++i) store->at(s)[i] += (other[i] - store->at(s)[i]) / 2;
+  };
+  store = std::make_unique<ParameterStore>(setup, abort, 20);
+  const auto value = [&](uint32_t worker) { return store->at({0, kElements, worker})[kElements - 1]; };
+  const auto set = [&](uint32_t worker, float to) {
+    store->change(worker, 0, {0, kElements, worker},
+                  [&](float* model) { std::fill_n(model, kElements, to); });
+  };
+  set(0, 4);
+  std::vector<float> sent(kElements), mean(kElements);
+  store->read(0, 0, {0, kElements, 0}, sent.data());
+  store->push(1, 0, 0, {0, kElements, 1}, sent.data(), mean.data(), [] {});
+  EXPECT_EQ(value(1), 6);
+  EXPECT_EQ(mean[0], 6);
+  std::vector<float> other(kElements, 0), answer(kElements);
+  store->push(0, 0, 1, {0, kElements, 0}, other.data(), answer.data(), [] {});
+  EXPECT_EQ(value(0), 2) << "averaged by worker 1 meanwhile";
+  store->join(0, 0, {0, kElements, 0}, sent.data(), mean.data());
+  EXPECT_EQ(value(0), 4) << "moved by mean - sent";
+  EXPECT_EQ(store->staleness_of(0).mean(), 2) << "worker 1's average and its own";
+  EXPECT_EQ(store->versions(), 3);
 }
 
 TEST(ParameterStore, StampsTheVersionWhenItReplies) {

@@ -67,6 +67,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"digits-cnn", "allreduce:accumulate=2", 2, false},
                     Setting{"digits-cnn", "parameter-server:server=gpu", 2, false},
                     Setting{"digits-mlp", "local-sgd:every=3", 2, true},
+                    Setting{"digits-mlp", "diloco:every=3", 2, true},
+                    Setting{"digits-mlp", "elastic-averaging:every=3", 2, true},
+                    Setting{"digits-mlp", "delayed-allreduce:delay=2", 2, true},
                     Setting{"transformer-tiny", "allreduce", 1, false}));
 
 class Alone : public testing::Test {

@@ -66,6 +66,50 @@ TEST(Program, PrintParsePrintIsTheIdentity) {
   EXPECT_NO_THROW(check(again));
 }
 
+TEST(Program, AveragingAndItsTurnsArePrinted) {
+  for (const char* text :
+       {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "gossip", "post-local-sgd:after=7",
+        "delayed-allreduce:delay=2", "parameter-server:mode=async,rate=delay-adaptive"}) {
+    const Program p = compile(text, small_mlp(), {4, 2, 2});
+    const Program again = parse_program(print(p));
+    EXPECT_EQ(print(again), print(p)) << text;
+    EXPECT_NO_THROW(check(again)) << text;
+    ASSERT_EQ(again.tasks.size(), p.tasks.size());
+    for (std::size_t i = 0; i < p.tasks.size(); ++i)
+      EXPECT_EQ(again.tasks[i].averaging, p.tasks[i].averaging);
+  }
+}
+
+TEST(Program, OpsRunInTheirTurns) {
+  Op op;
+  for (const uint16_t every : {1, 3, 4}) {
+    for (const uint32_t from : {0U, 3U, 5U}) {
+      for (const uint32_t until : {6U, 9U, Op::kEver}) {
+        op.every = every;
+        op.from = from;
+        op.until = until;
+        int64_t times = 0;
+        for (uint32_t i = 0; i < 20; ++i) {
+          EXPECT_EQ(op.times(i), times) << every << " " << from << " " << until << " " << i;
+          times += op.runs(i) ? 1 : 0;
+        }
+      }
+    }
+  }
+}
+
+TEST(Program, PeersAreOthers) {
+  std::vector<int> met(5);
+  for (uint32_t i = 0; i < 2000; ++i) {
+    const uint32_t peer = peer_of(Address::sampled_peer, 3, 5, 1, i);
+    ASSERT_LT(peer, 5U);
+    ++met[peer];
+  }
+  EXPECT_EQ(met[3], 0);
+  for (const int p : {0, 1, 2, 4}) EXPECT_NEAR(met[static_cast<std::size_t>(p)], 500, 80);
+  EXPECT_EQ(peer_of(Address::next_peer, 4, 5, 1, 9), 0U);
+}
+
 TEST(Program, FingerprintSeesEveryChange) {
   Program p = small();
   const uint64_t before = fingerprint(p);

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "exec/device/averaging.h"
 #include "exec/device/cpu/kernel.h"
 #include "models/optimizer.h"
 
@@ -145,6 +146,10 @@ Prepared update(const Call& c, int) {
   return [=](std::span<float* const> o, const IterationState& s) { rmsprop(n, o, s); };
 }
 
+Prepared average(const Call& c, int) {
+  return [run = host_average(c)](std::span<float* const> o, const IterationState&) { run(o); };
+}
+
 }  // namespace
 
 void narrow(float* to, const float* from, bool fp16, int64_t elements) {
@@ -175,6 +180,7 @@ void add_basic(Table& t) {
   set(t, Function::column_sum, column_sum);
   set(t, Function::row_sum, row_sum);
   set(t, Function::update, update);
+  set(t, Function::average, average);
 }
 
 }  // namespace tandem::exec::cpu

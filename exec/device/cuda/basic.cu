@@ -2,6 +2,7 @@
 // Fills, copies, sums and optimiser updates.
 #include "exec/device/cuda/storage.h"
 #include "models/optimizer.h"
+#include "schemes/program.h"
 
 namespace tandem::exec::cuda {
 
@@ -173,6 +174,46 @@ Prepared update(const Call& c) {
   return update_by(RmsProp{}, n, 1);
 }
 
+// As in exec/device/averaging.cpp.
+__global__ void outer_kernel(int64_t n, bool nesterov, float rate, float weight, float* x, const float* m,
+                             float* a, float* v) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = global_index(); i < n; i += stride) {
+    const float moved = m[i] - a[i];
+    float step = moved;
+    if (v != nullptr) {
+      v[i] = weight * v[i] + moved;
+      step = nesterov ? moved + weight * v[i] : v[i];
+    }
+    a[i] += rate * step;
+    x[i] = a[i];
+  }
+}
+__global__ void elastic_kernel(int64_t n, float rate, float weight, float* x, const float* m, float* a) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = global_index(); i < n; i += stride) {
+    const float moved = m[i] - a[i];
+    if (weight != 0) x[i] += weight * (a[i] - x[i]);
+    if (rate != 0) a[i] += rate * moved;
+  }
+}
+
+Prepared average(const Call& c) {
+  const int64_t n = c.shape[0];
+  const auto rule = static_cast<Averaging::Rule>(c.shape[1]);
+  const float rate = c.scalars[0], weight = c.scalars[1];
+  return {[=](const Launch& l) {
+    if (n == 0) return;
+    const unsigned blocks = std::min(4096U, blocks_for(n));
+    if (rule == Averaging::Rule::elastic)
+      launch(elastic_kernel, blocks, kThreads, l.stream, n, rate, weight, l.operands[0], l.operands[1],
+             l.operands[2]);
+    else
+      launch(outer_kernel, blocks, kThreads, l.stream, n, rule == Averaging::Rule::nesterov, rate, weight,
+             l.operands[0], l.operands[1], l.operands[2], weight != 0 ? l.operands[3] : nullptr);
+  }};
+}
+
 constexpr int kGoodSteps = 2000;
 constexpr float kMostScale = 0x1p24F;
 
@@ -247,6 +288,7 @@ void add_basic(Table& t) {
   set(t, Function::column_sum, column_sum<float>, column_sum<Bf16>, column_sum<Fp16>, half_operands<1>);
   set(t, Function::row_sum, row_sum<float>, row_sum<Bf16>, row_sum<Fp16>, half_operands<1>);
   set(t, Function::update, update);
+  set(t, Function::average, average);
 }
 
 const Table& own_kernels() {
