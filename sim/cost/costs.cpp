@@ -153,7 +153,8 @@ int64_t Costs::served_with(VertexId at) const {
   const System& system = *in_.system;
   const VertexId host = system.host_of(at);
   int64_t count = 0;
-  for (const VertexId v : system.accelerators()) count += system.host_of(v) == host ? 1 : 0;
+  for (const uint32_t local : system.accelerators(system.kind_of(at)))
+    count += system.host_of(system.vertex(system.node_of(at), local)) == host ? 1 : 0;
   return std::clamp<int64_t>(count, 1, std::max<int64_t>(1, in_.cluster.devices));
 }
 
