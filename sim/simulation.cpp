@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
 #include "sim/plan/placement.h"
@@ -47,6 +48,15 @@ void steady(Simulated& r) {
   std::sort(r.lengths.begin(), r.lengths.end());
 }
 
+void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
+  options.kept_iterations = 2;
+  options.fingerprint = false;
+  if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
+  if (!timeline) options.kept_iterations = 0;
+  out.trace = evaluate(out.bound.plan, options);
+  steady(out);
+}
+
 }  // namespace
 
 double pauses_per_iteration(const Plan& plan) {
@@ -79,12 +89,17 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timel
   EvaluateOptions options;
   options.iterations = iterations(out.bound.plan);
   if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
-  options.kept_iterations = 2;
-  options.fingerprint = false;
-  if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
-  if (!timeline) options.kept_iterations = 0;
-  out.trace = evaluate(out.bound.plan, options);
-  steady(out);
+  evaluate_steady(out, options, timeline);
+  return out;
+}
+
+Simulated Simulation::run(const Cluster& cluster, double scale) const {
+  Simulated out;
+  out.bound = bound(cluster, scale);
+  out.program = out.bound.plan.program;
+  EvaluateOptions options;
+  options.iterations = iterations(out.bound.plan);
+  evaluate_steady(out, options, false);
   return out;
 }
 
@@ -98,6 +113,34 @@ std::shared_ptr<const Program> Simulation::program(const Cluster& cluster) const
   return fresh;
 }
 
+std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatches& batches,
+                                                              const Cluster& cluster,
+                                                              const std::vector<int64_t>& buckets) const {
+  auto out = std::make_shared<UnlikeBatches>();
+  out->samples = batches.samples;
+  for (const int64_t samples : batches.samples) {
+    auto& program = out->programs[samples];
+    if (program) continue;
+    Job job = p_.job;
+    job.batch = samples;
+    Workload work = make_workload(job);
+    work.buckets = buckets;
+    program = std::make_shared<const Program>(compile(job, work, cluster));
+  }
+  return out;
+}
+
+std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster) const {
+  if (p_.split == BatchSplit::even || cluster.devices == 1) return nullptr;
+  const std::lock_guard lock(compiled_lock_);
+  for (const auto& [known, batches] : split_) {
+    if (known == cluster) return batches;
+  }
+  const UnlikeBatches split{split_batches(p_, cluster), {}};
+  split_.emplace_back(cluster, with_buckets(split, cluster, {}));
+  return split_.back().second;
+}
+
 Bound Simulation::bound(const Cluster& cluster, double scale) const {
   CostInput in;
   in.cluster = cluster;
@@ -108,7 +151,8 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;
-  if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) in.program = gathered(in);
+  in.batches = batches(cluster);
+  if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) gather_buckets(in);
   Bound b = bind(in);
   b.plan.seed = p_.seed;
   b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
@@ -145,14 +189,17 @@ void Simulation::slow_down(Plan& plan, const Cluster& cluster) const {
   }
 }
 
-/// The program with buckets that follow from when gradients are ready.
-std::shared_ptr<const Program> Simulation::gathered(CostInput in) const {
-  Workload work = work_;
-  work.buckets = {1};
-  in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
-  work.buckets =
-      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket"));
-  return std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+/// Makes the buckets follow from when gradients are ready.
+void Simulation::gather_buckets(CostInput& in) const {
+  const auto with = [&](const std::vector<int64_t>& buckets) {
+    Workload work = work_;
+    work.buckets = buckets;
+    in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+    if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, buckets);
+  };
+  with({1});
+  with(gather(bind(in, Priced::first).plan, p_.job.scheme->overheads,
+              p_.job.scheme->options.bytes("bucket")));
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.

@@ -97,6 +97,9 @@ struct System::Impl {
 /// The share of its "bandwidth" that the "width" of a class of links leaves: 0.5 for "x8" of sixteen lanes.
 double width_share(const Json& link_class);
 
+/// What a kind of nodes may state, each instead of the same key beside "node_kinds".
+inline constexpr std::string_view kKeysOfNodes[] = {"devices", "place",       "vertices",
+                                                    "links",   "peer_access", "host"};
 /// The descriptions of the nodes in a document by kind: that beside "node_kinds", called "", then each kind's
 /// with what it leaves to the first. Throws InputError.
 std::vector<std::pair<std::string, Json>> node_specs(const Json& document);

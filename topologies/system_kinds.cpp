@@ -12,8 +12,6 @@ namespace tandem::topologies {
 namespace {
 
 constexpr std::size_t kMostKinds = 64;
-/// What a kind may state of its nodes, each instead of the same key beside "node_kinds".
-constexpr const char* kOwnKeys[] = {"devices", "place", "vertices", "links", "peer_access", "host"};
 
 /// The same vertices and cables, whatever devices and link figures.
 bool same_shape(const NodeTemplate& a, const NodeTemplate& b) {
@@ -35,8 +33,8 @@ std::vector<std::pair<std::string, Json>> node_specs(const Json& document) {
   if (kinds == nullptr) return out;
   for (const auto& [name, own] : kinds->members()) {
     Json spec = document;
-    for (const char* key : kOwnKeys) {
-      if (const Json* stated = own.find(key)) spec.set(key, *stated);
+    for (const std::string_view key : kKeysOfNodes) {
+      if (const Json* stated = own.find(key)) spec.set(std::string(key), *stated);
     }
     out.emplace_back(name, std::move(spec));
   }

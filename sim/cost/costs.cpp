@@ -51,8 +51,7 @@ Time Costs::start(VertexId at, Site site) const {
   return scaled(feeding(in_, overheads_) + iteration, 1 / in_.speeds.launch);
 }
 
-Transfer Costs::copy(const Op& op, VertexId at) {
-  const Copy& copy = program().copies[op.what];
+Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
   Transfer t;
   if (copy.kind == CopyKind::input) {
     const Sample& s = in_.job.graph->sample();
