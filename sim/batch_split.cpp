@@ -36,8 +36,9 @@ namespace {
 /// Samples/s of the cluster's device `i` alone.
 double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
   const auto all = static_cast<int64_t>(p.system->accelerators().size());
-  const int64_t number = cluster.per_node == 0 ? cluster.first + i
-                                               : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
+  const int64_t number = cluster.per_node == 0
+                             ? cluster.first + i
+                             : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
   Prediction alone = p;
   alone.split = BatchSplit::even;
   alone.job.input = false;
@@ -51,14 +52,14 @@ double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
 
 void check_scheme(const Prediction& p, const Program& program) {
   if (!program.grid.axes.empty())
-    throw InputError(
-        fmt::format("--batch-split speed: {} divides the model over devices, whose replicas have equal batches",
-                    p.job.scheme->name));
+    throw InputError(fmt::format(
+        "--batch-split speed: {} divides the model over devices, whose replicas have equal batches",
+        p.job.scheme->name));
   if (free_running(program))
-    throw InputError(
-        fmt::format("--batch-split speed: workers of {} do not wait for each other, so that fast ones train on "
-                    "more samples as it is",
-                    p.job.scheme->name));
+    throw InputError(fmt::format(
+        "--batch-split speed: workers of {} do not wait for each other, so that fast ones train on "
+        "more samples as it is",
+        p.job.scheme->name));
 }
 
 }  // namespace

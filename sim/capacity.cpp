@@ -84,6 +84,23 @@ std::vector<std::string> remedies(const Prediction& p) {
   return out;
 }
 
+/// device_sorts(), whatever the kinds of nodes: memory is a matter of the model.
+std::vector<DeviceSort> models_of(const Prediction& p, const Cluster& cluster) {
+  std::vector<DeviceSort> out;
+  for (DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const DeviceSort& o) {
+      return p.system->info(o.first).device == p.system->info(sort.first).device;
+    });
+    if (same == out.end()) {
+      out.push_back(std::move(sort));
+      continue;
+    }
+    same->devices.insert(same->devices.end(), sort.devices.begin(), sort.devices.end());
+    std::sort(same->devices.begin(), same->devices.end());
+  }
+  return out;
+}
+
 /// The model of a device that has so much memory.
 std::string tightest_device(const Prediction& p, const MemoryUse& m) {
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices))) {
@@ -103,7 +120,8 @@ int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort&
   for (const Role& role : program.roles) {
     if (!role.works() || role.name != row.role) continue;
     for (int64_t i = 0; i < role.mesh.size(); ++i)
-      count += std::binary_search(sort.devices.begin(), sort.devices.end(), grid_device(program, role, i)) ? 1 : 0;
+      count +=
+          std::binary_search(sort.devices.begin(), sort.devices.end(), grid_device(program, role, i)) ? 1 : 0;
   }
   return count;
 }
@@ -128,7 +146,7 @@ std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulat
                                   const Program& program) {
   const MemoryHabits habits = habits_of(p);
   const auto batches = simulation.batches(cluster);
-  const auto sorts = device_sorts(*p.system, cluster);
+  const auto sorts = models_of(p, cluster);
   if (sorts.size() == 1 && !batches)
     return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits);
   std::vector<RoleMemory> out;
@@ -140,7 +158,8 @@ std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulat
     Job job = p.job;
     if (batches) job.batch = samples;
     const Workload work = make_workload(job);
-    for (RoleMemory& row : memory_by_role(work, device, batches ? *batches->programs.at(samples) : program, habits)) {
+    for (RoleMemory& row :
+         memory_by_role(work, device, batches ? *batches->programs.at(samples) : program, habits)) {
       row.devices = on_sort(program, row, sort);
       row.role += " on " + device.name;
       if (row.devices > 0) out.push_back(std::move(row));
@@ -185,8 +204,7 @@ std::string fit_advice(const Prediction& p) {
       "{}, "
       "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
       p.job.graph->name(), p.job.batch, to_text(m.needed()),
-      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
-      tightest_device(p, m), to_text(m.capacity),
+      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices), tightest_device(p, m), to_text(m.capacity),
       to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
       to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
   out += batch > 0 ? fmt::format("the largest batch that fits is {}", batch) : "not even one sample fits";

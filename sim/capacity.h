@@ -21,8 +21,9 @@ MemoryHabits habits_of(const Prediction& prediction);
 std::vector<RoleMemory> memory_of(const Prediction& prediction, const Simulation& simulation,
                                   const Cluster& cluster, const Program& program);
 
-/// What one of `devices` devices of the prediction's system must hold, of unlike ones that with least to spare, whether the system has so many or not.
-/// Throws InputError where the scheme cannot run on that many. Cost: one compilation.
+/// What one of `devices` devices of the prediction's system must hold, of unlike ones that with least to
+/// spare, whether the system has so many or not. Throws InputError where the scheme cannot run on that many.
+/// Cost: one compilation.
 MemoryUse memory_on(const Prediction& prediction, int64_t devices);
 
 /// The smallest number of devices that hold the model under the prediction's scheme, which may be more than

@@ -46,9 +46,10 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.devices)))
     architectures.insert(p.system->device(sort.first).architecture);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
-  const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
-                                       : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),
-                                                     fmt::join(architectures, " and "), name(p.job.precision), p.profile);
+  const std::string kernels =
+      p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
+               : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),
+                             fmt::join(architectures, " and "), name(p.job.precision), p.profile);
   out.push_back(
       {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : costs.compute)});
   const double communication = t.exposed_communication + t.server;

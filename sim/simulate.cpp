@@ -34,7 +34,8 @@ void check_precision(const Prediction& p, const Device& device) {
     const auto q = static_cast<Precision>(i);
     if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
   }
-  throw InputError(fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
+  throw InputError(
+      fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
 }
 
 void check_arguments(const Prediction& p) {
@@ -71,8 +72,7 @@ class Memories {
   Memories(const Prediction& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
   const std::vector<RoleMemory>& of(const Cluster& cluster, const std::shared_ptr<const Program>& program) {
     auto at = known_.find(program);
-    if (at == known_.end())
-      at = known_.emplace(program, memory_of(p_, simulation_, cluster, *program)).first;
+    if (at == known_.end()) at = known_.emplace(program, memory_of(p_, simulation_, cluster, *program)).first;
     return at->second;
   }
 
@@ -99,9 +99,10 @@ void note_batches(Report& r, const Prediction& p, const Simulation& simulation, 
     return layer.type != nullptr && layer.type->name == "batchnorm";
   });
   if (norm)
-    r.notes.push_back(p.job.graph->name() +
-                      " has batch normalisation, whose statistics are of each device's own samples: those with "
-                      "fewer get noisier ones");
+    r.notes.push_back(
+        p.job.graph->name() +
+        " has batch normalisation, whose statistics are of each device's own samples: those with "
+        "fewer get noisier ones");
 }
 
 void add_rates(Report& r, const Prediction& p, const Simulated& run) {
@@ -178,7 +179,8 @@ Report simulate(const Prediction& p) {
   const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
   add_rates(r, p, run);
   add_speedup(r, p, simulation, memories, run, scale);
-  if (run.program != program) add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
+  if (run.program != program)
+    add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
   explain(r, p, run, met);
   return r;
 }

@@ -198,8 +198,8 @@ void Simulation::gather_buckets(CostInput& in) const {
     if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, buckets);
   };
   with({1});
-  with(gather(bind(in, Priced::first).plan, p_.job.scheme->overheads,
-              p_.job.scheme->options.bytes("bucket")));
+  with(
+      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket")));
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.

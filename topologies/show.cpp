@@ -55,13 +55,15 @@ std::string node_dot(const System& system, const NodeKind& kind, const std::stri
   int32_t sockets = 0;
   for (const Vertex& v : node.vertices) sockets = std::max(sockets, v.numa + 1);
   for (int32_t socket = 0; socket < sockets; ++socket) {
-    out += fmt::format("  subgraph \"cluster_{1}socket{0}\" {{\n    label=\"{1}socket {0}\"; color=\"#bbbbbb\";\n",
-                       socket, prefix);
+    out += fmt::format(
+        "  subgraph \"cluster_{1}socket{0}\" {{\n    label=\"{1}socket {0}\"; color=\"#bbbbbb\";\n", socket,
+        prefix);
     for (const Vertex& v : node.vertices) {
       if (v.numa != socket) continue;
       const std::string model =
           v.device >= 0 ? "\\n" + escaped(system.devices()[static_cast<std::size_t>(v.device)].name) : "";
-      out += fmt::format("    \"{3}{0}\" [label=\"{0}{1}\", {2}];\n", v.name, model, shape_of(v.kind), prefix);
+      out +=
+          fmt::format("    \"{3}{0}\" [label=\"{0}{1}\", {2}];\n", v.name, model, shape_of(v.kind), prefix);
     }
     out += "  }\n";
   }
@@ -70,9 +72,10 @@ std::string node_dot(const System& system, const NodeKind& kind, const std::stri
     const NodeLink& l = node.links[i];
     const LinkInfo info = system.link(static_cast<LinkId>(kind.first_link + i));
     const Vertex &from = node.vertices[l.from], &to = node.vertices[l.to];
-    out += fmt::format("  \"{7}{0}\" -- \"{7}{1}\" [label=\"{2} {3}\", color=\"{4}\", penwidth={5}{6}];\n", from.name,
-                       to.name, escaped(info.kind), to_text(info.bandwidth), color_of(info.kind),
-                       std::min(1 + l.lanes / 2, 4), from.numa == to.numa ? "" : ", constraint=false", prefix);
+    out +=
+        fmt::format("  \"{7}{0}\" -- \"{7}{1}\" [label=\"{2} {3}\", color=\"{4}\", penwidth={5}{6}];\n",
+                    from.name, to.name, escaped(info.kind), to_text(info.bandwidth), color_of(info.kind),
+                    std::min(1 + l.lanes / 2, 4), from.numa == to.numa ? "" : ", constraint=false", prefix);
   }
   return out;
 }

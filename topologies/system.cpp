@@ -266,8 +266,7 @@ bool System::uniform() const { return impl_->uniform; }
 const std::vector<std::string>& System::faults() const { return impl_->faults; }
 
 std::size_t System::link_count() const {
-  return impl_->node_links() +
-         (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
+  return impl_->node_links() + (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
 }
 
 LinkInfo System::link(LinkId id) const {

@@ -106,7 +106,8 @@ class System {
   VertexId host_of(VertexId v) const;
   /// Share of its speed that a fault leaves a device, 1 without one.
   double speed(VertexId v) const;
-  /// No fault strikes a single node or link of the network: what holds for one node holds for all of its kind.
+  /// No fault strikes a single node or link of the network: what holds for one node holds for all of its
+  /// kind.
   bool uniform() const;
   const std::vector<std::string>& faults() const;  ///< in words: "cpu0:cpu1 at 50 %"
   std::string vertex_name(VertexId v) const;       ///< "gpu3" on one node, "node2/gpu3" else

@@ -370,8 +370,9 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   SystemReader reader(document);
   reader.out_ = std::make_unique<System::Impl>();
   System::Impl& out = *reader.out_;
-  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "node_kinds", "devices",
-                 "place", "vertices", "links", "faults", "peer_access", "host", "network", "communication"});
+  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "node_kinds",
+                 "devices", "place", "vertices", "links", "faults", "peer_access", "host", "network",
+                 "communication"});
   out.name = document.at("name").as_text();
   out.summary = document.at("summary").as_text();
   out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);

@@ -70,8 +70,8 @@ struct System::Impl {
   std::map<int64_t, OddNode> odd;
   /// Of slowed devices by node and template index; node -1 - k: of every node of kind k.
   std::map<std::pair<int64_t, uint32_t>, double> speed;
-  std::vector<std::string> faults;                       ///< for people
-  bool uniform = true;                                   ///< no fault strikes a single node or network link
+  std::vector<std::string> faults;             ///< for people
+  bool uniform = true;                         ///< no fault strikes a single node or network link
   std::size_t kind_at(int64_t at_node) const;  ///< O(kinds), as all of these
   const NodeKind& kind(int64_t at_node) const { return kinds[kind_at(at_node)]; }
   const NodeTemplate& node_at(int64_t at_node) const;
@@ -83,7 +83,7 @@ struct System::Impl {
     uint32_t local = 0;  ///< index in the node template
   };
   Spot vertex_spot(uint64_t id) const;
-  Spot link_spot(uint64_t id) const;                                           ///< requires id < node_links()
+  Spot link_spot(uint64_t id) const;  ///< requires id < node_links()
   uint64_t node_links() const { return kinds.back().first_link + kinds.back().links(); }  ///< of all nodes
 
   /// Appends a node path as global link ids.
@@ -140,11 +140,11 @@ class SystemReader {
   std::vector<uint32_t> named(const Json& pattern) const;
   void peer_access();
   void host();
-  void plug();     ///< which vertices plug into the network
+  void plug();  ///< which vertices plug into the network
   void network();
   void compare();  ///< kinds with each other: what must be alike, and which have one shape
   void number();   ///< vertices and links of all nodes
-  void serve();  ///< which CPU and which host memory each vertex uses
+  void serve();    ///< which CPU and which host memory each vertex uses
   /// The nearest port of every vertex; equally near ones are dealt out in turn.
   std::vector<uint32_t> ports(const NodeTemplate& node, int64_t at_node) const;
   void check(const NodeTemplate& node, int64_t at_node) const;

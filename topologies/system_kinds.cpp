@@ -15,9 +15,8 @@ constexpr std::size_t kMostKinds = 64;
 
 /// The same vertices and cables, whatever devices and link figures.
 bool same_shape(const NodeTemplate& a, const NodeTemplate& b) {
-  return std::equal(
-             a.vertices.begin(), a.vertices.end(), b.vertices.begin(), b.vertices.end(),
-             [](const Vertex& x, const Vertex& y) { return x.kind == y.kind && x.numa == y.numa; }) &&
+  return std::equal(a.vertices.begin(), a.vertices.end(), b.vertices.begin(), b.vertices.end(),
+                    [](const Vertex& x, const Vertex& y) { return x.kind == y.kind && x.numa == y.numa; }) &&
          std::equal(a.links.begin(), a.links.end(), b.links.begin(), b.links.end(),
                     [&](const NodeLink& x, const NodeLink& y) {
                       return x.from == y.from && x.to == y.to && x.lanes == y.lanes &&
@@ -62,12 +61,13 @@ void SystemReader::add_kinds() {
     const Json* host = spec.find("host");
     for (const char* key : {"shared_storage", "jitter"}) {
       if (host != nullptr && host->is_object() && host->find(key) != nullptr)
-        host->at(key).fail(
-            fmt::format("\"{}\" is one for all nodes: it belongs into the \"host\" beside \"node_kinds\"", key));
+        host->at(key).fail(fmt::format(
+            "\"{}\" is one for all nodes: it belongs into the \"host\" beside \"node_kinds\"", key));
     }
   }
   if (own > out_->nodes)
-    kinds->fail(fmt::format("its kinds have {} nodes, but \"nodes\", which counts all, is {}", own, out_->nodes));
+    kinds->fail(
+        fmt::format("its kinds have {} nodes, but \"nodes\", which counts all, is {}", own, out_->nodes));
   auto specs = node_specs(document_);
   if (own < out_->nodes) add_kind("", out_->nodes - own, std::move(specs[0].second));
   for (std::size_t k = 1; k < specs.size(); ++k)
@@ -80,19 +80,22 @@ void SystemReader::compare() {
   for (std::size_t k = 1; k < out_->kinds.size(); ++k) {
     NodeKind& kind = out_->kinds[k];
     const Json& place = document_.at("node_kinds").at(kind.name);
-    const std::string other = first.name.empty() ? "the nodes beside \"node_kinds\"" : fmt::format("those of \"{}\"", first.name);
+    const std::string other =
+        first.name.empty() ? "the nodes beside \"node_kinds\"" : fmt::format("those of \"{}\"", first.name);
     if (kind.accelerators.size() != first.accelerators.size())
-      place.fail(fmt::format("nodes of \"{}\" have {} accelerators each, {} {}: all kinds must have equally many; "
-                             "\"place\" leaves some out",
-                             printable(kind.name), kind.accelerators.size(), other, first.accelerators.size()));
+      place.fail(
+          fmt::format("nodes of \"{}\" have {} accelerators each, {} {}: all kinds must have equally many; "
+                      "\"place\" leaves some out",
+                      printable(kind.name), kind.accelerators.size(), other, first.accelerators.size()));
     if (trains_as(kind) != trains_as(first))
       place.fail(fmt::format("nodes of \"{}\" train on a {}, {} on a {}: all kinds must train on the same",
                              printable(kind.name), topologies::name(trains_as(kind)), other,
                              topologies::name(trains_as(first))));
     if (kind.ports.size() != first.ports.size())
-      place.fail(fmt::format("nodes of \"{}\" plug into the network {} times each, {} {} times: all kinds must do "
-                             "so equally often",
-                             printable(kind.name), kind.ports.size(), other, first.ports.size()));
+      place.fail(
+          fmt::format("nodes of \"{}\" plug into the network {} times each, {} {} times: all kinds must do "
+                      "so equally often",
+                      printable(kind.name), kind.ports.size(), other, first.ports.size()));
     kind.host.shared_storage = first.host.shared_storage;
     kind.host.jitter = first.host.jitter;
     while (!same_shape(kind.node, out_->kinds[kind.shape].node)) ++kind.shape;

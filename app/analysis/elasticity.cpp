@@ -162,7 +162,8 @@ std::string Resource::text(double factor) const {
 
 void Resource::turn(System::Sets& sets, double factor) const {
   for (const auto& [figure, now] : figures)
-    sets.emplace_back(figure, bandwidth ? fmt::format("{:.17g}B/s", now * factor) : fmt::format("{:.17g}", now * factor));
+    sets.emplace_back(
+        figure, bandwidth ? fmt::format("{:.17g}B/s", now * factor) : fmt::format("{:.17g}", now * factor));
 }
 
 std::vector<Resource> resources_of(const Question& q) {

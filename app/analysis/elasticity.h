@@ -17,7 +17,8 @@ struct Resource {
   double value = 0;  ///< bytes/s, or for host.core_speed and speeds a plain number; of kinds the largest
   bool bandwidth = true;
   double Speeds::*speed = nullptr;  ///< then `path` is none of the file
-  /// The same figure of each kind of nodes that states it, as paths of --set with values; all are turned alike.
+  /// The same figure of each kind of nodes that states it, as paths of --set with values; all are turned
+  /// alike.
   std::vector<std::pair<std::string, double>> figures = {};
   /// The factor on it that stands for no limit: a thousand, or as much as a system file takes.
   double most() const;

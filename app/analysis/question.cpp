@@ -128,7 +128,8 @@ std::vector<Flag> question_flags() {
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
       {"batch-split", "even|speed",
-       "how samples are divided where devices differ: the same batch for all (default), or in proportion to the "
+       "how samples are divided where devices differ: the same batch for all (default), or in proportion to "
+       "the "
        "rate that each has alone, as many in all"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME",

@@ -221,7 +221,8 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
 /// "k80", of several models "k80 and p100-pcie".
 std::string device_name(const Question& q) {
   std::vector<std::string> models;
-  for (const DeviceSort& sort : device_sorts(q.system, make_cluster(q.system, q.system.accelerator_count()))) {
+  for (const DeviceSort& sort :
+       device_sorts(q.system, make_cluster(q.system, q.system.accelerator_count()))) {
     const std::string& model = q.system.device(sort.first).name;
     if (std::find(models.begin(), models.end(), model) == models.end()) models.push_back(model);
   }

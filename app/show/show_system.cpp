@@ -75,9 +75,10 @@ std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   const KindOfNode& own = kinds[kind];
   std::string which;
   if (kinds.size() > 1)
-    which = fmt::format(" {}{}", own.name.empty() ? "" : fmt::format("\"{}\", ", own.name),
-                        own.nodes == 1 ? fmt::format("node{}", own.first)
-                                       : fmt::format("node{} to node{}", own.first, own.first + own.nodes - 1));
+    which =
+        fmt::format(" {}{}", own.name.empty() ? "" : fmt::format("\"{}\", ", own.name),
+                    own.nodes == 1 ? fmt::format("node{}", own.first)
+                                   : fmt::format("node{} to node{}", own.first, own.first + own.nodes - 1));
   return fmt::format("{} node{}{} with {} accelerators each\n{}\n", own.nodes, own.nodes == 1 ? "" : "s",
                      which.empty() ? "" : "," + which + ",", system.accelerators(kind).size(),
                      devices.text(true, width));
@@ -85,7 +86,8 @@ std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
 
 std::string page(const System& system, int width) {
   std::string nodes;
-  for (std::size_t kind = 0; kind < system.kinds().size(); ++kind) nodes += nodes_of_kind(system, kind, width);
+  for (std::size_t kind = 0; kind < system.kinds().size(); ++kind)
+    nodes += nodes_of_kind(system, kind, width);
   return fmt::format("{}: {}\n\n{}{}{}", system.name(), system.summary(), nodes, links(system, width),
                      routes(system, width));
 }

@@ -14,9 +14,9 @@ namespace tandem::sim {
 
 namespace {
 
-/// Devices above which the first node of each kind stands for all and every instance no longer gets transfers of its own:
-/// what symmetric instances share is then divided between them in advance, which is exact for transfers that
-/// they make in lock step. Ops of different lanes are taken not to slow each other.
+/// Devices above which the first node of each kind stands for all and every instance no longer gets transfers
+/// of its own: what symmetric instances share is then divided between them in advance, which is exact for
+/// transfers that they make in lock step. Ops of different lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
 /// The same of a split model, whose instances run thousands of ops each: executions in an iteration.
 constexpr int64_t kOwnExecutions = 100'000;

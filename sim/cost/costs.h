@@ -25,7 +25,7 @@ namespace tandem::sim {
 /// Workers whose batches differ: what each trains on, and the program that it would run if all trained on so
 /// many. These programs differ in kernels, samples and bytes alone.
 struct UnlikeBatches {
-  std::vector<int64_t> samples;  ///< in one pass, by device of the cluster
+  std::vector<int64_t> samples;                                ///< in one pass, by device of the cluster
   std::map<int64_t, std::shared_ptr<const Program>> programs;  ///< by samples
 };
 
@@ -37,8 +37,8 @@ struct CostInput {
   Cluster cluster;
   Job job;
   std::shared_ptr<const UnlikeBatches> batches = {};  ///< null: all train on the job's
-  std::string profile = "stock";  ///< of the kernel costs
-  double compute_scale = 1;       ///< of every kernel on the accelerators (the anchor's)
+  std::string profile = "stock";                      ///< of the kernel costs
+  double compute_scale = 1;                           ///< of every kernel on the accelerators (the anchor's)
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;

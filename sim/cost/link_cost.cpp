@@ -176,8 +176,7 @@ std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
   const NetworkSoftware& s = *collectives_;
   if (!s.binds()) return out;
   for (const auto& [member, end] : p.ends) {
-    const uint32_t thread =
-        resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)),
+    const uint32_t thread = resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)),
                                      s.threads * core_share(member) / s.send);
     out[thread] += end.sent + end.received * s.receive / s.send;
   }

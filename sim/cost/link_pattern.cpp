@@ -60,7 +60,7 @@ Group make_group(const System& system, std::span<const VertexId> members) {
   g.uniform = std::all_of(g.by_node.begin(), g.by_node.end(), [&](const auto& node) {
     const bool same = system.same_shape(system.kind_of(node.front()), kind(0));
     return same && std::equal(node.begin(), node.end(), g.by_node.front().begin(), g.by_node.front().end(),
-                      [&](VertexId a, VertexId b) { return local(a) == local(b); });
+                              [&](VertexId a, VertexId b) { return local(a) == local(b); });
   });
   return g;
 }

@@ -231,8 +231,8 @@ class StockCosts : public Costs {
     const CostInput& in = input();
     std::size_t tensors = 0;
     for (const Layer& layer : in.job.graph->layers()) tensors += layer.parameters.size();
-    const double each = recipe_.host.update[0].seconds() * in.compute_scale /
-                        (core_speed(at) * in.speeds.launch);
+    const double each =
+        recipe_.host.update[0].seconds() * in.compute_scale / (core_speed(at) * in.speeds.launch);
     return each * static_cast<double>(tensors) /
            static_cast<double>(std::max<std::size_t>(1, program().buckets.size()));
   }

@@ -27,8 +27,8 @@ struct DeviceSort {
   VertexId first = 0;
   std::vector<int64_t> devices;  ///< numbers in the cluster, increasing
 };
-/// Those that `cluster` uses, by their first device; of those that the system lacks, as grown_cluster() allows
-/// them, none. At least one. O(devices).
+/// Those that `cluster` uses, by their first device; of those that the system lacks, as grown_cluster()
+/// allows them, none. At least one. O(devices).
 std::vector<DeviceSort> device_sorts(const System& system, const Cluster& cluster);
 
 /// [role][instance] -> vertex. Throws InputError when servers need nodes that the system lacks.
