@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
 
 #include "sim/plan/placement.h"
-#include "sim/simulation.h"
 
 namespace tandem::sim {
 
@@ -33,23 +31,6 @@ std::vector<int64_t> in_proportion(const std::vector<double>& speeds, int64_t to
 
 namespace {
 
-/// Samples/s of the cluster's device `i` alone.
-double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
-  const auto all = static_cast<int64_t>(p.system->accelerators().size());
-  const int64_t number = cluster.per_node == 0
-                             ? cluster.first + i
-                             : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
-  Prediction alone = p;
-  alone.split = BatchSplit::even;
-  alone.job.input = false;
-  alone.speeds = {};
-  alone.disturbance = Disturbance{};
-  alone.stragglers = {};
-  alone.pauses = {};
-  alone.beside.clear();
-  return Simulation(alone).run({1, 1, 1, number}, 1).rate;
-}
-
 void check_scheme(const Prediction& p, const Program& program) {
   if (!program.grid.axes.empty())
     throw InputError(fmt::format(
@@ -64,17 +45,16 @@ void check_scheme(const Prediction& p, const Program& program) {
 
 }  // namespace
 
-std::vector<int64_t> split_batches(const Prediction& p, const Cluster& cluster) {
-  const auto devices = static_cast<std::size_t>(cluster.devices);
-  if (p.split == BatchSplit::even || devices == 1) return std::vector<int64_t>(devices, p.job.batch);
-  check_scheme(p, compile(p.job, cluster));
-  std::vector<double> speeds(devices);
+std::vector<int64_t> split_by_speed(const Prediction& p, const Cluster& cluster, const Program& program,
+                                    const std::function<double(int64_t)>& rate_alone) {
+  check_scheme(p, program);
+  std::vector<double> speeds(static_cast<std::size_t>(cluster.devices));
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
     std::map<double, double> known;  // by what faults leave of its speed
     for (const int64_t i : sort.devices) {
       const double left = p.system->speed(used_accelerator(*p.system, cluster, i));
       auto at = known.find(left);
-      if (at == known.end()) at = known.emplace(left, rate_alone(p, cluster, i)).first;
+      if (at == known.end()) at = known.emplace(left, rate_alone(i)).first;
       speeds[static_cast<std::size_t>(i)] = at->second;
     }
   }

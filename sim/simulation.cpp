@@ -48,6 +48,23 @@ void steady(Simulated& r) {
   std::sort(r.lengths.begin(), r.lengths.end());
 }
 
+/// Samples/s of the cluster's device `i` alone, with data at hand and without noise.
+double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
+  const auto all = static_cast<int64_t>(p.system->accelerators().size());
+  const int64_t number = cluster.per_node == 0
+                             ? cluster.first + i
+                             : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
+  Prediction alone = p;
+  alone.split = BatchSplit::even;
+  alone.job.input = false;
+  alone.speeds = {};
+  alone.disturbance = Disturbance{};
+  alone.stragglers = {};
+  alone.pauses = {};
+  alone.beside.clear();
+  return Simulation(alone).run({1, 1, 1, number}, 1).rate;
+}
+
 void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   options.kept_iterations = 2;
   options.fingerprint = false;
@@ -136,7 +153,8 @@ std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster)
   for (const auto& [known, batches] : split_) {
     if (known == cluster) return batches;
   }
-  const UnlikeBatches split{split_batches(p_, cluster), {}};
+  const auto alone = [&](int64_t i) { return rate_alone(p_, cluster, i); };
+  const UnlikeBatches split{split_by_speed(p_, cluster, compile(p_.job, work_, cluster), alone), {}};
   split_.emplace_back(cluster, with_buckets(split, cluster, {}));
   return split_.back().second;
 }

@@ -39,7 +39,8 @@ class Simulation {
   /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
   /// Throws InputError where the scheme cannot run there.
   Bound bound(const Cluster& cluster, double scale) const;
-  /// How many samples each device has in a pass; null: all the job's batch. Throws as split_batches().
+  /// How many samples each device has in a pass; null: all the job's batch. Cost: with BatchSplit::speed a
+  /// simulation of one device for each sort of devices. Throws as split_by_speed().
   std::shared_ptr<const UnlikeBatches> batches(const Cluster& cluster) const;
   /// On one cluster, the job by itself.
   Simulated run(const Cluster& cluster, double scale) const;

@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "topologies/device.h"
 #include "topologies/import/hardware.h"
+#include "topologies/node_kinds.h"
 #include "topologies/ranges.h"
-#include "topologies/system_impl.h"
 
 namespace tandem::topologies {
 

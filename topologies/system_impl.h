@@ -11,6 +11,7 @@
 #include "topologies/faults.h"
 #include "topologies/network.h"
 #include "topologies/node.h"
+#include "topologies/node_kinds.h"
 #include "topologies/system.h"
 
 namespace tandem::topologies {
@@ -96,13 +97,6 @@ struct System::Impl {
 
 /// The share of its "bandwidth" that the "width" of a class of links leaves: 0.5 for "x8" of sixteen lanes.
 double width_share(const Json& link_class);
-
-/// What a kind of nodes may state, each instead of the same key beside "node_kinds".
-inline constexpr std::string_view kKeysOfNodes[] = {"devices", "place",       "vertices",
-                                                    "links",   "peer_access", "host"};
-/// The descriptions of the nodes in a document by kind: that beside "node_kinds", called "", then each kind's
-/// with what it leaves to the first. Throws InputError.
-std::vector<std::pair<std::string, Json>> node_specs(const Json& document);
 
 /// Reads and checks a document; throws InputError. Keys: docs/formats/system.md.
 /// For one thread at a time.

@@ -26,20 +26,6 @@ bool same_shape(const NodeTemplate& a, const NodeTemplate& b) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, Json>> node_specs(const Json& document) {
-  std::vector<std::pair<std::string, Json>> out = {{"", document}};
-  const Json* kinds = document.find("node_kinds");
-  if (kinds == nullptr) return out;
-  for (const auto& [name, own] : kinds->members()) {
-    Json spec = document;
-    for (const std::string_view key : kKeysOfNodes) {
-      if (const Json* stated = own.find(key)) spec.set(std::string(key), *stated);
-    }
-    out.emplace_back(name, std::move(spec));
-  }
-  return out;
-}
-
 void SystemReader::add_kind(std::string name, int64_t nodes, Json spec) {
   const int64_t first = out_->kinds.empty() ? 0 : out_->kinds.back().first + out_->kinds.back().nodes;
   NodeKind& kind = out_->kinds.emplace_back();

@@ -74,15 +74,15 @@ double extrapolate(double a, double b, double c, double doublings) {
 Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
                          const CollectiveAlgorithm& algorithm) {
   const auto local = static_cast<uint32_t>(group.uniform ? group.by_node.front().size() : 1);
-  // Of a large group the first ranks stand for all: nodes of all kinds by turns.
+  // Of a large group the first ranks stand for all: nodes of all kinds, interleaved.
   std::vector<VertexId> ranks;
-  const bool by_turns = group.ranks() > kScheduledRanks && group.runs.size() > 1;
+  const bool interleaved = group.ranks() > kScheduledRanks && group.runs.size() > 1;
   const auto take = [&](std::size_t node) {
     ranks.insert(ranks.end(), group.by_node[node].begin(), group.by_node[node].end());
   };
   for (std::size_t node = 0; node < group.nodes(); ++node) {
-    if (!by_turns) take(node);
-    for (std::size_t r = 0; by_turns && r < group.runs.size(); ++r) {
+    if (!interleaved) take(node);
+    for (std::size_t r = 0; interleaved && r < group.runs.size(); ++r) {
       if (node < group.runs[r].nodes) take(group.runs[r].first + node);
     }
   }

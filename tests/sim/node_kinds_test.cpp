@@ -13,6 +13,7 @@
 #include "sim/evaluate/sweep.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
+#include "sim/simulation.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {
@@ -185,7 +186,7 @@ TEST(BatchSplit, BySpeedComesNearTheSumOfSpeeds) {
   EXPECT_LE(speed, fast + slow);
   EXPECT_GE(speed, 0.85 * (fast + slow)) << "less what the reduction costs";
   EXPECT_GT(speed, 1.1 * even);
-  const auto parts = split_batches(p, make_cluster(both, 2));
+  const auto parts = Simulation(p).batches(make_cluster(both, 2))->samples;
   EXPECT_EQ(parts[0] + parts[1], 128);
   EXPECT_NEAR(static_cast<double>(parts[0]) / 128, fast / (fast + slow), 0.01);
   const Report r = simulate(p);
@@ -203,7 +204,7 @@ TEST(BatchSplit, OfEqualDevicesIsEven) {
   EXPECT_DOUBLE_EQ(throughput(p), even);
   const System hurt = System::load("v100-pcie-8x", {{"faults.gpu3", "0.5"}});
   p.system = &hurt;
-  const auto parts = split_batches(p, make_cluster(hurt, 8));
+  const auto parts = Simulation(p).batches(make_cluster(hurt, 8))->samples;
   EXPECT_NEAR(static_cast<double>(parts[3]) / static_cast<double>(parts[0]), 0.5, 0.05)
       << "a device that a fault slows gets less";
   EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), int64_t{0}), 8 * 32);

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "topologies/export/exporter.h"
 #include "topologies/system.h"
 #include "topologies/system_impl.h"
 
@@ -143,6 +144,14 @@ TEST(SystemKinds, WhatCannotBeIsRefusedInOneMessage) {
   EXPECT_THAT(refusal(cluster(3, R"({"slow": {}})")), HasSubstr("mixed.json:1:"));
   EXPECT_THAT(refusal(cluster(3, "{}")), HasSubstr("1 to 64 kinds of nodes are expected"));
   EXPECT_THAT(refusal(cluster(3, R"({"slow": {"nodes": 1}})"), {{"place", "0,7"}}), HasSubstr("no device"));
+}
+
+TEST(SystemKinds, ExportersWriteAllNodesOrRefuse) {
+  const System s = read(cluster(3, kWide));
+  std::vector<std::string> notes;
+  const std::string platform = export_registry().find("simgrid")->write(s, notes);
+  EXPECT_THAT(platform, HasSubstr("<host id=\"node2/gpu2\""));
+  EXPECT_THROW(export_registry().find("astra-sim")->write(s, notes), InputError);
 }
 
 TEST(SystemKinds, AllNodesMayBeOfKinds) {
