@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "sim/memory/memory.h"
 #include "sim/plan/placement.h"
+#include "sim/simulation.h"
 
 namespace tandem::sim {
 
@@ -94,6 +96,48 @@ std::vector<std::string> remedies(const Prediction& p) {
   return out;
 }
 
+/// device_sorts(), whatever the kinds of nodes: memory is a matter of the model.
+std::vector<DeviceSort> models_of(const Prediction& p, const Cluster& cluster) {
+  std::vector<DeviceSort> out;
+  for (DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const DeviceSort& o) {
+      return p.system->info(o.first).device == p.system->info(sort.first).device;
+    });
+    if (same == out.end()) {
+      out.push_back(std::move(sort));
+      continue;
+    }
+    same->devices.insert(same->devices.end(), sort.devices.begin(), sort.devices.end());
+    std::sort(same->devices.begin(), same->devices.end());
+  }
+  return out;
+}
+
+/// The model of a device that has so much memory.
+std::string tightest_device(const Prediction& p, const MemoryUse& m) {
+  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices))) {
+    const Device& device = p.system->device(sort.first);
+    if (device.usable == m.capacity) return device.name;
+  }
+  return p.system->device(p.system->accelerator(0)).name;
+}
+
+/// How many devices of the sort have the role that a row is of.
+int64_t on_sort(const Program& program, const RoleMemory& row, const DeviceSort& sort) {
+  const auto all = static_cast<int64_t>(sort.devices.size());
+  const bool root = sort.devices.front() == 0;
+  if (row.role == "master") return root ? 1 : 0;
+  if (row.role == "replica") return all - (root ? 1 : 0);
+  int64_t count = 0;
+  for (const Role& role : program.roles) {
+    if (!role.works() || role.name != row.role) continue;
+    for (int64_t i = 0; i < role.mesh.size(); ++i)
+      count +=
+          std::binary_search(sort.devices.begin(), sort.devices.end(), grid_device(program, role, i)) ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 MemoryHabits habits_of(const Prediction& p) {
@@ -110,10 +154,36 @@ MemoryHabits habits_of(const Prediction& p) {
   return memory_habits(settings, "--memory", {});
 }
 
+std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulation, const Cluster& cluster,
+                                  const Program& program) {
+  const MemoryHabits habits = habits_of(p);
+  const auto batches = simulation.batches(cluster);
+  const auto sorts = models_of(p, cluster);
+  if (sorts.size() == 1 && !batches)
+    return memory_by_role(simulation.work(), p.system->device(sorts[0].first), program, habits);
+  std::vector<RoleMemory> out;
+  for (const DeviceSort& sort : sorts) {
+    const Device& device = p.system->device(sort.first);
+    int64_t samples = 0;  // the most of the sort
+    for (std::size_t i = 0; batches && i < sort.devices.size(); ++i)
+      samples = std::max(samples, batches->samples[static_cast<std::size_t>(sort.devices[i])]);
+    Job job = p.job;
+    if (batches) job.batch = samples;
+    const Workload work = make_workload(job);
+    for (RoleMemory& row :
+         memory_by_role(work, device, batches ? *batches->programs.at(samples) : program, habits)) {
+      row.devices = on_sort(program, row, sort);
+      row.role += " on " + device.name;
+      if (row.devices > 0) out.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
 MemoryUse memory_on(const Prediction& p, int64_t devices) {
-  const Workload work = make_workload(p.job);
-  const Program program = compile(p.job, work, grown_cluster(*p.system, devices));
-  return device_memory(work, p.system->device(p.system->accelerator(0)), program, habits_of(p));
+  const Simulation simulation(p);
+  const Cluster cluster = grown_cluster(*p.system, devices);
+  return largest(memory_of(p, simulation, cluster, *simulation.program(cluster)));
 }
 
 int64_t fewest_devices(const Prediction& p) { return fewest_devices(p, memory_of(p)); }
@@ -146,8 +216,7 @@ std::string fit_advice(const Prediction& p) {
       "{}, "
       "workspace and buffers {}, the allocator's rounding and cache {}, the driver and communication {}; ",
       p.job.graph->name(), p.job.batch, to_text(m.needed()),
-      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices),
-      p.system->device(p.system->accelerator(0)).name, to_text(m.capacity),
+      p.devices == 1 ? "" : fmt::format("each of {} ", p.devices), tightest_device(p, m), to_text(m.capacity),
       to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
       to_text(m.workspace + m.buffers), to_text(m.reserved - m.total()), to_text(m.nvidia_smi - m.reserved));
   out += batch > 0 ? fmt::format("the largest batch that fits is {}", batch) : "not even one sample fits";

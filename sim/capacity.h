@@ -3,6 +3,7 @@
 // Whether a model fits its devices, how many hold it, and what would make it fit.
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "schemes/memory_habits.h"
 #include "schemes/report.h"
@@ -10,11 +11,19 @@
 
 namespace tandem::sim {
 
+class Simulation;
+
 /// How the prediction's framework treats memory: its scheme's habits and what changes them.
 MemoryHabits habits_of(const Prediction& prediction);
 
-/// What one of `devices` devices of the prediction's system must hold, whether the system has so many or not.
-/// Throws InputError where the scheme cannot run on that many. Cost: one compilation.
+/// What devices hold of `program`, which `simulation` compiled for the cluster: by role, and where devices or
+/// their batches differ by sort of devices, called "worker on p100-pcie". Cost: a walk for each.
+std::vector<RoleMemory> memory_of(const Prediction& prediction, const Simulation& simulation,
+                                  const Cluster& cluster, const Program& program);
+
+/// What one of `devices` devices of the prediction's system must hold, of unlike ones that with least to
+/// spare, whether the system has so many or not. Throws InputError where the scheme cannot run on that many.
+/// Cost: one compilation.
 MemoryUse memory_on(const Prediction& prediction, int64_t devices);
 
 /// The smallest number of devices that hold the model under the prediction's scheme, which may be more than

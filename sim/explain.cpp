@@ -105,9 +105,13 @@ std::string too_wide(const Report& r, const Prediction& p) {
 }
 
 /// What the figures rest on where nothing was measured.
-std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, const Device& device) {
+std::vector<std::string> extrapolates(const Prediction& p, const Bound& bound, const Cluster& cluster) {
   std::vector<std::string> out = bound.extrapolates;
-  if (device.peak_at(p.job.precision).flops_per_second == 0 && !bound.measured) {
+  std::set<std::string> seen;
+  for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
+    const Device& device = p.system->device(sort.first);
+    if (device.peak_at(p.job.precision).flops_per_second > 0 || bound.measured) continue;
+    if (!seen.insert(device.name).second) continue;
     out.push_back(fmt::format("{} has no {} arithmetic: computed at its {} rate", device.name,
                               name(p.job.precision), name(device.fp32_products)));
   }
@@ -169,6 +173,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"input", p.job.input ? "real" : "synthetic"},
                                                          {"recipe", p.job.scheme->recipe.name},
                                                          {"profile", p.profile}};
+  if (p.split == BatchSplit::speed) in.emplace_back("batch_split", "speed");
   if (p.measured) in.emplace_back("collective_profile", p.measured->source);
   if (p.job.recompute != Recompute{}) in.emplace_back("recompute", p.job.recompute.text());
   if (p.job.offload.any()) in.emplace_back("offload", p.job.offload.text());
@@ -200,7 +205,7 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.errors = error_sources(r, p, run.bound.error);
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
-  r.extrapolates = extrapolates(p, run.bound, device);
+  r.extrapolates = extrapolates(p, run.bound, cluster);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);

@@ -2,9 +2,11 @@
 #include "sim/intervals.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "sim/plan/placement.h"
 
@@ -40,11 +42,14 @@ bool has_experts(const Graph& graph) {
 
 std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, const CostError& costs) {
   const TimeShare& t = r.time_share;
-  const Device& device = p.system->device(p.system->accelerator(0));
+  std::set<std::string> architectures;
+  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, r.devices)))
+    architectures.insert(p.system->device(sort.first).architecture);
   std::vector<ErrorSource> out = {{std::string(kRunToRun), kSpread}};
-  const std::string kernels = p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
-                                       : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),
-                                                     device.architecture, name(p.job.precision), p.profile);
+  const std::string kernels =
+      p.anchor ? fmt::format("anchor of {:.6g} samples/s", p.anchor->rate)
+               : fmt::format("kernels of {} on {} in {} by {}", p.job.graph->name(),
+                             fmt::join(architectures, " and "), name(p.job.precision), p.profile);
   out.push_back(
       {kernels, (t.compute + t.launch + t.waiting + t.idle) * (p.anchor ? kAnchoredError : costs.compute)});
   const double communication = t.exposed_communication + t.server;

@@ -31,10 +31,17 @@ struct JobBeside {
   int64_t devices = 1;
 };
 
+/// How samples are divided among devices that train on samples of their own.
+enum class BatchSplit : uint8_t {
+  even,   ///< all get the job's batch
+  speed,  ///< in proportion to the rate that each has alone, as many in all (sim/batch_split.h)
+};
+
 struct Prediction {
   Job job;
   const System* system = nullptr;
   int64_t devices = 1;
+  BatchSplit split = BatchSplit::even;
   /// What changes the scheme's memory habits: keys and values for memory_habits().
   std::vector<std::pair<std::string, std::string>> memory;
   int32_t iterations = 0;  ///< steps of the optimiser; 0: enough for steady figures, more where arrival

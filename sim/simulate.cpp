@@ -9,6 +9,7 @@
 
 #include "base/statistics.h"
 #include "sim/anchor.h"
+#include "sim/batch_split.h"
 #include "sim/capacity.h"
 #include "sim/cost/machine.h"
 #include "sim/explain.h"
@@ -24,6 +25,19 @@ namespace {
 /// rest.
 constexpr int64_t kMostDifferent = 256;
 
+void check_precision(const Prediction& p, const Device& device) {
+  if (p.job.precision != Precision::fp8 || device.peak_at(p.job.precision).flops_per_second > 0 ||
+      MachineProfile::find(p.profile, p.job.precision) != nullptr)
+    return;
+  std::string valid;
+  for (int i = 0; i < kPrecisions; ++i) {
+    const auto q = static_cast<Precision>(i);
+    if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
+  }
+  throw InputError(
+      fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
+}
+
 void check_arguments(const Prediction& p) {
   if (p.job.batch < 1)
     throw InputError(fmt::format("batch {} is not a positive number of samples", p.job.batch));
@@ -33,17 +47,11 @@ void check_arguments(const Prediction& p) {
         fmt::format("faults of single nodes and links are simulated with up to {} devices, not {}; "
                     "without node2/ a fault strikes every node alike",
                     kMostDifferent, p.devices));
-  const Device& device = p.system->device(p.system->accelerator(0));
-  if (p.job.precision == Precision::fp8 && device.peak_at(p.job.precision).flops_per_second == 0 &&
-      MachineProfile::find(p.profile, p.job.precision) == nullptr) {
-    std::string valid;
-    for (int i = 0; i < kPrecisions; ++i) {
-      const auto q = static_cast<Precision>(i);
-      if (device.peak_at(q).flops_per_second > 0) valid += (valid.empty() ? "" : ", ") + std::string(name(q));
-    }
-    throw InputError(
-        fmt::format("{} has no {} arithmetic; it has {}", device.name, name(p.job.precision), valid));
-  }
+  if (p.system->kinds().size() > 1 && MachineProfile::find(p.profile, p.job.precision) != nullptr)
+    throw InputError(fmt::format("{} has {} kinds of nodes, but the profile {} is of one machine",
+                                 p.system->name(), p.system->kinds().size(), p.profile));
+  for (const DeviceSort& sort : device_sorts(*p.system, grown_cluster(*p.system, p.devices)))
+    check_precision(p, p.system->device(sort.first));
 }
 
 /// What was asked.
@@ -62,12 +70,9 @@ Report asked(const Prediction& p) {
 class Memories {
  public:
   Memories(const Prediction& p, const Simulation& simulation) : p_(p), simulation_(simulation) {}
-  const std::vector<RoleMemory>& of(const std::shared_ptr<const Program>& program) {
+  const std::vector<RoleMemory>& of(const Cluster& cluster, const std::shared_ptr<const Program>& program) {
     auto at = known_.find(program);
-    if (at == known_.end()) {
-      const Device& device = p_.system->device(p_.system->accelerator(0));
-      at = known_.emplace(program, memory_by_role(simulation_.work(), device, *program, habits_of(p_))).first;
-    }
+    if (at == known_.end()) at = known_.emplace(program, memory_of(p_, simulation_, cluster, *program)).first;
     return at->second;
   }
 
@@ -77,9 +82,27 @@ class Memories {
   std::map<std::shared_ptr<const Program>, std::vector<RoleMemory>> known_;
 };
 
-void add_memory(Report& r, Memories& memories, const std::shared_ptr<const Program>& program) {
-  r.memory_by_role = memories.of(program);
+void add_memory(Report& r, Memories& memories, const Cluster& cluster,
+                const std::shared_ptr<const Program>& program) {
+  r.memory_by_role = memories.of(cluster, program);
   r.memory = largest(r.memory_by_role);
+}
+
+/// Which batches a split by speed gave, and what the training must do about it.
+void note_batches(Report& r, const Prediction& p, const Simulation& simulation, const Cluster& cluster) {
+  const auto batches = simulation.batches(cluster);
+  if (!batches) return;
+  r.notes.push_back("batch split by speed: " + split_text(p, cluster, batches->samples) +
+                    "; gradients must be averaged by samples, not by devices");
+  const auto& layers = p.job.graph->layers();
+  const bool norm = std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
+    return layer.type != nullptr && layer.type->name == "batchnorm";
+  });
+  if (norm)
+    r.notes.push_back(
+        p.job.graph->name() +
+        " has batch normalisation, whose statistics are of each device's own samples: those with "
+        "fewer get noisier ones");
 }
 
 void add_rates(Report& r, const Prediction& p, const Simulated& run) {
@@ -101,7 +124,8 @@ int64_t speedup_base(const Prediction& p, const Simulation& simulation, Memories
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
   const auto memory = [&](int64_t devices) {
-    return largest(memories.of(simulation.program(grown_cluster(*p.system, devices))));
+    const Cluster cluster = grown_cluster(*p.system, devices);
+    return largest(memories.of(cluster, simulation.program(cluster)));
   };
   const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
   if (fewest == 0) return p.devices;  // so many and no fewer were asked for
@@ -142,9 +166,11 @@ Report simulate(const Prediction& p) {
   check_arguments(p);
   const Simulation simulation(p);
   Report r = asked(p);
-  const auto program = simulation.program(make_cluster(*p.system, p.devices));
+  const Cluster cluster = make_cluster(*p.system, p.devices);
+  const auto program = simulation.program(cluster);
   Memories memories(p, simulation);
-  add_memory(r, memories, program);
+  add_memory(r, memories, cluster, program);
+  note_batches(r, p, simulation, cluster);
   r.samples_per_iteration = std::llround(samples_of_all(*program));
   r.fits = !p.check_memory || r.memory.fits();
   if (!r.fits) return r;
@@ -153,7 +179,8 @@ Report simulate(const Prediction& p) {
   const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
   add_rates(r, p, run);
   add_speedup(r, p, simulation, memories, run, scale);
-  if (run.program != program) add_memory(r, memories, run.program);  // of the buckets that were gathered
+  if (run.program != program)
+    add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
   explain(r, p, run, met);
   return r;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
 #include "sim/plan/placement.h"
@@ -58,6 +59,32 @@ void steady(Simulated& r) {
   std::sort(r.lengths.begin(), r.lengths.end());
 }
 
+/// Samples/s of the cluster's device `i` alone, with data at hand and without noise.
+double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
+  const auto all = static_cast<int64_t>(p.system->accelerators().size());
+  const int64_t number = cluster.per_node == 0
+                             ? cluster.first + i
+                             : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
+  Prediction alone = p;
+  alone.split = BatchSplit::even;
+  alone.job.input = false;
+  alone.speeds = {};
+  alone.disturbance = Disturbance{};
+  alone.stragglers = {};
+  alone.pauses = {};
+  alone.beside.clear();
+  return Simulation(alone).run({1, 1, 1, number}, 1).rate;
+}
+
+void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
+  options.kept_iterations = 2;
+  options.fingerprint = false;
+  if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
+  if (!timeline) options.kept_iterations = 0;
+  out.trace = evaluate(out.bound.plan, options);
+  steady(out);
+}
+
 }  // namespace
 
 double pauses_per_iteration(const Plan& plan) {
@@ -90,12 +117,17 @@ Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timel
   EvaluateOptions options;
   options.iterations = iterations(out.bound.plan);
   if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
-  options.kept_iterations = 2;
-  options.fingerprint = false;
-  if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
-  if (!timeline) options.kept_iterations = 0;
-  out.trace = evaluate(out.bound.plan, options);
-  steady(out);
+  evaluate_steady(out, options, timeline);
+  return out;
+}
+
+Simulated Simulation::run(const Cluster& cluster, double scale) const {
+  Simulated out;
+  out.bound = bound(cluster, scale);
+  out.program = out.bound.plan.program;
+  EvaluateOptions options;
+  options.iterations = iterations(out.bound.plan);
+  evaluate_steady(out, options, false);
   return out;
 }
 
@@ -109,6 +141,35 @@ std::shared_ptr<const Program> Simulation::program(const Cluster& cluster) const
   return fresh;
 }
 
+std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatches& batches,
+                                                              const Cluster& cluster,
+                                                              const std::vector<int64_t>& buckets) const {
+  auto out = std::make_shared<UnlikeBatches>();
+  out->samples = batches.samples;
+  for (const int64_t samples : batches.samples) {
+    auto& program = out->programs[samples];
+    if (program) continue;
+    Job job = p_.job;
+    job.batch = samples;
+    Workload work = make_workload(job);
+    work.buckets = buckets;
+    program = std::make_shared<const Program>(compile(job, work, cluster));
+  }
+  return out;
+}
+
+std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster) const {
+  if (p_.split == BatchSplit::even || cluster.devices == 1) return nullptr;
+  const std::lock_guard lock(compiled_lock_);
+  for (const auto& [known, batches] : split_) {
+    if (known == cluster) return batches;
+  }
+  const auto alone = [&](int64_t i) { return rate_alone(p_, cluster, i); };
+  const UnlikeBatches split{split_by_speed(p_, cluster, compile(p_.job, work_, cluster), alone), {}};
+  split_.emplace_back(cluster, with_buckets(split, cluster, {}));
+  return split_.back().second;
+}
+
 Bound Simulation::bound(const Cluster& cluster, double scale) const {
   CostInput in;
   in.cluster = cluster;
@@ -119,7 +180,8 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.measured = p_.measured;
   in.compute_scale = scale;
   in.speeds = p_.speeds;
-  if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) in.program = gathered(in);
+  in.batches = batches(cluster);
+  if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) gather_buckets(in);
   Bound b = bind(in);
   b.plan.seed = p_.seed;
   b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
@@ -156,14 +218,17 @@ void Simulation::slow_down(Plan& plan, const Cluster& cluster) const {
   }
 }
 
-/// The program with buckets that follow from when gradients are ready.
-std::shared_ptr<const Program> Simulation::gathered(CostInput in) const {
-  Workload work = work_;
-  work.buckets = {1};
-  in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
-  work.buckets =
-      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket"));
-  return std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+/// Makes the buckets follow from when gradients are ready.
+void Simulation::gather_buckets(CostInput& in) const {
+  const auto with = [&](const std::vector<int64_t>& buckets) {
+    Workload work = work_;
+    work.buckets = buckets;
+    in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+    if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, buckets);
+  };
+  with({1});
+  with(
+      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket")));
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.

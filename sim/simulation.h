@@ -39,13 +39,20 @@ class Simulation {
   /// With the prediction's disturbance and the system's slow devices; `scale` multiplies compute costs.
   /// Throws InputError where the scheme cannot run there.
   Bound bound(const Cluster& cluster, double scale) const;
+  /// How many samples each device has in a pass; null: all the job's batch. Cost: with BatchSplit::speed a
+  /// simulation of one device for each sort of devices. Throws as split_by_speed().
+  std::shared_ptr<const UnlikeBatches> batches(const Cluster& cluster) const;
+  /// On one cluster, the job by itself.
+  Simulated run(const Cluster& cluster, double scale) const;
   /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
 
  private:
   Plan joined(const Plan& own, int64_t devices, double scale) const;
-  std::shared_ptr<const Program> gathered(CostInput in) const;
+  void gather_buckets(CostInput& in) const;
+  std::shared_ptr<const UnlikeBatches> with_buckets(const UnlikeBatches& batches, const Cluster& cluster,
+                                                    const std::vector<int64_t>& buckets) const;
   void slow_down(Plan& plan, const Cluster& cluster) const;
   int32_t iterations(const Plan& plan) const;
   int64_t steps(const Program& program) const;
@@ -55,6 +62,7 @@ class Simulation {
   Workload work_;
   mutable std::mutex compiled_lock_;
   mutable std::vector<std::pair<Cluster, std::shared_ptr<const Program>>> compiled_;
+  mutable std::vector<std::pair<Cluster, std::shared_ptr<const UnlikeBatches>>> split_;
 };
 
 }  // namespace tandem::sim

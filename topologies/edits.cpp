@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/text.h"
 #include "topologies/device.h"
 #include "topologies/import/hardware.h"
+#include "topologies/node_kinds.h"
 #include "topologies/ranges.h"
 
 namespace tandem::topologies {
@@ -186,13 +188,55 @@ std::string set_option(const std::string& name, const std::string& value) {
   return (at != options.end() ? at->second : "--set " + printable(name) + "=") + printable(value);
 }
 
+namespace {
+
+using Change = void (*)(Json&, const std::string&, const Place&);
+
+/// Makes the change in nodes of all kinds, which then state what they took from the description beside them.
+/// A kind that has nothing to change is left alone where another has.
+void change_kinds(Json& document, Change change, const std::string& value, const Place& place) {
+  auto specs = node_specs(document);
+  int64_t own = 0;
+  Json kinds = document.at("node_kinds");
+  for (const auto& [name, kind] : document.at("node_kinds").members()) own += kind.integer("nodes", 0);
+  std::optional<InputError> refused;
+  bool changed = false;
+  for (auto& [name, spec] : specs) {
+    if (name.empty() && own >= document.integer("nodes", 1)) continue;  // no node is described by it
+    try {
+      change(spec, value, place);
+      changed = true;
+    } catch (const InputError& e) {
+      refused = e;
+      continue;
+    }
+    Json kind = name.empty() ? document : kinds.at(name);
+    for (const std::string_view key : kKeysOfNodes) {
+      if (const Json* stated = spec.find(key)) kind.set(std::string(key), *stated);
+    }
+    if (name.empty()) {
+      kind.set("node_kinds", Json::make_object(place));
+      document = std::move(kind);
+    } else {
+      kinds.set(name, std::move(kind));
+    }
+  }
+  if (!changed && refused) throw *refused;
+  document.set("node_kinds", std::move(kinds));
+}
+
+}  // namespace
+
 bool edit(Json& document, std::string_view name, const std::string& value, const Place& place) {
-  using Change = void (*)(Json&, const std::string&, const Place&);
   static const std::map<std::string_view, Change> changes = {
       {"without", without}, {"bridges", bridges}, {"device", swap_device}, {"place", place_on}};
   const auto change = changes.find(name);
   if (change == changes.end()) return false;
-  change->second(document, value, place);
+  if (document.find("node_kinds") != nullptr) {
+    change_kinds(document, change->second, value, place);
+  } else {
+    change->second(document, value, place);
+  }
   return true;
 }
 

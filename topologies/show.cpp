@@ -48,54 +48,68 @@ const char* color_of(const std::string& kind) {
   return "#888888";
 }
 
-}  // namespace
-
-std::string System::dot() const {
-  const NodeTemplate& node = impl_->node;
-  std::string out = fmt::format(
-      "graph \"{}\" {{\n  label=\"{}\\n{} node{}, {} devices\";\n  fontname=\"sans\";\n"
-      "  node [fontname=\"sans\", fontsize=11];\n  edge [fontname=\"sans\", fontsize=9];\n",
-      escaped(name()), escaped(summary()), nodes(), nodes() == 1 ? "" : "s", accelerator_count());
+/// Sockets and cables of a node of the kind; `prefix` stands before its vertices' names.
+std::string node_dot(const System& system, const NodeKind& kind, const std::string& prefix) {
+  const NodeTemplate& node = kind.node;
+  std::string out;
   int32_t sockets = 0;
   for (const Vertex& v : node.vertices) sockets = std::max(sockets, v.numa + 1);
   for (int32_t socket = 0; socket < sockets; ++socket) {
-    out += fmt::format("  subgraph cluster_socket{0} {{\n    label=\"socket {0}\"; color=\"#bbbbbb\";\n",
-                       socket);
+    out += fmt::format(
+        "  subgraph \"cluster_{1}socket{0}\" {{\n    label=\"{1}socket {0}\"; color=\"#bbbbbb\";\n", socket,
+        prefix);
     for (const Vertex& v : node.vertices) {
       if (v.numa != socket) continue;
       const std::string model =
-          v.device >= 0 ? "\\n" + escaped(devices()[static_cast<std::size_t>(v.device)].name) : "";
-      out += fmt::format("    \"{0}\" [label=\"{0}{1}\", {2}];\n", v.name, model, shape_of(v.kind));
+          v.device >= 0 ? "\\n" + escaped(system.devices()[static_cast<std::size_t>(v.device)].name) : "";
+      out +=
+          fmt::format("    \"{3}{0}\" [label=\"{0}{1}\", {2}];\n", v.name, model, shape_of(v.kind), prefix);
     }
     out += "  }\n";
   }
   // Links between sockets do not rank their ends: the sockets then stand side by side.
   for (std::size_t i = 0; i < node.links.size(); i += 2) {
     const NodeLink& l = node.links[i];
-    const LinkInfo info = impl_->node_link(i);
+    const LinkInfo info = system.link(static_cast<LinkId>(kind.first_link + i));
     const Vertex &from = node.vertices[l.from], &to = node.vertices[l.to];
-    out += fmt::format("  \"{}\" -- \"{}\" [label=\"{} {}\", color=\"{}\", penwidth={}{}];\n", from.name,
-                       to.name, escaped(info.kind), to_text(info.bandwidth), color_of(info.kind),
-                       std::min(1 + l.lanes / 2, 4), from.numa == to.numa ? "" : ", constraint=false");
+    out +=
+        fmt::format("  \"{7}{0}\" -- \"{7}{1}\" [label=\"{2} {3}\", color=\"{4}\", penwidth={5}{6}];\n",
+                    from.name, to.name, escaped(info.kind), to_text(info.bandwidth), color_of(info.kind),
+                    std::min(1 + l.lanes / 2, 4), from.numa == to.numa ? "" : ", constraint=false", prefix);
   }
+  return out;
+}
+
+}  // namespace
+
+std::string System::dot() const {
+  std::string out = fmt::format(
+      "graph \"{}\" {{\n  label=\"{}\\n{} node{}, {} devices\";\n  fontname=\"sans\";\n"
+      "  node [fontname=\"sans\", fontsize=11];\n  edge [fontname=\"sans\", fontsize=9];\n",
+      escaped(name()), escaped(summary()), nodes(), nodes() == 1 ? "" : "s", accelerator_count());
+  const auto prefix = [&](const NodeKind& kind) {
+    return impl_->kinds.size() > 1 ? fmt::format("node{}/", kind.first) : std::string();
+  };
+  for (const NodeKind& kind : impl_->kinds) out += node_dot(*this, kind, prefix(kind));
   if (impl_->network) {
     out += fmt::format("  \"network\" [label=\"network: {}\\n{} x {}\", shape=ellipse, style=dashed];\n",
                        impl_->block, escaped(impl_->transport.name), to_text(impl_->shape.bandwidth));
-    for (const uint32_t port : impl_->ports) {
-      out += fmt::format("  \"{}\" -- \"network\" [color=\"{}\"];\n", node.vertices[port].name,
-                         color_of("network"));
+    for (const NodeKind& kind : impl_->kinds) {
+      for (const uint32_t port : kind.ports) {
+        out += fmt::format("  \"{}{}\" -- \"network\" [color=\"{}\"];\n", prefix(kind),
+                           kind.node.vertices[port].name, color_of("network"));
+      }
     }
   }
   return out + "}\n";
 }
 
-std::string System::to_json_text() const {
-  const NodeTemplate& node = impl_->node;
+namespace {
+
+/// "devices", "vertices", "links" and "host" of a node of the kind.
+JsonWriter listing(const System& system, const NodeKind& kind) {
+  const NodeTemplate& node = kind.node;
   JsonWriter out;
-  out["name"] = name();
-  out["summary"] = summary();
-  out["nodes"] = nodes();
-  out["accelerators"] = accelerator_count();
   out["devices"] = JsonWriter::array();
   out["vertices"] = JsonWriter::array();
   for (const Vertex& v : node.vertices) {
@@ -103,7 +117,7 @@ std::string System::to_json_text() const {
       out["vertices"].push_back({{"id", v.name}, {"kind", topologies::name(v.kind)}, {"numa", v.numa}});
       continue;
     }
-    const Device& d = devices()[static_cast<std::size_t>(v.device)];
+    const Device& d = system.devices()[static_cast<std::size_t>(v.device)];
     out["devices"].push_back({{"id", v.name},
                               {"kind", topologies::name(v.kind)},
                               {"model", d.name},
@@ -114,19 +128,38 @@ std::string System::to_json_text() const {
   out["links"] = JsonWriter::array();
   for (std::size_t i = 0; i < node.links.size(); ++i) {
     const NodeLink& l = node.links[i];
-    const LinkInfo info = impl_->node_link(i);
+    const LinkInfo info = system.link(static_cast<LinkId>(kind.first_link + i));
     out["links"].push_back({{"from", node.vertices[l.from].name},
                             {"to", node.vertices[l.to].name},
                             {"kind", info.kind},
                             {"lanes", l.lanes},
-                            {"duplex", info.shared_with == i ? "full" : "half"},
+                            {"duplex", info.shared_with == kind.first_link + i ? "full" : "half"},
                             {"bandwidth_bytes_per_second", info.bandwidth.bytes_per_second},
                             {"usable_bytes_per_second", info.usable()},
                             {"latency_seconds", info.latency.seconds()}});
   }
+  out["host"] = {{"cores", kind.host.cores},
+                 {"core_speed", kind.host.core_speed},
+                 {"jitter", kind.host.jitter},
+                 {"local_storage_bytes_per_second", kind.host.local_storage.bytes_per_second},
+                 {"shared_storage_bytes_per_second", kind.host.shared_storage.bytes_per_second}};
+  return out;
+}
+
+}  // namespace
+
+std::string System::to_json_text() const {
+  const NodeKind& first = impl_->kinds.front();
+  JsonWriter node = listing(*this, first);
+  JsonWriter out;
+  out["name"] = name();
+  out["summary"] = summary();
+  out["nodes"] = nodes();
+  out["accelerators"] = accelerator_count();
+  for (const char* key : {"devices", "vertices", "links"}) out[key] = std::move(node[key]);
   if (impl_->network) {
     JsonWriter ports = JsonWriter::array();
-    for (const uint32_t port : impl_->ports) ports.push_back(node.vertices[port].name);
+    for (const uint32_t port : first.ports) ports.push_back(first.node.vertices[port].name);
     out["network"] = {
         {"block", impl_->block},
         {"transport", impl_->transport.name},
@@ -138,11 +171,18 @@ std::string System::to_json_text() const {
         {"flow_cap_bytes_per_second", impl_->transport.flow_cap},
         {"gpudirect", topologies::name(impl_->transport.gpudirect)}};
   }
-  out["host"] = {{"cores", host().cores},
-                 {"core_speed", host().core_speed},
-                 {"jitter", host().jitter},
-                 {"local_storage_bytes_per_second", host().local_storage.bytes_per_second},
-                 {"shared_storage_bytes_per_second", host().shared_storage.bytes_per_second}};
+  out["host"] = std::move(node["host"]);
+  for (const NodeKind& kind : impl_->kinds) {
+    if (impl_->kinds.size() == 1) break;
+    JsonWriter ports = JsonWriter::array();
+    for (const uint32_t port : kind.ports) ports.push_back(kind.node.vertices[port].name);
+    JsonWriter each = listing(*this, kind);
+    each["name"] = kind.name;
+    each["first_node"] = kind.first;
+    each["nodes"] = kind.nodes;
+    each["ports"] = ports;
+    out["node_kinds"].push_back(std::move(each));
+  }
   // What came from the command line may not be UTF-8.
   return out.dump(2) + "\n";
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/data.h"
 #include "topologies/edits.h"
 #include "topologies/system_impl.h"
@@ -40,64 +42,90 @@ double tighter(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a
 
 }  // namespace
 
+std::size_t System::Impl::kind_at(int64_t at_node) const {
+  std::size_t k = kinds.size() - 1;
+  while (kinds[k].first > at_node) --k;
+  return k;
+}
+
 const NodeTemplate& System::Impl::node_at(int64_t at_node) const {
   const auto at = odd.find(at_node);
-  return at == odd.end() ? node : at->second.node;
+  return at == odd.end() ? kind(at_node).node : at->second.node;
 }
 
 uint32_t System::Impl::port_at(int64_t at_node, uint32_t v) const {
   const auto at = odd.find(at_node);
-  return at == odd.end() ? port_of[v] : at->second.port_of[v];
+  return at == odd.end() ? kind(at_node).port_of[v] : at->second.port_of[v];
+}
+
+System::Impl::Spot System::Impl::vertex_spot(uint64_t id) const {
+  std::size_t k = kinds.size() - 1;
+  while (kinds[k].first_vertex > id) --k;
+  const uint64_t each = kinds[k].node.vertices.size(), rest = id - kinds[k].first_vertex;
+  return {&kinds[k], kinds[k].first + static_cast<int64_t>(rest / each), static_cast<uint32_t>(rest % each)};
+}
+
+System::Impl::Spot System::Impl::link_spot(uint64_t id) const {
+  TANDEM_CHECK(id < node_links());
+  std::size_t k = kinds.size() - 1;
+  while (kinds[k].first_link > id) --k;
+  while (kinds[k].links() == 0) --k;  // that begin where the next does
+  const uint64_t each = kinds[k].node.links.size(), rest = id - kinds[k].first_link;
+  return {&kinds[k], kinds[k].first + static_cast<int64_t>(rest / each), static_cast<uint32_t>(rest % each)};
 }
 
 void System::Impl::append(Route& route, int64_t at_node, const NodePath& path) const {
-  const auto base = static_cast<uint64_t>(at_node) * node.links.size();
+  const NodeKind& own = kind(at_node);
+  const uint64_t base = own.first_link + static_cast<uint64_t>(at_node - own.first) * own.node.links.size();
   for (const uint32_t link : path.links) {
     route.links.push_back(static_cast<LinkId>(base + link));
-    route.latency += node.classes[node.links[link].link_class].latency;
+    route.latency += own.node.classes[own.node.links[link].link_class].latency;
   }
 }
 
 void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32_t b) const {
   if (a == b) return;
   const NodeTemplate& mine = node_at(at_node);
+  const NodeKind& own = kind(at_node);
   const NodePath direct = mine.path(a, b);
-  const bool peers = trains(node.vertices[a].kind) && trains(node.vertices[b].kind);
-  if (peers && direct.needs > peer.reach) {
-    append(route, at_node, mine.path(a, stage_of[a]));
-    append(route, at_node, mine.path(stage_of[a], b));
+  const bool peers = trains(mine.vertices[a].kind) && trains(mine.vertices[b].kind);
+  if (peers && direct.needs > own.peer.reach) {
+    append(route, at_node, mine.path(a, own.stage_of[a]));
+    append(route, at_node, mine.path(own.stage_of[a], b));
     ++route.staged;
-    route.latency += peer.staged_latency;
-    route.cap = tighter(route.cap, peer.staged_cap);
+    route.latency += own.peer.staged_latency;
+    route.cap = tighter(route.cap, own.peer.staged_cap);
     return;
   }
   append(route, at_node, direct);
-  if (peers && direct.needs >= Reach::host_bridge) route.cap = tighter(route.cap, peer.through_host_cap);
+  if (peers && direct.needs >= Reach::host_bridge) route.cap = tighter(route.cap, own.peer.through_host_cap);
 }
 
 void System::Impl::edge_route(Route& route, int64_t at_node, uint32_t v, bool out) const {
   const NodeTemplate& mine = node_at(at_node);
-  const uint32_t port = ports[port_at(at_node, v)];
+  const NodeKind& own = kind(at_node);
+  const uint32_t port = own.ports[port_at(at_node, v)];
   if (port == v) return;
   const NodePath direct = out ? mine.path(v, port) : mine.path(port, v);
   // A path without any switch between still needs the PCIe root: "none" means that GPUDirect is off.
-  const bool staged = trains(node.vertices[v].kind) &&
+  const bool staged = trains(mine.vertices[v].kind) &&
                       (transport.gpudirect == Reach::none || direct.needs > transport.gpudirect);
   if (!staged) return append(route, at_node, direct);
-  const uint32_t stage = stage_of[v];
+  const uint32_t stage = own.stage_of[v];
   append(route, at_node, mine.path(out ? v : port, stage));
   append(route, at_node, mine.path(stage, out ? port : v));
   ++route.staged;
-  route.latency += peer.staged_latency;
-  route.cap = tighter(route.cap, peer.staged_cap);
+  route.latency += own.peer.staged_latency;
+  route.cap = tighter(route.cap, own.peer.staged_cap);
 }
 
 LinkInfo System::Impl::node_link(uint64_t id) const {
-  const auto local = static_cast<uint32_t>(id % node.links.size());
-  const NodeLink& l = node_at(static_cast<int64_t>(id / node.links.size())).links[local];
+  const Spot at = link_spot(id);
+  const NodeTemplate& node = at.kind->node;
+  const NodeLink& l = node_at(at.node).links[at.local];
   const LinkClass& c = node.classes[l.link_class];
   std::string label = node.vertices[l.from].name + ">" + node.vertices[l.to].name;
-  if (nodes > 1) label = fmt::format("node{}/{}", id / node.links.size(), label);
+  if (nodes > 1) label = fmt::format("node{}/{}", at.node, label);
   return {std::move(label), c.kind,    {c.bandwidth.bytes_per_second * l.lanes * l.left},
           c.achieved,       c.latency, static_cast<LinkId>(c.half_duplex ? id ^ 1 : id),
           l.lanes};
@@ -114,9 +142,9 @@ System System::load(const std::string& name_or_file, const Sets& sets, const Pla
 
 namespace {
 
-/// Bandwidth of the link class "pcie", 0 where there is none.
-double pcie_bandwidth(const Json& document) {
-  const Json* links = document.find("links");
+/// Bandwidth of the link class "pcie" of a node, 0 where there is none.
+double pcie_bandwidth(const Json& spec) {
+  const Json* links = spec.find("links");
   const Json* pcie = links != nullptr && links->is_object() ? links->find("pcie") : nullptr;
   const Json* rate = pcie != nullptr && pcie->is_object() ? pcie->find("bandwidth") : nullptr;
   return rate != nullptr ? rate->as_bandwidth().bytes_per_second * width_share(*pcie) : 0;
@@ -141,14 +169,21 @@ Json System::document(const std::string& name_or_file, const Sets& sets, const P
 }
 
 System System::from_json(Json document, const Sets& sets) {
-  const double before = document.is_object() ? pcie_bandwidth(document) : 0;
+  std::map<std::string, double> before;  // by kind
+  if (document.is_object()) {
+    for (const auto& [kind, spec] : node_specs(document)) before[kind] = pcie_bandwidth(spec);
+  }
   apply(sets, document);
   System system(SystemReader::read(document));
   // What copies through a host reach was measured on the PCIe links of the file; other links, other copies.
-  const double after = pcie_bandwidth(document);
-  if (before > 0 && after != before) {
-    system.impl_->peer.staged_cap *= after / before;
-    system.impl_->peer.through_host_cap *= after / before;
+  for (const auto& [kind, spec] : node_specs(document)) {
+    const double was = before[kind], after = pcie_bandwidth(spec);
+    if (was <= 0 || after == was) continue;
+    for (NodeKind& own : system.impl_->kinds) {
+      if (own.name != kind) continue;
+      own.peer.staged_cap *= after / was;
+      own.peer.through_host_cap *= after / was;
+    }
   }
   return system;
 }
@@ -156,10 +191,25 @@ System System::from_json(Json document, const Sets& sets) {
 const std::string& System::name() const { return impl_->name; }
 const std::string& System::summary() const { return impl_->summary; }
 int64_t System::nodes() const { return impl_->nodes; }
-const std::vector<Vertex>& System::vertices() const { return impl_->node.vertices; }
+std::vector<KindOfNode> System::kinds() const {
+  std::vector<KindOfNode> out;
+  for (const NodeKind& k : impl_->kinds) out.push_back({k.name, k.first, k.nodes});
+  return out;
+}
+std::size_t System::kind_of(VertexId v) const {
+  return static_cast<std::size_t>(impl_->vertex_spot(v).kind - impl_->kinds.data());
+}
+bool System::same_shape(std::size_t a, std::size_t b) const {
+  return impl_->kinds.at(a).shape == impl_->kinds.at(b).shape;
+}
+const std::vector<Vertex>& System::vertices(std::size_t kind) const {
+  return impl_->kinds.at(kind).node.vertices;
+}
 const std::vector<Device>& System::devices() const { return impl_->devices; }
-const std::vector<uint32_t>& System::accelerators() const { return impl_->accelerators; }
-const HostInfo& System::host() const { return impl_->host; }
+const std::vector<uint32_t>& System::accelerators(std::size_t kind) const {
+  return impl_->kinds.at(kind).accelerators;
+}
+const HostInfo& System::host(std::size_t kind) const { return impl_->kinds.at(kind).host; }
 const std::vector<std::string>& System::unverified() const { return impl_->unverified; }
 const Json& System::communication() const { return impl_->communication; }
 std::string_view System::transport() const {
@@ -170,11 +220,17 @@ Time System::transport_latency() const {
 }
 
 VertexId System::vertex(int64_t node, uint32_t local) const {
-  TANDEM_CHECK(node >= 0 && node < nodes() && local < vertices().size());
-  return static_cast<VertexId>(static_cast<uint64_t>(node) * vertices().size() + local);
+  TANDEM_CHECK(node >= 0 && node < nodes());
+  const NodeKind& kind = impl_->kind(node);
+  TANDEM_CHECK(local < kind.node.vertices.size());
+  return static_cast<VertexId>(kind.first_vertex +
+                               static_cast<uint64_t>(node - kind.first) * kind.node.vertices.size() + local);
 }
-int64_t System::node_of(VertexId v) const { return static_cast<int64_t>(v / vertices().size()); }
-const Vertex& System::info(VertexId v) const { return vertices()[v % vertices().size()]; }
+int64_t System::node_of(VertexId v) const { return impl_->vertex_spot(v).node; }
+const Vertex& System::info(VertexId v) const {
+  const Impl::Spot at = impl_->vertex_spot(v);
+  return at.kind->node.vertices[at.local];
+}
 const Device& System::device(VertexId v) const {
   const int32_t index = info(v).device;
   TANDEM_CHECK(index >= 0);
@@ -183,10 +239,11 @@ const Device& System::device(VertexId v) const {
 VertexId System::accelerator(int64_t i) const {
   TANDEM_CHECK(i >= 0 && i < accelerator_count());
   const auto per_node = static_cast<int64_t>(accelerators().size());
-  return vertex(i / per_node, accelerators()[static_cast<std::size_t>(i % per_node)]);
+  return vertex(i / per_node, impl_->kind(i / per_node).accelerators[static_cast<std::size_t>(i % per_node)]);
 }
 VertexId System::host_of(VertexId v) const {
-  return vertex(node_of(v), impl_->host_of[v % vertices().size()]);
+  const Impl::Spot at = impl_->vertex_spot(v);
+  return vertex(at.node, at.kind->host_of[at.local]);
 }
 std::string System::vertex_name(VertexId v) const {
   return nodes() == 1 ? info(v).name : fmt::format("node{}/{}", node_of(v), info(v).name);
@@ -197,10 +254,10 @@ std::vector<int64_t> System::torus() const {
 }
 
 double System::speed(VertexId v) const {
-  const auto local = static_cast<uint32_t>(v % vertices().size());
+  const Impl::Spot spot = impl_->vertex_spot(v);
   double out = 1;
-  for (const int64_t node : {int64_t{-1}, node_of(v)}) {
-    const auto at = impl_->speed.find({node, local});
+  for (const int64_t node : {-1 - static_cast<int64_t>(kind_of(v)), spot.node}) {
+    const auto at = impl_->speed.find({node, spot.local});
     if (at != impl_->speed.end()) out *= at->second;
   }
   return out;
@@ -209,12 +266,11 @@ bool System::uniform() const { return impl_->uniform; }
 const std::vector<std::string>& System::faults() const { return impl_->faults; }
 
 std::size_t System::link_count() const {
-  return static_cast<std::size_t>(nodes()) * impl_->node.links.size() +
-         (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
+  return impl_->node_links() + (impl_->network && nodes() > 1 ? impl_->network->link_count() : 0);
 }
 
 LinkInfo System::link(LinkId id) const {
-  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  const uint64_t own = impl_->node_links();
   if (id < own) return impl_->node_link(id);
   TANDEM_CHECK(id < link_count());
   return {impl_->network->label(id - own),
@@ -227,50 +283,51 @@ LinkInfo System::link(LinkId id) const {
 }
 
 double System::usable(LinkId id) const {
-  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  const uint64_t own = impl_->node_links();
   if (id < own) {
-    const NodeTemplate& node = impl_->node_at(static_cast<int64_t>(id / impl_->node.links.size()));
-    return node.width(static_cast<uint32_t>(id % node.links.size()));
+    const Impl::Spot at = impl_->link_spot(id);
+    return impl_->node_at(at.node).width(at.local);
   }
   return impl_->network->bandwidth(id - own).bytes_per_second * impl_->shape.achieved;
 }
 
 std::string_view System::link_kind(LinkId id) const {
-  const auto& node = impl_->node;
-  if (id >= static_cast<uint64_t>(nodes()) * node.links.size()) return "network";
-  return node.classes[node.links[id % node.links.size()].link_class].kind;
+  if (id >= impl_->node_links()) return "network";
+  const Impl::Spot at = impl_->link_spot(id);
+  const NodeTemplate& node = at.kind->node;
+  return node.classes[node.links[at.local].link_class].kind;
 }
 
 LinkId System::pool(LinkId id) const {
-  const auto& node = impl_->node;
-  if (id >= static_cast<uint64_t>(nodes()) * node.links.size()) return id;
+  if (id >= impl_->node_links()) return id;
+  const Impl::Spot at = impl_->link_spot(id);
+  const NodeTemplate& node = at.kind->node;
   // Both directions of a cable are neighbours, and a node has an even number of links.
-  return node.classes[node.links[id % node.links.size()].link_class].half_duplex ? id & ~LinkId{1} : id;
+  return node.classes[node.links[at.local].link_class].half_duplex ? id & ~LinkId{1} : id;
 }
 
 LinkId System::reverse(LinkId id) const {
-  return id < static_cast<uint64_t>(nodes()) * impl_->node.links.size() ? id ^ LinkId { 1 } : id;
+  return id < impl_->node_links() ? id ^ LinkId { 1 } : id;
 }
 
 Route System::route(VertexId a, VertexId b) const {
   Route out;
-  const auto per_node = static_cast<VertexId>(vertices().size());
-  const int64_t from = node_of(a), to = node_of(b);
-  TANDEM_CHECK(from < nodes() && to < nodes());
-  if (from == to) {
-    impl_->local_route(out, from, a % per_node, b % per_node);
+  const Impl::Spot from = impl_->vertex_spot(a), to = impl_->vertex_spot(b);
+  TANDEM_CHECK(from.node < nodes() && to.node < nodes());
+  if (from.node == to.node) {
+    impl_->local_route(out, from.node, from.local, to.local);
     return out;
   }
-  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
-  impl_->edge_route(out, from, a % per_node, true);
+  const uint64_t own = impl_->node_links();
+  impl_->edge_route(out, from.node, from.local, true);
   std::vector<uint64_t> crossed;
-  impl_->network->route({from, impl_->port_at(from, a % per_node)}, {to, impl_->port_at(to, b % per_node)},
-                        crossed);
+  impl_->network->route({from.node, impl_->port_at(from.node, from.local)},
+                        {to.node, impl_->port_at(to.node, to.local)}, crossed);
   for (const uint64_t link : crossed) {
     out.links.push_back(static_cast<LinkId>(own + link));
     out.latency += impl_->shape.latency;
   }
-  impl_->edge_route(out, to, b % per_node, false);
+  impl_->edge_route(out, to.node, to.local, false);
   out.latency += impl_->transport.latency;
   out.cap = tighter(out.cap, impl_->transport.flow_cap);
   return out;

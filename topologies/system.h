@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A machine or cluster: a node template (a boost graph) times `nodes`, joined by a network block.
-// Only the node template's routes are kept; everything across nodes is computed on demand, so a system of
+// A machine or cluster: node templates (boost graphs), each times its number of nodes, joined by a network
+// block. Only the templates' routes are kept; everything across nodes is computed on demand, so a system of
 // 100,000 devices costs what one node costs.
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace tandem::topologies {
 
-using VertexId = uint32_t;  ///< node * vertices per node + index in the node template
+using VertexId = uint32_t;  ///< node by node, in the order of the node's template
 using LinkId = uint32_t;    ///< one direction of a cable: node links first, then the network block's
 
 /// One direction of a link. Parallel lanes are merged into one capacity.
@@ -37,6 +37,12 @@ struct Route {
   Time latency;               ///< sum of the links' latencies plus the transport's per message
   int staged = 0;
   double cap = 0;  ///< bytes/s that one flow can reach whatever the links allow; 0 = no cap
+};
+
+/// Consecutive nodes that are described alike.
+struct KindOfNode {
+  std::string name;  ///< "" for those that the file describes beside "node_kinds"
+  int64_t first = 0, nodes = 1;
 };
 
 /// The input side of one node and what all nodes share.
@@ -68,13 +74,18 @@ class System {
   const std::string& name() const;
   const std::string& summary() const;
   int64_t nodes() const;
-  /// The node template.
-  const std::vector<Vertex>& vertices() const;
+  /// The kinds of nodes, at least one. All have equally many accelerators of one VertexKind.
+  std::vector<KindOfNode> kinds() const;
+  std::size_t kind_of(VertexId v) const;  ///< the number of its node's kind; O(kinds)
+  /// Nodes of two kinds have the same vertices and cables, whatever devices and link figures.
+  bool same_shape(std::size_t kind_a, std::size_t kind_b) const;
+  /// The template of a kind of nodes.
+  const std::vector<Vertex>& vertices(std::size_t kind = 0) const;
   const std::vector<Device>& devices() const;
   /// Template indices of what trains: the GPUs or TPUs, or where there are none the CPUs.
-  const std::vector<uint32_t>& accelerators() const;
+  const std::vector<uint32_t>& accelerators(std::size_t kind = 0) const;
   int64_t accelerator_count() const { return nodes() * static_cast<int64_t>(accelerators().size()); }
-  const HostInfo& host() const;
+  const HostInfo& host(std::size_t kind = 0) const;
   /// Dotted paths of the file's figures that nobody checked: "network", "links.pcie".
   const std::vector<std::string>& unverified() const;
   /// Free-form figures of the data file's "communication" object that sim/cost reads (library, protocol
@@ -95,7 +106,8 @@ class System {
   VertexId host_of(VertexId v) const;
   /// Share of its speed that a fault leaves a device, 1 without one.
   double speed(VertexId v) const;
-  /// No fault strikes a single node or link of the network: what holds for one node holds for all.
+  /// No fault strikes a single node or link of the network: what holds for one node holds for all of its
+  /// kind.
   bool uniform() const;
   const std::vector<std::string>& faults() const;  ///< in words: "cpu0:cpu1 at 50 %"
   std::string vertex_name(VertexId v) const;       ///< "gpu3" on one node, "node2/gpu3" else
@@ -114,7 +126,8 @@ class System {
   /// apart). Peer access rules of the data file decide about staging.
   /// a == b gives an empty route. Thread safe.
   Route route(VertexId a, VertexId b) const;
-  /// Graphviz dot text of one node and its place in the network.
+  /// Graphviz dot text of one node of each kind and its place in the network. Of several kinds, vertices have
+  /// the name of the first node's: "node2/gpu0".
   std::string dot() const;
   std::string to_json_text() const;  ///< CONTRACT.md, "show system NAME --format json"
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/data.h"
 #include "topologies/ranges.h"
@@ -60,11 +59,11 @@ void SystemReader::add(const std::string& pattern, const Json& spec, VertexKind 
     numa->fail(fmt::format("{} sockets for the {} vertices of \"{}\": give one number, or one each",
                            numa->items().size(), names.size(), pattern));
   }
-  auto& vertices = out_->node.vertices;
+  auto& vertices = node().vertices;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (vertices.size() >= kMaxVertices)
       spec.fail(fmt::format("a node has at most {} vertices", kMaxVertices));
-    if (!index_.emplace(names[i], static_cast<uint32_t>(vertices.size())).second) {
+    if (!drafts_[at_].index.emplace(names[i], static_cast<uint32_t>(vertices.size())).second) {
       spec.fail(fmt::format("the vertex \"{}\" is declared twice", names[i]));
     }
     int32_t socket = 0;
@@ -87,45 +86,47 @@ double width_share(const Json& link_class) {
 }
 
 void SystemReader::place() {
-  const Json* spec = document_.find("place");
-  if (spec == nullptr) return;
-  const std::vector<uint32_t> all = std::move(out_->accelerators);
-  out_->accelerators.clear();
-  for (const Json& pattern : spec->items()) {
+  const Json* list = spec().find("place");
+  if (list == nullptr) return;
+  const std::vector<uint32_t> all = std::move(kind().accelerators);
+  std::vector<uint32_t>& used = kind().accelerators;
+  used.clear();
+  for (const Json& pattern : list->items()) {
     for (const uint32_t v : named(pattern)) {
       if (std::find(all.begin(), all.end(), v) == all.end())
-        pattern.fail(fmt::format("\"{}\" is no accelerator", out_->node.vertices[v].name));
-      if (std::find(out_->accelerators.begin(), out_->accelerators.end(), v) != out_->accelerators.end())
-        pattern.fail(fmt::format("\"{}\" is named twice", out_->node.vertices[v].name));
-      out_->accelerators.push_back(v);
+        pattern.fail(fmt::format("\"{}\" is no accelerator", node().vertices[v].name));
+      if (std::find(used.begin(), used.end(), v) != used.end())
+        pattern.fail(fmt::format("\"{}\" is named twice", node().vertices[v].name));
+      used.push_back(v);
     }
   }
-  if (out_->accelerators.empty()) spec->fail("no accelerator is named");
+  if (used.empty()) list->fail("no accelerator is named");
 }
 
 void SystemReader::vertices() {
-  const Json& devices = document_.at("devices");
-  for (const auto& [pattern, spec] : devices.members()) {
-    spec.only({"model", "numa", "source", "note"});
-    const Json& model = spec.at("model");
+  const Json& devices = spec().at("devices");
+  for (const auto& [pattern, device] : devices.members()) {
+    device.only({"model", "numa", "source", "note"});
+    const Json& model = device.at("model");
     const auto [at, fresh] =
         device_index_.emplace(model.as_text(), static_cast<int32_t>(out_->devices.size()));
     if (fresh) out_->devices.push_back(Device::load(model.as_text(), model.place()));
-    add(pattern, spec, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
+    add(pattern, device, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
   }
-  if (const Json* others = document_.find("vertices")) {
-    for (const auto& [pattern, spec] : others->members()) {
-      spec.only({"kind", "numa", "source", "note"});
-      add(pattern, spec, parse_vertex_kind(spec.at("kind")), -1);
+  if (const Json* others = spec().find("vertices")) {
+    for (const auto& [pattern, vertex] : others->members()) {
+      vertex.only({"kind", "numa", "source", "note"});
+      add(pattern, vertex, parse_vertex_kind(vertex.at("kind")), -1);
     }
   }
-  const auto& all = out_->node.vertices;
+  const auto& all = node().vertices;
+  std::vector<uint32_t>& accelerators = kind().accelerators;
   std::vector<uint32_t> cpus;
   for (uint32_t v = 0; v < all.size(); ++v) {
-    if (all[v].kind == VertexKind::gpu || all[v].kind == VertexKind::tpu) out_->accelerators.push_back(v);
+    if (all[v].kind == VertexKind::gpu || all[v].kind == VertexKind::tpu) accelerators.push_back(v);
     if (all[v].kind == VertexKind::cpu) cpus.push_back(v);
   }
-  if (out_->accelerators.empty()) out_->accelerators = cpus;
+  if (accelerators.empty()) accelerators = cpus;
   if (cpus.empty())
     devices.fail("every node needs a CPU: it loads the data and is the last resort for messages");
 }
@@ -133,10 +134,10 @@ void SystemReader::vertices() {
 std::vector<uint32_t> SystemReader::named(const Json& pattern) const {
   std::vector<uint32_t> out;
   for (const std::string& each : expand_range(pattern.as_text(), pattern.place())) {
-    const auto at = index_.find(each);
-    if (at == index_.end()) {
+    const auto at = drafts_[at_].index.find(each);
+    if (at == drafts_[at_].index.end()) {
       std::vector<std::string> names;
-      for (const Vertex& v : out_->node.vertices) names.push_back(v.name);
+      for (const Vertex& v : node().vertices) names.push_back(v.name);
       pattern.fail(fmt::format("there is no vertex \"{}\".{}", each, did_you_mean(each, names)));
     }
     out.push_back(at->second);
@@ -145,9 +146,9 @@ std::vector<uint32_t> SystemReader::named(const Json& pattern) const {
 }
 
 void SystemReader::cable(uint32_t a, uint32_t b, uint32_t link_class, int lanes, const Place& place) {
-  auto& node = out_->node;
+  NodeTemplate& node = this->node();
   if (a == b) throw InputError(place, fmt::format("\"{}\" is linked to itself", node.vertices[a].name));
-  if (!cables_.emplace(std::min(a, b), std::max(a, b), link_class).second) {
+  if (!drafts_[at_].cables.emplace(std::min(a, b), std::max(a, b), link_class).second) {
     throw InputError(
         place, fmt::format("\"{}\" and \"{}\" are linked twice by \"{}\"; parallel cables are the third "
                            "element, as in [\"a\", \"b\", 2]",
@@ -183,7 +184,7 @@ void SystemReader::mesh(const Json& pattern, uint32_t link_class) {
 }
 
 void SystemReader::links() {
-  const Json* links = document_.find("links");
+  const Json* links = this->spec().find("links");
   if (links == nullptr) return;
   for (const auto& [kind, spec] : links->members()) {
     spec.only({"bandwidth", "width", "achieved", "latency", "duplex", "between", "mesh", "source", "note"});
@@ -197,8 +198,8 @@ void SystemReader::links() {
       spec.at("duplex").fail(fmt::format("\"{}\" is not a duplex. Valid: full, half", printable(duplex)));
     }
     c.half_duplex = duplex == "half";
-    const auto id = static_cast<uint32_t>(out_->node.classes.size());
-    out_->node.classes.push_back(c);
+    const auto id = static_cast<uint32_t>(node().classes.size());
+    node().classes.push_back(c);
     const Json* between = spec.find("between");
     const Json* meshes = spec.find("mesh");
     if (between == nullptr && meshes == nullptr)
@@ -213,25 +214,50 @@ void SystemReader::links() {
 }
 
 void SystemReader::peer_access() {
-  const Json* spec = document_.find("peer_access");
+  const Json* spec = this->spec().find("peer_access");
   if (spec == nullptr) return;
   spec->only({"reach", "through_host_cap", "staged_cap", "staged_latency", "through_gpus", "source", "note"});
-  if (const Json* reach = spec->find("reach")) out_->peer.reach = parse_reach(*reach);
-  out_->peer.through_host_cap = optional_cap(*spec, "through_host_cap");
-  out_->peer.staged_cap = optional_cap(*spec, "staged_cap");
-  if (const Json* latency = spec->find("staged_latency")) out_->peer.staged_latency = latency->as_time();
-  out_->node.through_gpus = spec->boolean("through_gpus", false);
+  PeerAccess& peer = kind().peer;
+  if (const Json* reach = spec->find("reach")) peer.reach = parse_reach(*reach);
+  peer.through_host_cap = optional_cap(*spec, "through_host_cap");
+  peer.staged_cap = optional_cap(*spec, "staged_cap");
+  if (const Json* latency = spec->find("staged_latency")) peer.staged_latency = latency->as_time();
+  node().through_gpus = spec->boolean("through_gpus", false);
 }
 
 void SystemReader::host() {
-  const Json* spec = document_.find("host");
+  const Json* spec = this->spec().find("host");
   if (spec == nullptr) return;
   spec->only({"cores", "core_speed", "local_storage", "shared_storage", "jitter", "source", "note"});
-  out_->host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
-  out_->host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
-  out_->host.jitter = spec->real("jitter", out_->host.jitter, 0, 1);
-  if (const Json* local = spec->find("local_storage")) out_->host.local_storage = local->as_bandwidth();
-  if (const Json* shared = spec->find("shared_storage")) out_->host.shared_storage = shared->as_bandwidth();
+  HostInfo& host = kind().host;
+  host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
+  host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
+  host.jitter = spec->real("jitter", host.jitter, 0, 1);
+  if (const Json* local = spec->find("local_storage")) host.local_storage = local->as_bandwidth();
+  if (const Json* shared = spec->find("shared_storage")) host.shared_storage = shared->as_bandwidth();
+}
+
+void SystemReader::plug() {
+  const Json* spec = document_.find("network");
+  if (spec == nullptr) return;
+  std::vector<uint32_t>& ports = kind().ports;
+  const auto& vertices = node().vertices;
+  if (const Json* attach = spec->find("attach")) {
+    ports = named(*attach);
+    for (const uint32_t port : ports) {
+      const VertexKind kind = vertices[port].kind;
+      if (kind == VertexKind::nic || kind == VertexKind::gpu || kind == VertexKind::tpu ||
+          kind == VertexKind::cpu)
+        continue;
+      attach->fail(
+          fmt::format("\"{}\" cannot plug into the network: NICs and devices can", vertices[port].name));
+    }
+  } else {
+    for (uint32_t v = 0; v < vertices.size(); ++v) {
+      if (vertices[v].kind == VertexKind::nic) ports.push_back(v);
+    }
+  }
+  if (ports.empty()) spec->fail("the node has no NIC; add one, or name what plugs in with \"attach\"");
 }
 
 void SystemReader::network() {
@@ -251,23 +277,7 @@ void SystemReader::network() {
                                     "attach", "transport", "source",   "note"};
   valid.insert(valid.end(), block.keys.begin(), block.keys.end());
   spec->only(valid);
-  if (const Json* attach = spec->find("attach")) {
-    out_->ports = named(*attach);
-    for (const uint32_t port : out_->ports) {
-      const VertexKind kind = out_->node.vertices[port].kind;
-      if (kind == VertexKind::nic || kind == VertexKind::gpu || kind == VertexKind::tpu ||
-          kind == VertexKind::cpu)
-        continue;
-      attach->fail(fmt::format("\"{}\" cannot plug into the network: NICs and devices can",
-                               out_->node.vertices[port].name));
-    }
-  } else {
-    for (uint32_t v = 0; v < out_->node.vertices.size(); ++v) {
-      if (out_->node.vertices[v].kind == VertexKind::nic) out_->ports.push_back(v);
-    }
-  }
-  if (out_->ports.empty()) spec->fail("the node has no NIC; add one, or name what plugs in with \"attach\"");
-  out_->shape = {out_->nodes, static_cast<uint32_t>(out_->ports.size()),
+  out_->shape = {out_->nodes, static_cast<uint32_t>(kind().ports.size()),
                  positive_bandwidth(spec->at("bandwidth")), spec->real("achieved", 1, 1e-6, 1),
                  spec->at("latency").as_time()};
   const Json& transport = spec->at("transport");
@@ -278,18 +288,13 @@ void SystemReader::network() {
   const Json& gpudirect = transport.at("gpudirect");
   out_->transport.gpudirect = parse_reach(gpudirect);
   out_->network = block.make(out_->shape, *spec);
-  const uint64_t per_node = std::max(out_->node.links.size(), out_->node.vertices.size());
-  const uint64_t ids = static_cast<uint64_t>(out_->nodes) * per_node + out_->network->link_count();
-  if (ids > std::numeric_limits<uint32_t>::max()) {
-    throw InputError(nodes_place, fmt::format("{} nodes of this system have {} links, more than 4294967295",
-                                              out_->nodes, ids));
-  }
 }
 
 void SystemReader::serve() {
-  auto& node = out_->node;
+  const NodeTemplate& node = this->node();
+  auto &host_of = kind().host_of, &stage_of = kind().stage_of;
   const auto n = static_cast<uint32_t>(node.vertices.size());
-  out_->host_of.assign(n, UINT32_MAX);
+  host_of.assign(n, UINT32_MAX);
   for (uint32_t v = 0; v < n; ++v) {
     uint32_t best = UINT32_MAX;
     for (uint32_t c = 0; c < n; ++c) {
@@ -297,21 +302,21 @@ void SystemReader::serve() {
       const bool same = node.vertices[c].numa == node.vertices[v].numa;
       if (best == UINT32_MAX || (same && node.vertices[best].numa != node.vertices[v].numa)) best = c;
     }
-    out_->host_of[v] = node.vertices[v].kind == VertexKind::cpu ? v : best;
+    host_of[v] = node.vertices[v].kind == VertexKind::cpu ? v : best;
   }
-  out_->stage_of = out_->host_of;
+  stage_of = host_of;
   for (const NodeLink& l : node.links) {
     if (node.vertices[l.to].kind != VertexKind::memory) continue;
     for (uint32_t v = 0; v < n; ++v) {
-      if (out_->host_of[v] == l.from) out_->stage_of[v] = l.to;
+      if (host_of[v] == l.from) stage_of[v] = l.to;
     }
   }
 }
 
 void SystemReader::check(const NodeTemplate& node, int64_t at_node) const {
-  const auto first = static_cast<uint32_t>(out_->host_of.empty() ? 0 : out_->host_of[0]);
-  const Json* links = document_.find("links");
-  const Place place = links != nullptr ? links->place() : document_.place();
+  const auto first = static_cast<uint32_t>(kind().host_of.empty() ? 0 : kind().host_of[0]);
+  const Json* links = spec().find("links");
+  const Place place = links != nullptr ? links->place() : spec().place();
   for (uint32_t v = 0; v < node.vertices.size(); ++v) {
     // Nothing ends at a switch, so it need only be cabled.
     const VertexKind kind = node.vertices[v].kind;
@@ -337,12 +342,12 @@ void SystemReader::check(const NodeTemplate& node, int64_t at_node) const {
 std::vector<uint32_t> SystemReader::ports(const NodeTemplate& node, int64_t at_node) const {
   std::vector<uint32_t> port_of(node.vertices.size(), 0);
   std::map<std::pair<VertexKind, std::vector<uint32_t>>, uint32_t> dealt;
-  for (uint32_t v = 0; v < node.vertices.size() && !out_->ports.empty(); ++v) {
+  for (uint32_t v = 0; v < node.vertices.size() && !kind().ports.empty(); ++v) {
     std::vector<uint32_t> nearest;
     NodeTemplate::Distance best;
-    for (uint32_t p = 0; p < out_->ports.size(); ++p) {
+    for (uint32_t p = 0; p < kind().ports.size(); ++p) {
       // Cables and forwarding are the same both ways; from the ports there are fewer trees to grow.
-      const auto d = node.distance(out_->ports[p], v);
+      const auto d = node.distance(kind().ports[p], v);
       if (d.hops < 0) continue;
       const bool closer =
           best.hops < 0 || d.hops < best.hops || (d.hops == best.hops && d.width > best.width);
@@ -365,25 +370,34 @@ std::unique_ptr<System::Impl> SystemReader::read(const Json& document) {
   SystemReader reader(document);
   reader.out_ = std::make_unique<System::Impl>();
   System::Impl& out = *reader.out_;
-  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "devices", "place",
-                 "vertices", "links", "faults", "peer_access", "host", "network", "communication"});
+  document.only({"name", "summary", "sources", "unverified", "note", "fitted", "nodes", "node_kinds",
+                 "devices", "place", "vertices", "links", "faults", "peer_access", "host", "network",
+                 "communication"});
   out.name = document.at("name").as_text();
   out.summary = document.at("summary").as_text();
   out.nodes = document.integer("nodes", 1, 1, 1'000'000'000);
   if (const Json* unverified = document.find("unverified")) {
     for (const Json& path : unverified->items()) out.unverified.push_back(path.as_text());
   }
-  reader.vertices();
-  reader.place();
-  reader.links();
+  reader.add_kinds();
+  reader.each_kind([&] {
+    reader.vertices();
+    reader.place();
+    reader.links();
+    reader.host();
+    reader.plug();
+  });
+  reader.compare();
   reader.strike_all();
-  reader.peer_access();
-  out.node.finish();
-  reader.serve();
-  reader.check(out.node, -1);
-  reader.host();
+  reader.each_kind([&] {
+    reader.peer_access();
+    reader.node().finish();
+    reader.serve();
+    reader.check(reader.node(), -1);
+  });
   reader.network();
-  out.port_of = reader.ports(out.node, -1);
+  reader.number();
+  reader.each_kind([&] { reader.kind().port_of = reader.ports(reader.node(), -1); });
   reader.strike_single();
   const Json* communication = document.find("communication");
   if (communication != nullptr && !communication->is_object()) communication->fail("must be an object");

@@ -11,6 +11,7 @@
 #include "topologies/faults.h"
 #include "topologies/network.h"
 #include "topologies/node.h"
+#include "topologies/node_kinds.h"
 #include "topologies/system.h"
 
 namespace tandem::topologies {
@@ -31,37 +32,60 @@ struct Transport {
   Reach gpudirect = Reach::none;  ///< the NIC reads device memory when their path needs no more than this
 };
 
+/// Consecutive nodes that are described alike.
+struct NodeKind {
+  std::string name;  ///< in "node_kinds"; "" for the nodes that the file describes beside it
+  int64_t first = 0, nodes = 1;
+  uint64_t first_vertex = 0, first_link = 0;  ///< ids of the first node's
+  uint32_t shape = 0;                         ///< the first kind with the same vertices and cables
+  NodeTemplate node;
+  std::vector<uint32_t> accelerators;  ///< template indices
+  HostInfo host;
+  PeerAccess peer;
+  std::vector<uint32_t> ports;  ///< template vertices that plug into the network
+  // Per template vertex.
+  std::vector<uint32_t> host_of, stage_of, port_of;  ///< CPU, staging buffer, index into ports
+
+  uint64_t vertices() const { return static_cast<uint64_t>(nodes) * node.vertices.size(); }
+  uint64_t links() const { return static_cast<uint64_t>(nodes) * node.links.size(); }
+};
+
 struct System::Impl {
   std::string name, summary;
   int64_t nodes = 1;
-  NodeTemplate node;
-  std::vector<Device> devices;         ///< one per distinct model
-  std::vector<uint32_t> accelerators;  ///< template indices
-  HostInfo host;
+  std::vector<NodeKind> kinds;  ///< at least one, in the order of their nodes
+  std::vector<Device> devices;  ///< one per distinct model
   std::vector<std::string> unverified;
   Json communication;
-  PeerAccess peer;
 
   std::string block;  ///< of the network; empty = the system has none
   NetworkShape shape;
   Transport transport;
   std::unique_ptr<Network> network;
-  std::vector<uint32_t> ports;  ///< template vertices that plug into the network
 
-  // Per template vertex.
-  std::vector<uint32_t> host_of, stage_of, port_of;  ///< CPU, staging buffer, index into ports
-
-  /// A node that faults made different from the others: the same vertices and link ids.
+  /// A node that faults made different from the others of its kind: the same vertices and link ids.
   struct OddNode {
     NodeTemplate node;
     std::vector<uint32_t> port_of;
   };
   std::map<int64_t, OddNode> odd;
-  std::map<std::pair<int64_t, uint32_t>, double> speed;  ///< of slowed devices; node -1: of every node
-  std::vector<std::string> faults;                       ///< for people
-  bool uniform = true;                                   ///< no fault strikes a single node or network link
+  /// Of slowed devices by node and template index; node -1 - k: of every node of kind k.
+  std::map<std::pair<int64_t, uint32_t>, double> speed;
+  std::vector<std::string> faults;             ///< for people
+  bool uniform = true;                         ///< no fault strikes a single node or network link
+  std::size_t kind_at(int64_t at_node) const;  ///< O(kinds), as all of these
+  const NodeKind& kind(int64_t at_node) const { return kinds[kind_at(at_node)]; }
   const NodeTemplate& node_at(int64_t at_node) const;
   uint32_t port_at(int64_t at_node, uint32_t v) const;
+  /// A vertex or a node's link by its place.
+  struct Spot {
+    const NodeKind* kind = nullptr;
+    int64_t node = 0;
+    uint32_t local = 0;  ///< index in the node template
+  };
+  Spot vertex_spot(uint64_t id) const;
+  Spot link_spot(uint64_t id) const;  ///< requires id < node_links()
+  uint64_t node_links() const { return kinds.back().first_link + kinds.back().links(); }  ///< of all nodes
 
   /// Appends a node path as global link ids.
   void append(Route& route, int64_t at_node, const NodePath& path) const;
@@ -81,7 +105,25 @@ class SystemReader {
   static std::unique_ptr<System::Impl> read(const Json& document);
 
  private:
+  /// A kind of nodes while it is read.
+  struct Draft {
+    Json spec;  ///< the whole description of such a node
+    std::map<std::string, uint32_t> index = {};
+    std::set<std::tuple<uint32_t, uint32_t, uint32_t>> cables = {};
+  };
+
   explicit SystemReader(const Json& document) : document_(document) {}
+  void add_kinds();  ///< which there are, and of how many nodes
+  void add_kind(std::string name, int64_t nodes, Json spec);
+  /// f() for every kind, which spec(), node() and kind() then are of.
+  template <typename F>
+  void each_kind(F f) {
+    for (at_ = 0; at_ < drafts_.size(); ++at_) f();
+    at_ = 0;
+  }
+  NodeKind& kind() const { return out_->kinds[at_]; }
+  NodeTemplate& node() const { return kind().node; }
+  const Json& spec() const { return drafts_[at_].spec; }
   void vertices();
   void add(const std::string& pattern, const Json& spec, VertexKind kind, int32_t device);
   void place();  ///< which accelerators are used, and in which order
@@ -92,20 +134,25 @@ class SystemReader {
   std::vector<uint32_t> named(const Json& pattern) const;
   void peer_access();
   void host();
+  void plug();  ///< which vertices plug into the network
   void network();
-  void serve();  ///< which CPU and which host memory each vertex uses
+  void compare();  ///< kinds with each other: what must be alike, and which have one shape
+  void number();   ///< vertices and links of all nodes
+  void serve();    ///< which CPU and which host memory each vertex uses
   /// The nearest port of every vertex; equally near ones are dealt out in turn.
   std::vector<uint32_t> ports(const NodeTemplate& node, int64_t at_node) const;
   void check(const NodeTemplate& node, int64_t at_node) const;
-  void note_fault(const Fault& fault, const Struck& struck);
+  /// `node`: as in Impl::speed.
+  void slow_down(int64_t node, const Fault& fault, const Struck& struck);
+  void note_fault(const Fault& fault);
   void strike_all();     ///< faults of every node
   void strike_single();  ///< those of single nodes and of the network
 
   const Json& document_;
   std::unique_ptr<System::Impl> out_;
-  std::map<std::string, uint32_t> index_;
+  std::vector<Draft> drafts_;  ///< of out_->kinds
+  std::size_t at_ = 0;         ///< the kind that is read
   std::map<std::string, int32_t> device_index_;
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> cables_;
   std::vector<Fault> faults_;  ///< once strike_all() is done: those left for strike_single()
 };
 

@@ -29,13 +29,31 @@ constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can 
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
 
-void add_if_there(const Json& document, const std::string& block, const std::string& key, bool bandwidth,
-                  std::vector<Resource>& out) {
+/// Adds a figure of the document or of one of its kinds of nodes, whose path begins with `prefix`.
+void add_figure(const std::string& prefix, const std::string& path, const Json& value, bool bandwidth,
+                std::vector<Resource>& out) {
+  const double now = bandwidth ? value.as_bandwidth().bytes_per_second : value.as_real();
+  if (!(now > 0)) return;
+  auto at = std::find_if(out.begin(), out.end(), [&](const Resource& r) { return r.path == path; });
+  if (at == out.end()) at = out.insert(out.end(), {path, now, bandwidth});
+  at->value = std::max(at->value, now);
+  at->figures.emplace_back(prefix + path, now);
+}
+
+void add_if_there(const std::string& prefix, const Json& document, const std::string& block,
+                  const std::string& key, bool bandwidth, std::vector<Resource>& out) {
   const Json* in = document.find(block);
   const Json* value = in == nullptr ? nullptr : in->find(key);
-  if (value == nullptr) return;
-  const double now = bandwidth ? value->as_bandwidth().bytes_per_second : value->as_real();
-  if (now > 0) out.push_back({block + "." + key, now, bandwidth});
+  if (value != nullptr) add_figure(prefix, block + "." + key, *value, bandwidth, out);
+}
+
+/// The parts of a system's file that describe nodes, with what their paths begin with.
+std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document) {
+  std::vector<std::pair<std::string, const Json*>> out = {{"", &document}};
+  if (const Json* kinds = document.find("node_kinds")) {
+    for (const auto& [name, kind] : kinds->members()) out.emplace_back("node_kinds." + name + ".", &kind);
+  }
+  return out;
 }
 
 /// Does the order in which messages arrive decide how long steps take?
@@ -142,18 +160,33 @@ std::string Resource::text(double factor) const {
   return bandwidth ? fmt::format("{:.17g}B/s", value * factor) : fmt::format("{:.17g}", value * factor);
 }
 
+void Resource::turn(System::Sets& sets, double factor) const {
+  for (const auto& [figure, now] : figures)
+    sets.emplace_back(
+        figure, bandwidth ? fmt::format("{:.17g}B/s", now * factor) : fmt::format("{:.17g}", now * factor));
+}
+
 std::vector<Resource> resources_of(const Question& q) {
   const Json document = System::document(q.system_text, q.sets);
+  const auto parts = node_parts(document);
   std::vector<Resource> out;
-  if (const Json* links = document.find("links")) {
+  for (const auto& [prefix, part] : parts) {
+    const Json* links = part->find("links");
+    if (links == nullptr) continue;
     for (const auto& [kind, spec] : links->members())
-      out.push_back({"links." + kind + ".bandwidth", spec.at("bandwidth").as_bandwidth().bytes_per_second});
+      add_figure(prefix, "links." + kind + ".bandwidth", spec.at("bandwidth"), true, out);
   }
-  if (q.system.nodes() > 1) add_if_there(document, "network", "bandwidth", true, out);
-  add_if_there(document, "host", "local_storage", true, out);
-  add_if_there(document, "host", "shared_storage", true, out);
-  if (q.input && q.system.host().cores > 0)
-    out.push_back({"host.core_speed", q.system.host().core_speed, false});
+  if (q.system.nodes() > 1) add_if_there("", document, "network", "bandwidth", true, out);
+  for (const auto& [prefix, part] : parts) add_if_there(prefix, *part, "host", "local_storage", true, out);
+  add_if_there("", document, "host", "shared_storage", true, out);
+  if (q.input && q.system.host().cores > 0) {
+    Resource cores{"host.core_speed", q.system.host().core_speed, false};
+    for (const auto& [prefix, part] : parts) {
+      const Json* host = part->find("host");
+      if (host != nullptr) cores.figures.emplace_back(prefix + cores.path, host->real("core_speed", 1));
+    }
+    out.push_back(std::move(cores));
+  }
   out.push_back({"compute", 1, false, &Speeds::compute});
   out.push_back({"launch", 1, false, &Speeds::launch});
   out.push_back({"server", 1, false, &Speeds::server});
@@ -163,7 +196,7 @@ std::vector<Resource> resources_of(const Question& q) {
 
 System perturbed(const Question& q, const Resource& resource, double factor) {
   auto sets = q.sets;
-  sets.emplace_back(resource.path, resource.text(factor));
+  resource.turn(sets, factor);
   return System::load(q.system_text, sets);
 }
 

@@ -14,13 +14,18 @@ namespace tandem::app {
 /// does not hold as one figure.
 struct Resource {
   std::string path;  ///< "links.pcie.bandwidth", "network.bandwidth", "host.core_speed" ...; "compute" ...
-  double value = 0;  ///< bytes/s, or for host.core_speed and speeds a plain number
+  double value = 0;  ///< bytes/s, or for host.core_speed and speeds a plain number; of kinds the largest
   bool bandwidth = true;
   double Speeds::*speed = nullptr;  ///< then `path` is none of the file
+  /// The same figure of each kind of nodes that states it, as paths of --set with values; all are turned
+  /// alike.
+  std::vector<std::pair<std::string, double>> figures = {};
   /// The factor on it that stands for no limit: a thousand, or as much as a system file takes.
   double most() const;
   /// "16GB/s" as --set takes it; exact.
   std::string text(double factor = 1) const;
+  /// Turns it by `factor` behind what was set before.
+  void turn(System::Sets& sets, double factor) const;
 };
 
 /// Every link class, the network where several nodes make it matter, the host's storage and cores; then

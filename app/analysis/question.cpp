@@ -127,6 +127,10 @@ std::vector<Flag> question_flags() {
       {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
+      {"batch-split", "even|speed",
+       "how samples are divided where devices differ: the same batch for all (default), or in proportion to "
+       "the "
+       "rate that each has alone, as many in all"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME",
        "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor (tandem list "
@@ -259,6 +263,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
   q.devices = arguments.integers("devices", usual_counts(q), 1, kMostDevices);
   q.batch = arguments.integer("batch", 32, 1, 1 << 24);
+  if (arguments.choice("batch-split", "even", {"even", "speed"}) == "speed") q.split = BatchSplit::speed;
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
   q.recompute = arguments.value("recompute", "off", parse_recompute);
@@ -286,6 +291,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload};
   p.system = &system;
   p.devices = device_count;
+  p.split = split;
   p.memory = memory;
   p.iterations = iterations;
   p.seed = seed;

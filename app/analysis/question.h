@@ -25,6 +25,7 @@ struct Question {
   std::vector<std::pair<std::string, std::string>> sets;  ///< --set path=value, in order
   std::vector<int64_t> devices;
   int64_t batch = 32;
+  BatchSplit split = BatchSplit::even;
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   Recompute recompute = {};

@@ -10,13 +10,22 @@ namespace tandem::app {
 
 namespace {
 
-/// The entries of the system file that describe accelerators, with their models.
+/// The entries of the system file that describe accelerators, as paths of --set, with their models.
 std::vector<std::pair<std::string, std::string>> accelerators(const Question& q) {
   std::vector<std::pair<std::string, std::string>> out;
   const Json document = System::document(q.system_text, q.sets);
-  for (const auto& [name, spec] : document.at("devices").members()) {
-    const std::string& model = spec.at("model").as_text();
-    if (Device::load(model).kind != Device::Kind::cpu) out.emplace_back(name, model);
+  const auto add = [&](const std::string& prefix, const Json& part) {
+    const Json* devices = part.find("devices");
+    if (devices == nullptr) return;
+    for (const auto& [name, spec] : devices->members()) {
+      const std::string& model = spec.at("model").as_text();
+      if (Device::load(model).kind != Device::Kind::cpu)
+        out.emplace_back(prefix + "devices." + name + ".model", model);
+    }
+  };
+  add("", document);
+  if (const Json* kinds = document.find("node_kinds")) {
+    for (const auto& [name, kind] : kinds->members()) add("node_kinds." + name + ".", kind);
   }
   return out;
 }
@@ -24,14 +33,14 @@ std::vector<std::pair<std::string, std::string>> accelerators(const Question& q)
 /// The one model of accelerators that the machine has, else "".
 std::string only_model(const Question& q) {
   std::set<std::string> models;
-  for (const auto& [name, model] : accelerators(q)) models.insert(model);
+  for (const auto& [path, model] : accelerators(q)) models.insert(model);
   return models.size() == 1 ? *models.begin() : "";
 }
 
 /// The rate on the question's machine with all accelerators of another model.
 std::optional<double> rate_with(const Question& q, const std::string& model, int64_t devices) {
   auto sets = q.sets;
-  for (const auto& [name, own] : accelerators(q)) sets.emplace_back("devices." + name + ".model", model);
+  for (const auto& [path, own] : accelerators(q)) sets.emplace_back(path, model);
   try {
     const System system = System::load(q.system_text, sets);
     return throughput(prediction_on(q, system, devices));

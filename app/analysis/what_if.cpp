@@ -10,6 +10,7 @@
 #include "app/console/report_text.h"
 #include "app/console/table.h"
 #include "base/data.h"
+#include "sim/plan/placement.h"
 #include "topologies/edits.h"
 
 namespace tandem::app {
@@ -50,6 +51,7 @@ std::string chip(const Device& device) { return device.name.substr(0, device.nam
 
 /// The fastest other stock system of the same shape with the same chip, when it is at least 5 % faster.
 std::string other_system(const Question& q, const Report& last) {
+  if (q.system.kinds().size() > 1) return "";  // no one chip
   const std::string wanted = chip(q.system.device(q.system.accelerator(0)));
   std::string best;
   double rate = 1.05 * last.samples_per_second;
@@ -58,7 +60,7 @@ std::string other_system(const Question& q, const Report& last) {
     const std::string path = find_data("topologies/systems", "system", name);
     if (read_file(path).find("\"" + wanted + "-") == std::string::npos) continue;  // cheaper than a load
     const System system = System::load(path);
-    if (system.accelerators().size() != q.system.accelerators().size()) continue;
+    if (system.accelerators().size() != q.system.accelerators().size() || system.kinds().size() > 1) continue;
     if (chip(system.device(system.accelerator(0))) != wanted || system.accelerator_count() < last.devices)
       continue;
     Prediction p = q.prediction(last.devices);
@@ -76,11 +78,15 @@ std::string other_system(const Question& q, const Report& last) {
 }
 
 std::string smaller_format(const Question& q, const Report& last) {
-  const Device& device = q.system.device(q.system.accelerator(0));
   if (q.anchor || q.precision != Precision::fp32) return "";
+  const auto sorts = device_sorts(q.system, make_cluster(q.system, last.devices));
   for (const Precision to : {Precision::tf32, Precision::bf16, Precision::fp16}) {
-    if (device.peak_at(to).flops_per_second <= 1.2 * device.product_peak(Precision::fp32).flops_per_second)
-      continue;
+    const bool faster = std::all_of(sorts.begin(), sorts.end(), [&](const DeviceSort& sort) {
+      const Device& device = q.system.device(sort.first);
+      return device.peak_at(to).flops_per_second >
+             1.2 * device.product_peak(Precision::fp32).flops_per_second;
+    });
+    if (!faster) continue;
     Prediction p = q.prediction(last.devices);
     p.job.precision = to;
     if (const auto report = try_simulate(p)) {

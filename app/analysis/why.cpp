@@ -116,7 +116,7 @@ double ring_crossings(const Question& q, int64_t devices, LinkId link) {
 /// Kinds of links ("socket", "network") with as good as no limit on their bandwidth: samples/s.
 double rate_without(const Question& q, const std::vector<Resource>& endless, int64_t devices) {
   auto sets = q.sets;
-  for (const Resource& r : endless) sets.emplace_back(r.path, r.text(r.most()));
+  for (const Resource& r : endless) r.turn(sets, r.most());
   const System system = System::load(q.system_text, sets);
   return throughput(prediction_on(q, system, devices));
 }
@@ -218,7 +218,16 @@ std::string in_the_way(const Report& slow, const Report& fast, const Question* q
                      grouped(remedy.rate));
 }
 
-std::string device_name(const Question& q) { return q.system.device(q.system.accelerator(0)).name; }
+/// "k80", of several models "k80 and p100-pcie".
+std::string device_name(const Question& q) {
+  std::vector<std::string> models;
+  for (const DeviceSort& sort :
+       device_sorts(q.system, make_cluster(q.system, q.system.accelerator_count()))) {
+    const std::string& model = q.system.device(sort.first).name;
+    if (std::find(models.begin(), models.end(), model) == models.end()) models.push_back(model);
+  }
+  return listed(models);
+}
 
 /// "; with only the devices changed (k80 instead of p100) 1.02x, with only links and host changed 1.3x".
 std::string swap_text(const ReportPair& pair, const Swap& swap) {

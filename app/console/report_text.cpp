@@ -79,9 +79,14 @@ std::string report_input(const Report& report, std::string_view key) {
 }
 
 std::string report_batch(const Report& report) {
-  const bool micro = !report_input(report, "scheme.microbatches").empty() || report.memory_by_role.size() > 1;
-  return fmt::format("{} sample{} per {}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
-                     micro ? "micro-batch" : "device");
+  // Roles of devices that differ, "worker on p100-pcie", are no stages.
+  const bool stages = std::any_of(
+      report.memory_by_role.begin() + (report.memory_by_role.empty() ? 0 : 1), report.memory_by_role.end(),
+      [](const RoleMemory& m) { return m.role.find(" on ") == std::string::npos; });
+  const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
+  const bool mean = report_input(report, "batch_split") == "speed";
+  return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
+                     micro ? "micro-batch" : "device", mean ? " in the mean" : "");
 }
 
 std::string report_title(const Report& report) {

@@ -64,6 +64,10 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     if (model == "mlp" || model == "lenet5" || model == "resnet20-cifar")
       out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 40});
     if (quick) continue;
+    if (model == "lenet5" || model == "resnet20-cifar") {
+      out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 100});
+      out.back().throttle = 2;
+    }
     if (model == "resnet20-cifar" || model == "cifar10-cnn") {
       for (const char* rate_limit : {"1Gbit/s", "10Gbit/s"}) {
         // Small buckets, so that there is something to overlap; one big one where there is not.
@@ -114,6 +118,13 @@ void merge(std::vector<Histogram>& into, const std::vector<Histogram>& other) {
   for (std::size_t i = 0; i < other.size(); ++i) into[i].merge(other[i]);
 }
 
+double largest_distance(const std::vector<Histogram>& a, const std::vector<Histogram>& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, total_variation(a[i], b[i]));
+  return most;
+}
+
 double largest_difference(const std::vector<Histogram>& a, const std::vector<Histogram>& b) {
   double most = 0;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
@@ -142,8 +153,11 @@ struct Runs {
 Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
   const Graph graph = graph_of(c);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+  System::Sets slow;
+  if (c.throttle != 1)
+    slow = {{fmt::format("faults.cpu{}", c.devices - 1), fmt::format("{:.17g}", 1 / c.throttle)}};
   const System system = c.rate_limit.empty()
-                            ? System::load("local")
+                            ? System::load("local", slow)
                             : System::load("local-nodes", {{"network.bandwidth", c.rate_limit}});
   Prediction p;
   p.job.graph = &graph;
@@ -185,6 +199,7 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
   e.iterations = c.iterations;
   e.warmup = std::max<int32_t>(3, c.iterations / 10);
   e.stop = stop;
+  if (c.throttle != 1) e.throttle = {{static_cast<uint32_t>(c.devices - 1), c.throttle}};
   return execute(e).report;
 }
 
@@ -201,6 +216,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     r.adapter = c.adapter;
     r.scheme = c.scheme;
     r.rate_limit = c.rate_limit;
+    r.throttle = c.throttle;
     r.metric = std::move(metric);
     r.devices = c.devices;
     r.batch = c.batch;
@@ -228,6 +244,9 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
   if (all.staleness.count() >= kUpdatesForShape)
     distance("staleness_distance", total_variation(predicted.staleness, all.staleness),
              total_variation(even.staleness, odd.staleness));
+  if (c.throttle != 1)
+    distance("staleness_distance_by_worker", largest_distance(predicted.staleness_by_worker, all.by_worker),
+             largest_distance(even.by_worker, odd.by_worker));
   return rows;
 }
 

@@ -54,6 +54,7 @@ struct CheckCase {
       {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
   Precision precision = Precision::fp32;
   std::string adapter = {};  ///< as --adapter; empty: all of the model is trained
+  double throttle = 1;       ///< of the last worker, as --throttle
 };
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 /// How often the suite is measured, and the cases run, unless the user says otherwise.

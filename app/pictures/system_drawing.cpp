@@ -20,26 +20,41 @@ constexpr std::size_t kMostVertices = 64;  // more have no room beside each othe
 constexpr std::size_t kHub = 16;           // a vertex of more cables joins groups, and belongs to none
 constexpr std::size_t kFirstGroups = 3;    // that are drawn of many equal ones, besides the last
 
-Drawing node_of(const System& system) {
-  const Json document = Json::parse(system.to_json_text(), system.name());
-  Drawing out;
+/// Adds a node as the listing has it; `prefix` stands before its vertices' names.
+void add_node(Drawing& out, const Json& node, const std::string& prefix) {
   for (const char* list : {"devices", "vertices"}) {
-    for (const Json& v : document.at(list).items())
-      out.vertices.push_back({v.at("id").as_text(), v.at("kind").as_text()});
+    for (const Json& v : node.at(list).items())
+      out.vertices.push_back({prefix + v.at("id").as_text(), v.at("kind").as_text()});
   }
-  const auto& links = document.at("links").items();
+  const auto& links = node.at("links").items();
   for (std::size_t i = 0; i + 1 < links.size(); i += 2) {
-    out.cables.push_back({links[i].at("from").as_text(), links[i].at("to").as_text(),
+    out.cables.push_back({prefix + links[i].at("from").as_text(), prefix + links[i].at("to").as_text(),
                           links[i].at("kind").as_text(),
                           links[i].at("bandwidth_bytes_per_second").as_real(0, 1e300),
                           links[i].at("duplex").as_text() == "half"});
   }
+}
+
+/// A node of each kind, and the network that joins them.
+Drawing node_of(const System& system) {
+  const Json document = Json::parse(system.to_json_text(), system.name());
+  Drawing out;
+  std::vector<std::pair<std::string, const Json*>> nodes;  // prefix, where its ports are listed
+  if (const Json* kinds = document.find("node_kinds")) {
+    for (const Json& kind : kinds->items())
+      nodes.emplace_back(fmt::format("node{}/", kind.at("first_node").as_int()), &kind);
+  } else {
+    nodes.emplace_back("", document.find("network"));
+  }
+  for (const auto& [prefix, node] : nodes) add_node(out, prefix.empty() ? document : *node, prefix);
   if (const Json* network = document.find("network"); network != nullptr && system.nodes() > 1) {
     out.vertices.push_back({"network", "network"});
     const double bandwidth = network->at("bandwidth_bytes_per_second").as_real(0, 1e300);
-    for (const Json& port : network->at("ports").items()) {
-      out.ports.push_back(port.as_text());
-      out.cables.push_back({port.as_text(), "network", "network", bandwidth});
+    for (const auto& [prefix, node] : nodes) {
+      for (const Json& port : node->at("ports").items()) {
+        out.ports.push_back(prefix + port.as_text());
+        out.cables.push_back({prefix + port.as_text(), "network", "network", bandwidth});
+      }
     }
   }
   return out;
@@ -171,7 +186,8 @@ void draw_system(const System& system, const std::string& path) {
   }
   std::string below = fmt::format("{} node{}, {} accelerators", system.nodes(),
                                   system.nodes() == 1 ? "" : "s", system.accelerator_count());
-  if (system.nodes() > 1) below += "; one node is drawn";
+  if (system.nodes() > 1)
+    below += system.kinds().size() > 1 ? "; a node of each kind is drawn" : "; one node is drawn";
   if (!d.left_out.empty()) below += "; " + d.left_out;
   plot.heading(fmt::format("{}: {}", system.name(), system.summary()), below);
   plot.set("classes", static_cast<double>(number));

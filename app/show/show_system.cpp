@@ -63,16 +63,32 @@ std::string links(const System& system, int width) {
   return out;
 }
 
-std::string page(const System& system, int width) {
+/// "2 nodes with 4 accelerators each", of several kinds with their name, and what a node has.
+std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   Table devices({{"device"}, {"model"}, {"memory", true}, {"socket", true}});
-  for (const Vertex& v : system.vertices()) {
+  for (const Vertex& v : system.vertices(kind)) {
     if (v.device < 0) continue;
     const Device& device = system.devices()[static_cast<std::size_t>(v.device)];
     devices.add({v.name, device.name, to_text(device.memory), std::to_string(v.numa)});
   }
-  return fmt::format("{}: {}\n\n{} node{} with {} accelerators each\n{}\n{}{}", system.name(),
-                     system.summary(), system.nodes(), system.nodes() == 1 ? "" : "s",
-                     system.accelerators().size(), devices.text(true, width), links(system, width),
+  const auto kinds = system.kinds();
+  const KindOfNode& own = kinds[kind];
+  std::string which;
+  if (kinds.size() > 1)
+    which =
+        fmt::format(" {}{}", own.name.empty() ? "" : fmt::format("\"{}\", ", own.name),
+                    own.nodes == 1 ? fmt::format("node{}", own.first)
+                                   : fmt::format("node{} to node{}", own.first, own.first + own.nodes - 1));
+  return fmt::format("{} node{}{} with {} accelerators each\n{}\n", own.nodes, own.nodes == 1 ? "" : "s",
+                     which.empty() ? "" : "," + which + ",", system.accelerators(kind).size(),
+                     devices.text(true, width));
+}
+
+std::string page(const System& system, int width) {
+  std::string nodes;
+  for (std::size_t kind = 0; kind < system.kinds().size(); ++kind)
+    nodes += nodes_of_kind(system, kind, width);
+  return fmt::format("{}: {}\n\n{}{}{}", system.name(), system.summary(), nodes, links(system, width),
                      routes(system, width));
 }
 

@@ -19,7 +19,8 @@ constexpr double kLevel = 0.9;
 
 /// What a row is one of, for means over rows of a kind.
 std::string group_of(const CheckRow& r) {
-  if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices);
+  const std::string unlike = r.throttle == 1 ? "" : fmt::format(", one {:g} times slower", r.throttle);
+  if (r.metric != "samples_per_second") return r.metric + fmt::format(", {} workers", r.devices) + unlike;
   if (r.devices == 1) return "throughput, one worker";
   if (!r.rate_limit.empty()) return "throughput, ring over links of " + r.rate_limit;
   const auto is = [&](std::string_view scheme) { return r.scheme.starts_with(scheme); };
@@ -27,7 +28,7 @@ std::string group_of(const CheckRow& r) {
     return fmt::format("throughput, model split, {} workers", r.devices);
   if (r.scheme.find("parameter-server") == std::string::npos)
     return fmt::format("throughput, all-reduce, {} workers", r.devices);
-  return fmt::format("throughput, parameter server, {} workers", r.devices);
+  return fmt::format("throughput, parameter server, {} workers{}", r.devices, unlike);
 }
 
 std::string group_table(const std::vector<CheckRow>& rows) {
@@ -61,12 +62,16 @@ std::string group_table(const std::vector<CheckRow>& rows) {
 
 }  // namespace
 
+std::string CheckRow::how() const {
+  return throttle == 1 ? scheme : fmt::format("{}, worker {} throttled {:g}", scheme, devices - 1, throttle);
+}
+
 std::vector<std::string> CheckRow::cells() const {
   const bool d = distance();
   return {trained(),
           std::to_string(batch),
           std::to_string(devices),
-          scheme,
+          how(),
           rate_limit,
           metric,
           d ? "" : fmt::format("{:.4g}", predicted),
@@ -99,7 +104,7 @@ std::vector<std::string> CheckResult::failures(double tolerance) const {
   for (const CheckRow& r : rows) {
     if (r.distance() || std::abs(r.error) <= tolerance) continue;
     out.push_back(fmt::format("{}, {} worker{}, {}{}: {} {:+.1f} %", r.trained(), r.devices,
-                              r.devices == 1 ? "" : "s", r.scheme,
+                              r.devices == 1 ? "" : "s", r.how(),
                               r.rate_limit.empty() ? "" : " over " + r.rate_limit, r.metric, 100 * r.error));
   }
   return out;
@@ -124,6 +129,7 @@ std::string CheckResult::to_json() const {
                           {"repeatability", r.floor}});
     if (r.median > 0) d["cases"].back()["executed_median"] = r.median;
     if (!r.adapter.empty()) d["cases"].back()["adapter"] = r.adapter;
+    if (r.throttle != 1) d["cases"].back()["throttle"] = r.throttle;
     if (!r.rate_limit.empty()) d["cases"].back()["rate_limit"] = r.rate_limit;
     if (r.interval) d["cases"].back()["in_interval"] = r.covered;
     if (r.high > 0) d["cases"].back()["interval"] = {{"low", r.low}, {"high", r.high}, {"level", kLevel}};
@@ -153,6 +159,7 @@ CheckResult CheckResult::from_json(const Json& d) {
     if (const Json* old = j.find("pace"))
       throw InputError(old->place(), "\"pace\" is of version 0.1: check anew (tandem check)");
     r.rate_limit = j.text("rate_limit", "");
+    r.throttle = j.real("throttle", 1, 1, 1e6);
     r.adapter = j.text("adapter", "");
     r.devices = j.at("devices").as_int(1, 1'000'000);
     r.batch = j.at("batch_per_device").as_int(1);

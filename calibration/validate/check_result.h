@@ -12,14 +12,16 @@ namespace tandem::calibration {
 
 /// Tells how far apart two are, rather than what each is.
 inline bool is_distance(std::string_view metric) {
-  return metric == "staleness_distance" || metric == "staleness_by_worker";
+  return metric == "staleness_distance" || metric == "staleness_by_worker" ||
+         metric == "staleness_distance_by_worker";
 }
 
-/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance, of the
-/// workers' mean staleness the largest difference of any, in versions.
+/// One comparison. error = predicted / executed - 1; of a distribution the total variation distance (by
+/// worker: the largest of any), of the workers' mean staleness the largest difference of any, in versions.
 struct CheckRow {
   std::string model, scheme, metric, rate_limit, adapter;
   int64_t devices = 1, batch = 1;
+  double throttle = 1;  ///< of the last worker, as --throttle
   double predicted = 0, executed = 0, error = 0;
   double median = 0;     ///< throughput: of all runs, the fastest of which is `executed`; 0: not known
   double floor = 0;      ///< repeatability: of every other run by itself against the rest, relative
@@ -29,6 +31,8 @@ struct CheckRow {
   bool distance() const { return is_distance(metric); }
   /// The model, and the adapter where it has one: "transformer-tiny with lora:rank=8".
   std::string trained() const { return adapter.empty() ? model : model + " with " + adapter; }
+  /// The scheme, and the throttled worker where there is one.
+  std::string how() const;
   /// One text for each of kCheckColumns.
   std::vector<std::string> cells() const;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "sim/bind/bound_messages.h"
@@ -13,9 +14,9 @@ namespace tandem::sim {
 
 namespace {
 
-/// Devices above which the first node stands for all and every instance no longer gets transfers of its own:
-/// what symmetric instances share is then divided between them in advance, which is exact for transfers that
-/// they make in lock step. Ops of different lanes are taken not to slow each other.
+/// Devices above which the first node of each kind stands for all and every instance no longer gets transfers
+/// of its own: what symmetric instances share is then divided between them in advance, which is exact for
+/// transfers that they make in lock step. Ops of different lanes are taken not to slow each other.
 constexpr int64_t kOwnTransfers = 512;
 /// The same of a split model, whose instances run thousands of ops each: executions in an iteration.
 constexpr int64_t kOwnExecutions = 100'000;
@@ -85,35 +86,73 @@ class Binder {
     return role.mesh.size() <= kOwnTransfers && (program_.grid.axes.empty() || executions_ <= kOwnExecutions);
   }
 
+  /// What instances have in common whose ops take equal times: the kind of node, the device's model and the
+  /// samples.
+  using Sort = std::tuple<std::size_t, int32_t, int64_t>;
+  Sort sort_of(uint32_t r, uint32_t instance) const {
+    const VertexId v = where_[r][instance];
+    return {in_.system->kind_of(v), in_.system->info(v).device, samples_of(r, instance)};
+  }
+
+  /// Of one pass; 0 where they are the job's.
+  int64_t samples_of(uint32_t r, uint32_t instance) const {
+    const bool own = in_.batches != nullptr && program_.roles[r].works();
+    return own ? in_.batches->samples.at(instance) : 0;
+  }
+
+  /// The program of workers with as many samples.
+  const Program& program_of(uint32_t r, uint32_t instance) const {
+    const int64_t samples = samples_of(r, instance);
+    return samples == 0 ? program_ : *in_.batches->programs.at(samples);
+  }
+
+  /// The first instance of each class: one for every instance while that is cheap, else one for every sort.
+  std::vector<uint32_t> classes_of(uint32_t r, RoleCosts& costs) const {
+    const Role& role = program_.roles[r];
+    const auto count = priced_ == Priced::first ? 1U : static_cast<uint32_t>(role.mesh.size());
+    const bool own = own_transfers(role);
+    std::map<Sort, uint32_t> known;
+    std::vector<uint32_t> first;
+    for (uint32_t i = 0; i < count; ++i) {
+      const auto next = static_cast<uint32_t>(first.size());
+      const uint32_t c = own ? next : known.emplace(sort_of(r, i), next).first->second;
+      if (c == next) first.push_back(i);
+      costs.class_of.push_back(c);
+    }
+    if (first.size() == 1) costs.class_of.clear();
+    return first;
+  }
+
   void bind_role(uint32_t r) {
     const Role& role = program_.roles[r];
-    const auto count = static_cast<uint32_t>(role.mesh.size());
     RoleCosts costs;
-    // Classes: one per instance while that is cheap, else one per device model.
-    const uint32_t classes = own_transfers(role) && priced_ == Priced::all ? count : 1;
-    for (uint32_t i = 0; i < count && classes > 1; ++i) costs.class_of.push_back(i);
-    for (uint32_t c = 0; c < classes; ++c) {
-      if (classes > 1)
-        costs.duration.push_back(known_durations(r, c));
-      else
-        costs.duration.push_back(durations(r, c));
-      costs.transfer.push_back(transfers(r, c));
+    const std::vector<uint32_t> classes = classes_of(r, costs);
+    for (const uint32_t i : classes) {
+      costs.duration.push_back(known_durations(r, i));
+      costs.transfer.push_back(transfers(r, i));
       if (!costs_->interferes()) continue;
       const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
-      if (role.works() && c == 0) bound_.slowed_seconds += slowed / stages();
+      if (role.works() && i == 0) bound_.slowed_seconds += slowed / stages();
     }
-    HostTimes host = costs_->host(r, where_[r][0]);
-    if (!host.issued.empty()) {
-      costs.issue.assign(classes, host.issued.back());
-      costs.issued.assign(classes - 1, host.issued);
-      costs.issued.push_back(std::move(host.issued));
+    bind_host(r, classes, costs);
+    if (role.works()) account(r, classes);
+    bound_.plan.roles.push_back(std::move(costs));
+  }
+
+  void bind_host(uint32_t r, const std::vector<uint32_t>& classes, RoleCosts& costs) {
+    std::map<Sort, HostTimes> known;
+    for (const uint32_t i : classes) {
+      auto at = known.find(sort_of(r, i));
+      if (at == known.end()) at = known.emplace(sort_of(r, i), costs_->host(r, where_[r][i])).first;
+      if (at->second.issued.empty()) continue;
+      costs.issue.push_back(at->second.issued.back());
+      costs.issued.push_back(at->second.issued);
     }
+    const HostTimes& host = known.at(sort_of(r, 0));
     costs.runs_ahead = host.runs_ahead;
     costs.awaited = host.awaited;
     costs.awaits_sends = host.awaits_sends;
     costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
-    if (role.works()) account(r);
-    bound_.plan.roles.push_back(std::move(costs));
   }
 
   /// Collectives take memory bandwidth and multiprocessors from the kernels beside them: each costs a share
@@ -164,23 +203,24 @@ class Binder {
     return 0;
   }
 
-  /// Instances on devices of one model take equal times.
+  /// Instances of one sort take equal times.
   const std::vector<Time>& known_durations(uint32_t r, uint32_t instance) {
-    const auto key = std::make_pair(r, in_.system->info(where_[r][instance]).device);
+    const auto key = std::make_pair(r, sort_of(r, instance));
     const auto known = durations_.find(key);
     return known != durations_.end() ? known->second
                                      : durations_.emplace(key, durations(r, instance)).first->second;
   }
 
   std::vector<Time> durations(uint32_t r, uint32_t instance) {
-    const Role& role = program_.roles[r];
+    const Program& own = program_of(r, instance);
+    const Role& role = own.roles[r];
     const VertexId v = where_[r][instance];
     std::vector<Time> out(role.ops.size());
     bool first = role.works() && in_.cluster.devices > 1;
-    std::vector<std::optional<Time>> tasks(program_.tasks.size());
+    std::vector<std::optional<Time>> tasks(own.tasks.size());
     each_stored(role, [&](const Op& op, uint32_t i) {
       if (op.kind != OpKind::compute) return;
-      const Task& task = program_.tasks[op.what];
+      const Task& task = own.tasks[op.what];
       auto& time = tasks[op.what];
       if (!time) time = launched(op) ? costs_->task(task, v, role.site) : costs_->host_task(task, v);
       out[i] = *time;
@@ -192,7 +232,7 @@ class Binder {
   }
 
   std::vector<int32_t> transfers(uint32_t r, uint32_t instance) {
-    const Role& role = program_.roles[r];
+    const Role& role = program_of(r, instance).roles[r];
     std::vector<int32_t> out(role.ops.size(), -1);
     const uint32_t last = last_collective(role);
     std::vector<std::vector<int32_t>> known(role.ops.routines().size());
@@ -220,13 +260,17 @@ class Binder {
     return static_cast<int32_t>(bound_.plan.transfers.size()) - 1;
   }
 
-  /// Instances of the first node; transfers of all nodes are taken to be like theirs.
-  uint32_t first_node(uint32_t r) const {
+  /// The instances on the node of `instance`, first and one past the last; transfers of all nodes of its kind
+  /// are taken to be like theirs.
+  std::pair<uint32_t, uint32_t> node_around(uint32_t r, uint32_t instance) const {
     const auto& where = where_[r];
-    const int64_t node = in_.system->node_of(where[0]);
-    const auto other =
-        std::find_if(where.begin(), where.end(), [&](VertexId v) { return in_.system->node_of(v) != node; });
-    return static_cast<uint32_t>(other - where.begin());
+    const auto same = [&](uint32_t i) {
+      return in_.system->node_of(where[i]) == in_.system->node_of(where[instance]);
+    };
+    uint32_t begin = instance, end = instance + 1;
+    while (begin > 0 && same(begin - 1)) --begin;
+    while (end < where.size() && same(end)) ++end;
+    return {begin, end};
   }
 
   /// One transfer for `all`, given those of the first node, which happen together: each resource goes in
@@ -262,9 +306,11 @@ class Binder {
     const auto known = copies_.find(key);
     if (known != copies_.end()) return known->second;
     const Role& role = program_.roles[r];
-    if (own_transfers(role)) return copies_[key] = add(costs_->copy(op, where_[r][instance]));
+    const Copy& copy = program_of(r, instance).copies[op.what];
+    if (own_transfers(role)) return copies_[key] = add(costs_->copy(op, copy, where_[r][instance]));
     std::vector<Transfer> together;
-    for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(costs_->copy(op, where_[r][i]));
+    const auto [begin, end] = node_around(r, instance);
+    for (uint32_t i = begin; i < end; ++i) together.push_back(costs_->copy(op, copy, where_[r][i]));
     return copies_[key] = add(resolve(together, role.mesh.size()));
   }
 
@@ -280,7 +326,8 @@ class Binder {
     const Role& role = program_.roles[r];
     if (own_transfers(role)) return sends_[key] = add(between(instance));
     std::vector<Transfer> together;
-    for (uint32_t i = 0; i < first_node(r); ++i) together.push_back(between(i));
+    const auto [begin, end] = node_around(r, instance);
+    for (uint32_t i = begin; i < end; ++i) together.push_back(between(i));
     return sends_[key] = add(resolve(together, role.mesh.size()));
   }
 
@@ -295,7 +342,8 @@ class Binder {
     const auto priced = [&](const std::vector<uint32_t>& group) { return collective_of(r, group, op, last); };
     if (own_transfers(role)) return collectives_[key] = add(priced(members));
     std::vector<std::vector<uint32_t>> groups{members};
-    for (uint32_t i = 0; i < first_node(r); ++i) {
+    const auto [begin, end] = node_around(r, instance);
+    for (uint32_t i = begin; i < end; ++i) {
       const bool met = std::any_of(groups.begin(), groups.end(), [&](const std::vector<uint32_t>& g) {
         return std::binary_search(g.begin(), g.end(), i);
       });
@@ -315,14 +363,16 @@ class Binder {
     return costs_->collective(op, at, last);
   }
 
-  void account(uint32_t r) {
+  /// Of the first instance; the error is that of the class with the largest.
+  void account(uint32_t r, const std::vector<uint32_t>& classes) {
     const VertexId v = where_[r][0];
+    const Program& own = program_of(r, 0);
     std::map<uint32_t, double> runs;  // of a task in an iteration
-    program_.roles[r].ops.each_distinct([&](const Op& op, int64_t times) {
+    own.roles[r].ops.each_distinct([&](const Op& op, int64_t times) {
       if (launched(op)) runs[op.what] += static_cast<double>(times) / op.every;
     });
     for (const auto& [task, count] : runs) {
-      for (const Kernel& k : program_.tasks[task].kernels) {
+      for (const Kernel& k : own.tasks[task].kernels) {
         const KernelTime time = costs_->kernel(k, v);
         const double seconds = time.seconds * count / stages();
         bound_.by_kind[static_cast<int>(k.kind)][static_cast<int>(k.pass)] += seconds;
@@ -330,7 +380,13 @@ class Binder {
         far_ += seconds * time.distance;
       }
     }
-    bound_.error = costs_->error(v, step_ > 0 ? far_ / step_ : 0);
+    const double far = step_ > 0 ? far_ / step_ : 0;
+    bound_.error = costs_->error(v, far);
+    std::set<int32_t> models;
+    for (const uint32_t i : classes) {
+      if (!models.insert(in_.system->info(where_[r][i]).device).second) continue;
+      bound_.error.compute = std::max(bound_.error.compute, costs_->error(where_[r][i], far).compute);
+    }
     bound_.measured = costs_->disturbance(step_);
   }
 
@@ -346,7 +402,7 @@ class Binder {
   std::shared_ptr<Costs> costs_;
   std::vector<std::vector<VertexId>> where_;
   Bound bound_;
-  std::map<std::pair<uint32_t, int32_t>, std::vector<Time>> durations_;
+  std::map<std::pair<uint32_t, Sort>, std::vector<Time>> durations_;
   double step_ = 0,
          far_ = 0;  ///< seconds of a step's kernels, the mean of the stages, and times their distance
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, sends_;

@@ -51,8 +51,7 @@ Time Costs::start(VertexId at, Site site) const {
   return scaled(feeding(in_, overheads_) + iteration, 1 / in_.speeds.launch);
 }
 
-Transfer Costs::copy(const Op& op, VertexId at) {
-  const Copy& copy = program().copies[op.what];
+Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
   Transfer t;
   if (copy.kind == CopyKind::input) {
     const Sample& s = in_.job.graph->sample();
@@ -153,7 +152,8 @@ int64_t Costs::served_with(VertexId at) const {
   const System& system = *in_.system;
   const VertexId host = system.host_of(at);
   int64_t count = 0;
-  for (const VertexId v : system.accelerators()) count += system.host_of(v) == host ? 1 : 0;
+  for (const uint32_t local : system.accelerators(system.kind_of(at)))
+    count += system.host_of(system.vertex(system.node_of(at), local)) == host ? 1 : 0;
   return std::clamp<int64_t>(count, 1, std::max<int64_t>(1, in_.cluster.devices));
 }
 

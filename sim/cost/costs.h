@@ -22,6 +22,13 @@
 
 namespace tandem::sim {
 
+/// Workers whose batches differ: what each trains on, and the program that it would run if all trained on so
+/// many. These programs differ in kernels, samples and bytes alone.
+struct UnlikeBatches {
+  std::vector<int64_t> samples;                                ///< in one pass, by device of the cluster
+  std::map<int64_t, std::shared_ptr<const Program>> programs;  ///< by samples
+};
+
 /// What is priced. `system` and the job's graph and optimiser must outlive the Costs; of the scheme, they
 /// keep copies.
 struct CostInput {
@@ -29,8 +36,9 @@ struct CostInput {
   const System* system = nullptr;
   Cluster cluster;
   Job job;
-  std::string profile = "stock";  ///< of the kernel costs
-  double compute_scale = 1;       ///< of every kernel on the accelerators (the anchor's)
+  std::shared_ptr<const UnlikeBatches> batches = {};  ///< null: all train on the job's
+  std::string profile = "stock";                      ///< of the kernel costs
+  double compute_scale = 1;                           ///< of every kernel on the accelerators (the anchor's)
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;
@@ -73,8 +81,8 @@ class Costs {
   Time start(VertexId at, Site site) const;
   virtual HostTimes host(uint32_t role, VertexId at) = 0;
 
-  /// One copy op of the instance at `at`.
-  virtual Transfer copy(const Op& op, VertexId at);
+  /// A copy op, that of `copy`, of the instance at `at`.
+  virtual Transfer copy(const Op& op, const Copy& copy, VertexId at);
   /// One collective op of a group, whose root is the first of `members`. `last`: of the iteration's.
   Transfer collective(const Op& op, std::span<const VertexId> members, bool last);
   /// Share of a collective's time that it takes from the kernels beside it; asked after collective().

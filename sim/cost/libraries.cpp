@@ -70,14 +70,25 @@ void read_spread(const Json& json, const std::string& architecture, Library& lib
   }
 }
 
+/// The first accelerator of a node, of several kinds of nodes that whose clock is lowest: all wait for it.
+Device slowest_clock(const System& system) {
+  Device out;
+  for (std::size_t kind = 0; kind < system.kinds().size(); ++kind) {
+    const auto& accelerators = system.accelerators(kind);
+    const int32_t device = accelerators.empty() ? -1 : system.vertices(kind)[accelerators.front()].device;
+    if (device < 0) continue;
+    const Device& own = system.devices()[static_cast<std::size_t>(device)];
+    if (kind == 0 || own.boost_mhz < out.boost_mhz) out = own;
+  }
+  return out;
+}
+
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
 /// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
 /// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
 /// beside that.
 void apply_architecture(const Json& json, const System& system, Library& lib) {
-  const auto& accelerators = system.accelerators();
-  const int32_t device = accelerators.empty() ? -1 : system.vertices()[accelerators.front()].device;
-  const Device accelerator = device < 0 ? Device{} : system.devices()[static_cast<std::size_t>(device)];
+  const Device accelerator = slowest_clock(system);
   const std::string& architecture = accelerator.architecture;
   const auto scale = [&](const char* key) {
     const Json* scales = json.find(key);

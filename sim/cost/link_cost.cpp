@@ -112,7 +112,11 @@ uint32_t LinkCost::thread_of(VertexId v, VertexId peer) {
   const std::string number = s.threads > 1 ? fmt::format(" {}", system_.node_of(peer) % s.threads) : "";
   return resource(
       fmt::format("{}{} of node{}'s {}", s.thread, number, system_.node_of(v), worker ? "worker" : "server"),
-      1 / s.send);
+      core_share(v) / s.send);
+}
+
+double LinkCost::core_share(VertexId v) const {
+  return system_.host(system_.kind_of(v)).core_speed / system_.host().core_speed;
 }
 
 double LinkCost::reported(double seconds, double overlap, const Harness& harness) const {
@@ -124,7 +128,7 @@ Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decod
   Transfer t;
   if (samples <= 0 || decoded.n <= 0) return t;
   const VertexId host = system_.host_of(to);
-  const HostInfo& info = system_.host();
+  const HostInfo& info = system_.host(system_.kind_of(to));
   const auto payload = static_cast<double>(decoded.n);
   const double read = static_cast<double>(stored.n) / payload;
   std::map<uint32_t, double> uses;
@@ -172,8 +176,8 @@ std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
   const NetworkSoftware& s = *collectives_;
   if (!s.binds()) return out;
   for (const auto& [member, end] : p.ends) {
-    const uint32_t thread =
-        resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)), s.threads / s.send);
+    const uint32_t thread = resource(fmt::format("{} of {}", s.thread, system_.vertex_name(member)),
+                                     s.threads * core_share(member) / s.send);
     out[thread] += end.sent + end.received * s.receive / s.send;
   }
   return out;

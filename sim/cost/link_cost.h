@@ -110,6 +110,8 @@ class LinkCost {
   /// Bytes that the payload's way between nodes puts on threads, per byte of it.
   std::map<uint32_t, double> threads(const Pattern& p);
   uint32_t resource(const std::string& name, double capacity);
+  /// Speed of the cores of v's node, for which threads are priced on those of the first kind of nodes.
+  double core_share(VertexId v) const;
 
   const System& system_;
   Overheads overheads_;

@@ -52,11 +52,24 @@ Group make_group(const System& system, std::span<const VertexId> members) {
     g.by_node[at->second].push_back(v);
   }
   const auto local = [&](VertexId v) { return v - system.vertex(system.node_of(v), 0); };
+  const auto kind = [&](std::size_t node) { return system.kind_of(g.by_node[node].front()); };
+  for (std::size_t node = 0; node < g.nodes(); ++node) {
+    if (node == 0 || kind(node) != kind(node - 1)) g.runs.push_back({node, 0});
+    ++g.runs.back().nodes;
+  }
   g.uniform = std::all_of(g.by_node.begin(), g.by_node.end(), [&](const auto& node) {
-    return std::equal(node.begin(), node.end(), g.by_node.front().begin(), g.by_node.front().end(),
-                      [&](VertexId a, VertexId b) { return local(a) == local(b); });
+    const bool same = system.same_shape(system.kind_of(node.front()), kind(0));
+    return same && std::equal(node.begin(), node.end(), g.by_node.front().begin(), g.by_node.front().end(),
+                              [&](VertexId a, VertexId b) { return local(a) == local(b); });
   });
   return g;
+}
+
+bool Group::lays(std::size_t node) const {
+  if (ranks() <= kEnumeratedRanks) return true;
+  return std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
+    return node >= r.first && node < r.first + std::min<std::size_t>(3, r.nodes);
+  });
 }
 
 bool has_switch(const System& system, const Group& group) {
@@ -64,10 +77,13 @@ bool has_switch(const System& system, const Group& group) {
     if (node.size() < 2) return false;
     const Route r = system.route(node[0], node[1]);
     if (r.links.size() != 2 || hop_class(system, node[0], node[1], r) != HopClass::fabric) return false;
+    const auto& vertices = system.vertices(system.kind_of(node[0]));
+    if (std::none_of(vertices.begin(), vertices.end(),
+                     [](const Vertex& v) { return v.kind == VertexKind::nvswitch; }))
+      return false;
     if (group.uniform) break;
   }
-  return std::any_of(system.vertices().begin(), system.vertices().end(),
-                     [](const Vertex& v) { return v.kind == VertexKind::nvswitch; });
+  return true;
 }
 
 }  // namespace tandem::sim

@@ -57,7 +57,14 @@ uint32_t resource_of(const System& system, LinkId link);
 struct Group {
   std::vector<VertexId> members;
   std::vector<std::vector<VertexId>> by_node;
-  bool uniform = false;  ///< every node holds the same template vertices
+  bool uniform = false;  ///< every node holds the same vertices of templates of one shape
+  /// Runs of nodes of one kind that follow each other.
+  struct Run {
+    std::size_t first = 0, nodes = 0;
+  };
+  std::vector<Run> runs;
+  /// Whether the links of a node are laid, where a few of each run stand for the rest: the run's first three.
+  bool lays(std::size_t node) const;
   std::size_t ranks() const { return members.size(); }
   std::size_t nodes() const { return by_node.size(); }
 };

@@ -50,9 +50,9 @@ class MachineCosts : public Costs {
   HostTimes host(uint32_t, VertexId) override { return {}; }
 
   /// Between a device and its host: as copies were measured.
-  Transfer copy(const Op& op, VertexId at) override {
-    const CopyKind kind = program().copies[op.what].kind;
-    if (kind == CopyKind::input) return Costs::copy(op, at);
+  Transfer copy(const Op& op, const Copy& copy, VertexId at) override {
+    const CopyKind kind = copy.kind;
+    if (kind == CopyKind::input) return Costs::copy(op, copy, at);
     const CopyWay way = !machine_->apart()                 ? CopyWay::memory
                         : kind == CopyKind::device_to_host ? CopyWay::from_device
                                                            : CopyWay::to_device;

@@ -31,7 +31,10 @@ void add_node_trees(const System& system, const Group& group, Pattern& p, double
                     const NodeHead& head) {
   const auto n = static_cast<int64_t>(group.nodes());
   const bool all = group.ranks() <= kEnumeratedRanks;
-  const auto shown = [&](int64_t node) { return all || node == 1 || node == 2; };
+  // The root is no pattern for others.
+  const auto shown = [&](int64_t node) {
+    return all || (node > 0 && group.lays(static_cast<std::size_t>(node)));
+  };
   for (int64_t r = 0; r < n; ++r) {
     for (const int64_t up : {parent_in_tree(r, n), parent_in_twin(r, n)}) {
       if (up < 0 || !(shown(r) || shown(up))) continue;

@@ -74,8 +74,18 @@ double extrapolate(double a, double b, double c, double doublings) {
 Pattern schedule_pattern(const System& system, const Group& group, CollKind kind,
                          const CollectiveAlgorithm& algorithm) {
   const auto local = static_cast<uint32_t>(group.uniform ? group.by_node.front().size() : 1);
+  // Of a large group the first ranks stand for all: nodes of all kinds, interleaved.
   std::vector<VertexId> ranks;
-  for (const auto& node : group.by_node) ranks.insert(ranks.end(), node.begin(), node.end());
+  const bool interleaved = group.ranks() > kScheduledRanks && group.runs.size() > 1;
+  const auto take = [&](std::size_t node) {
+    ranks.insert(ranks.end(), group.by_node[node].begin(), group.by_node[node].end());
+  };
+  for (std::size_t node = 0; node < group.nodes(); ++node) {
+    if (!interleaved) take(node);
+    for (std::size_t r = 0; interleaved && r < group.runs.size(); ++r) {
+      if (node < group.runs[r].nodes) take(group.runs[r].first + node);
+    }
+  }
   const auto make = [&](std::size_t count) {
     const GroupShape shape{static_cast<uint32_t>(count), local};
     return enumerate(system, ranks, algorithm.schedule(kind, shape));

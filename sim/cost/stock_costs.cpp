@@ -63,8 +63,8 @@ class StockCosts : public Costs {
     for (const OpList::Part& part : role.ops.parts()) {
       for (uint32_t i = 0; i < part.count; ++i) {
         const Op& op = role.ops.stored(part, i);
-        if (launched(op)) sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun);
-        sum += issued_by(op, known);
+        if (launched(op)) sum += begin_micro_batch(op, part.routine < 0 ? op.micro : part.micro, begun, at);
+        sum += issued_by(op, known, at);
         out.issued.push_back(sum);
         if (!launched(op) || !recipe_.host.awaits_counts || !counts(program().tasks[op.what])) continue;
         out.awaited.resize(role.ops.size());
@@ -92,7 +92,8 @@ class StockCosts : public Costs {
     const Optimizer& optimizer = *input().job.optimizer;
     const double speed = input().speeds.server;
     const auto bytes = static_cast<double>(size.n);
-    const double handled = links().software().handling;
+    // Stated for the cores of the first kind of nodes.
+    const double handled = links().software().handling * core_speed(at) / input().system->host().core_speed;
     if (handled > 0 && device.kind == Device::Kind::cpu) return Time::from_seconds(bytes / handled / speed);
     const double rate = reduce_rate(device);
     if (!optimizer.updates()) return Time::from_seconds(bytes / rate);
@@ -161,7 +162,7 @@ class StockCosts : public Costs {
     }
     if (!worker) return seconds / in.speeds.server;
     if (issued_late(task) && in.system->device(v).kind == Device::Kind::gpu)
-      seconds = std::max(seconds, issue_seconds(task) / in.compute_scale);
+      seconds = std::max(seconds, issue_seconds(task, v) / in.compute_scale);
     return seconds * compute_scale() * (devices() > 1 ? 1 + o.compute_slowdown : 1);
   }
 
@@ -179,31 +180,31 @@ class StockCosts : public Costs {
   /// thread per device that needs none, but what it adds to gradients of other readers takes memory from the
   /// one allocator of the process.
   /// What the host does before the first work of each micro-batch.
-  Time begin_micro_batch(const Op& op, uint32_t micro, std::vector<bool>& begun) {
+  Time begin_micro_batch(const Op& op, uint32_t micro, std::vector<bool>& begun, VertexId at) {
     if (program().tasks[op.what].pass == Pass::update) return {};
     if (begun.size() <= micro) begun.resize(micro + 1U);
     if (begun[micro]) return {};
     begun[micro] = true;
-    return Time::from_seconds(host_seconds(recipe_.host.micro_batch));
+    return Time::from_seconds(host_seconds(recipe_.host.micro_batch, at));
   }
 
   /// Of an op in the mean over the iterations; `known`: of tasks, or -1.
-  Time issued_by(const Op& op, std::vector<Time>& known) {
+  Time issued_by(const Op& op, std::vector<Time>& known, VertexId at) {
     double seconds = 0;
     if (launched(op)) {
       const Task& task = program().tasks[op.what];
       if (op.every == 1 && known[op.what].ps >= 0) return known[op.what];
-      if (!copies_module(task) && !issued_late(task)) seconds = issue_seconds(task) / op.every;
+      if (!copies_module(task) && !issued_late(task)) seconds = issue_seconds(task, at) / op.every;
       const Time time = Time::from_seconds(seconds);
       if (op.every == 1) known[op.what] = time;
       return time;
     }
-    if (op.kind == OpKind::collective) seconds = host_seconds(recipe_.host.collective) / op.every;
-    if (op.kind == OpKind::recv && !of_layers(op.payload)) seconds = unpack_seconds() / op.every;
+    if (op.kind == OpKind::collective) seconds = host_seconds(recipe_.host.collective, at) / op.every;
+    if (op.kind == OpKind::recv && !of_layers(op.payload)) seconds = unpack_seconds(at) / op.every;
     return Time::from_seconds(seconds);
   }
 
-  double issue_seconds(const Task& task) {
+  double issue_seconds(const Task& task, VertexId at) {
     const CostInput& in = input();
     double seconds = issue_time(recipe_, task, in.job.precision, *in.job.optimizer).seconds();
     const double driven = overheads().single_process ? devices() : 1;
@@ -211,23 +212,28 @@ class StockCosts : public Costs {
     if (issued_late(task) && overheads().one_launcher) seconds *= static_cast<double>(in.cluster.per_node);
     if (task.pass == Pass::backward_weights)
       seconds += kPlainOp * (driven - 1) * static_cast<double>(summed(task));
-    return host_seconds(Time::from_seconds(seconds));
+    return host_seconds(Time::from_seconds(seconds), at);
   }
 
-  /// On the cores of this system.
-  double host_seconds(Time of_speed_1) const {
+  double core_speed(VertexId at) const {
+    const System& system = *input().system;
+    return system.host(system.kind_of(at)).core_speed;
+  }
+
+  /// On the cores of the node of `at`.
+  double host_seconds(Time of_speed_1, VertexId at) const {
     const CostInput& in = input();
-    return of_speed_1.seconds() * in.compute_scale / (in.system->host().core_speed * in.speeds.launch);
+    return of_speed_1.seconds() * in.compute_scale / (core_speed(at) * in.speeds.launch);
   }
 
   /// What comes back from servers is copied into the layers' tensors, an operation each, as an update
   /// without state. Of one reply.
-  double unpack_seconds() const {
+  double unpack_seconds(VertexId at) const {
     const CostInput& in = input();
     std::size_t tensors = 0;
     for (const Layer& layer : in.job.graph->layers()) tensors += layer.parameters.size();
-    const double each = recipe_.host.update[0].seconds() * in.compute_scale /
-                        (in.system->host().core_speed * in.speeds.launch);
+    const double each =
+        recipe_.host.update[0].seconds() * in.compute_scale / (core_speed(at) * in.speeds.launch);
     return each * static_cast<double>(tensors) /
            static_cast<double>(std::max<std::size_t>(1, program().buckets.size()));
   }

@@ -214,7 +214,13 @@ class RoleSweep {
   /// Fills `lane` with the ends of an op that every row runs by itself.
   void run_durations(uint32_t o, Row& lane) const {
     const bool per_row = !costs_.class_of.empty();
-    if (role_.ops[o].kind == OpKind::compute && !calm_ && !plan_.disturbance.per_op() && !per_row) {
+    const bool by_factor = role_.ops[o].kind == OpKind::compute && !calm_ && !plan_.disturbance.per_op();
+    if (by_factor && per_row) {
+      for (uint32_t i = 0; i < rows_; ++i) {
+        const Time d = ops_[o].time[costs_.class_of[i]];
+        lane[i] = start_[i] + (factor_[i] == 1 ? d.ps : picoseconds(d.seconds() * factor_[i]));
+      }
+    } else if (by_factor) {
       const int64_t d = ops_[o].time[0].ps;
       const double seconds = ops_[o].time[0].seconds();
       for (uint32_t i = 0; i < rows_; ++i) {

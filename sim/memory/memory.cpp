@@ -104,7 +104,7 @@ std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& devic
 
 MemoryUse largest(const std::vector<RoleMemory>& roles) {
   const auto less = [](const RoleMemory& a, const RoleMemory& b) {
-    return a.memory.needed() < b.memory.needed();
+    return a.memory.needed() - a.memory.capacity < b.memory.needed() - b.memory.capacity;
   };
   return std::max_element(roles.begin(), roles.end(), less)->memory;
 }

@@ -18,8 +18,9 @@ namespace tandem::sim {
 /// all devices. O(layers log layers).
 std::vector<RoleMemory> memory_by_role(const Workload& work, const Device& device, const Program& program,
                                        const MemoryHabits& habits = {});
+/// Of the role whose devices have the least to spare, or lack most.
 MemoryUse largest(const std::vector<RoleMemory>& roles);
-/// Of the role that holds most.
+/// largest() of these.
 MemoryUse device_memory(const Workload& work, const Device& device, const Program& program,
                         const MemoryHabits& habits = {});
 

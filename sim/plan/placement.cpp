@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
 namespace tandem::sim {
 
 Cluster make_cluster(const System& system, int64_t devices) {
@@ -50,6 +53,21 @@ VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t 
   if (cluster.per_node == 0) return system.accelerator(cluster.first + i);
   const auto all = static_cast<int64_t>(system.accelerators().size());
   return system.accelerator(cluster.first + i / cluster.per_node * all + i % cluster.per_node);
+}
+
+std::vector<DeviceSort> device_sorts(const System& system, const Cluster& cluster) {
+  std::map<std::pair<std::size_t, int32_t>, std::size_t> known;
+  std::vector<DeviceSort> out;
+  const int64_t all = static_cast<int64_t>(system.accelerators().size());
+  const int64_t whole = cluster.per_node == 0 ? cluster.devices : system.nodes() * cluster.per_node;
+  const int64_t most = std::min({cluster.devices, whole, system.nodes() * all - cluster.first});
+  for (int64_t i = 0; i < most; ++i) {
+    const VertexId v = used_accelerator(system, cluster, i);
+    const auto [at, fresh] = known.emplace(std::pair(system.kind_of(v), system.info(v).device), out.size());
+    if (fresh) out.push_back({v, {}});
+    out[at->second].devices.push_back(i);
+  }
+  return out;
 }
 
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,

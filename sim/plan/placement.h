@@ -22,6 +22,15 @@ Cluster make_cluster_behind(const System& system, const Cluster& other, int64_t 
 /// The i-th accelerator used, node-major.
 VertexId used_accelerator(const System& system, const Cluster& cluster, int64_t i);
 
+/// Accelerators of a cluster that are one model in nodes of one kind.
+struct DeviceSort {
+  VertexId first = 0;
+  std::vector<int64_t> devices;  ///< numbers in the cluster, increasing
+};
+/// Those that `cluster` uses, by their first device; of those that the system lacks, as grown_cluster()
+/// allows them, none. At least one. O(devices).
+std::vector<DeviceSort> device_sorts(const System& system, const Cluster& cluster);
+
 /// [role][instance] -> vertex. Throws InputError when servers need nodes that the system lacks.
 std::vector<std::vector<VertexId>> place(const Program& program, const System& system,
                                          const Cluster& cluster);

@@ -26,6 +26,16 @@ double lognormal(double sigma, uint64_t bits) {
   return sigma == 0 ? 1.0 : std::exp(sigma * to_normal(bits) - sigma * sigma / 2);
 }
 
+/// The mean of a series that repeats, each entry lasting 1, from `from` to `to` behind entry `first`.
+double recorded_mean(const std::vector<double>& series, uint64_t first, double from, double to) {
+  double sum = 0;
+  for (auto i = static_cast<uint64_t>(from); static_cast<double>(i) < to; ++i) {
+    const auto at = static_cast<double>(i);
+    sum += series[(first + i) % series.size()] * (std::min(to, at + 1) - std::max(from, at));
+  }
+  return sum / (to - from);
+}
+
 /// Of the pauses that begin within `seconds` of work: their number is a Poisson variable, by inversion.
 double pause_seconds(const Pauses& pauses, double seconds, uint64_t bits) {
   constexpr double kMany = 500;  // of so many the sum is as good as its mean
@@ -74,17 +84,16 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
       to_unit(draw_bits(seed ^ kStraggle, role, instance, iteration)) < d.straggle_probability) {
     factor *= d.straggle_factor;
   }
-  if (straggles(role, instance)) factor *= d.stragglers.slow;
+  double slower = straggles(role, instance) ? d.stragglers.slow : 1;  // for good
   if (role == 0) {
     for (const auto& [slow, by] : d.slow) {
-      if (slow == instance) factor *= by;
+      if (slow == instance) slower *= by;
     }
-    if (!d.recorded.empty()) {
-      const std::vector<double>& series = d.recorded[instance % d.recorded.size()];
-      factor *= series[(draw_bits(seed ^ kRecorded, role) + iteration) % series.size()];
-    }
+    if (!d.recorded.empty())
+      factor *= recorded_mean(d.recorded[instance % d.recorded.size()], draw_bits(seed ^ kRecorded, role),
+                              slower * iteration, slower * (iteration + 1.0));
   }
-  return factor;
+  return factor * slower;
 }
 
 bool Plan::straggles(uint32_t role, uint32_t instance) const {

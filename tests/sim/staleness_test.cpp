@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Staleness where closed forms know it: unlike workers, nodes that push as one, dropped gradients.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -78,6 +79,24 @@ TEST(Staleness, SlackBoundsDifferentWorkers) {
   // The slow one's gradient opens the gate for all others at once, who then come one after the other.
   for (uint32_t w = 0; w < 4; ++w) EXPECT_NEAR(t.staleness_by_worker[w].mean(), w, 0.05) << w;
   EXPECT_NEAR(t.iteration_end.back().seconds(), 300 * 2e-6, 0.02 * 300 * 2e-6);
+}
+
+/// What interrupts a machine does so for as long whatever a device computes: one that is three times slower
+/// meets three times as many interruptions, not longer ones.
+TEST(Staleness, SlowDevicesMeetMoreInterruptionsNotLongerOnes) {
+  Plan plan = parameter_server({.workers = 2});
+  plan.disturbance.recorded = {{1, 1, 1, 7}, {1, 1, 1, 7}};
+  std::vector<double> fast, slow;
+  for (uint32_t i = 0; i < 4; ++i) fast.push_back(plan.iteration_factor(0, 1, i));
+  EXPECT_THAT(fast, ::testing::UnorderedElementsAre(1, 1, 1, 7));
+  plan.disturbance.slow = {{1, 4.0}};
+  for (uint32_t i = 0; i < 4; ++i) slow.push_back(plan.iteration_factor(0, 1, i));
+  EXPECT_THAT(slow, ::testing::Each(4 * 2.5)) << "one of four steps in each";
+  plan.disturbance.slow = {{1, 1.5}};
+  double sum = 0;
+  for (uint32_t i = 0; i < 8; ++i) sum += plan.iteration_factor(0, 1, i);
+  EXPECT_NEAR(sum, 8 * 1.5 * 2.5, 1e-12) << "the same in the mean";
+  EXPECT_EQ(plan.iteration_factor(0, 0, 2), fast[2]) << "others as before";
 }
 
 TEST(Staleness, TimelineShowsTheLastIterationsOfDifferentWorkers) {

@@ -165,6 +165,9 @@ std::vector<Dimension> Shape::dimensions() {
   if (!system_.uniform())
     throw InputError(fmt::format("{}: ASTRA-sim's file has no place for faults of single nodes and links",
                                  system_.name()));
+  if (system_.kinds().size() > 1)
+    throw InputError(
+        fmt::format("{}: ASTRA-sim's files have no place for nodes that differ", system_.name()));
   std::vector<Dimension> out;
   if (per_node() > 1) out.push_back(inside_a_node());
   if (system_.nodes() > 1) between_nodes(out);

@@ -82,9 +82,13 @@ void Platform::head() {
 }
 
 void Platform::devices() {
-  const auto own = std::count_if(system_.vertices().begin(), system_.vertices().end(),
-                                 [](const Vertex& v) { return v.device >= 0; });
-  const auto count = static_cast<uint64_t>(own) * static_cast<uint64_t>(system_.nodes());
+  uint64_t count = 0;
+  for (std::size_t kind = 0; kind < system_.kinds().size(); ++kind) {
+    const auto& vertices = system_.vertices(kind);
+    const auto own =
+        std::count_if(vertices.begin(), vertices.end(), [](const Vertex& v) { return v.device >= 0; });
+    count += static_cast<uint64_t>(own) * static_cast<uint64_t>(system_.kinds()[kind].nodes);
+  }
   if (count * count > kMostRoutes) {
     throw InputError(fmt::format(
         "{}: its {} devices need {} routes in SimGrid's file, more than {}; take fewer nodes with --set "
@@ -92,8 +96,9 @@ void Platform::devices() {
         system_.name(), count, count * count, kMostRoutes));
   }
   for (int64_t node = 0; node < system_.nodes(); ++node) {
-    for (uint32_t local = 0; local < system_.vertices().size(); ++local) {
-      if (system_.vertices()[local].device >= 0) hosts_.push_back(system_.vertex(node, local));
+    const auto& vertices = system_.vertices(system_.kind_of(system_.vertex(node, 0)));
+    for (uint32_t local = 0; local < vertices.size(); ++local) {
+      if (vertices[local].device >= 0) hosts_.push_back(system_.vertex(node, local));
     }
   }
   for (const VertexId id : hosts_) {

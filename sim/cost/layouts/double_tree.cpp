@@ -19,10 +19,9 @@ Pattern trees(const LayoutInput& input) {
   const Group& group = input.group;
   const std::vector<Ring>& rings = input.rings();
   Pattern p;
-  const bool all = group.ranks() <= kEnumeratedRanks;
   for (const Ring& ring : rings) {
-    for (std::size_t node = 0; node < (all ? group.nodes() : std::min<std::size_t>(3, group.nodes()));
-         ++node) {
+    for (std::size_t node = 0; node < group.nodes(); ++node) {
+      if (!group.lays(node)) continue;
       const auto& members = group.by_node[node];
       for (std::size_t k = 0; k + 1 < members.size(); ++k) {
         const VertexId a = members[group.uniform ? ring.order[k] : k];

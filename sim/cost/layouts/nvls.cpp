@@ -21,8 +21,8 @@ Pattern lay_nvls(const LayoutInput& input) {
   Pattern p;
   p.heads = std::min(group.by_node.front().size(), nccl_tuning().in_switch.most_heads);
   p.steps[static_cast<std::size_t>(HopClass::fabric)] = 1;
-  const bool all = group.ranks() <= kEnumeratedRanks;
-  for (std::size_t node = 0; node < (all ? group.nodes() : std::min<std::size_t>(3, group.nodes())); ++node) {
+  for (std::size_t node = 0; node < group.nodes(); ++node) {
+    if (!group.lays(node)) continue;
     const auto& members = group.by_node[node];
     const auto g = static_cast<double>(members.size());
     for (std::size_t i = 0; i < members.size(); ++i) {

@@ -39,9 +39,12 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
       across(i, (i + 1) % nodes, 1);
     }
   } else {
-    inside(0, static_cast<double>(nodes));
-    across(0, 1, static_cast<double>(nodes - 1));
-    across(nodes - 1, 0, 1);
+    for (const Group::Run& run : group.runs) {
+      const std::size_t last = run.first + run.nodes - 1;
+      inside(run.first, static_cast<double>(run.nodes));
+      if (run.nodes > 1) across(run.first, run.first + 1, static_cast<double>(run.nodes - 1));
+      across(last, (last + 1) % nodes, 1);
+    }
   }
   return out;
 }
@@ -51,7 +54,7 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
 double fabric_rate(const System& system, VertexId v) {
   std::set<uint32_t> seen;
   double rate = 0;
-  for (const uint32_t local : system.accelerators()) {
+  for (const uint32_t local : system.accelerators(system.kind_of(v))) {
     const VertexId peer = system.vertex(system.node_of(v), local);
     if (peer == v) continue;
     const Route r = system.route(v, peer);
