@@ -357,17 +357,27 @@ class Checker {
     return out;
   }
 
-  void collect(Ports& sent, Ports& received) const {
+  /// Fills sent_ and received_.
+  void collect() {
     for (uint32_t r = 0; r < p_.roles.size(); ++r) {
       if (served(r)) continue;
       const OpList& ops = p_.roles[r].ops;
+      std::map<Port, std::vector<std::vector<Place>*>> sends;  // the lists that an op of the role belongs to
+      std::map<Port, std::vector<Place>*> recvs;
       for (const OpList::Part& part : ops.parts()) {
         for (uint32_t i = 0; i < part.count && part.routine < 0; ++i) {
           const Op& o = ops.stored(part, i);
           const Place at{r, part.first + i, o.every};
-          if (o.kind == OpKind::recv) received[{o.what, o.key}].push_back(at);
+          if (o.kind == OpKind::recv) {
+            const auto [known, fresh] = recvs.try_emplace({o.what, o.key});
+            if (fresh) known->second = &received_[{o.what, o.key}];
+            known->second->push_back(at);
+          }
           if (o.kind != OpKind::send) continue;
-          for (const uint32_t c : delivers(o.what)) sent[{c, o.key}].push_back(at);
+          const auto [known, fresh] = sends.try_emplace({o.what, o.key});
+          for (const uint32_t c : fresh ? delivers(o.what) : std::vector<uint32_t>{})
+            known->second.push_back(&sent_[{c, o.key}]);
+          for (std::vector<Place>* list : known->second) list->push_back(at);
         }
       }
     }
@@ -381,15 +391,14 @@ class Checker {
   }
 
   /// Each recv must find the message that rule 3.4 promises it, and no message may be left lying.
-  void check_messages() const {
-    Ports sent, received;
-    collect(sent, received);
-    for (const auto& [port, ops] : received) sent.try_emplace(port);
-    for (const auto& [port, ops] : sent) {
-      const auto found = received.find(port);
+  void check_messages() {
+    collect();
+    for (const auto& [port, ops] : received_) sent_.try_emplace(port);
+    for (const auto& [port, ops] : sent_) {
+      const auto found = received_.find(port);
       const std::vector<uint16_t> out = rates(ops);
       const std::vector<uint16_t> in =
-          found == received.end() ? std::vector<uint16_t>{} : rates(found->second);
+          found == received_.end() ? std::vector<uint16_t>{} : rates(found->second);
       if (out == in) continue;
       throw ProgramError(
           fmt::format("channel {}, key {}: {} sends but {} receives in an iteration, or at different "
@@ -403,7 +412,7 @@ class Checker {
   /// call of a routine counts as one op, which asks for more than its ops do: what looks like a cycle then is
   /// looked at op by op.
   void check_deadlock() const {
-    const std::string cycle = Waits(p_).cycle(sends_and_receipts());
+    const std::string cycle = Waits(p_).cycle(sent_, received_);
     if (cycle.empty()) return;
     Program plain = p_;
     bool folded = false;
@@ -411,20 +420,8 @@ class Checker {
       folded = folded || !role.ops.routines().empty();
       role.ops.begin();  // writes all ops out
     }
-    const std::string real = folded ? Waits(plain).cycle(sends_and_receipts()) : cycle;
+    const std::string real = folded ? Waits(plain).cycle(sent_, received_) : cycle;
     if (!real.empty()) throw ProgramError(real);
-  }
-
-  using Message = std::pair<Place, Place>;
-  std::vector<Message> sends_and_receipts() const {
-    std::vector<Message> out;
-    Ports sent, received;
-    collect(sent, received);
-    for (const auto& [port, ops] : received) {
-      const std::vector<Place>& from = sent[port];
-      for (std::size_t n = 0; n < ops.size(); ++n) out.emplace_back(from[n], ops[n]);
-    }
-    return out;
   }
 
   /// What waits for what within an iteration: a node for each op that stands alone, and for each call.
@@ -444,8 +441,12 @@ class Checker {
     }
 
     /// "" or what to say of one.
-    std::string cycle(const std::vector<Message>& messages) {
-      for (const auto& [from, to] : messages) edge(node(from.role, from.op), node(to.role, to.op));
+    std::string cycle(const Ports& sent, const Ports& received) {
+      for (const auto& [port, to] : received) {
+        const std::vector<Place>& from = sent.at(port);
+        for (std::size_t n = 0; n < to.size(); ++n)
+          edge(node(from[n].role, from[n].op), node(to[n].role, to[n].op));
+      }
       const std::vector<uint32_t> begin = sort_edges();
       std::vector<uint32_t> ready;
       for (uint32_t i = 0; i < waits_.size(); ++i) {
@@ -533,6 +534,7 @@ class Checker {
   const Program& p_;
   uint32_t role_ = 0, op_ = 0;
   const Op* current_ = nullptr;
+  Ports sent_, received_;
 };
 
 }  // namespace

@@ -43,6 +43,7 @@ void EventEngine::build_role(uint32_t r) {
   info.base = r == 0 ? 0 : roles_[r - 1].base + roles_[r - 1].count;
   info.count = static_cast<uint32_t>(info.role->mesh.size());
   info.serves = info.role->on_channel >= 0;
+  role_of_.insert(role_of_.end(), info.count, r);
   for (uint32_t i = 0; i < info.count; ++i) weight_.push_back(Recorder::weight(r, i));
   const auto& ops = info.role->ops;
   for (uint32_t o = 0; o < ops.size(); ++o) {
@@ -84,12 +85,6 @@ void EventEngine::build_needs(RoleInfo& info) {
       info.needs[o].push_back({&on, position[dep.op], dep.lag, static_cast<uint8_t>(on.lane)});
     }
   }
-}
-
-uint32_t EventEngine::role_of(uint32_t global) const {
-  uint32_t r = 0;
-  while (global - roles_[r].base >= roles_[r].count) ++r;
-  return r;
 }
 
 uint32_t EventEngine::class_of(const RoleInfo& info, uint32_t instance) const {
@@ -414,10 +409,11 @@ void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index
                  uint64_t{(info.base + first) * kLanes + lane} << 32);
 }
 
-/// The event `data` comes when the payload has left, and for an op's end `delay` after that.
+/// The event `data` comes when the payload has left, and for an op's end `delay` after that. `rate`: alone,
+/// of a transfer that does not share.
 void EventEngine::start_transfer(const Transfer& t, double rate, double factor, int64_t delay,
                                  uint64_t data) {
-  if (t.uses.empty() || t.bytes == 0) {
+  if (!shares(t)) {
     schedule(t.payload(rate, factor).ps + delay, data);
   } else if (queues_) {
     schedule(queues_->pass(now_, t.uses, t.cap, t.bytes * factor) - now_ + delay, data);

@@ -105,6 +105,8 @@ class EventEngine {
   void start_op(uint32_t r, uint32_t instance, int lane, uint32_t op);
   Rendezvous& meeting_of(uint32_t r, const Op& op);
   void start_collective(uint32_t r, uint32_t instance, uint32_t op);
+  /// Does its rate depend on others?
+  static bool shares(const Transfer& t) { return !t.uses.empty() && t.bytes != 0; }
   void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
   void schedule(int64_t after, uint64_t data);
   void wake_flows();
@@ -113,7 +115,7 @@ class EventEngine {
   uint32_t class_of(const RoleInfo& info, uint32_t instance) const;
   std::pair<int32_t, double> transfer_of(uint32_t r, uint32_t instance, uint32_t iteration,
                                          uint32_t op) const;
-  uint32_t role_of(uint32_t global) const;
+  uint32_t role_of(uint32_t global) const { return role_of_[global]; }
   void check_finished() const;
 
   // Messages and servers (event_messages.cpp).
@@ -155,6 +157,7 @@ class EventEngine {
   int64_t open_lanes_ = 0;          ///< of the measured job, not finished
   std::vector<double> rate_alone_;  ///< [transfer]
   std::vector<RoleInfo> roles_;
+  std::vector<uint32_t> role_of_;    ///< [global instance]
   std::vector<LaneState> lanes_;     ///< [global instance * kLanes + lane]
   std::vector<uint64_t> weight_;     ///< [global instance], Recorder's
   std::vector<uint32_t> completed_;  ///< [worker]: iterations

@@ -134,7 +134,8 @@ void EventEngine::post(uint32_t slot, uint32_t lane_id, double factor) {
   const Transfer& t = plan_.messages->message(m.channel, m.key, m.sender, m.receiver);
   m.delay = t.delay(factor).ps;
   recorder_.message(t);
-  start_transfer(t, t.rate_alone(plan_.capacity), factor, 0, uint64_t{lane_id} << 32 | (slot + 1));
+  const double rate = shares(t) ? 0 : t.rate_alone(plan_.capacity);
+  start_transfer(t, rate, factor, 0, uint64_t{lane_id} << 32 | (slot + 1));
 }
 
 /// The payload has left its sender, or the message is there.

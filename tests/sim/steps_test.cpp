@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/network/steps.h"
 #include "sim/evaluate/events.h"
+#include "sim/evaluate/sweep.h"
 
 #include <gtest/gtest.h>
 
@@ -31,6 +32,18 @@ TEST(Steps, OneOpCostsWhatTheMessagesTake) {
     const auto plan = workloads::single_collective({{"data", ranks}}, transfer);
     EXPECT_NEAR(static_cast<double>(run_events(plan, {.iterations = 1}).makespan.ps),
                 static_cast<double>(ring(static_cast<uint32_t>(ranks)).makespan), 1e-9 * 4e9);
+  }
+}
+
+TEST(Steps, AProgramOfEveryMessageTakesWhatTheMessagesTake) {
+  for (const int32_t ranks : {2, 8, 64}) {
+    const Plan plan = workloads::ring_program(ranks, workloads::kRingBytes);
+    const Trace events = run_events(plan, {.iterations = 1}), swept = run_sweep(plan, {.iterations = 1});
+    EXPECT_EQ(events.makespan.ps, ring(static_cast<uint32_t>(ranks)).makespan);
+    EXPECT_EQ(events.events, 2 * ring(static_cast<uint32_t>(ranks)).messages);
+    EXPECT_EQ(events.makespan.ps, swept.makespan.ps);
+    EXPECT_EQ(events.fingerprint, swept.fingerprint);
+    EXPECT_EQ(events.fingerprint, evaluate(plan, {.iterations = 1}).fingerprint);
   }
 }
 

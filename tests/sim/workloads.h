@@ -3,6 +3,7 @@
 // Published workloads and small plans that the simulator's tests and benchmarks share.
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,58 @@ inline Transfer ring_transfer(int64_t ranks, double bytes) {
   t.bytes = ranks > 1 ? bytes : 0;
   t.cap = ranks > 1 ? kRingBandwidth * static_cast<double>(ranks) / static_cast<double>(steps) : 0;
   return t;
+}
+
+/// All messages of a kind take the same time; applying takes `apply_time`.
+class UniformMessages : public Plan::Messages {
+ public:
+  UniformMessages(Transfer message, Time apply_time) : message_(std::move(message)), apply_(apply_time) {}
+  const Transfer& message(uint32_t, uint32_t, uint32_t, uint32_t) override { return message_; }
+  Time apply(uint32_t, uint32_t, uint32_t) override { return apply_; }
+
+ private:
+  Transfer message_;
+  Time apply_;
+};
+
+/// The same with every message an op of its sender and one of its receiver: each rank is a role of its own on
+/// one device of a grid. A rank sends on when it has what came in the step before.
+inline Plan ring_program(int32_t ranks, double bytes) {
+  Transfer message;
+  message.bytes = static_cast<double>(static_cast<int64_t>(bytes) / ranks);
+  message.latency = Time{kRingLatency};
+  message.cap = kRingBandwidth;
+  const Bytes chunk{static_cast<int64_t>(message.bytes)};
+  Builder b;
+  b.program().grid.axes = {{"rank", ranks}};
+  std::vector<RoleBuilder> roles;
+  for (int32_t r = 0; r < ranks; ++r) {
+    roles.push_back(b.role("rank" + std::to_string(r), {}));
+    b.program().roles.back().at = {r};
+  }
+  std::vector<uint32_t> to;
+  for (std::size_t r = 0; r < roles.size(); ++r)
+    to.push_back(b.channel(roles[r], roles[(r + 1) % roles.size()], Address::same_index, {chunk}));
+  for (std::size_t r = 0; r < roles.size(); ++r) {
+    const uint32_t from = to[(r + roles.size() - 1) % roles.size()];
+    OpId before;
+    for (int32_t step = 0; step < 2 * (ranks - 1); ++step) {
+      roles[r].send(to[r], 0, chunk, "send").on(Lane::send).after(before);
+      before = roles[r].recv(from, 0, "recv").on(Lane::recv);
+    }
+  }
+  Plan plan;
+  plan.program = std::make_shared<Program>(b.finish());
+  plan.transfers.push_back(message);
+  for (const Role& role : plan.program->roles) {
+    RoleCosts costs;
+    costs.duration.assign(1, std::vector<Time>(role.ops.size()));
+    costs.transfer.assign(1, std::vector<int32_t>(role.ops.size(), -1));
+    for (std::size_t o = 0; o < role.ops.size(); o += 2) costs.transfer[0][o] = 0;
+    plan.roles.push_back(std::move(costs));
+  }
+  plan.messages = std::make_shared<UniformMessages>(message, Time{});
+  return plan;
 }
 
 // ---- W2: one data-parallel iteration of ResNet-50
@@ -105,18 +158,6 @@ inline Plan single_collective(std::vector<Axis> axes, Transfer transfer) {
 }
 
 // ---- parameter servers
-
-/// All messages of a kind take the same time; applying takes `apply_time`.
-class UniformMessages : public Plan::Messages {
- public:
-  UniformMessages(Transfer message, Time apply_time) : message_(std::move(message)), apply_(apply_time) {}
-  const Transfer& message(uint32_t, uint32_t, uint32_t, uint32_t) override { return message_; }
-  Time apply(uint32_t, uint32_t, uint32_t) override { return apply_; }
-
- private:
-  Transfer message_;
-  Time apply_;
-};
 
 struct ServerSetting {
   int32_t workers = 4, shards = 1, keys = 1;
