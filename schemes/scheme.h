@@ -85,8 +85,9 @@ struct Overheads {
   Time replicate;               ///< host time to copy one layer's module to one device, under the broadcast
   Bandwidth feed;               ///< one process feeds all devices' input, serial with the step; 0 = no limit
   double compute_slowdown = 0;  ///< compute runs (1 + this) slower while training on several devices
-  double norm_stall = 0;    ///< half-precision normalisation takes (1 + this * log2(devices)) times as long
-  double interference = 0;  ///< share of a collective's time that overlapped compute loses to it
+  double norm_stall = 0;  ///< half-precision normalisation takes (1 + this * log2(devices)) times as long
+  /// Share of a collective's time that kernels beside it lose besides what the device gives up to it.
+  double interference = 0;
   double copies_per_byte = 0;  ///< device-memory passes over every gradient byte (fusion buffers)
   double link_efficiency = 1;  ///< of the usable bandwidth inside a node
   bool merge = false;          ///< gradients wait for others where that costs less than a start-up (MG-WFBP)

@@ -30,6 +30,9 @@ constexpr double kPerDoubling = 0.01;         // of the rate, for every doubling
 // Of the rate of a mixture of experts: what hosts take around experts differs by release, and loads are taken
 // to be even. Set with the 22 rows of mixtures in view that VALIDATION.md counts as unseen.
 constexpr double kExperts = 0.2;
+// Of what kernels lose to collectives beside them: published pairs lie at up to 2.6 times it
+// (NVIDIA/nccl#1428).
+constexpr double kBeside = 1;
 constexpr double kNormal90 = 1.645;
 
 bool has_experts(const Graph& graph) {
@@ -55,6 +58,7 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   const double communication = t.exposed_communication + t.server;
   if (communication > 0)
     out.push_back({fmt::format("communication on {}", p.system->name()), communication * kLinkError});
+  if (r.slowed > 0) out.push_back({"kernels beside collectives", r.slowed * kBeside});
   if (has_experts(*p.job.graph)) out.push_back({fmt::format("experts of {}", p.job.graph->name()), kExperts});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});
   if (r.devices > 1)

@@ -2,6 +2,7 @@
 #include "sim/bind/bind.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <tuple>
@@ -131,7 +132,7 @@ class Binder {
       costs.duration.push_back(known_durations(r, i));
       costs.transfer.push_back(transfers(r, i));
       if (!costs_->interferes()) continue;
-      const double slowed = interfere(role, costs.transfer.back(), costs.duration.back());
+      const double slowed = interfere(r, i, costs.transfer.back(), costs.duration.back());
       if (role.works() && i == 0) bound_.slowed_seconds += slowed / stages();
     }
     bind_host(r, classes, costs);
@@ -155,34 +156,73 @@ class Binder {
     costs.awaits_messages = host.awaits_messages && !program_.grid.axes.empty();
   }
 
-  /// Collectives take memory bandwidth and multiprocessors from the kernels beside them: each costs a share
-  /// of the time in which forward or backward runs on while it does. `queued`: what the comm lane still has
-  /// to do. Returns the seconds that this adds.
-  double interfere(const Role& role, const std::vector<int32_t>& transfer,
-                   std::vector<Time>& duration) const {
-    const auto computes = [&](const Op& op) {
-      return launched(op) && program_.tasks[op.what].pass != Pass::update;
-    };
-    double ahead = 0;  // compute that is still to come in the iteration
-    each_stored(role, [&](const Op& op, uint32_t i) { ahead += computes(op) ? duration[i].seconds() : 0; });
-    double queued = 0, owed = 0, added = 0;
+  /// Collectives and the kernels beside them slow each other (sim/cost/overlap.h): from where the list has a
+  /// collective, what forward and backward go on to do runs beside it, if the comm lane has come to it.
+  /// Returns the seconds that this adds to kernels.
+  double interfere(uint32_t r, uint32_t instance, std::vector<int32_t>& transfer,
+                   std::vector<Time>& duration) {
+    const Role& role = program_.roles[r];
+    const VertexId v = where_[r][instance];
+    std::deque<Queued> queue;
+    double added = 0;
     each_stored(role, [&](const Op& op, uint32_t i) {
       if (op.kind == OpKind::collective && (program_.grid.axes.empty() || beside(op))) {
         const auto& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[i])];
         const double seconds = t.alone(costs_->capacity()).seconds();
-        // In the mean over the iterations, of which the collective may run in every so many.
-        owed += costs_->interference(op, seconds) * std::clamp(ahead - queued, 0.0, seconds) / op.every;
-        queued += seconds;
-      } else if (computes(op)) {
-        const double seconds = duration[i].seconds();
-        duration[i] += Time::from_seconds(owed);
-        added += owed;
-        owed = 0;
-        ahead -= seconds;
-        queued = std::max(0.0, queued - seconds);
+        if (seconds > 0) queue.push_back({&op, i, seconds, seconds});
+      } else if (launched(op) && program_.tasks[op.what].pass != Pass::update) {
+        const double slower = run_beside(op, v, duration[i].seconds(), transfer, queue);
+        duration[i] += Time::from_seconds(slower);
+        added += slower;
       }
     });
+    while (!queue.empty()) end_first(queue, transfer);
     return added;
+  }
+
+  /// A collective that the comm lane still has to do.
+  struct Queued {
+    const Op* op;
+    uint32_t index;
+    double alone, left;    ///< seconds when alone
+    double stretched = 0;  ///< seconds that kernels beside it have cost it
+  };
+
+  /// Runs `seconds` of kernels beside the first collectives of the queue. Returns what that costs the
+  /// kernels, in the mean over the iterations, of which a collective may run in every so many.
+  double run_beside(const Op& op, VertexId v, double seconds, std::vector<int32_t>& transfer,
+                    std::deque<Queued>& queue) {
+    double slower = 0;
+    while (seconds > 0 && !queue.empty()) {
+      Queued& first = queue.front();
+      const Transfer& t = bound_.plan.transfers[static_cast<std::size_t>(transfer[first.index])];
+      const Beside both = costs_->beside(*first.op, t, first.alone, program_.tasks[op.what], v);
+      const double time = std::min(seconds * both.kernel, first.left * both.collective);
+      const double done = time / both.collective;
+      slower += (time * (1 - 1 / both.kernel) + done * both.lost) / first.op->every;
+      first.stretched += time - done;
+      first.left -= done;
+      seconds -= time / both.kernel;
+      if (first.left > 1e-12) break;
+      end_first(queue, transfer);
+    }
+    return slower;
+  }
+
+  /// What kernels have cost it, a collective takes longer; its links have no more to carry.
+  void end_first(std::deque<Queued>& queue, std::vector<int32_t>& transfer) {
+    const Queued& first = queue.front();
+    const Time longer = Time::from_seconds(first.stretched);
+    if (longer.ps > 0) {
+      const auto [at, fresh] = stretched_.try_emplace({transfer[first.index], longer.ps}, 0);
+      if (fresh) {
+        Transfer t = bound_.plan.transfers[static_cast<std::size_t>(transfer[first.index])];
+        t.latency += longer;
+        at->second = add(std::move(t));
+      }
+      transfer[first.index] = at->second;
+    }
+    queue.pop_front();
   }
 
   /// f(op as it is stored, index) for every op in order.
@@ -403,6 +443,7 @@ class Binder {
   std::vector<std::vector<VertexId>> where_;
   Bound bound_;
   std::map<std::pair<uint32_t, Sort>, std::vector<Time>> durations_;
+  std::map<std::pair<int32_t, int64_t>, int32_t> stretched_;  ///< transfers, by transfer and picoseconds
   double step_ = 0,
          far_ = 0;  ///< seconds of a step's kernels, the mean of the stages, and times their distance
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, int64_t>, int32_t> copies_, sends_;

@@ -16,6 +16,7 @@
 #include "schemes/program.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/measured_collectives.h"
+#include "sim/cost/overlap.h"
 #include "sim/plan/plan.h"
 #include "sim/plan/speeds.h"
 #include "topologies/system.h"
@@ -85,9 +86,11 @@ class Costs {
   virtual Transfer copy(const Op& op, const Copy& copy, VertexId at);
   /// One collective op of a group, whose root is the first of `members`. `last`: of the iteration's.
   Transfer collective(const Op& op, std::span<const VertexId> members, bool last);
-  /// Share of a collective's time that it takes from the kernels beside it; asked after collective().
-  virtual double interference(const Op& op, double seconds) const = 0;
-  virtual bool interferes() const = 0;  ///< false: interference() is always 0
+  /// How many times as long as alone the task's kernels and a collective take beside each other; asked after
+  /// collective(). `seconds`: of the collective alone, above 0.
+  virtual Beside beside(const Op& op, const Transfer& collective, double seconds, const Task& task,
+                        VertexId at) = 0;
+  virtual bool interferes() const = 0;  ///< false: beside() is always 1
 
   /// Makes the resources that messages between these take, so that no message adds any.
   void connect(std::span<const VertexId> from, std::span<const VertexId> to);

@@ -177,16 +177,25 @@ struct KernelCost::Impl {
     return streams && !k.apart ? factors.stream : 1;
   }
 
+  /// What work() finds besides the seconds.
+  struct Found {
+    double gain = 1;  ///< how many times fewer multiplications than written down
+    Needs needs;
+  };
+
   double matrix(const Rate& rate, double flops, const Product& p, double efficiency, double bytes,
-                double gather = 0) const {
+                Found* found, double gather = 0) const {
     const auto& t = curve.term;
     const double tiles = p.groups * p.m * p.n / kTile / units * std::sqrt(p.k / kDepth);
     const double used = p.m / (p.m + t[edge]) * (p.n / (p.n + t[edge])) * (p.k / (p.k + t[depth])) *
                         (tiles / (tiles + t[fill]));
-    return p4(flops / std::min(rate.peak * efficiency * used, rate.best) + gather, stream(bytes, traffic));
+    const double moving = stream(bytes, traffic);
+    const double seconds = p4(flops / std::min(rate.peak * efficiency * used, rate.best) + gather, moving);
+    found->needs = {true, moving / seconds};
+    return seconds;
   }
 
-  double convolution(const Kernel& k, double bytes, double* gain) const {
+  double convolution(const Kernel& k, double bytes, Found* found) const {
     const ConvShape s = ConvShape::unpack(k.shape);
     const int pass = k.pass == Pass::forward ? 0 : k.pass == Pass::backward_data ? 1 : 2;
     const auto& t = curve.term;
@@ -197,19 +206,19 @@ struct KernelCost::Impl {
     const bool three = s.kernel == std::array<int64_t, 3>{1, 3, 3};
     const bool unit = s.stride == ones && s.dilation == ones;
     const bool fast = fp32_arithmetic && three && unit;
-    if (fast) *gain = kWinograd;
+    if (fast) found->gain = kWinograd;
     const double efficiency = t[(pointwise ? point : conv) + pass] * (fast ? t[winograd] : 1) *
                               (s.groups > 1 ? t[grouped] : 1) * factors.convolution;
     const double flops = count(k.flops.n);
     const double gather = fp32_arithmetic ? 0 : flops / (units * curve.feed) * element / 2;
     // Their efficiencies are of convolutions that were measured themselves.
     const Rate rate{product.peak, std::numeric_limits<double>::infinity()};
-    return matrix(rate, flops, tandem::sim::product(s, k.pass), efficiency, bytes, gather);
+    return matrix(rate, flops, tandem::sim::product(s, k.pass), efficiency, bytes, found, gather);
   }
 
   /// {batch, heads, kv_heads, query, key, head_dim, causal, fused}: two products, and `scores` passes over
   /// the batch x heads x query x key matrix where it is kept in memory.
-  double attend(const Kernel& k, double bytes) const {
+  double attend(const Kernel& k, double bytes, Found* found) const {
     const double matrices = count(k.shape[0]) * count(k.shape[1]);
     const double query = count(k.shape[3]), key = count(k.shape[4]);
     const bool fused = k.shape[7] != 0;
@@ -217,30 +226,31 @@ struct KernelCost::Impl {
     const double extra =
         fused ? 0 : curve.term[scores] / factors.scores * matrices * query * key * element + 2 * bytes;
     return matrix(half, count(k.flops.n), {matrices, query, key, count(k.shape[5])},
-                  curve.term[attention] * (fused ? factors.attention : 1), bytes + extra);
+                  curve.term[attention] * (fused ? factors.attention : 1), bytes + extra, found);
   }
 
   /// {groups, m, n, k}. In fp8 both operands of a forward product and the gradient of a backward one are
   /// first cast, and written in two layouts for the passes that read them: 2 bytes read, 2 written. The third
   /// product finds its operands cast (Transformer Engine).
-  double multiply(const Kernel& k, double bytes) const {
+  double multiply(const Kernel& k, double bytes, Found* found) const {
     const Product p{count(k.shape[0]), count(k.shape[1]), count(k.shape[2]), count(k.shape[3])};
-    const double seconds = matrix(k.half ? half : product, count(k.flops.n), p, curve.term[gemm], bytes);
+    const double seconds =
+        matrix(k.half ? half : product, count(k.flops.n), p, curve.term[gemm], bytes, found);
     if (precision != Precision::fp8 || k.half || fp32_arithmetic || k.pass == Pass::backward_weights)
       return seconds;
     const double cast = p.groups * p.k * (p.m + (k.pass == Pass::forward ? p.n : 0));
     return seconds + stream(4 * cast, elementwise);
   }
 
-  double work(const Kernel& k, double bytes, double* gain) const {
+  double work(const Kernel& k, double bytes, Found* found) const {
     const bool forward = k.pass == Pass::forward;
     switch (k.kind) {
       case KernelKind::gemm:
-        return multiply(k, bytes);
+        return multiply(k, bytes, found);
       case KernelKind::conv:
-        return convolution(k, bytes, gain);
+        return convolution(k, bytes, found);
       case KernelKind::attention:
-        return attend(k, bytes);
+        return attend(k, bytes, found);
       case KernelKind::norm:
         return stream(bytes, forward ? norm : norm_data);
       case KernelKind::softmax:
@@ -309,13 +319,15 @@ KernelCost::~KernelCost() = default;
 KernelCost::KernelCost(KernelCost&&) noexcept = default;
 KernelCost& KernelCost::operator=(KernelCost&&) noexcept = default;
 
-double KernelCost::seconds(const Kernel& kernel) const {
+double KernelCost::seconds(const Kernel& kernel, Needs* needs) const {
   const Impl& d = *impl_;
   const double bytes = (count(kernel.read.n) + count(kernel.written.n)) *
                        (upcasts(d.recipe, kernel, d.precision) ? 2 : 1) / d.fused(kernel);
-  double gain = 1;
-  const double work = d.work(kernel, bytes, &gain);
-  const double floor = std::max(count(kernel.flops.n) / (d.peak_of(kernel) * gain), bytes / d.bandwidth);
+  Impl::Found found;
+  const double work = d.work(kernel, bytes, &found);
+  if (needs != nullptr) *needs = found.needs;
+  const double floor =
+      std::max(count(kernel.flops.n) / (d.peak_of(kernel) * found.gain), bytes / d.bandwidth);
   const double repeat = count(launches(d.recipe, kernel));
   if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
     return repeat * std::max(floor, d.launch + work) + seconds(bias);

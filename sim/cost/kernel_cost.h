@@ -39,9 +39,16 @@ class KernelCost {
   ~KernelCost();
   KernelCost(KernelCost&&) noexcept;
   KernelCost& operator=(KernelCost&&) noexcept;
+  /// A product's arithmetic needs multiprocessors, and memory for a share of its time. All other kernels
+  /// stream: what they wait for is memory.
+  struct Needs {
+    bool product = false;
+    double memory = 1;
+  };
   /// All `repeat` launches of the kernel. Never below the roofline at efficiency 1, where 3x3 convolutions
   /// of stride 1 in fp32 arithmetic may use 2.25 times fewer multiplications (Winograd). Below 1 us of work.
-  double seconds(const Kernel& kernel) const;
+  /// `needs`, where asked for: what it waits for meanwhile.
+  double seconds(const Kernel& kernel, Needs* needs = nullptr) const;
   /// Relative standard error of a whole training step, from devices left out of the fit.
   double relative_error() const;
   /// What was assumed for lack of measurements, in words; empty when nothing was.

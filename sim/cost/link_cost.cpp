@@ -13,6 +13,7 @@
 #include "sim/cost/libraries.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/network_software.h"
+#include "sim/cost/overlap.h"
 #include "sim/cost/pattern_price.h"
 #include "sim/cost/tuner.h"
 
@@ -220,7 +221,8 @@ LinkCost::Winner LinkCost::winner(CollKind kind, const std::string& algorithm, B
   return first(known, size, schemes::name(kind), rank);
 }
 
-Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) const {
+Transfer LinkCost::transfer(const Winner& winner, CollKind kind, Bytes bytes,
+                            std::span<const VertexId> members, Choice* chosen) const {
   const auto size = static_cast<double>(bytes.n);
   if (chosen != nullptr) {
     const bool large = size > 1 << 20;
@@ -228,14 +230,20 @@ Transfer LinkCost::transfer(const Winner& winner, Bytes bytes, Choice* chosen) c
                library_->spread[worst_hop(*winner.pattern)][large ? 1 : 0],
                overlap_of_calls(*winner.pattern, *winner.protocol, *library_)};
   }
-  return transfer_of(winner.price, size);
+  Transfer t = transfer_of(winner.price, size);
+  const VertexId first = members.front();
+  if (system_.info(first).device < 0) return t;
+  const Running running{kind, static_cast<double>(members.size()), winner.pattern->heads > 0,
+                        winner.protocol->name, winner.price.seconds_per_byte};
+  occupy(t, running, *library_, system_.device(first));
+  return t;
 }
 
 Transfer LinkCost::collective(CollKind kind, const std::string& algorithm, Bytes bytes,
                               std::span<const VertexId> members, Choice* chosen) {
   if (chosen != nullptr) *chosen = {};
   if (members.size() < 2 || bytes.n <= 0) return {};
-  return transfer(winner(kind, algorithm, bytes, members), bytes, chosen);
+  return transfer(winner(kind, algorithm, bytes, members), kind, bytes, members, chosen);
 }
 
 double LinkCost::crossings(CollKind kind, const std::string& algorithm, Bytes bytes,
@@ -274,7 +282,8 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
   Patterns known;
   known.threads.push_back(threads(p));
   known.all.push_back({nullptr, std::move(p), message_protocols(*library_)});
-  return transfer(first(known, static_cast<double>(bytes.n), "grouped sends", fastest), bytes, chosen);
+  return transfer(first(known, static_cast<double>(bytes.n), "grouped sends", fastest), CollKind::shift,
+                  bytes, members, chosen);
 }
 
 double LinkCost::least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const {

@@ -106,7 +106,8 @@ class LinkCost {
   Winner first(const Patterns& known, double size, std::string_view what, const Rank& rank) const;
   /// What the library would choose. Needs two members and some bytes.
   Winner winner(CollKind kind, const std::string& algorithm, Bytes bytes, std::span<const VertexId> members);
-  Transfer transfer(const Winner& winner, Bytes bytes, Choice* chosen) const;
+  Transfer transfer(const Winner& winner, CollKind kind, Bytes bytes, std::span<const VertexId> members,
+                    Choice* chosen) const;
   /// Bytes that the payload's way between nodes puts on threads, per byte of it.
   std::map<uint32_t, double> threads(const Pattern& p);
   uint32_t resource(const std::string& name, double capacity);

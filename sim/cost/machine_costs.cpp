@@ -61,14 +61,15 @@ class MachineCosts : public Costs {
     return t;
   }
 
-  double interference(const Op& op, double seconds) const override {
-    if (!interferes() || seconds <= 0) return 0;
-    // Workers that have no second core for their messages give up theirs.
+  /// Workers that have no second core for their messages give up theirs.
+  Beside beside(const Op& op, const Transfer&, double seconds, const Task&, VertexId) override {
+    if (!interferes()) return {};
     const double workers = devices();
     const auto cores = static_cast<double>(machine_->cores());
     const double shared = std::clamp((2 * workers - cores) / workers, 0.0, 1.0);
     const auto cpu = tcp_cpu_.find({op.what, op.bytes.n});
-    return cpu == tcp_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
+    const double lost = cpu == tcp_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
+    return {1, 1, lost};
   }
   bool interferes() const override { return input().cluster.nodes > 1; }
 

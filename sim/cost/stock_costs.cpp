@@ -79,8 +79,23 @@ class StockCosts : public Costs {
     return out;
   }
 
-  double interference(const Op&, double) const override { return overheads().interference; }
-  bool interferes() const override { return overheads().interference > 0; }
+  Beside beside(const Op&, const Transfer& collective, double seconds, const Task& task,
+                VertexId at) override {
+    const Taken share = taken(collective, seconds, input().system->device(at));
+    const KernelCost& cost = kernel_cost(at);
+    double alone = 0, kernels = 0, collectives = 0;
+    for (const Kernel& k : task.kernels) {
+      KernelCost::Needs needs;
+      const double kernel = cost.seconds(k, &needs);
+      const Beside both = sim::beside(share, needs.product, needs.memory);
+      alone += kernel;
+      kernels += kernel * both.kernel;
+      collectives += kernel * both.kernel / both.collective;
+    }
+    if (alone <= 0) return {};
+    return {kernels / alone, kernels / collectives, overheads().interference};
+  }
+  bool interferes() const override { return devices() > 1; }
 
   const Transfer& message(const Channel&, VertexId from, VertexId to, Bytes bytes) override {
     if (from == to || bytes.n <= 0) return free_;

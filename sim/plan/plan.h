@@ -28,6 +28,9 @@ struct Transfer {
   /// Bytes put on links per byte of payload that are accounted for but not shared: the binder has resolved
   /// what they allow in `cap`.
   std::vector<Use> resolved = {};
+  /// A collective's, of every member's device while it runs: multiprocessors, and bytes through its memory
+  /// per byte of payload. The binder makes of them what kernels beside it lose.
+  double units = 0, traffic = 0;
   /// min(cap, min over uses of capacity / weight), bytes/s; infinite with neither cap nor uses.
   double rate_alone(const std::vector<double>& capacity) const;
   /// Time that the payload takes at `rate`, both latency and bytes being multiplied by `factor`.

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What collectives and the kernels beside them cost each other. Data: calibration/profiles/overlap.json.
+//
+// A collective that runs in a kernel holds multiprocessors, which products beside it then lack, and moves
+// bytes through the memory of its members, which all kernels share:
+//
+//   units   = each * max(1, bus rate / rate of a channel), at most `most`; in an NVLink switch its channels
+//   traffic = bytes on the bus * those of device memory per byte of them, by protocol
+//
+// Who waits for memory waits longer where both together ask for more than there is: both in proportion.
+#include "schemes/program.h"
+#include "sim/cost/link_profile.h"
+#include "sim/plan/plan.h"
+#include "topologies/device.h"
+
+namespace tandem::sim {
+
+/// A collective as its library runs it.
+struct Running {
+  CollKind kind = CollKind::all_reduce;
+  double ranks = 2;
+  bool in_switch = false;  ///< NVLS
+  std::string_view protocol;
+  double seconds_per_byte = 0;  ///< of the buffer; 0: not known
+};
+/// Sets what `t` takes of each member's device (Transfer::units, Transfer::traffic). Nothing where the
+/// library copies through the host, or the device is no GPU.
+void occupy(Transfer& t, const Running& collective, const Library& library, const Device& device);
+
+/// Shares of a device that a collective takes while it runs.
+struct Taken {
+  double units = 0, memory = 0;  ///< of the multiprocessors; of the bandwidth that streaming kernels reach
+};
+Taken taken(const Transfer& collective, double seconds, const Device& device);
+
+/// How many times as long as alone a kernel and a collective take beside each other, both at least 1.
+struct Beside {
+  double kernel = 1, collective = 1;
+  double lost = 0;  ///< seconds that kernels lose besides, per second that the collective takes alone
+};
+/// `product`: the kernel's arithmetic needs multiprocessors, and memory for the share `memory` of its time.
+/// Any other kernel streams: it has enough with the multiprocessors that are left, and needs memory always.
+Beside beside(const Taken& taken, bool product, double memory);
+
+}  // namespace tandem::sim

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What collectives take from kernels beside them.
+#include "sim/cost/overlap.h"
+
+#include <gtest/gtest.h>
+
+#include "schemes/scheme.h"
+#include "sim/cost/link_cost.h"
+#include "tests/sim/prediction.h"
+
+namespace tandem::tests {
+namespace {
+
+/// Of a collective of 256 MiB on the first devices of a system.
+struct Asked {
+  Transfer transfer;
+  Taken taken;
+};
+Asked asked(const char* name, CollKind kind, std::size_t devices,
+            const std::vector<std::pair<std::string, std::string>>& sets = {}) {
+  const System system = System::load(name, sets);
+  LinkCost links(system, {});
+  std::vector<VertexId> members;
+  for (std::size_t i = 0; i < devices; ++i) members.push_back(system.accelerator(static_cast<int64_t>(i)));
+  Asked out{links.collective(kind, "auto", Bytes{256 << 20}, members), {}};
+  out.taken =
+      taken(out.transfer, out.transfer.alone(links.capacity()).seconds(), system.device(members.front()));
+  return out;
+}
+
+/// NVIDIA/nccl#1225, forums.developer.nvidia.com 337991, NVIDIA/nccl#689 and #1649.
+TEST(Overlap, CollectivesHoldAsManyMultiprocessorsAsNcclIsSeenToLaunchBlocks) {
+  EXPECT_NEAR(asked("dgx-a100", CollKind::all_gather, 8).transfer.units, 24, 2);
+  EXPECT_NEAR(asked("dgx-h100", CollKind::all_gather, 8).transfer.units, 24, 2);
+  EXPECT_EQ(asked("dgx-h100", CollKind::all_reduce, 8).transfer.units, 16);
+  EXPECT_EQ(asked("v100-pcie-8x", CollKind::all_reduce, 8).transfer.units, 2);
+  EXPECT_NEAR(asked("dgx1-v100", CollKind::all_reduce, 8).transfer.units, 12, 2);
+}
+
+TEST(Overlap, FastLinksTakeMoreOfADeviceThanPcie) {
+  const Taken fast = asked("dgx1-v100", CollKind::all_reduce, 8).taken;
+  const Taken slow = asked("v100-pcie-8x", CollKind::all_reduce, 8).taken;
+  EXPECT_GT(fast.units, 4 * slow.units);
+  EXPECT_GT(fast.memory, 5 * slow.memory);
+  EXPECT_LT(slow.memory, 0.1);
+}
+
+TEST(Overlap, NothingIsTakenWhereCollectivesRunInNoKernel) {
+  EXPECT_EQ(asked("v100-pcie-8x", CollKind::all_reduce, 8, {{"communication.library", "mpi"}}).transfer.units,
+            0);
+  EXPECT_EQ(asked("v100-pcie-8x", CollKind::all_reduce, 1).transfer.units, 0);
+}
+
+TEST(Overlap, BothGiveWayInProportionToWhatTheyAskOfMemory) {
+  const Taken share{0.2, 0.4};
+  const Beside stream = beside(share, false, 1);
+  EXPECT_DOUBLE_EQ(stream.kernel, 1.4);
+  EXPECT_DOUBLE_EQ(stream.collective, 1.4);
+  const Beside product = beside(share, true, 0.3);  // 0.7 of the memory is enough for both
+  EXPECT_DOUBLE_EQ(product.kernel, 1 / 0.8);
+  EXPECT_DOUBLE_EQ(product.collective, 1);
+  EXPECT_DOUBLE_EQ(beside({0, 0}, true, 1).kernel, 1);
+}
+
+/// NVIDIA/nccl#1428, an all-gather on A100 SXM 80 GB: products take 2.08 instead of 1.18 ms, elementwise
+/// kernels 0.05 instead of 0.02. What the device gives up explains a part of it; more would be wrong.
+TEST(Overlap, PublishedPairsLoseNoLessThanPredicted) {
+  const Taken share = asked("dgx-a100-80gb", CollKind::all_gather, 8).taken;
+  const double product = beside(share, true, 0.2).kernel, stream = beside(share, false, 1).kernel;
+  EXPECT_GT(product, 1.2);
+  EXPECT_LT(product, 2.08 / 1.18);
+  EXPECT_GT(stream, 1.25);
+  EXPECT_LT(stream, 0.05 / 0.02);
+}
+
+/// Of a step on NVLink some is lost, unless the library copies through the host.
+TEST(Overlap, StepsLoseToCollectivesThatRunInKernels) {
+  const Graph graph = Graph::load("resnet50");
+  const auto slowed = [&](const char* library) {
+    const System system = System::load("dgx1-v100", {{"communication.library", library}});
+    const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+    Prediction p = prediction_of(graph, system, scheme, 8, 8);
+    p.check_memory = false;
+    const Report r = simulate(p);
+    return r.slowed;
+  };
+  EXPECT_GT(slowed("nccl-2.7"), 0.005);
+  EXPECT_EQ(slowed("mpi"), 0);
+}
+
+}  // namespace
+}  // namespace tandem::tests
