@@ -69,6 +69,7 @@ void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32
     ++route.staged;
     route.latency += peer.staged_latency;
     route.cap = tighter(route.cap, peer.staged_cap);
+    if (direct.needs == Reach::system) route.cap = tighter(route.cap, peer.staged_cap_sockets);
     return;
   }
   append(route, at_node, direct);
@@ -148,6 +149,7 @@ System System::from_json(Json document, const Sets& sets) {
   const double after = pcie_bandwidth(document);
   if (before > 0 && after != before) {
     system.impl_->peer.staged_cap *= after / before;
+    system.impl_->peer.staged_cap_sockets *= after / before;
     system.impl_->peer.through_host_cap *= after / before;
   }
   return system;

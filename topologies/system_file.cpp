@@ -215,10 +215,12 @@ void SystemReader::links() {
 void SystemReader::peer_access() {
   const Json* spec = document_.find("peer_access");
   if (spec == nullptr) return;
-  spec->only({"reach", "through_host_cap", "staged_cap", "staged_latency", "through_gpus", "source", "note"});
+  spec->only({"reach", "through_host_cap", "staged_cap", "staged_cap_sockets", "staged_latency",
+              "through_gpus", "source", "note"});
   if (const Json* reach = spec->find("reach")) out_->peer.reach = parse_reach(*reach);
   out_->peer.through_host_cap = optional_cap(*spec, "through_host_cap");
   out_->peer.staged_cap = optional_cap(*spec, "staged_cap");
+  out_->peer.staged_cap_sockets = optional_cap(*spec, "staged_cap_sockets");
   if (const Json* latency = spec->find("staged_latency")) out_->peer.staged_latency = latency->as_time();
   out_->node.through_gpus = spec->boolean("through_gpus", false);
 }
