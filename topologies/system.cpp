@@ -95,6 +95,7 @@ void System::Impl::local_route(Route& route, int64_t at_node, uint32_t a, uint32
     ++route.staged;
     route.latency += own.peer.staged_latency;
     route.cap = tighter(route.cap, own.peer.staged_cap);
+    if (direct.needs == Reach::system) route.cap = tighter(route.cap, own.peer.staged_cap_sockets);
     return;
   }
   append(route, at_node, direct);
@@ -182,6 +183,7 @@ System System::from_json(Json document, const Sets& sets) {
     for (NodeKind& own : system.impl_->kinds) {
       if (own.name != kind) continue;
       own.peer.staged_cap *= after / was;
+      own.peer.staged_cap_sockets *= after / was;
       own.peer.through_host_cap *= after / was;
     }
   }

@@ -19,9 +19,10 @@ namespace tandem::topologies {
 /// When two devices of one node may access each other, and what it costs when they may not.
 struct PeerAccess {
   Reach reach = Reach::pcie_switch;
-  double through_host_cap = 0;  ///< bytes/s of one direct flow that crosses a CPU; 0 = what the links give
-  double staged_cap = 0;        ///< bytes/s of one flow copied through host memory; 0 = what the links give
-  Time staged_latency;          ///< extra per staging
+  double through_host_cap = 0;    ///< bytes/s of one direct flow that crosses a CPU; 0 = what the links give
+  double staged_cap = 0;          ///< bytes/s of one flow copied through host memory; 0 = what the links give
+  double staged_cap_sockets = 0;  ///< the same of a flow between sockets; 0 = staged_cap
+  Time staged_latency;            ///< extra per staging
 };
 
 /// How messages enter the network.

@@ -32,9 +32,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PROFILE = os.path.join(ROOT, "calibration/profiles/links.json")
 DATA = os.path.join(ROOT, "calibration/data/collectives")
 # Judged, never fitted: application-level timings, machines whose transport bypasses the library's own protocols (EFA,
-# the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server.
+# the TCPX of GCP's A3 under dgx-h100), two cards whose host is not the eight's, four GPUs of a shared server, and one
+# thread that launches for all GPUs of a server: up to 1 MiB every operation takes what its launches take.
 NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal|p3dn-rings)|^dgx-h100,[^,]*nodes=|^hgx-h200,[^,]*nodes="
-                        r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;|^dgx-a100,[^,]*2\.18;nodes=")
+                        r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;|^azure-ndv4-a100,[^,]*harness=1x[248]|^dgx-a100,[^,]*2\.18;nodes=")
 # A figure of calibration/profiles/network_software.json or a constant was taken from them: no judges. All-gathers over TCPX
 # and TCPXO that their steps come from, two p4de that "window" was set on.
 SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_gather|^p4d\.24xlarge,[^,]*2\.18;")
@@ -43,18 +44,20 @@ SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_ga
 SPACE = {
     "nccl-2.0": ["@simple.base", "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie",
                  "@simple.efficiency.host"],
-    "nccl-2.4": ["@ll.base", "@ll.step.fabric", "@ll.step.host", "@ll.step.network", "@ll.efficiency.fabric",
-                 "@ll.efficiency.host", "@ll.efficiency.network", "@simple.base", "@simple.step.fabric",
-                 "@simple.step.host", "@simple.step.network", "@simple.efficiency.fabric",
-                 "@simple.efficiency.network", "self_copy", "launch", "turnaround"],
+    "nccl-2.4": ["@ll.step.network", "@ll.efficiency.network", "@simple.step.network", "@simple.efficiency.network"],
     "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
                   "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
-                  "exchange_efficiency", "exchange_copy.ampere", "exchange_copy.hopper", "exchange_copy.blackwell",
+                  "exchange_efficiency", "exchange_peer", "@ll.copy", "@simple.copy",
                   "switch_step", "switch_efficiency.hopper",
-                  "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell"],
+                  "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell",
+                  "turnaround"],
 }
+# Inside one node NCCL's protocols are the same from 2.4 on: one set of constants, fitted to the machines of both entries.
+LIKE = {"nccl-2.4": "nccl-2.18"}
+# But of PCIe: entries before 2.18 have what was fitted to servers of their time.
+OWN = ("switch", "@simple.step.pcie", "@simple.efficiency.pcie")
 
 
 # What NCCL's own model assumes (src/graph/tuning.cc of 2.28, microseconds and fractions): constants are held near
@@ -107,9 +110,10 @@ def save_profile(comment, profile, path):
             out.append('        "protocols": [')
             for p, protocol in enumerate(entry["protocols"]):
                 comma = "," if p + 1 < len(entry["protocols"]) else ""
-                head = ", ".join(f'"{k}": {inline(protocol[k])}' for k in protocol if k not in ("step", "efficiency"))
+                head = ", ".join(f'"{k}": {inline(protocol[k])}' for k in protocol if k not in ("step", "efficiency", "copy"))
                 out.append(f'          {{{head}, "step": {inline(protocol["step"])},')
-                out.append(f'           "efficiency": {inline(protocol["efficiency"])}}}{comma}')
+                tail = "".join(f', "{k}": {inline(protocol[k])}' for k in ("copy",) if k in protocol)
+                out.append(f'           "efficiency": {inline(protocol["efficiency"])}{tail}}}{comma}')
             out.append("        ]")
             out.append("      }" + ("," if e + 1 < len(entries) else ""))
         out.append("    ]" + ("," if f + 1 < len(families) else ""))
@@ -141,8 +145,17 @@ def tie(entry):
             put(entry, path, get(entry, other) * factor, digits=3)
 
 
+def share(profile):
+    """What is fitted for one node goes into the entries that are like it."""
+    for name, other in LIKE.items():
+        mine, its = entry_of(profile, name), entry_of(profile, other)
+        for path in SPACE[other] + [p for p in TIED if p.startswith("@")]:
+            if not path.startswith(OWN):
+                put(mine, path, get(its, path))
+
+
 def is_time(path):
-    return not any(word in path for word in ("efficiency", "_copy", "scale", "wire"))
+    return not any(word in path for word in ("efficiency", "copy", "scale", "wire"))
 
 
 def get(entry, path):
@@ -215,6 +228,15 @@ def belongs(line, name, profile, fitted=True):
     return best == mine and bool(NOT_FITTED.match(line) or SET_ON.match(line)) != fitted
 
 
+def rows_of(sets, name, profile):
+    """What the constants of an entry are fitted to: of entries like another, what is measured over several nodes."""
+    mine = [line for _, line in sets if belongs(line, name, profile)]
+    if name in LIKE:
+        return [line for line in mine if over_nodes(line.split(","))]
+    return mine + [line for other, one in LIKE.items() if one == name for _, line in sets
+                   if belongs(line, other, profile) and not over_nodes(line.split(","))]
+
+
 def row_weights(lines):
     """Every log counts the same, however many sizes it has."""
     logs = [line.rsplit(",", 2)[0] for line in lines]
@@ -238,6 +260,7 @@ def fit(program, name, lines, comment, profile, quick=False):
         for path, value in zip(paths, x):
             put(entry, path, math.exp(value - 10))
         tie(entry)
+        share(profile)
         rows = [w * math.log(float(r[6]) / float(r[5])) for w, r in zip(weights, run(comment, profile))]
         prior = [PRIOR_ROWS * (value - coordinate(PRIOR[path])) for path, value in zip(paths, x) if path in PRIOR]
         return numpy.array(rows + prior)
@@ -250,6 +273,7 @@ def fit(program, name, lines, comment, profile, quick=False):
     for path, value in zip(paths, result.x):
         put(entry, path, math.exp(value - 10), digits=3)
     tie(entry)
+    share(profile)
 
 
 def log_ratios(rows, kind=None, above=None):
@@ -266,11 +290,11 @@ def errors_of(rows):
 
 
 def leave_one_out(program, name, lines, comment, profile):
-    """The rows of every machine, predicted without it; and the errors by what was left out and operation."""
+    """{machine or generation left out: its rows, predicted without it}."""
     def machine(line):
         return line.split(",")[0]
 
-    everything, unseen, errors = [], [], {}
+    out = {}
     single = {m: (m,) for m in sorted({machine(line) for line in lines})}
     groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
     for group, machines in groups.items():
@@ -282,11 +306,9 @@ def leave_one_out(program, name, lines, comment, profile):
             if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
                 put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
         fit(program, name, rest, comment, trial, quick=True)
-        rows = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
-        errors[group] = errors_of(rows)
-        print(f"  without {group}: up to and above 1 MiB {errors[group]}", flush=True)
-        (everything if group in single else unseen).extend(rows)
-    return everything, unseen, errors
+        out[group] = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
+        print(f"  without {group}: up to and above 1 MiB {errors_of(out[group])}", flush=True)
+    return out
 
 
 def described_by_stock(lines):
@@ -353,6 +375,26 @@ def spread_of(held, unseen, judged):
     return spread | {"pcie": no_less(spread["pcie"], spread["fabric"]), "unseen": no_less(pair(unseen), spread["fabric"])}
 
 
+def judge(program, name, sets, left_out, comment, profile):
+    """Writes errors, spreads and coverage of what was left out, or never fitted, into an entry."""
+    entry = entry_of(profile, name)
+    mine = {group: [r for r in rows if belongs(",".join(r), name, profile)] for group, rows in left_out.items()}
+    entry["held_out"] = {group: errors_of(rows) for group, rows in mine.items() if rows}
+    held = [r for group, rows in mine.items() if group not in GENERATIONS for r in rows]
+    unseen = [r for group in GENERATIONS for r in mine.get(group, [])]
+    others = [line for _, line in sets if belongs(line, name, profile, fitted=False)]
+    others += described_by_stock([line for _, line in sets if belongs(line, name, profile)])
+    judged = Runner(program, others)(comment, profile)
+    held = [r for r in held if joined_by(r) != "host" or r[0] != SELF_DESCRIBED]
+    judged = [r for r in judged if not SET_ON.match(",".join(r))]
+    entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
+    entry["inside"] = inside(held + judged, entry["spread"])
+    print(f"{name} spread = {entry['spread']}\n  inside = {entry['inside']}")
+    for group, errors in by_cluster(held, judged).items():
+        entry["held_out"][group] = errors
+        print(f"  without cluster {group}: {errors}")
+
+
 def size_class(size):
     return "up to 64 KiB" if size <= 65536 else "to 4 MiB" if size <= 4 << 20 else "above"
 
@@ -389,26 +431,18 @@ def main():
     args = parser.parse_args()
     comment, profile = load_profile()
     sets = read_rows()
+    left_out = {}  # by machine or generation, of all entries
     for name in args.fit:
-        lines = [line for _, line in sets if belongs(line, name, profile)]
+        lines = rows_of(sets, name, profile)
         print(f"fitting {name} on {len(lines)} rows")
-        entry = entry_of(profile, name)
         if args.leave_one_out:
-            held, unseen, entry["held_out"] = leave_one_out(args.program, name, lines, comment, profile)
+            for group, rows in leave_one_out(args.program, name, lines, comment, profile).items():
+                left_out.setdefault(group, []).extend(rows)
         fit(args.program, name, lines, comment, profile)
         for path in SPACE[name]:
             print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
-        if args.leave_one_out:
-            others = [line for _, line in sets if belongs(line, name, profile, fitted=False)] + described_by_stock(lines)
-            judged = Runner(args.program, others)(comment, profile)
-            held = [r for r in held if joined_by(r) != "host" or r[0] != SELF_DESCRIBED]
-            judged = [r for r in judged if not SET_ON.match(",".join(r))]
-            entry["spread"] = {"of": entry["spread"]["of"]} | spread_of(held, unseen, judged)
-            entry["inside"] = inside(held + judged, entry["spread"])
-            print(f"  spread = {entry['spread']}\n  inside = {entry['inside']}")
-            for name, errors in by_cluster(held, judged).items():
-                entry["held_out"][name] = errors
-                print(f"  without cluster {name}: {errors}")
+    for name in args.fit if args.leave_one_out else []:
+        judge(args.program, name, sets, left_out, comment, profile)
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)
     if args.write:
         save_profile(comment, profile, PROFILE)

@@ -8,6 +8,7 @@
 
 #include "base/data.h"
 #include "sim/cost/layout.h"
+#include "sim/cost/nccl_tuning.h"
 
 namespace tandem::sim {
 namespace {
@@ -46,9 +47,10 @@ void read_per_hop(const Json& json, PerHop& out, Read&& read) {
 }
 
 void read_protocol(const Json& json, Protocol& p) {
-  json.only({"name", "base", "step", "efficiency"});
+  json.only({"name", "base", "step", "efficiency", "copy", "not_on"});
   p.name = json.text("name", p.name);
   if (const Json* base = json.find("base")) p.base = base->as_time().seconds();
+  p.copy = json.real("copy", p.copy, 0.01, 1);
   if (const Json* step = json.find("step")) {
     read_per_hop(*step, p.step, [](const Json& j) { return j.as_time().seconds(); });
   }
@@ -102,11 +104,21 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
     p.step[0] *= step;
     p.step[1] *= step;
   }
+  for (const Json& p : json.at("protocols").items()) {
+    const Json* without = p.find("not_on");
+    if (without == nullptr) continue;
+    for (const Json& name : without->items()) {
+      if (name.as_text() != architecture) continue;
+      for (Protocol& mine : lib.protocols) {
+        if (mine.name == p.at("name").as_text()) mine.efficiency = {};
+      }
+    }
+  }
   lib.switch_step *= base;
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
     lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
-  if (const Json* copy = json.find("exchange_copy"))
-    lib.exchange_copy = copy->real(architecture, copy->at("other").as_real(0, 10), 0, 10);
+  lib.exchange_peer *= step;
+  lib.channel_rate = nccl_tuning().channel_rate(architecture);
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {
     lib.switch_efficiency = reducing->real(architecture, 0, 0, 1);
@@ -121,7 +133,7 @@ Library read_library(const Json& json, const std::string& family) {
              "base_scale",  "step_scale",      "boost_mhz",           "wire",         "message_base",
              "staged_base", "launch",          "turnaround",          "spread",       "held_out",
              "tuned",       "switch_channels", "switch_channel_rate", "tree_as_ring", "window",
-             "chain_step",  "exchange_copy",   "exchange_ll",         "inside"});
+             "chain_step",  "exchange_peer",   "exchange_ll",         "inside"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -141,8 +153,9 @@ Library read_library(const Json& json, const std::string& family) {
     lib.exchange_efficiency = exchange->as_real(0.01, 1);
   for (const auto& [key, value] :
        {std::pair{"switch_step", &lib.switch_step}, std::pair{"chain_step", &lib.chain_step},
-        std::pair{"message_base", &lib.message_base}, std::pair{"staged_base", &lib.staged_base},
-        std::pair{"launch", &lib.launch}, std::pair{"turnaround", &lib.turnaround}}) {
+        std::pair{"exchange_peer", &lib.exchange_peer}, std::pair{"message_base", &lib.message_base},
+        std::pair{"staged_base", &lib.staged_base}, std::pair{"launch", &lib.launch},
+        std::pair{"turnaround", &lib.turnaround}}) {
     if (const Json* j = json.find(key)) *value = j->as_time().seconds();
   }
   return lib;

@@ -184,22 +184,43 @@ std::map<uint32_t, double> LinkCost::threads(const Pattern& p) {
   return out;
 }
 
+PatternPrice LinkCost::priced(const Laid& laid, const std::map<uint32_t, double>& threads,
+                              const Protocol& protocol, double size) const {
+  const Pattern& p = laid.pattern;
+  PatternPrice out = price(p, threads, protocol, *library_, overheads_, capacity_);
+  if (p.tree_in_node) add_tree_correction(out, size);
+  if (p.heads > 0) add_rounds(out, size, p.heads, *library_);
+  add_waits(out, size, p, protocol, *library_);
+  add_copies(out, size, p, protocol, *library_);
+  return out;
+}
+
 LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string_view what,
                                  const Rank& rank) const {
   double best = std::numeric_limits<double>::infinity();
   Winner winner;
   for (std::size_t i = 0; i < known.all.size(); ++i) {
-    const Pattern& p = known.all[i].pattern;
-    for (const Protocol& protocol : known.all[i].protocols) {
-      PatternPrice priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
-      if (p.tree_in_node) add_tree_correction(priced, size);
-      if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
-      add_waits(priced, size, p, protocol, *library_);
-      const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
-      if (protocol.most > 0 && size * p.message > protocol.most) continue;
-      if (!priced.possible || (winner.pattern != nullptr && ranked >= best)) continue;
-      best = ranked;
-      winner = {&p, &protocol, std::move(priced)};
+    const Laid& laid = known.all[i];
+    double least = 0;  // what the largest message of a protocol takes that the library would not go on with
+    for (const Protocol& protocol : laid.protocols) {
+      const double most = protocol.most * laid.pattern.ll_channels / std::max(laid.pattern.message, 1e-12);
+      const bool ended = most > 0 && size > most;
+      PatternPrice p = priced(laid, known.threads[i], protocol, ended ? most : size);
+      if (!p.possible) continue;
+      const double seconds = p.seconds(ended ? most : size);
+      if (ended) {
+        least = std::max(least, seconds);
+        continue;
+      }
+      p.latency += std::max(0.0, least - seconds);
+      // As NCCL expects of a broadcast: base and one step, whatever its ring's length.
+      const double hidden = overlap_of_calls(laid.pattern, protocol, *library_);
+      const double ranked = rank(laid, protocol, std::max(seconds, least) - hidden);
+      if (winner.pattern == nullptr || ranked < best) {
+        best = ranked;
+        winner = {&laid.pattern, &protocol, std::move(p)};
+      }
+      if (most > 0) break;  // the library asks for no more than whether it may
     }
   }
   if (winner.pattern == nullptr)
@@ -277,6 +298,7 @@ Transfer LinkCost::exchange(Exchange what, Bytes bytes, std::span<const VertexId
     return out;
   });
   p.fabric_efficiency = library_->exchange_efficiency;
+  share_channels(p, group, *library_, 1, what == Exchange::sendrecv ? 1 : static_cast<double>(n - 1));
   p.algorithm = "direct";
   const auto fastest = [](const Laid&, const Protocol&, double seconds) { return seconds; };
   Patterns known;

@@ -23,6 +23,7 @@ struct Laid;
 struct Library;
 struct NetworkSoftware;
 struct Pattern;
+struct PatternPrice;
 struct Protocol;
 
 /// Turns routes and collective algorithms into Transfers. Resources 0..system.link_count()-1 are the
@@ -102,7 +103,10 @@ class LinkCost {
   /// Seconds that rank patterns and protocols, given what they would take.
   using Rank = std::function<double(const Laid&, const Protocol&, double seconds)>;
   struct Winner;
-  /// The pattern and protocol of the lowest rank.
+  PatternPrice priced(const Laid& laid, const std::map<uint32_t, double>& threads, const Protocol& protocol,
+                      double size) const;
+  /// The pattern and protocol of the lowest rank. Where one ends at a size, the next takes no less than it
+  /// did there.
   Winner first(const Patterns& known, double size, std::string_view what, const Rank& rank) const;
   /// What the library would choose. Needs two members and some bytes.
   Winner winner(CollKind kind, const std::string& algorithm, Bytes bytes, std::span<const VertexId> members);

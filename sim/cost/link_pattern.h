@@ -30,11 +30,15 @@ struct Pattern {
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
   bool tree_in_node = false;     ///< a tree inside a node, whose efficiency depends on the size
-  bool one_way = false;      ///< data goes one way, so that the first member is soon free for the next call
-  double ring_hop = 0;       ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
-  std::size_t heads = 0;     ///< members of a node that reduce in its switch; 0: none does
-  double message = 0;        ///< bytes of one message per byte of payload, of grouped sends; 0: none
-  double exchange_copy = 0;  ///< seconds per byte of payload of one pass over what a rank sends itself
+  bool one_way = false;   ///< data goes one way, so that the first member is soon free for the next call
+  double ring_hop = 0;    ///< bytes per byte of payload that all rings pass on per hop; 0: no ring
+  std::size_t heads = 0;  ///< members of a node that reduce in its switch; 0: none does
+  double message = 0;     ///< bytes of one message per byte of payload, of grouped sends; 0: none
+  /// Of grouped sends inside a node: channels that a message may take, how many times the limit of LL it may
+  /// have, bytes that a channel sends at once and gets at least, and bytes per byte of payload that a
+  /// member's cores copy, what it sends itself included (0: the links are slower).
+  double channels = 1, ll_channels = 1, chunk = 0, part = 0, part_ll = 0, copied = 0;
+  double peers = 1;          ///< that a member sends to at once
   double tree_depth = 0;     ///< hops from a leaf to the root of trees that join nodes; 0: none
   double tree_channels = 0;  ///< parts of the payload that such trees move side by side
   /// Bytes that a member sends to and receives from other nodes per byte of payload.
@@ -92,6 +96,9 @@ bool has_switch(const System& system, const Group& group);
 /// byte of payload. All at once.
 using Sends = std::function<std::vector<std::pair<std::size_t, double>>(std::size_t)>;
 Pattern sends_pattern(const System& system, const Group& group, const Sends& sends);
+/// Tells the channels of grouped sends of a group, of which a member copies `copied` bytes per byte of
+/// payload to `peers` others.
+void share_channels(Pattern& p, const Group& group, const Library& library, double copied, double peers);
 /// The protocols that grouped sends run under: small messages "ll", others the bulk one, with the same start.
 std::vector<Protocol> message_protocols(const Library& library);
 /// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.

@@ -28,7 +28,8 @@ struct Protocol {
   double base = 0;      ///< of every collective
   PerHop step{};        ///< software latency of one sequential step, besides the route's own
   PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
-  double most = 0;      ///< bytes of the largest message that it is chosen for; 0: any
+  double most = 0;      ///< bytes of the largest message, per channel, that it is chosen for; 0: any
+  double copy = 1;  ///< of what a channel's cores copy at most, that grouped sends reach between fast links
 };
 
 /// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective
@@ -57,8 +58,8 @@ struct Library {
   bool tree_as_ring = false;   ///< a tree gets no more of the network than a ring
   double window = 0;  ///< chunks of a tree's channel per latency of a step between nodes; 0: no limit
   double exchange_efficiency = 1;  ///< of all-to-all against a ring between fast links
-  double exchange_copy =
-      0;  ///< passes, at the fabric's rate, of a rank over the part of an all-to-all it keeps
+  double exchange_peer = 0;        ///< seconds that grouped sends take for each further peer of a node
+  double channel_rate = 0;         ///< bytes/s that the cores of a channel copy at most; 0: no limit
   double exchange_ll =
       0;  ///< bytes of the largest of grouped sends that run under "ll"; 0: all protocols run
   double switch_step =

@@ -126,6 +126,24 @@ NcclTuning::Switch read_switch(const Json& json) {
   return out;
 }
 
+NcclTuning::Exchange read_exchange(const Json& json) {
+  json.only(
+      {"channels", "channels_pcie", "chunk", "part", "part_ll", "whole_from", "whole_before", "source"});
+  need_source(json);
+  NcclTuning::Exchange out;
+  out.channels = json.at("channels").as_real(1, kMostCount);
+  out.channels_pcie = json.at("channels_pcie").as_real(1, kMostCount);
+  out.chunk = size_of(json.at("chunk"));
+  out.part = size_of(json.at("part"));
+  out.part_ll = size_of(json.at("part_ll"));
+  const auto version = [&](const char* key) {
+    return library_version(json.at(key).as_text(), json.at(key).place());
+  };
+  out.whole_from = version("whole_from");
+  out.whole_before = version("whole_before");
+  return out;
+}
+
 template <typename T>
 const T* find(const std::map<std::string, T>& all, std::string_view name) {
   const auto at = all.find(std::string(name));
@@ -153,8 +171,14 @@ const NcclTuning::Generation* NcclTuning::generation(std::string_view architectu
 
 const NcclTuning::Protocol* NcclTuning::protocol(std::string_view name) const { return find(ring, name); }
 
+double NcclTuning::channel_rate(std::string_view architecture) const {
+  const Protocol* ll128 = protocol("ll128");
+  const double* rate = ll128 == nullptr ? nullptr : find(ll128->rates.back().most_per_channel, architecture);
+  return rate == nullptr ? 0 : *rate;
+}
+
 NcclTuning read_nccl_tuning(const Json& json) {
-  json.only({"source", "generations", "search", "ring", "tree", "switch"});
+  json.only({"source", "generations", "search", "ring", "tree", "switch", "exchange"});
   need_source(json);
   NcclTuning out;
   for (const auto& [name, entry] : json.at("generations").members())
@@ -163,6 +187,7 @@ NcclTuning read_nccl_tuning(const Json& json) {
   for (const auto& [name, entry] : json.at("ring").members()) out.ring[name] = read_protocol(entry, out);
   out.in_switch = read_switch(json.at("switch"));
   out.tree = read_tree(json.at("tree"));
+  out.exchange = read_exchange(json.at("exchange"));
   if (out.protocol(out.in_switch.protocol) == nullptr) {
     const Json& name = json.at("switch").at("protocol");
     name.fail(fmt::format("no protocol \"{}\" among those of rings.{}", printable(name.as_text()),

@@ -60,15 +60,27 @@ struct NcclTuning {
     double efficiency(double bytes) const;
   };
 
+  /// Grouped sends, inside one node.
+  struct Exchange {
+    double channels = 1, channels_pcie = 1;  ///< per peer, over fast links and over others
+    double chunk = 1;                        ///< bytes that a channel sends at once
+    double part = 1, part_ll = 1;  ///< fewest bytes of a message that a channel gets, but for small ones
+    int whole_from = 0, whole_before = 0;  ///< versions that hold the limit for LL against a message's share
+                                           ///< of all channels rather than what a channel gets
+  };
+
   std::map<std::string, Generation> generations;
   Search search;
   std::map<std::string, Protocol> ring;  ///< by protocol
   Switch in_switch;
   Tree tree;
+  Exchange exchange;
 
   /// Null where NCCL's figures for an architecture or a protocol are not known.
   const Generation* generation(std::string_view architecture) const;
   const Protocol* protocol(std::string_view name) const;
+  /// Bytes/s that the cores of one channel copy at most: what NCCL's newest figures give LL128. 0: not known.
+  double channel_rate(std::string_view architecture) const;
 };
 
 /// Throws InputError at the place of what is missing, unknown or out of its range: rates by architecture must

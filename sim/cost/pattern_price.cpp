@@ -11,7 +11,7 @@ namespace tandem::sim {
 PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, const Protocol& protocol,
                    const Library& library, const Overheads& overheads, const std::vector<double>& capacity) {
   PatternPrice out;
-  out.latency = protocol.base;
+  out.latency = protocol.base + (p.peers - 1) * library.exchange_peer;
   double caps = 0, fabric = 0, least = 1;
   std::map<uint32_t, double>& uses = out.uses;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
@@ -34,8 +34,7 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
   // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
-  const double copies = library.self_copy * p.self_copy + library.exchange_copy * p.exchange_copy;
-  const double copy = fabric > 0 ? copies / protocol.efficiency[0] : 0;
+  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;
@@ -56,6 +55,18 @@ void add_tree_correction(PatternPrice& p, double size) {
   const double efficiency = nccl_tuning().tree.efficiency(size);
   p.seconds_per_byte /= efficiency;
   for (auto& [link, weight] : p.uses) weight /= efficiency;
+}
+
+void add_copies(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+                const Library& library) {
+  if (pattern.copied <= 0 || library.channel_rate <= 0) return;
+  const double rate = library.channel_rate * protocol.copy;
+  const double message = size * pattern.message;
+  const bool bulk = protocol.most <= 0;
+  const double least = std::min(message, bulk ? pattern.part : pattern.part_ll);
+  p.seconds_per_byte = std::max(p.seconds_per_byte, pattern.copied / (pattern.channels * rate));
+  p.latency += std::max(0.0, least / rate - size * p.seconds_per_byte);
+  if (bulk) p.latency += std::min(pattern.chunk, std::max(least, message / pattern.channels)) / rate;
 }
 
 double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Library& library) {

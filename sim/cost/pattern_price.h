@@ -15,6 +15,7 @@ struct PatternPrice {
   bool possible = false;  ///< the protocol can run over all classes of hops that the pattern has
   double latency = 0;     ///< seconds
   double seconds_per_byte = 0;
+  double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   std::map<uint32_t, double> uses;  ///< resource -> bytes per byte of payload, over what is achieved
 };
 
@@ -29,6 +30,12 @@ void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& 
 
 /// What a tree of NCCL leaves of the links for a buffer of `size` bytes (sim/cost/nccl_tuning.h).
 void add_tree_correction(PatternPrice& p, double size);
+
+/// What the cores that copy leave of fast links for grouped sends of `size` bytes. Each channel moves its
+/// parts of all messages at its own rate, and a message smaller than a part of each goes through few of them.
+/// A receiver copies what has arrived whole: the last chunk of each channel takes its time twice.
+void add_copies(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+                const Library& library);
 
 /// Where data goes one way: seconds of the steps behind the first, over which members work on different
 /// calls; else 0.

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
+#include "base/data.h"
 #include "base/random.h"
 #include "sim/cost/link_cost.h"
+#include "sim/cost/link_profile.h"
 
 namespace tandem::tests {
 namespace {
@@ -119,6 +122,41 @@ TEST_P(Machines, GroupedSendsGrowWithTheirBytesAndMembers) {
     EXPECT_EQ(time(what, 1 << 20, 1), 0);
     for (std::size_t i = 1; i < std::size(kSizes); ++i)
       EXPECT_GT(time(what, kSizes[i], 4), time(what, kSizes[i - 1], 4));
+  }
+}
+
+constexpr double kRounding = 1e-5;  // of Time
+
+/// Nobody waits longer for less: whatever a library's choices, time grows with bytes, on every machine.
+TEST(Sizes, MoreBytesNeverTakeLess) {
+  for (const std::string& name : list_data("topologies/systems")) {
+    const System s = System::load(name);
+    LinkCost links(s, {});
+    const auto here = static_cast<int64_t>(s.accelerators().size());
+    const int64_t all = s.accelerator_count();
+    for (const int64_t n :
+         std::set<int64_t>{2, 3, 4, here, std::min(all, 2 * here), std::min(all, 4 * here)}) {
+      if (n < 2 || n > all || n > 64) continue;
+      for (int k = 0; k < kCollKinds; ++k) {
+        double before = 0, reported = 0;
+        for (int64_t half = 0; half < 2 * 34; ++half) {
+          const int64_t bytes = (int64_t{8} << (half / 2)) * (half % 2 == 0 ? 2 : 3) / 2;
+          LinkCost::Choice choice;
+          const double t = links.collective(static_cast<CollKind>(k), "auto", {bytes}, first(s, n), &choice)
+                               .alone(links.capacity())
+                               .seconds();
+          const double r = links.reported(t, choice.overlap, Harness{});
+          EXPECT_GE(t, before * (1 - kRounding))
+              << name << " " << schemes::name(static_cast<CollKind>(k)) << " of " << n << " at " << bytes
+              << " " << choice.algorithm << " " << choice.protocol;
+          EXPECT_GE(r, reported * (1 - kRounding))
+              << "reported: " << name << " " << schemes::name(static_cast<CollKind>(k)) << " of " << n
+              << " at " << bytes;
+          before = t;
+          reported = r;
+        }
+      }
+    }
   }
 }
 

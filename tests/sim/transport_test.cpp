@@ -75,14 +75,19 @@ TEST(Transport, OnlyHeadsOfTheSwitchSendToOtherRacks) {
   EXPECT_EQ(ports, 2 * 2 * 32);  // nodes, ways
 }
 
+/// 2.22 to 2.28 allow LL its 16 KiB on each of the 32 channels of a peer, whether a message takes them or
+/// not.
 TEST(GroupedSends, RunUnderLlOrTheBulkProtocol) {
-  const System s = System::load("hgx-h200");
-  LinkCost links(s, {});
-  LinkCost::Choice choice;
-  links.collective(CollKind::all_to_all, "auto", {8 * 16384}, first(s, 8), &choice);
-  EXPECT_EQ(choice.protocol, "ll");
-  links.collective(CollKind::all_to_all, "auto", {16 * 16384}, first(s, 8), &choice);
-  EXPECT_EQ(choice.protocol, "simple");
+  for (const auto& [library, most] :
+       {std::pair{"nccl-2.29.2", 16 << 10}, std::pair{"nccl-2.28.9", 512 << 10}}) {
+    const System s = System::load("hgx-h200", {{"communication.library", library}});
+    LinkCost links(s, {});
+    LinkCost::Choice choice;
+    links.collective(CollKind::all_to_all, "auto", {int64_t{8} * most}, first(s, 8), &choice);
+    EXPECT_EQ(choice.protocol, "ll") << library;
+    links.collective(CollKind::all_to_all, "auto", {int64_t{16} * most}, first(s, 8), &choice);
+    EXPECT_EQ(choice.protocol, "simple") << library;
+  }
 }
 
 /// The root of a broadcast is free for the next call while the data goes on: calls in turn take less each.

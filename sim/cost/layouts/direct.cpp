@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "sim/cost/layout.h"
+#include "sim/cost/nccl_tuning.h"
+#include "sim/cost/pattern_price.h"
 
 namespace tandem::sim {
 namespace {
@@ -17,10 +19,20 @@ class Sending {
     const HopClass hop = hop_class(system_, from, to, r);
     pattern_.add(from, to, r, hop, weight, system_);
     worst_ = std::max(worst_, hop);
+    if (hop == HopClass::host && r.cap > 0) {
+      for (const VertexId end : {from, to}) staged_[end] += weight / r.cap;
+    }
     slowest_ = std::max(slowest_, r.latency.seconds());
   }
-  /// The cap of one flow does not bind the sum of several.
-  void uncap() { pattern_.cap = {}; }
+  /// The cap of one flow does not bind the sum of several. But what a member sends and receives through host
+  /// memory takes turns: all-to-all of four L40S moves no more for each of them than one flow of their ring
+  /// does.
+  void uncap() {
+    pattern_.cap = {};
+    double busiest = 0;
+    for (const auto& [member, seconds] : staged_) busiest = std::max(busiest, seconds);
+    if (busiest > 0) pattern_.cap[static_cast<std::size_t>(HopClass::host)] = 1 / busiest;
+  }
   Pattern in(double steps) && {
     pattern_.steps[static_cast<std::size_t>(worst_)] = steps;
     pattern_.wire[static_cast<std::size_t>(worst_)] = slowest_;
@@ -30,6 +42,7 @@ class Sending {
  private:
   const System& system_;
   Pattern pattern_;
+  std::map<VertexId, double> staged_;  ///< seconds per byte of payload of its staged flows
   HopClass worst_ = HopClass::fabric;
   double slowest_ = 0;
 };
@@ -64,15 +77,29 @@ Pattern lay_direct(const LayoutInput& input) {
   Sending sending(input.system);
   put_pairs(sending, input.group);
   sending.uncap();
-  Pattern p = std::move(sending).in(2);  // the flags of sending and receiving
+  Pattern p = std::move(sending).in(1);
   const auto n = static_cast<double>(input.group.ranks());
   p.message = 1 / n;
-  p.exchange_copy = 1 / n / fabric_rate(input.system, input.group.members.front());
+  share_channels(p, input.group, input.library, 1, n - 1);
   p.fabric_efficiency = input.library.exchange_efficiency;
   return p;
 }
 
 }  // namespace
+
+void share_channels(Pattern& p, const Group& group, const Library& library, double copied, double peers) {
+  if (library.exchange_ll <= 0 || group.nodes() > 1) return;
+  const NcclTuning::Exchange& data = nccl_tuning().exchange;
+  const bool fabric = worst_hop(p) == static_cast<std::size_t>(HopClass::fabric);
+  const bool whole = library.version >= data.whole_from && library.version < data.whole_before;
+  p.channels = fabric ? data.channels : data.channels_pcie;
+  p.ll_channels = whole ? p.channels : 1;
+  p.chunk = data.chunk;
+  p.part = data.part;
+  p.part_ll = whole ? data.part_ll : data.part;
+  p.copied = fabric ? copied : 0;
+  p.peers = peers;
+}
 
 std::vector<Protocol> message_protocols(const Library& library) {
   if (library.exchange_ll <= 0) return library.protocols;
