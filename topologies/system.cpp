@@ -241,6 +241,16 @@ std::string_view System::link_kind(LinkId id) const {
   return node.classes[node.links[id % node.links.size()].link_class].kind;
 }
 
+std::pair<int64_t, int64_t> System::nodes_below(LinkId id) const {
+  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  if (id < own) {
+    const auto node = static_cast<int64_t>(id / impl_->node.links.size());
+    return {node, node + 1};
+  }
+  const NodeRange range = impl_->network->below(id - own);
+  return {range.first, range.last};
+}
+
 LinkId System::pool(LinkId id) const {
   const auto& node = impl_->node;
   if (id >= static_cast<uint64_t>(nodes()) * node.links.size()) return id;

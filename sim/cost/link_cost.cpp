@@ -188,7 +188,7 @@ LinkCost::Winner LinkCost::first(const Patterns& known, double size, std::string
     for (const Protocol& protocol : known.all[i].protocols) {
       PatternPrice priced = price(p, known.threads[i], protocol, *library_, overheads_, capacity_);
       if (p.tree_in_node) add_tree_correction(priced, size);
-      if (p.heads > 0) add_rounds(priced, size, p.heads, *library_);
+      if (p.heads > 0) add_rounds(priced, size, p, *library_);
       add_waits(priced, size, p, protocol, *library_);
       const double ranked = rank(known.all[i], protocol, priced.latency + size * priced.seconds_per_byte);
       if (protocol.most > 0 && size * p.message > protocol.most) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/node_trees.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace tandem::sim {
@@ -31,7 +32,10 @@ void add_node_trees(const System& system, const Group& group, Pattern& p, double
                     const NodeHead& head) {
   const auto n = static_cast<int64_t>(group.nodes());
   const bool all = group.ranks() <= kEnumeratedRanks;
-  const auto shown = [&](int64_t node) { return all || node == 1 || node == 2; };
+  // Of large groups the edges of the first two leaves: an aligned run of nodes has few that leave it.
+  constexpr int64_t kMostShown = 512;
+  const int64_t leaf = std::clamp<int64_t>(static_cast<int64_t>(nodes_of_leaf(system, group)), 2, kMostShown);
+  const auto shown = [&](int64_t node) { return all || node < 2 * leaf; };
   for (int64_t r = 0; r < n; ++r) {
     for (const int64_t up : {parent_in_tree(r, n), parent_in_twin(r, n)}) {
       if (up < 0 || !(shown(r) || shown(up))) continue;
