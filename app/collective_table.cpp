@@ -142,6 +142,11 @@ std::string collective_remarks(const CollectiveRun& run) {
     if (run.lines.size() > 1) out += ", " + interval(run.lines.back());
     out += ".\n";
   }
+  if (!run.lines.empty() && !run.lines.back().trunk.empty()) {
+    const CollectiveLine& l = run.lines.back();
+    out += fmt::format("{}, which {} nodes share, limits it: busy {:.0f} % of the time at {} B.\n", l.trunk,
+                       l.trunk_nodes, 100 * l.trunk_busy, l.bytes);
+  }
   out += "best: what the links allow whatever the library does, without latency.\n";
   const std::string judged = errors(run, false), used = errors(run, true);
   if (!judged.empty()) out += fmt::format("Geometric-mean error against measured: {}.\n", judged);

@@ -16,6 +16,9 @@ struct CollectiveLine {
   double low = 0, high = 0;                  ///< seconds, 90 % interval; 0 where the library states none
   double best = 0;                           ///< seconds that the links allow; 0 where no bound is known
   LinkCost::Choice choice;
+  std::string trunk;      ///< what limits it, where that is a link that several nodes share: "leaf0>spine1-0"
+  double trunk_busy = 0;  ///< share of the time that it is busy
+  int64_t trunk_nodes = 0;  ///< that share it
   double measured = 0;      ///< seconds; 0 = none
   double plain = 0;         ///< seconds by interpolation of the calibrating sizes alone; 0 = none
   double estimate = 0;      ///< seconds that the library itself expected there; 0 = none

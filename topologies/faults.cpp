@@ -44,6 +44,7 @@ class FaultyNetwork : public Network {
     return at == left_.end() || at->second == 0 ? full : Bandwidth{full.bytes_per_second * at->second};
   }
   std::string label(uint64_t id) const override { return whole_->label(id); }
+  NodeRange below(uint64_t id) const override { return whole_->below(id); }
   std::vector<int64_t> sizes() const override { return whole_->sizes(); }
   void route(Port from, Port to, std::vector<uint64_t>& links) const override {
     const std::size_t before = links.size();

@@ -30,6 +30,11 @@ struct Port {
   uint32_t index = 0;
 };
 
+/// Nodes `first` up to `last`, the latter not included.
+struct NodeRange {
+  int64_t first = 0, last = 0;
+};
+
 /// Link ids count from 0 within the network; System puts them behind the nodes' own links.
 /// Immutable once made: any thread may read it.
 class Network {
@@ -41,6 +46,9 @@ class Network {
   virtual std::string label(uint64_t id) const = 0;
   /// Appends the links from one port to another of a different node. O(route length).
   virtual void route(Port from, Port to, std::vector<uint64_t>& links) const = 0;
+  /// The nodes that the link joins to all others: one for the cable of a port, those below the switch for its
+  /// trunk. Empty where no such nodes stand side by side. O(levels).
+  virtual NodeRange below(uint64_t) const { return {}; }
   /// Of a direct torus, nodes in row-major order; empty where switches join the nodes.
   virtual std::vector<int64_t> sizes() const { return {}; }
 };

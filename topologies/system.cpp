@@ -300,6 +300,16 @@ std::string_view System::link_kind(LinkId id) const {
   return node.classes[node.links[at.local].link_class].kind;
 }
 
+std::pair<int64_t, int64_t> System::nodes_below(LinkId id) const {
+  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  if (id < own) {
+    const auto node = static_cast<int64_t>(id / impl_->node.links.size());
+    return {node, node + 1};
+  }
+  const NodeRange range = impl_->network->below(id - own);
+  return {range.first, range.last};
+}
+
 LinkId System::pool(LinkId id) const {
   if (id >= impl_->node_links()) return id;
   const Impl::Spot at = impl_->link_spot(id);

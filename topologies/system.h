@@ -122,6 +122,9 @@ class System {
   LinkId pool(LinkId id) const;     ///< half duplex: the lower id of the pair; else itself
   LinkId reverse(LinkId id) const;  ///< the other direction of a node's cable; a network's link itself
   std::string_view link_kind(LinkId id) const;
+  /// The nodes [first, second) that a link joins to the others: its own, or those below a switch of the
+  /// network; none where a block has no such nodes (Network::below). O(levels of the network).
+  std::pair<int64_t, int64_t> nodes_below(LinkId id) const;
   /// Widest of the shortest allowed paths over what faults leave (throws InputError when the network falls
   /// apart). Peer access rules of the data file decide about staging.
   /// a == b gives an empty route. Thread safe.

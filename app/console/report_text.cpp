@@ -104,6 +104,9 @@ std::string resource_words(const Report& r) {
   if (path == "compute") return compute_words(r);
   if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
   if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;
+  const std::string& busiest = r.busiest_link.name;
+  const bool trunk = busiest.rfind("spine", 0) == 0 || busiest.find(">spine") != std::string::npos;
+  if (path == "network.bandwidth" && trunk) return "bandwidth of the leaves' uplinks";
   for (const auto& [name, words] : kWords) {
     if (name == path) return std::string(words);
   }

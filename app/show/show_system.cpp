@@ -63,6 +63,25 @@ std::string links(const System& system, int width) {
   return out;
 }
 
+/// The links of the network between the first node and the last, whose names faults take.
+std::string network(const System& system, int width) {
+  if (system.nodes() < 2) return "";
+  Table table({{"way through the network"}, {"GB/s", true}, {"nodes below", true}, {"GB/s of each", true}});
+  const auto per_node = static_cast<int64_t>(system.accelerators().size());
+  for (const LinkId id :
+       system.route(system.accelerator(0), system.accelerator((system.nodes() - 1) * per_node)).links) {
+    if (system.link_kind(id) != "network") continue;
+    const auto [first, last] = system.nodes_below(id);
+    const double rate = system.usable(id) * 1e-9;
+    const bool known = last > first;
+    table.add({system.link(id).name, fmt::format("{:.3g}", rate), known ? std::to_string(last - first) : "-",
+               known ? fmt::format("{:.3g}", rate / static_cast<double>(last - first)) : "-"});
+  }
+  return fmt::format("\nFrom {} to {}\n{}", system.vertex_name(system.accelerator(0)),
+                     system.vertex_name(system.accelerator((system.nodes() - 1) * per_node)),
+                     table.text(true, width));
+}
+
 /// "2 nodes with 4 accelerators each", of several kinds with their name, and what a node has.
 std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   Table devices({{"device"}, {"model"}, {"memory", true}, {"socket", true}});
@@ -88,8 +107,8 @@ std::string page(const System& system, int width) {
   std::string nodes;
   for (std::size_t kind = 0; kind < system.kinds().size(); ++kind)
     nodes += nodes_of_kind(system, kind, width);
-  return fmt::format("{}: {}\n\n{}{}{}", system.name(), system.summary(), nodes, links(system, width),
-                     routes(system, width));
+  return fmt::format("{}: {}\n\n{}{}{}{}", system.name(), system.summary(), nodes, links(system, width),
+                     routes(system, width), network(system, width));
 }
 
 }  // namespace

@@ -321,11 +321,29 @@ class Pricer {
                                               members_, &out.choice)
                            : cost_.exchange(static_cast<LinkCost::Exchange>(index_ - kCollKinds), {bytes},
                                             members_, &out.choice);
+    note_trunk(t, out);
     out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), out.choice.overlap, request_.harness);
     return out;
   }
 
  private:
+  /// The busiest resource, where it is a link that several nodes share.
+  void note_trunk(const Transfer& t, CollectiveLine& line) const {
+    const System& system = *request_.system;
+    double most = 0;
+    uint32_t busiest = 0;
+    for (const Use& use : t.uses) {
+      const double share = use.weight / cost_.capacity()[use.link];
+      if (share > most) most = share, busiest = use.link;
+    }
+    if (most <= 0 || busiest >= system.link_count()) return;
+    const auto [first, last] = system.nodes_below(busiest);
+    if (last - first < 2) return;
+    line.trunk = cost_.resource_name(busiest);
+    line.trunk_nodes = last - first;
+    line.trunk_busy = std::min(1.0, most * t.bytes / t.alone(cost_.capacity()).seconds());
+  }
+
   const CollectiveRequest& request_;
   LinkCost cost_;
   std::vector<VertexId> members_;

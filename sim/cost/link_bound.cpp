@@ -55,6 +55,39 @@ double capacity_out(const System& system, const Side& inside, const Side& outsid
   return least;
 }
 
+/// A run of the group's nodes behind trunks of the network, and what those carry.
+struct Behind {
+  std::set<VertexId> members;
+  std::map<uint32_t, double> out, back;  ///< usable bytes/s of each trunk
+};
+
+/// The runs of nodes around the group's first one, by the switches of the network that join them.
+std::map<std::pair<int64_t, int64_t>, Behind> behind_trunks(const System& system, const Group& group) {
+  std::map<std::pair<int64_t, int64_t>, Behind> runs;
+  const auto& home = group.by_node.front();
+  const auto& far = group.by_node.back();
+  const int64_t node = system.node_of(home.front());
+  const auto note = [&](VertexId from, VertexId to, bool leaving) {
+    for (const LinkId link : system.route(from, to).links) {
+      const auto run = system.nodes_below(link);
+      if (run.second - run.first < 2 || node < run.first || node >= run.second) continue;
+      Behind& behind = runs[run];
+      (leaving ? behind.out : behind.back)[resource_of(system, link)] = system.usable(link);
+    }
+  };
+  for (std::size_t i = 0; i < home.size(); ++i) {
+    note(home[i], far[i % far.size()], true);
+    note(far[i % far.size()], home[i], false);
+  }
+  for (auto& [run, behind] : runs) {
+    for (const VertexId v : group.members) {
+      const int64_t at = system.node_of(v);
+      if (at >= run.first && at < run.second) behind.members.insert(v);
+    }
+  }
+  return runs;
+}
+
 /// Bytes, per byte of payload, that must leave a side of `k` of `n` members.
 double must_leave(CollKind kind, double k, double n, bool has_root) {
   switch (kind) {
@@ -95,6 +128,16 @@ double least_seconds_per_byte(const System& system, const Group& group, CollKind
     if (out > 0) least = std::max(least, must_leave(kind, k, n, root) / out);
     if (back > 0) least = std::max(least, must_leave(kind, n - k, n, !root) / back);
   };
+  for (const auto& [run, behind] : behind_trunks(system, group)) {
+    const auto k = static_cast<double>(behind.members.size());
+    const bool root = behind.members.contains(group.members.front());
+    double out = 0, back = 0;
+    for (const auto& [trunk, rate] : behind.out) out += rate;
+    for (const auto& [trunk, rate] : behind.back) back += rate;
+    if (k == n) continue;
+    if (out > 0) least = std::max(least, must_leave(kind, k, n, root) / out);
+    if (back > 0) least = std::max(least, must_leave(kind, n - k, n, !root) / back);
+  }
   double all_ways_out = 0;
   const std::size_t looked_at = std::min<std::size_t>(group.ranks(), 16);
   for (std::size_t i = 0; i < looked_at; ++i) {

@@ -189,7 +189,7 @@ PatternPrice LinkCost::priced(const Laid& laid, const std::map<uint32_t, double>
   const Pattern& p = laid.pattern;
   PatternPrice out = price(p, threads, protocol, *library_, overheads_, capacity_);
   if (p.tree_in_node) add_tree_correction(out, size);
-  if (p.heads > 0) add_rounds(out, size, p.heads, *library_);
+  if (p.heads > 0) add_rounds(out, size, p, *library_);
   add_waits(out, size, p, protocol, *library_);
   add_copies(out, size, p, protocol, *library_);
   return out;

@@ -25,6 +25,23 @@ HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& ro
   return fabric ? HopClass::fabric : HopClass::pcie;
 }
 
+VertexId twin_of(const System& system, VertexId v, VertexId beside) {
+  return system.vertex(system.node_of(beside), v - system.vertex(system.node_of(v), 0));
+}
+
+Route route_by_rail(const System& system, VertexId from, VertexId to) {
+  const VertexId neighbour = twin_of(system, to, from);
+  if (neighbour == from || system.node_of(from) == system.node_of(to)) return system.route(from, to);
+  Route out = system.route(from, neighbour);
+  if (hop_class(system, from, neighbour, out) != HopClass::fabric) return system.route(from, to);
+  const Route rest = system.route(neighbour, to);
+  out.links.insert(out.links.end(), rest.links.begin(), rest.links.end());
+  out.latency += rest.latency;
+  out.staged = rest.staged;
+  out.cap = rest.cap;
+  return out;
+}
+
 void Pattern::add(const Route& route, HopClass hop, double weight, const System& system) {
   const auto c = static_cast<std::size_t>(hop);
   for (const LinkId link : route.links) load[c][resource_of(system, link)] += weight;
@@ -70,6 +87,21 @@ bool Group::lays(std::size_t node) const {
   return std::any_of(runs.begin(), runs.end(), [&](const Run& r) {
     return node >= r.first && node < r.first + std::min<std::size_t>(3, r.nodes);
   });
+}
+
+std::size_t nodes_of_leaf(const System& system, const Group& group) {
+  if (group.nodes() < 2) return 1;
+  const VertexId first = group.by_node.front().front();
+  const int64_t home = system.node_of(first);
+  for (const LinkId link : system.route(first, group.by_node.back().front()).links) {
+    const auto [begin, end] = system.nodes_below(link);
+    if (end - begin < 2 || home < begin || home >= end) continue;
+    const auto out =
+        std::find_if(group.by_node.begin(), group.by_node.end(),
+                     [&, end = end](const auto& node) { return system.node_of(node.front()) >= end; });
+    return static_cast<std::size_t>(out - group.by_node.begin());
+  }
+  return 1;
 }
 
 bool has_switch(const System& system, const Group& group) {

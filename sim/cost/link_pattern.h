@@ -57,6 +57,12 @@ struct Pattern {
 HopClass hop_class(const System& system, VertexId a, VertexId b, const Route& route);
 uint32_t resource_of(const System& system, LinkId link);
 
+/// What takes the place of `v` on the node of `beside`.
+VertexId twin_of(const System& system, VertexId v, VertexId beside);
+/// The way to another node by the NIC of `from`'s neighbour that takes the place of `to` there, so that it
+/// stays on the rail of `to`. Straight where no fast links lead to that neighbour.
+Route route_by_rail(const System& system, VertexId from, VertexId to);
+
 /// The ranks of a group as they sit. Nodes in order of first appearance, members in given order.
 struct Group {
   std::vector<VertexId> members;
@@ -73,6 +79,9 @@ struct Group {
   std::size_t nodes() const { return by_node.size(); }
 };
 Group make_group(const System& system, std::span<const VertexId> members);
+/// How many nodes of the group, from its first on, are below the first switch of the network that joins
+/// several; 1 where none does. Nodes in ascending order.
+std::size_t nodes_of_leaf(const System& system, const Group& group);
 /// Groups above this size are priced by representative nodes.
 inline constexpr std::size_t kEnumeratedRanks = 1024;
 /// The same for schedules, whose steps may hold a move per pair of ranks.
@@ -88,8 +97,10 @@ struct Ring {
 /// the nodes differ. Cost: 3 g^2 routes for g members per node and at most 2^14 order prefixes per ring.
 std::vector<Ring> search_rings(const System& system, const Group& group, bool pack);
 
-/// Node-by-node rings: every member passes on what the one before sent it. Not all-to-all.
-Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings);
+/// Node-by-node rings: every member passes on what the one before sent it. Not all-to-all. `on_rails`: a ring
+/// leaves every node by the NIC that it enters the next one by.
+Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings,
+                     bool on_rails);
 /// True when the node's members all hang on a switch of their fabric.
 bool has_switch(const System& system, const Group& group);
 /// Members that send straight to each other: `sends(i)` lists whom member i sends to and how many bytes per

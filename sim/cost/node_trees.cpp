@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/node_trees.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace tandem::sim {
@@ -31,9 +32,12 @@ void add_node_trees(const System& system, const Group& group, Pattern& p, double
                     const NodeHead& head) {
   const auto n = static_cast<int64_t>(group.nodes());
   const bool all = group.ranks() <= kEnumeratedRanks;
-  // The root is no pattern for others.
+  // Of large groups the edges of the first two leaves, as an aligned run of nodes has few that leave it, and
+  // some of each kind of nodes. The root is no pattern for others.
+  constexpr int64_t kMostShown = 512;
+  const int64_t leaf = std::clamp<int64_t>(static_cast<int64_t>(nodes_of_leaf(system, group)), 2, kMostShown);
   const auto shown = [&](int64_t node) {
-    return all || (node > 0 && group.lays(static_cast<std::size_t>(node)));
+    return all || node < 2 * leaf || group.lays(static_cast<std::size_t>(node));
   };
   for (int64_t r = 0; r < n; ++r) {
     for (const int64_t up : {parent_in_tree(r, n), parent_in_twin(r, n)}) {

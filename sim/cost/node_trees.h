@@ -12,7 +12,7 @@ namespace tandem::sim {
 using NodeHead = std::function<VertexId(std::size_t node)>;
 
 /// Adds the loads of all-reducing `share` of the payload over the nodes; of groups above kEnumeratedRanks
-/// those of two nodes alone. Needs several nodes.
+/// those of the network's first two leaves alone. Needs several nodes.
 void add_node_trees(const System& system, const Group& group, Pattern& p, double share, const NodeHead& head);
 /// Adds the steps up and down the trees.
 void add_node_tree_steps(const System& system, const Group& group, Pattern& p);

@@ -40,13 +40,15 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   return out;
 }
 
-void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library) {
+void add_rounds(PatternPrice& p, double size, const Pattern& pattern, const Library& library) {
   constexpr double fill = 2;
-  const double round = switch_round(size, heads, library.switch_channels);
-  // The cores of its channels copy every byte in and out.
+  const double round = switch_round(size, pattern.heads, library.switch_channels);
+  double exchanged = 0;
+  for (const auto& [head, ends] : pattern.ends) exchanged = std::max(exchanged, ends.sent + ends.received);
+  // The cores of its channels copy every byte in and out, and what a head exchanges with other nodes besides.
   if (library.switch_channel_rate > 0)
-    p.seconds_per_byte =
-        std::max(p.seconds_per_byte, 1 / (library.switch_channels * library.switch_channel_rate));
+    p.seconds_per_byte = std::max(
+        p.seconds_per_byte, (1 + exchanged / 2) / (library.switch_channels * library.switch_channel_rate));
   p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
   p.latency += size / round * library.switch_step;
 }

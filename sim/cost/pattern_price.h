@@ -26,7 +26,7 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
 
 /// What reducing in the switch adds to a buffer of `size` bytes. It goes in rounds (switch_round) through
 /// three stages at once (scatter, reduce, gather), so that a buffer takes two rounds more than it has.
-void add_rounds(PatternPrice& p, double size, std::size_t heads, const Library& library);
+void add_rounds(PatternPrice& p, double size, const Pattern& pattern, const Library& library);
 
 /// What a tree of NCCL leaves of the links for a buffer of `size` bytes (sim/cost/nccl_tuning.h).
 void add_tree_correction(PatternPrice& p, double size);

@@ -490,7 +490,7 @@ std::pair<double, double> ring_of(int64_t nodes, CollKind kind) {
   const Group group = make_group(s, members);
   Ring ring;
   for (uint32_t i = 0; i < 8; ++i) ring.order.push_back(i);
-  const Pattern p = ring_pattern(s, group, kind, {ring});
+  const Pattern p = ring_pattern(s, group, kind, {ring}, false);
   double steps = 0, sent = 0;
   for (const double c : p.steps) steps += c;
   for (const auto& [v, ends] : p.ends) sent = std::max(sent, ends.sent);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 namespace tandem::tests {
@@ -71,7 +73,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, Blocks,
     testing::Values(Case{"single", "{}", 1}, Case{"single", "{}", 4}, Case{"fat_tree", R"({"down": 2})", 1},
                     Case{"fat_tree", R"({"down": 4})", 3},
+                    Case{"fat_tree", R"({"down": 4, "nodes_per_leaf": 3})", 2},
                     Case{"fat_tree", R"({"down": 4, "rails": true})", 4},
+                    Case{"fat_tree", R"({"down": 2, "rails": true, "nodes_per_leaf": 5, "ecmp": 2})", 3},
                     Case{"fat_tree", R"({"down": 16, "rails": true, "oversubscription": 2})", 2},
                     Case{"torus", R"({"dimensions": 2})", 1}, Case{"torus", R"({"dimensions": 3})", 1},
                     Case{"torus", R"({"dimensions": 1})", 1}, Case{"ring", "{}", 1},
@@ -84,18 +88,76 @@ TEST(Blocks, RegistryHoldsExactlyTheTestedOnes) {
             (std::vector<std::string>{"single", "fat_tree", "torus", "ring", "dragonfly"}));
 }
 
-/// Full bisection without oversubscription: every trunk carries what all its ports can send.
+/// The nodes below a link are those from which it leads to nodes that are not.
+TEST(FatTree, KnowsWhichNodesAreBelowALink) {
+  for (const std::string spec :
+       {R"({"down": 8})", R"({"down": 4, "nodes_per_leaf": 3})", R"({"down": 4, "rails": true})",
+        R"({"down": 8, "rails": true, "nodes_per_leaf": 5})"}) {
+    const auto network = make("fat_tree", 40, 4, spec);
+    for (int64_t a = 0; a < 40; ++a) {
+      for (int64_t b = 0; b < 40; ++b) {
+        if (a == b) continue;
+        std::vector<uint64_t> links;
+        network->route({a, static_cast<uint32_t>(b % 4)}, {b, static_cast<uint32_t>(a % 4)}, links);
+        for (std::size_t i = 0; i < links.size(); ++i) {
+          const NodeRange below = network->below(links[i]);
+          const int64_t end = i < links.size() / 2 ? a : b, other = end == a ? b : a;
+          EXPECT_TRUE(below.first <= end && end < below.last) << spec << " " << network->label(links[i]);
+          // Rails of the same nodes meet above their leaves.
+          const bool apart = other < below.first || other >= below.last;
+          EXPECT_TRUE(apart || spec.find("rails") != std::string::npos) << network->label(links[i]);
+        }
+      }
+    }
+  }
+}
+
+/// Two flows on two cables: 1.5 on the fuller, so 0.75 of the rate. Others by drawing at random.
+TEST(FatTree, HashedFlowsLeaveATrunkItsMeanOverItsFullestCable) {
+  const auto share = [](int ports, int flows) {
+    const std::string rest = ", \"nodes_per_leaf\": " + std::to_string(ports) + "}";
+    const auto even = make("fat_tree", 4 * ports, 1, R"({"down": 8)" + rest);
+    const auto hashed =
+        make("fat_tree", 4 * ports, 1, R"({"down": 8, "ecmp": )" + std::to_string(flows) + rest);
+    std::vector<uint64_t> links;
+    even->route({0, 0}, {4 * ports - 1, 0}, links);
+    return hashed->bandwidth(links[1]).bytes_per_second / even->bandwidth(links[1]).bytes_per_second;
+  };
+  uint64_t state = 1;
+  const auto drawn = [&](int ports, int flows) {
+    constexpr int kDraws = 20000;
+    double sum = 0;
+    for (int draw = 0; draw < kDraws; ++draw) {
+      std::vector<int> load(static_cast<std::size_t>(ports));
+      for (int f = 0; f < ports * flows; ++f) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        ++load[(state >> 33) % load.size()];
+      }
+      sum += *std::max_element(load.begin(), load.end());
+    }
+    return flows * kDraws / sum;
+  };
+  EXPECT_NEAR(share(2, 1), 1 / 1.5, 0.04);
+  for (const int ports : {4, 16, 32}) {
+    for (const int flows : {1, 4, 64})
+      EXPECT_NEAR(share(ports, flows), drawn(ports, flows), 0.02) << ports << " " << flows;
+  }
+}
+
+/// Full bisection without oversubscription: every trunk carries what all its ports can send. One figure is
+/// that of the leaves, a list goes on upwards.
 TEST(FatTree, TrunksCarryTheirPortsDividedByTheOversubscription) {
-  for (const double over : {1.0, 4.0}) {
-    const auto network =
-        make("fat_tree", 64, 2, R"({"down": 8, "oversubscription": )" + std::to_string(over) + "}");
+  const std::pair<std::string, std::array<double, 2>> cases[] = {
+      {"1", {1, 1}}, {"4", {4, 1}}, {"[4, 2]", {4, 2}}};
+  for (const auto& [text, over] : cases) {
+    const auto network = make("fat_tree", 64, 2, R"({"down": 8, "oversubscription": )" + text + "}");
     std::vector<uint64_t> links;
     network->route({0, 0}, {63, 0}, links);
     ASSERT_EQ(links.size(), 6u) << "port, leaf, spine and down again: 128 ports, 16 leaves, 2 spines";
     EXPECT_DOUBLE_EQ(network->bandwidth(links[0]).bytes_per_second, 12.5e9);
-    EXPECT_DOUBLE_EQ(network->bandwidth(links[1]).bytes_per_second, 8 * 12.5e9 / over);
-    EXPECT_DOUBLE_EQ(network->bandwidth(links[2]).bytes_per_second, 64 * 12.5e9 / over / over);
-    EXPECT_DOUBLE_EQ(network->bandwidth(links[3]).bytes_per_second, 64 * 12.5e9 / over / over);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[1]).bytes_per_second, 8 * 12.5e9 / over[0]);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[2]).bytes_per_second, 64 * 12.5e9 / over[0] / over[1]);
+    EXPECT_DOUBLE_EQ(network->bandwidth(links[3]).bytes_per_second, 64 * 12.5e9 / over[0] / over[1]);
   }
 }
 

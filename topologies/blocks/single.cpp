@@ -23,6 +23,11 @@ class Single : public Network {
     links.push_back(2 * port(to) + 1);
   }
 
+  NodeRange below(uint64_t id) const override {
+    const auto node = static_cast<int64_t>(id / 2 / shape_.ports);
+    return {node, node + 1};
+  }
+
  private:
   uint64_t port(Port p) const { return static_cast<uint64_t>(p.node) * shape_.ports + p.index; }
   NetworkShape shape_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members that send straight to each other, all at once.
 #include <algorithm>
+#include <set>
+#include <unordered_set>
 
 #include "sim/cost/layout.h"
 #include "sim/cost/nccl_tuning.h"
@@ -13,16 +15,27 @@ namespace {
 class Sending {
  public:
   explicit Sending(const System& system) : system_(system) {}
+  /// The same, of a library that may pass messages on to the sender's neighbour whose NIC is the receiver's.
+  Sending(const System& system, const Library& library, const Group& group) : system_(system) {
+    if (passes_to_neighbours(library)) members_.insert(group.members.begin(), group.members.end());
+  }
 
   void put(VertexId from, VertexId to, double weight) {
-    const Route r = system_.route(from, to);
+    const Route r = route(from, to);
     const HopClass hop = hop_class(system_, from, to, r);
     pattern_.add(from, to, r, hop, weight, system_);
+    if (!nodes_.empty()) repeat_below(from, to, r, weight);
     worst_ = std::max(worst_, hop);
     if (hop == HopClass::host && r.cap > 0) {
       for (const VertexId end : {from, to}) staged_[end] += weight / r.cap;
     }
     slowest_ = std::max(slowest_, r.latency.seconds());
+  }
+  /// From now on the group's first node stands for all: a trunk above it carries as much for each of the
+  /// group's nodes below. What goes from and to it on one leaf crosses trunks of that leaf twice, once for
+  /// each end.
+  void stand_for_all(const Group& group) {
+    for (const auto& members : group.by_node) nodes_.push_back(system_.node_of(members.front()));
   }
   /// The cap of one flow does not bind the sum of several. But what a member sends and receives through host
   /// memory takes turns: all-to-all of four L40S moves no more for each of them than one flow of their ring
@@ -40,15 +53,61 @@ class Sending {
   }
 
  private:
+  /// NCCL has done so since 2.12 (PXN; NCCL_P2P_PXN_LEVEL is 2, always, for sends).
+  static bool passes_to_neighbours(const Library& library) {
+    constexpr int kSince = 212;
+    return library.name.starts_with("nccl") && library.version >= kSince;
+  }
+  Route route(VertexId from, VertexId to) const {
+    const VertexId neighbour = twin_of(system_, to, from);
+    return members_.contains(neighbour) ? route_by_rail(system_, from, to) : system_.route(from, to);
+  }
+
+  void repeat_below(VertexId from, VertexId to, const Route& route, double weight) {
+    const int64_t home = nodes_.front(), ends[] = {system_.node_of(from), system_.node_of(to)};
+    for (const LinkId link : route.links) {
+      const auto [first, last] = system_.nodes_below(link);
+      if (last - first < 2 || home < first || home >= last) continue;
+      const auto begin = std::lower_bound(nodes_.begin(), nodes_.end(), first);
+      const auto nodes = static_cast<double>(std::lower_bound(begin, nodes_.end(), last) - begin);
+      const bool both = std::min(ends[0], ends[1]) >= first && std::max(ends[0], ends[1]) < last;
+      pattern_.load[static_cast<std::size_t>(HopClass::network)][resource_of(system_, link)] +=
+          weight * ((both ? nodes / 2 : nodes) - 1);
+    }
+  }
+
   const System& system_;
+  std::vector<int64_t> nodes_;            ///< of the group, ascending, where its first one stands for all
+  std::unordered_set<VertexId> members_;  ///< among whom messages may be passed on; empty: nobody does
   Pattern pattern_;
   std::map<VertexId, double> staged_;  ///< seconds per byte of payload of its staged flows
   HopClass worst_ = HopClass::fabric;
   double slowest_ = 0;
 };
 
-/// Every rank to every rank: all pairs, or of large groups those inside one node and some from and to it.
-void put_pairs(Sending& sending, const Group& group) {
+/// Nodes of a group around its first, shell by shell: those below the same switch of the network, without
+/// those of the shell before. The last holds all that are left.
+std::vector<std::vector<std::size_t>> shells(const System& system, const Group& group) {
+  const auto& home = group.by_node.front();
+  std::set<std::pair<int64_t, int64_t>> ranges;
+  for (const LinkId link : system.route(home.front(), group.by_node.back().back()).links) {
+    const auto range = system.nodes_below(link);
+    const int64_t node = system.node_of(home.front());
+    if (range.first <= node && node < range.second && range.second - range.first > 1) ranges.insert(range);
+  }
+  std::vector<std::vector<std::size_t>> out(ranges.size() + 1);
+  for (std::size_t i = 1; i < group.nodes(); ++i) {
+    const int64_t node = system.node_of(group.by_node[i].front());
+    const auto outside = static_cast<std::size_t>(std::count_if(
+        ranges.begin(), ranges.end(), [&](const auto& r) { return node < r.first || node >= r.second; }));
+    out[outside].push_back(i);
+  }
+  return out;
+}
+
+/// Every rank to every rank: all pairs, or of large groups those inside the first node and some from and to
+/// it. Nodes below one switch do as the first one, so that its trunk carries as much for each.
+void put_pairs(Sending& sending, const System& system, const Group& group) {
   constexpr std::size_t kPairs = 128;  // ranks up to which all pairs are enumerated
   constexpr std::size_t kSamples = 16;
   const auto n = static_cast<double>(group.ranks());
@@ -62,20 +121,28 @@ void put_pairs(Sending& sending, const Group& group) {
   if (group.ranks() <= kPairs) return among(group.members);
   const auto& home = group.by_node.front();
   among(home);
-  const std::size_t nodes = group.nodes(), samples = std::min(kSamples, nodes - 1);
-  for (std::size_t s = 0; s < samples; ++s) {
-    const auto& far = group.by_node[1 + s * (nodes - 1) / samples];
-    for (std::size_t i = 0; i < home.size(); ++i) {
-      const double weight = (n - static_cast<double>(home.size())) / n / static_cast<double>(samples);
-      sending.put(home[i], far[i % far.size()], weight);
-      sending.put(far[i % far.size()], home[i], weight);
+  sending.stand_for_all(group);
+  for (const std::vector<std::size_t>& shell : shells(system, group)) {
+    const std::size_t samples = std::min(kSamples, shell.size());
+    for (std::size_t s = 0; s < samples; ++s) {
+      const auto& far = group.by_node[shell[s * shell.size() / samples]];
+      const std::size_t targets = std::min(kSamples, far.size());
+      const double weight =
+          static_cast<double>(shell.size() * far.size()) / n / static_cast<double>(samples * targets);
+      for (std::size_t i = 0; i < home.size(); ++i) {
+        for (std::size_t t = 0; t < targets; ++t) {
+          const VertexId there = far[(i + t * far.size() / targets) % far.size()];
+          sending.put(home[i], there, weight);
+          sending.put(there, home[i], weight);
+        }
+      }
     }
   }
 }
 
 Pattern lay_direct(const LayoutInput& input) {
-  Sending sending(input.system);
-  put_pairs(sending, input.group);
+  Sending sending(input.system, input.library, input.group);
+  put_pairs(sending, input.system, input.group);
   sending.uncap();
   Pattern p = std::move(sending).in(1);
   const auto n = static_cast<double>(input.group.ranks());

@@ -61,7 +61,7 @@ Pattern lay_double_tree(const LayoutInput& input) {
   p.tree_channels = 2 * static_cast<double>(input.rings().size());
   if (!input.library.tree_as_ring) return p;
   const double least =
-      busiest(ring_pattern(input.system, input.group, input.kind, input.rings()), input.system);
+      busiest(ring_pattern(input.system, input.group, input.kind, input.rings(), true), input.system);
   const double own = busiest(p, input.system);
   for (auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)])
     weight *= std::max(1.0, least / own);

@@ -17,7 +17,7 @@ struct RingHop {
 };
 
 /// All hops of the ring in order, or those of representative nodes when the group is large.
-std::vector<RingHop> hops(const Group& group, const Ring& ring) {
+std::vector<RingHop> hops(const System& system, const Group& group, const Ring& ring) {
   std::vector<RingHop> out;
   const std::size_t nodes = group.nodes();
   const bool all = group.ranks() <= kEnumeratedRanks || !group.uniform;
@@ -39,10 +39,14 @@ std::vector<RingHop> hops(const Group& group, const Ring& ring) {
       across(i, (i + 1) % nodes, 1);
     }
   } else {
+    // One hop in so many leads to the next leaf of the network; the first that does stands for them.
     for (const Group::Run& run : group.runs) {
       const std::size_t last = run.first + run.nodes - 1;
+      const std::size_t leaf = std::min(nodes_of_leaf(system, group), run.nodes - 1);
+      const auto crossings = static_cast<double>(leaf > 1 ? (run.nodes - 1) / leaf : 0);
       inside(run.first, static_cast<double>(run.nodes));
-      if (run.nodes > 1) across(run.first, run.first + 1, static_cast<double>(run.nodes - 1));
+      if (run.nodes > 1) across(run.first, run.first + 1, static_cast<double>(run.nodes - 1) - crossings);
+      if (crossings > 0) across(run.first + leaf - 1, run.first + leaf, crossings);
       across(last, (last + 1) % nodes, 1);
     }
   }
@@ -64,8 +68,8 @@ double fabric_rate(const System& system, VertexId v) {
   return rate > 0 ? rate : std::numeric_limits<double>::infinity();
 }
 
-Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
-                     const std::vector<Ring>& rings) {
+Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings,
+                     bool on_rails) {
   const auto n = static_cast<double>(group.ranks());
   const bool chain = kind == CollKind::broadcast || kind == CollKind::reduce;
   const double sent = chain                          ? n
@@ -80,8 +84,8 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind,
   const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
   p.self_copy = passes / n / fabric_rate(system, group.members.front());
   for (const Ring& ring : rings) {
-    for (const RingHop& h : hops(group, ring)) {
-      const Route r = system.route(h.from, h.to);
+    for (const RingHop& h : hops(system, group, ring)) {
+      const Route r = on_rails ? route_by_rail(system, h.from, h.to) : system.route(h.from, h.to);
       const HopClass hop = hop_class(system, h.from, h.to, r);
       p.add(h.from, h.to, r, hop, ring.share * sent / n, system);
       if (&ring != &rings.front()) continue;
@@ -99,7 +103,8 @@ void register_ring(Registry<Layout>& registry) {
                 .can = [](const LayoutInput& input) { return input.kind != CollKind::all_to_all; },
                 .lay =
                     [](const LayoutInput& input) {
-                      return ring_pattern(input.system, input.group, input.kind, input.rings());
+                      return ring_pattern(input.system, input.group, input.kind, input.rings(),
+                                          input.library.packs_rings);
                     },
                 .last_resort = true,
                 .expected = [](const Tuner& tuner, CollKind kind, std::string_view protocol,
