@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {"check", "--backend", "null", "--precision", "fp32,bf16"},
                  kUsage,
                  "--precision: no precision \"fp32,bf16\""},
-        BadWords{"verb_of_later", {"advise", "--model", "x"}, kUsage, "not in this version"},
+        BadWords{"verb_of_later", {"plan", "--model", "x"}, kUsage, "not in this version"},
         BadWords{"option", small_predict({"--bach", "3"}), kUsage, "Did you mean --batch?"},
         BadWords{"option_twice", small_predict({"--batch", "3", "--batch", "4"}), kUsage, "twice"},
         BadWords{"option_without_value", {"predict", "--model"}, kUsage, "model"},
