@@ -19,7 +19,8 @@ namespace tandem::app {
 
 namespace {
 
-constexpr int64_t kMostSimulated = 400;
+constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 60;
+constexpr int64_t kLarge = 64;     // devices, on more of which a way takes long to simulate
 constexpr std::size_t kWave = 16;  // candidates that are judged by the same floor
 /// Stages need not be equal, so that a bound that takes them to be is no bound by a hair.
 constexpr double kSlack = 0.97;
@@ -86,6 +87,21 @@ class StageTimes {
     return known_[asked] = found;
   }
 
+  /// Bytes that one micro-batch keeps on all stages. For one thread at a time.
+  double activations(const Candidate& c, const Recompute& recompute) {
+    const Key asked = key(c, recompute);
+    const auto at = kept_.find(asked);
+    if (at != kept_.end()) return at->second;
+    double bytes = 0;
+    try {
+      const ResolvedScheme scheme = resolved(c.stage_scheme, search_);
+      const Prediction p = stage(c, recompute, scheme);
+      bytes = static_cast<double>(memory_on(p, p.devices).activations.n);
+    } catch (const InputError&) {
+    }
+    return kept_[asked] = bytes;
+  }
+
  private:
   double find(const Candidate& c, const Recompute& recompute) const {
     try {
@@ -98,8 +114,7 @@ class StageTimes {
     }
   }
 
-  double step(const Candidate& c, const Recompute& recompute, const std::string& text, int64_t micro) const {
-    const ResolvedScheme scheme = resolved(text, search_);
+  Prediction stage(const Candidate& c, const Recompute& recompute, const ResolvedScheme& scheme) const {
     Prediction p = q_.prediction(c.tensor * c.expert * c.context);
     p.job.scheme = &scheme;
     p.job.batch = c.batch;
@@ -111,14 +126,20 @@ class StageTimes {
     p.disturbance.emplace();
     p.stragglers = {};
     p.pauses = {};
+    p.iterations = 3;  // without noise they are alike
     p.timeline = false;
-    return static_cast<double>(c.batch * micro * c.expert) / throughput(p);
+    return p;
+  }
+
+  double step(const Candidate& c, const Recompute& recompute, const std::string& text, int64_t micro) const {
+    const ResolvedScheme scheme = resolved(text, search_);
+    return static_cast<double>(c.batch * micro * c.expert) / throughput(stage(c, recompute, scheme));
   }
 
   const Question& q_;
   const Search& search_;
   std::mutex mutex_;
-  std::map<Key, double> known_;
+  std::map<Key, double> known_, kept_;
 };
 
 /// Samples/s that no way of working on such micro-batches is above.
@@ -137,9 +158,8 @@ double least_bytes(const Graph& graph, const Candidate& c, const Optimizer& opti
   const double elements = (all - dealt) / parts + dealt / (parts * static_cast<double>(c.expert));
   const auto holders = static_cast<double>(c.replicas * c.context);
   constexpr int64_t kMany = 1 << 20;
-  const double state = optimizer.factored || optimizer.paged
-                           ? 0
-                           : static_cast<double>(optimizer.device_state(kMany)) / kMany;
+  const double state =
+      optimizer.factored || optimizer.paged ? 0 : static_cast<double>(optimizer.device_state(kMany)) / kMany;
   const bool within_nodes = c.scheme.find("sharding-group=node") != std::string::npos;
   if (within_nodes) return 0;
   return elements * (element_bytes(c.precision) / (c.sharding >= 3 ? holders : 1) +
@@ -202,7 +222,7 @@ class Searcher {
     for (std::size_t next = 0; next < order_.size();) {
       const double least = floor();
       const bool decided = bounds_[order_[next]] <= least;
-      if (simulated_ >= kMostSimulated) {
+      if (simulated_ >= (space_.devices > kLarge ? kMostSimulatedLarge : kMostSimulated)) {
         complete_ = decided;
         return;
       }
@@ -224,11 +244,22 @@ class Searcher {
     const auto at = too_big_.find(c.split());
     if (at != too_big_.end() && c.batch >= at->second) return false;
     const Device& device = space_.system->device(space_.system->accelerator(0));
-    const double least = least_bytes(*space_.graph, c, *q_.optimizer);
-    if (offload_ || search_.offload || least <= static_cast<double>(device.memory.n)) return true;
+    if (offload_ || (search_.offload && search_.offload->any())) return true;
+    double least = least_bytes(*space_.graph, c, *q_.optimizer);
+    const auto capacity = static_cast<double>(device.memory.n);
+    if (least <= capacity) {
+      // The first stage holds as many micro-batches as there are stages, or all. What the last layers make is
+      // on the last stage: one of the two holds at least half of what all do.
+      const Recompute again = search_.recompute.value_or(Recompute{.blocks = true});
+      const double held =
+          static_cast<double>(std::min(c.micro_batches, c.pipeline)) / static_cast<double>(c.pipeline);
+      least += (c.pipeline > 1 ? 0.5 : 0.95) * held * times_.activations(c, again);
+    }
+    if (least <= capacity) return true;
     Outcome& outcome = outcome_of(c);
     const Bytes needs{static_cast<int64_t>(least)};
-    if (outcome.needs.n == 0 || needs < outcome.needs) outcome.needs = needs, outcome.capacity = device.memory;
+    if (outcome.needs.n == 0 || needs < outcome.needs)
+      outcome.needs = needs, outcome.capacity = device.memory;
     return false;
   }
 
@@ -251,9 +282,8 @@ class Searcher {
     }
     if (scheme.scheme->offloads == nullptr) return out;
     const Offload can = scheme.scheme->offloads(scheme.options);
-    for (const Offload& o :
-         {Offload{.optimizer = true}, Offload{.optimizer = true, .gradients = true},
-          Offload{.optimizer = true, .parameters = true}}) {
+    for (const Offload& o : {Offload{.optimizer = true}, Offload{.optimizer = true, .gradients = true},
+                             Offload{.optimizer = true, .gradients = true, .parameters = true}}) {
       if (o.within(can)) out.push_back({again.back(), o});
     }
     return out;
@@ -269,21 +299,19 @@ class Searcher {
       p.job.batch = c.batch;
       p.job.precision = c.precision;
       p.timeline = false;
-      for (const Saver& saver : savers(scheme)) {
-        p.job.recompute = saver.recompute;
-        p.job.offload = saver.offload;
-        const MemoryUse memory = memory_on(p, c.devices);
-        if (!memory.fits()) {
-          out.state = Verdict::State::too_big;
-          if (out.needs.n == 0 || memory.needed() < out.needs) out.needs = memory.needed();
-          out.capacity = memory.capacity;
-          continue;
-        }
+      out.state = Verdict::State::too_big;
+      const std::vector<Saver> ways = savers(scheme);
+      // Most are too big: what saves most is asked first.
+      if (ways.empty() || !fits(p, ways.back(), out)) return out;
+      for (const Saver& saver : ways) {
+        if (&saver != &ways.back() && !fits(p, saver, out)) continue;
         out.saver = saver;
         out.state = Verdict::State::beaten;
         if (!(saver.recompute == Recompute{}) && !search_.recompute)
           out.bound = bound(c, space_.samples, times_.seconds(c, saver.recompute));
         if (out.bound <= least) return out;
+        p.job.recompute = saver.recompute;
+        p.job.offload = saver.offload;
         out.rate = throughput(p);
         out.state = Verdict::State::simulated;
         return out;
@@ -293,6 +321,15 @@ class Searcher {
       out.refusal = e.what();
     }
     return out;
+  }
+
+  static bool fits(Prediction p, const Saver& saver, Verdict& out) {
+    p.job.recompute = saver.recompute;
+    p.job.offload = saver.offload;
+    const MemoryUse memory = memory_on(p, p.devices);
+    if (out.needs.n == 0 || memory.needed() < out.needs) out.needs = memory.needed();
+    out.capacity = memory.capacity;
+    return memory.fits();
   }
 
   Outcome& outcome_of(const Candidate& c) { return outcomes_[c.family]; }
@@ -374,8 +411,8 @@ class Searcher {
       if (why.empty()) why = o.refusal;
     }
     if (needs.n == 0)
-      throw InputError(fmt::format("none of {} ways to train {} is possible: {}", all_.size(),
-                                   space_.graph->name(), why));
+      throw InputError(
+          fmt::format("none of {} ways to train {} is possible: {}", all_.size(), space_.graph->name(), why));
     throw InputError(fmt::format(
         "none of {} ways to train {} on at most {} devices fits: the one that needs least takes {} of {} a "
         "device; more devices, a smaller --global-batch or a smaller optimiser may help",
@@ -403,10 +440,10 @@ class Searcher {
   std::vector<Candidate> all_;
   std::vector<double> bounds_;
   std::vector<std::size_t> order_;
-  std::map<std::size_t, Verdict> verdicts_;   ///< of what was simulated
-  std::map<std::string, std::size_t> best_;   ///< by shape
-  std::map<std::string, int64_t> too_big_;    ///< by split: the smallest batch that does not fit
-  std::map<std::size_t, Outcome> outcomes_;   ///< by family
+  std::map<std::size_t, Verdict> verdicts_;  ///< of what was simulated
+  std::map<std::string, std::size_t> best_;  ///< by shape
+  std::map<std::string, int64_t> too_big_;   ///< by split: the smallest batch that does not fit
+  std::map<std::size_t, Outcome> outcomes_;  ///< by family
   int64_t simulated_ = 0;
   bool offload_ = false, complete_ = true;
 };

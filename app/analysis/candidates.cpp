@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -18,6 +19,10 @@ constexpr int64_t kMostMicroBatches = 4096;  // that a scheme takes
 constexpr int64_t kLeastTokens = 4096;
 /// Servers and a master are tried on so many devices.
 constexpr int64_t kMostServed = 64;
+/// On more devices every replica's update is a shard of it.
+constexpr int64_t kMostWhole = 64;
+/// Nor does a device of so many work on more tokens at once, which would not be faster, unless on one sample.
+constexpr int64_t kMostTokens = 32768;
 const Place kNowhere{};
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -46,9 +51,7 @@ class Family {
   }
   bool open(std::string_view option) const { return has(option) && said_.count(std::string(option)) == 0; }
   int64_t count(std::string_view option) const { return has(option) ? resolved_.options.count(option) : 1; }
-  std::string option(std::string_view name) const {
-    return has(name) ? resolved_.options.text(name) : "";
-  }
+  std::string option(std::string_view name) const { return has(name) ? resolved_.options.text(name) : ""; }
   bool preset() const { return resolved_.name != resolved_.scheme->name; }
   std::string_view scheme() const { return resolved_.scheme->name; }
   /// All devices hold the model between them, whatever their number.
@@ -69,8 +72,7 @@ class Family {
 /// Into what a model can be divided, each found once.
 class Divisions {
  public:
-  explicit Divisions(const Graph& graph)
-      : graph_(graph), layers_(graph.lower(1, Precision::fp32)) {}
+  explicit Divisions(const Graph& graph) : graph_(graph), layers_(graph.lower(1, Precision::fp32)) {}
   bool tensor(int64_t n) {
     return known(tensor_, n, [&] { graph_.slice({.ways = static_cast<int32_t>(n)}); });
   }
@@ -171,8 +173,7 @@ class Enumeration {
                                      std::pair{"expert", c.expert}, std::pair{"context", c.context}}) {
       if (size > 1 && family_.open(name)) add(axes, fmt::format("{}={}", name, size));
     }
-    const bool sequence =
-        c.tensor > 1 && family_.open("sequence") && space_.graph->tokens_per_sample() > 0;
+    const bool sequence = c.tensor > 1 && family_.open("sequence") && space_.graph->tokens_per_sample() > 0;
     if (sequence) add(axes, "sequence=on");
     c.stage_scheme = fmt::format(
         "tensor={},expert={},context={},pipeline=1,data=1,schedule=1f1b,chunks=0,sharding=none,overlap=off{}",
@@ -188,9 +189,9 @@ class Enumeration {
   /// "1", or "3,sharding-group=node"; where it is said, that.
   std::vector<std::string> shardings(const Candidate& c) const {
     if (!family_.open("sharding")) return {family_.option("sharding")};
-    std::vector<std::string> out = {"none"};
-    if (c.replicas * c.context == 1) return out;
-    out.push_back("1");
+    if (c.replicas * c.context == 1) return {"none"};
+    std::vector<std::string> out = {"none", "1"};
+    if (c.devices > kMostWhole) out = {"1"};
     if (c.pipeline > 1) return out;
     out.push_back("3");
     if (c.devices > per_node_ && family_.open("sharding-group")) out.push_back("3,sharding-group=node");
@@ -205,7 +206,7 @@ class Enumeration {
       return micro_batches(c, settings);
     }
     micro_batches(c, settings);
-    for (const int64_t chunks : {2, 3, 4, 6, 8}) {
+    for (const int64_t chunks : {2, 4}) {
       if (!divisions_.stages(c.pipeline * chunks)) continue;
       c.chunks = chunks;
       micro_batches(c, joined(settings, fmt::format("schedule=interleaved,chunks={}", chunks)));
@@ -226,7 +227,7 @@ class Enumeration {
     }
   }
 
-  /// Every division of a replica's samples into equal micro-batches.
+  /// A replica's samples at once, or in equal micro-batches of a power of two.
   void micro_batches(Candidate c, const std::string& settings) {
     if (space_.samples % c.replicas != 0) return;
     const int64_t each = space_.samples / c.replicas;
@@ -234,11 +235,14 @@ class Enumeration {
     const int64_t said = family_.has(option) && !family_.open(option) ? family_.count(option) : 0;
     for (const int64_t m : divisors(each)) {
       if (m > kMostMicroBatches || (m > 1 && !family_.has(option))) break;
+      if (m > 1 && !std::has_single_bit(static_cast<uint64_t>(each / m))) continue;
       if (said > 0 && m != said) continue;
       if (c.chunks > 1 && m % c.pipeline != 0) continue;
       if (c.pipeline > 1 && m < std::min(c.pipeline, each)) continue;  // stages without work
       c.micro_batches = m;
       c.batch = each / m;
+      if (c.devices > kMostWhole && c.batch > 1 && c.batch * space_.graph->tokens_per_sample() > kMostTokens)
+        continue;
       const bool names = family_.open(option) && (m > 1 || option == "microbatches");
       emit(c, names ? joined(settings, fmt::format("{}={}", option, m)) : settings);
     }
@@ -289,8 +293,8 @@ bool learns_as_one(const ResolvedScheme& scheme) {
   const std::string_view name = scheme.scheme->name;
   if (name == "parameter-server") return scheme.options.text("mode") == "sync";
   static const std::set<std::string_view> exact = {
-      "allreduce", "zero",        "hybrid",          "one-weird-trick",     "pipeline",
-      "layer-split", "tensor-parallel", "data-parallel-master"};
+      "allreduce", "zero",        "hybrid",          "one-weird-trick",
+      "pipeline",  "layer-split", "tensor-parallel", "data-parallel-master"};
   return exact.count(name) != 0;
 }
 

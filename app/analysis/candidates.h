@@ -44,15 +44,16 @@ struct Space {
   /// As --scheme takes them. Axes, stages, micro-batches, accumulation and schedules that these leave at
   /// their defaults are tried out.
   std::vector<std::string> schemes;
-  int64_t devices = 1;  ///< at most so many are used
+  int64_t devices = 1;   ///< at most so many are used
   int64_t samples = 32;  ///< in a step of all devices
   std::vector<Precision> precisions = {Precision::fp32};
 };
 
 /// Every candidate of the space, in an order that depends on nothing else. Numbers of devices are all of a
-/// node and fewer, then whole nodes, and all; of servers and masters at most 64. Devices share layers within a node. A number of replicas divides
-/// the samples evenly. What a model cannot be divided into is left out; what a scheme refuses else is found
-/// by whoever compiles it. Throws InputError for schemes that nobody knows.
+/// node and fewer, then whole nodes, and all; of servers and masters at most 64. Devices share layers within
+/// a node. A number of replicas divides the samples evenly. What a model cannot be divided into is left out;
+/// what a scheme refuses else is found by whoever compiles it. Throws InputError for schemes that nobody
+/// knows.
 std::vector<Candidate> candidates(const Space& space);
 
 }  // namespace tandem::app

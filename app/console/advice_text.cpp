@@ -33,7 +33,8 @@ std::string time_cell(const TimeShare& t) {
       {t.compute, "compute"}, {t.launch, "launch"}, {t.exposed_communication, "communication"},
       {t.waiting, "waiting"}, {t.bubble, "bubble"}, {t.input, "input"},
       {t.server, "server"},   {t.idle, "idle"}};
-  std::stable_sort(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> words;
   for (const auto& [share, word] : shares) {
     if (share >= 0.01) words.push_back(fmt::format("{} {}", word, percent(share)));
@@ -106,7 +107,8 @@ std::string outcome_text(const Outcome& o, std::size_t family, const Advice& adv
   if (o.needs.n > 0)
     return fmt::format("{}: does not fit, needs at least {} of {} a device", o.scheme, to_text(o.needs),
                        to_text(o.capacity));
-  return fmt::format("{}: {}", o.scheme, o.refusal.empty() ? "no way with so many samples in a step" : o.refusal);
+  return fmt::format("{}: {}", o.scheme,
+                     o.refusal.empty() ? "no way with so many samples in a step" : o.refusal);
 }
 
 std::string inexact_text(const Space& space) {
@@ -133,37 +135,42 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
                               context.space->devices, context.space->samples));
   if (c.tensor > 1) {
     const bool inside = c.tensor <= per_node;
-    out.push_back(fmt::format("tensor {} {}", c.tensor,
-                              inside ? fmt::format("stays inside a node ({})",
-                                                   links_between(*context.system, c.tensor))
-                                     : "crosses nodes"));
+    out.push_back(
+        fmt::format("tensor {} {}", c.tensor,
+                    inside ? fmt::format("stays inside a node ({})", links_between(*context.system, c.tensor))
+                           : "crosses nodes"));
   }
   if (c.pipeline > 1)
     out.push_back(fmt::format("pipeline {} with {} micro-batch{}{}: its bubble is {} of a step", c.pipeline,
                               c.micro_batches, c.micro_batches == 1 ? "" : "es",
-                              c.chunks > 1 ? fmt::format(" and {} chunks a stage", c.chunks)
+                              c.chunks > 1    ? fmt::format(" and {} chunks a stage", c.chunks)
                               : c.zero_bubble ? ", gradients of weights put off into its gaps"
                                               : "",
                               percent(r.time_share.bubble)));
   if (c.expert > 1) out.push_back(fmt::format("experts are dealt over {} devices", c.expert));
   if (c.context > 1) out.push_back(fmt::format("{} devices divide every sequence", c.context));
   if (c.replicas > 1)
-    out.push_back(fmt::format("{} replicas of {} samples a step each", c.replicas, c.batch * c.micro_batches));
+    out.push_back(
+        fmt::format("{} replicas of {} samples a step each", c.replicas, c.batch * c.micro_batches));
   if (c.sharding > 0 && c.replicas * c.context > 1)
     out.push_back(fmt::format("{} sharded over {}", sharding_words(c.sharding),
-                              c.scheme.find("sharding-group=node") != std::string::npos ? "the replicas of a node"
-                                                                                        : "the replicas"));
+                              c.scheme.find("sharding-group=node") != std::string::npos
+                                  ? "the replicas of a node"
+                                  : "the replicas"));
   if (c.devices > 1) out.push_back(communication_words(r));
   if (choice.recompute.blocks || choice.recompute.selective())
-    out.push_back(fmt::format("recomputes {}", choice.recompute.blocks ? "blocks, to fit" : choice.recompute.text() + ", to fit"));
-  if (choice.offload.any()) out.push_back(fmt::format("leaves {} in the host's memory, to fit", choice.offload.text()));
+    out.push_back(fmt::format(
+        "recomputes {}", choice.recompute.blocks ? "blocks, to fit" : choice.recompute.text() + ", to fit"));
+  if (choice.offload.any())
+    out.push_back(fmt::format("leaves {} in the host's memory, to fit", choice.offload.text()));
   out.push_back(fmt::format("bound by {}", resource_words(r)));
   return out;
 }
 
 std::string shell_line(const std::vector<std::string>& words) {
   const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("-_=:,./@%+").find(c) != std::string_view::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=:,./@%+").find(c) != std::string_view::npos;
   };
   std::string out;
   for (const std::string& word : words) {
@@ -180,18 +187,20 @@ std::string shell_line(const std::vector<std::string>& words) {
 }
 
 std::string advice_text(const Advice& advice, const AdviceContext& context, int columns) {
-  std::string prose = "\nWhy the first: " +
-                      fmt::format("{}", fmt::join(reasons(advice.ranked[0], context), "; ")) + ".\n";
+  std::string prose =
+      "\nWhy the first: " + fmt::format("{}", fmt::join(reasons(advice.ranked[0], context), "; ")) + ".\n";
   if (advice.first_beats_second)
-    prose += fmt::format("The first is faster than the second with probability {:.0f} %; errors that both have "
-                         "cancel.\n",
-                         100 * *advice.first_beats_second);
+    prose += fmt::format(
+        "The first is faster than the second with probability {:.0f} %; errors that both have "
+        "cancel.\n",
+        100 * *advice.first_beats_second);
   prose += inexact_text(*context.space);
   for (std::size_t f = 0; f < advice.outcomes.size(); ++f) {
     const std::string text = outcome_text(advice.outcomes[f], f, advice);
     if (!text.empty()) prose += "Not chosen, " + text + ".\n";
   }
-  prose += fmt::format("Of {} ways {} were simulated; {}.\n", grouped(static_cast<double>(advice.ways)), advice.simulated,
+  prose += fmt::format("Of {} ways {} were simulated; {}.\n", grouped(static_cast<double>(advice.ways)),
+                       advice.simulated,
                        advice.complete ? "the others do not fit or cannot be faster than the second"
                                        : "the search ended there, and others may be faster than the second");
   std::string out = context.heading + "\n\n" + choices_table(advice).text(true, columns) +
@@ -255,9 +264,10 @@ JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceConte
                      {{"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}}}};
   if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
   out["memory_bytes_per_device"] = {{"total", r.memory.needed().n}, {"capacity", r.memory.capacity.n}};
-  out["time_share"] = {{"compute", t.compute}, {"launch", t.launch},
-                       {"exposed_communication", t.exposed_communication}, {"waiting", t.waiting},
-                       {"bubble", t.bubble}, {"input", t.input}, {"server", t.server}, {"idle", t.idle}};
+  out["time_share"] = {
+      {"compute", t.compute}, {"launch", t.launch}, {"exposed_communication", t.exposed_communication},
+      {"waiting", t.waiting}, {"bubble", t.bubble}, {"input", t.input},
+      {"server", t.server},   {"idle", t.idle}};
   out["bottleneck"] = r.bottleneck.resource;
   out["reasons"] = reasons(choice, context);
   return out;
@@ -296,8 +306,10 @@ std::string advice_json(const Advice& advice, const AdviceContext& context) {
   for (const Outcome& o : advice.outcomes) {
     JsonWriter row = {{"scheme", o.scheme}};
     row["best_samples_per_second"] = o.rate > 0 ? JsonWriter(o.rate) : nullptr;
-    row["bound_samples_per_second"] = o.rate > 0 ? JsonWriter(nullptr) : JsonWriter::finite_or_null(o.at_most);
-    row["needs_bytes"] = o.rate > 0 || o.at_most > 0 || o.needs.n == 0 ? JsonWriter(nullptr) : JsonWriter(o.needs.n);
+    row["bound_samples_per_second"] =
+        o.rate > 0 ? JsonWriter(nullptr) : JsonWriter::finite_or_null(o.at_most);
+    row["needs_bytes"] =
+        o.rate > 0 || o.at_most > 0 || o.needs.n == 0 ? JsonWriter(nullptr) : JsonWriter(o.needs.n);
     row["refusal"] = o.refusal.empty() || o.rate > 0 ? JsonWriter(nullptr) : JsonWriter(o.refusal);
     out["schemes"].push_back(std::move(row));
   }

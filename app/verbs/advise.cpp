@@ -91,8 +91,8 @@ Space read_space(const Arguments& arguments, const Question& question) {
 Search read_search(const Arguments& arguments, const Question& question) {
   Search search;
   search.top = static_cast<std::size_t>(arguments.integer("top", 5, 1, 1000));
-  search.threads = static_cast<int>(arguments.integer(
-      "threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  search.threads = static_cast<int>(
+      arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
   if (arguments.has("recompute")) search.recompute = arguments.value("recompute", "", parse_recompute);
   if (arguments.has("offload")) search.offload = arguments.value("offload", "", parse_offload);
   if (arguments.has("recipe")) search.recipe = question.scheme.recipe;
@@ -142,17 +142,18 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
     add(out, "backend", "cuda");
     add(out, "precision", std::string(name(c.precision)));
   } else {
-    notes.push_back(fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
-                                c.precision == Precision::fp32
-                                    ? ""
-                                    : fmt::format(" --precision {}", name(c.precision))));
+    notes.push_back(
+        fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
+                    c.precision == Precision::fp32 ? "" : fmt::format(" --precision {}", name(c.precision))));
   }
-  if (!(choice.recompute == Recompute{})) notes.push_back("recomputation is predicted alone: a run keeps all");
+  if (!(choice.recompute == Recompute{}))
+    notes.push_back("recomputation is predicted alone: a run keeps all");
 }
 
 std::string heading(const Question& q, const Space& space) {
-  return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(), q.system.name(),
-                     space.devices, space.devices == 1 ? "" : "s", space.samples, q.optimizer->name);
+  return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(),
+                     q.system.name(), space.devices, space.devices == 1 ? "" : "s", space.samples,
+                     q.optimizer->name);
 }
 
 int run_advise(const Arguments& arguments) {
@@ -195,7 +196,8 @@ std::vector<Flag> advise_flags() {
        {"batch", "N", "samples in a step, per device of --devices; default 32"},
        {"global-batch", "N", "instead: samples in a step of all devices together"},
        {"schemes", "NAME[:key=value,...][,...]",
-        "schemes and presets to choose among; what they leave at its default (axes, stages, micro-batches) is "
+        "schemes and presets to choose among; what they leave at its default (axes, stages, micro-batches) "
+        "is "
         "tried out. Default: those that learn what one worker learns"},
        {"precision", "FORMAT[,...]",
         "to choose among; default fp32, and tf32 and bf16 (or fp16) where the device is faster with them"},
@@ -220,7 +222,8 @@ void register_advise(Registry<Verb>& registry) {
        .flags = advise_flags(),
        .run = run_advise,
        .details =
-           "All ways work on the same samples in a step (--global-batch), so that rates can be compared; fewer "
+           "All ways work on the same samples in a step (--global-batch), so that rates can be compared; "
+           "fewer "
            "devices than there are may be faster. By default only schemes are tried that learn what one "
            "worker learns with the whole batch. Servers and a master process are tried on up to 64 devices, "
            "and layers are shared within a node. Precision is a choice of yours: say --precision fp32 where "
