@@ -19,7 +19,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 60;
+constexpr int64_t kMostSimulated = 400, kMostSimulatedLarge = 40;
 constexpr int64_t kLarge = 64;     // devices, on more of which a way takes long to simulate
 constexpr std::size_t kWave = 16;  // candidates that are judged by the same floor
 /// Stages need not be equal, so that a bound that takes them to be is no bound by a hair.
@@ -268,7 +268,8 @@ class Searcher {
     in_parallel(wave.size(), search_.threads,
                 [&](std::size_t i) { found[i] = verdict(all_[wave[i]], least); });
     for (std::size_t i = 0; i < wave.size(); ++i) keep(wave[i], std::move(found[i]));
-    say(fmt::format("simulated {} of {} ways ...", simulated_, all_.size()));
+    judged_ += wave.size();
+    say(fmt::format("{} ways, looked into {}, simulated {} ...", all_.size(), judged_, simulated_));
   }
 
   /// From what costs least time on.
@@ -301,8 +302,8 @@ class Searcher {
       p.timeline = false;
       out.state = Verdict::State::too_big;
       const std::vector<Saver> ways = savers(scheme);
-      // Most are too big: what saves most is asked first.
-      if (ways.empty() || !fits(p, ways.back(), out)) return out;
+      // Most are too big: what saves most is asked first, of fewer micro-batches.
+      if (ways.empty() || hopeless(p, c, ways.back(), out) || !fits(p, ways.back(), out)) return out;
       for (const Saver& saver : ways) {
         if (&saver != &ways.back() && !fits(p, saver, out)) continue;
         out.saver = saver;
@@ -321,6 +322,22 @@ class Searcher {
       out.refusal = e.what();
     }
     return out;
+  }
+
+  /// What stages hold at most does not grow from two micro-batches a stage on, but by what an allocator
+  /// rounds.
+  bool hopeless(Prediction p, const Candidate& c, const Saver& saver, Verdict& out) const {
+    constexpr double kRounding = 0.97;
+    const int64_t few = 2 * c.pipeline;
+    if (c.pipeline == 1 || c.micro_batches <= few) return false;
+    const ResolvedScheme scheme = resolved(fmt::format("{},microbatches={}", c.scheme, few), search_);
+    p.job.scheme = &scheme;
+    p.job.recompute = saver.recompute;
+    p.job.offload = saver.offload;
+    const MemoryUse memory = memory_on(p, p.devices);
+    out.capacity = memory.capacity;
+    out.needs = memory.needed();
+    return kRounding * static_cast<double>(memory.needed().n) > static_cast<double>(memory.capacity.n);
   }
 
   static bool fits(Prediction p, const Saver& saver, Verdict& out) {
@@ -421,6 +438,7 @@ class Searcher {
 
   Choice choice(const Candidate& c, const Saver& saver) {
     q_.scheme = resolved(c.scheme, search_);
+    q_.devices = {c.devices};
     q_.batch = c.batch;
     q_.precision = c.precision;
     q_.recompute = saver.recompute;
@@ -445,6 +463,7 @@ class Searcher {
   std::map<std::string, int64_t> too_big_;   ///< by split: the smallest batch that does not fit
   std::map<std::size_t, Outcome> outcomes_;  ///< by family
   int64_t simulated_ = 0;
+  std::size_t judged_ = 0;
   bool offload_ = false, complete_ = true;
 };
 
