@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "app/console/advice_text.h"
+#include "app/analysis/advice_text.h"
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "base/text.h"

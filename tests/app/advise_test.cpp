@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/analysis/advice_text.h"
 #include "app/analysis/advise.h"
-#include "app/console/advice_text.h"
 #include "sim/capacity.h"
 #include "tests/app/tool.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "app/console/advice_text.h"
+#include "app/analysis/advice_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
