@@ -15,7 +15,7 @@ namespace tandem::app {
 
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.01 ? 1 : 0); }
+std::string of_step(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.01 ? 1 : 0); }
 
 std::string memory_cell(const MemoryUse& m) {
   const auto gib = [](Bytes b) { return static_cast<double>(b.n) / (1 << 30); };
@@ -37,7 +37,7 @@ std::string time_cell(const TimeShare& t) {
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> words;
   for (const auto& [share, word] : shares) {
-    if (share >= 0.01) words.push_back(fmt::format("{} {}", word, percent(share)));
+    if (share >= 0.01) words.push_back(fmt::format("{} {}", word, of_step(share)));
   }
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -66,7 +66,7 @@ std::string communication_words(const Report& r) {
   if (share < 0.005) return "communication is hidden by compute";
   std::string most;
   if (r.communication_kinds.size() > 1) most = fmt::format(", most for {}", r.communication_kinds[0].first);
-  return fmt::format("communication that compute does not hide takes {} of a step{}", percent(share), most);
+  return fmt::format("communication that compute does not hide takes {} of a step{}", of_step(share), most);
 }
 
 Table choices_table(const Advice& advice) {
@@ -146,7 +146,7 @@ std::vector<std::string> reasons(const Choice& choice, const AdviceContext& cont
                               c.chunks > 1    ? fmt::format(" and {} chunks a stage", c.chunks)
                               : c.zero_bubble ? ", gradients of weights put off into its gaps"
                                               : "",
-                              percent(r.time_share.bubble)));
+                              of_step(r.time_share.bubble)));
   if (c.expert > 1) out.push_back(fmt::format("experts are dealt over {} devices", c.expert));
   if (c.context > 1) out.push_back(fmt::format("{} devices divide every sequence", c.context));
   if (c.replicas > 1)
