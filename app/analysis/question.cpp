@@ -200,6 +200,23 @@ std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& argu
   return out;
 }
 
+std::vector<std::string> split_names(const std::vector<std::string>& given) {
+  std::vector<std::string> out;
+  for (const std::string& list : given) {
+    bool first = true;
+    for (const std::string& piece : split(list, ',')) {
+      const bool more = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+      if (more && !first) {
+        out.back() += "," + piece;
+      } else {
+        out.push_back(piece);
+      }
+      first = false;
+    }
+  }
+  return out;
+}
+
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const std::string& kind : arguments.all("without")) out.emplace_back("without", kind);

@@ -70,5 +70,8 @@ Question read_question(const Arguments& arguments, const std::string& model, con
 /// "path=value" pairs of --set, or of another option like it.
 std::vector<std::pair<std::string, std::string>> read_sets(const Arguments& arguments,
                                                            std::string_view option = "set");
+/// Names with options in lists: "vgg16,resnet50,transformer:layers=4,width=512" holds three. A piece with "="
+/// and no ":" goes on with the name before it.
+std::vector<std::string> split_names(const std::vector<std::string>& given);
 
 }  // namespace tandem::app

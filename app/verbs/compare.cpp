@@ -14,7 +14,6 @@
 #include "app/console/cli.h"
 #include "app/console/output.h"
 #include "base/data.h"
-#include "base/text.h"
 
 namespace tandem::app {
 
@@ -239,25 +238,6 @@ int compare_reports(const Arguments& arguments) {
   return 0;
 }
 
-/// "vgg16,resnet50,transformer:layers=4,width=512": a piece with "=" and no ":" goes on with the model
-/// before.
-std::vector<std::string> model_names(const std::vector<std::string>& given) {
-  std::vector<std::string> out;
-  for (const std::string& list : given) {
-    bool first = true;
-    for (const std::string& piece : split(list, ',')) {
-      const bool more = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
-      if (more && !first) {
-        out.back() += "," + piece;
-      } else {
-        out.push_back(piece);
-      }
-      first = false;
-    }
-  }
-  return out;
-}
-
 /// What the options make of both sides.
 struct Sides {
   System::Sets a, b;
@@ -338,7 +318,7 @@ void share_anchor(Question& a, Question& b) {
 
 int compare_systems(const Arguments& arguments) {
   check_out(arguments);
-  const std::vector<std::string> models = model_names(arguments.all("model"));
+  const std::vector<std::string> models = split_names(arguments.all("model"));
   if (arguments.has("anchor") && models.size() > 1) throw UsageError("--anchor is the rate of one model");
   if (arguments.has("collective-profile"))
     throw UsageError(

@@ -17,6 +17,7 @@
 #include "calibration/validate/validate.h"
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"
+#include "calibration/validate/validate_regret.h"
 #include "calibration/validate/validate_splits.h"
 #include "calibration/validate/validate_staleness.h"
 
@@ -30,7 +31,8 @@ constexpr const char* kTables = "calibration/validation";
 /// Writes a table for each source and the picture of all rates into the folder that the document links.
 void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
                   const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory,
-                  const std::vector<SplitRow>& splits, const std::vector<PairRow>& pairs) {
+                  const std::vector<SplitRow>& splits, const std::vector<PairRow>& pairs,
+                  const std::vector<RegretGrid>& regret) {
   const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -45,6 +47,7 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
   if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
   if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
   if (!pairs.empty()) write_file((folder / "pairs.csv").string(), pairs_csv(pairs));
+  if (!regret.empty()) write_file((folder / "regret.csv").string(), regret_csv(regret));
   std::map<std::string, std::vector<SplitRow>> by_file;
   for (const SplitRow& r : splits) by_file[r.file].push_back(r);
   for (const auto& [file, own] : by_file)
@@ -81,6 +84,12 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? pairs_csv(rows) : pairs_markdown(rows));
     return 0;
   }
+  if (arguments.has("regret")) {
+    const auto grids = regret_grids(validate({}, threads, {}), validate_splits({}, threads));
+    const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";
+    put_result(arguments, csv ? regret_csv(grids) : regret_markdown(grids));
+    return 0;
+  }
   Progress progress(arguments);
   const auto rows = validate(arguments.words(), threads, [&](int done, int total) {
     progress.show(fmt::format("series {} of {}", done, total));
@@ -92,6 +101,7 @@ int run_validate(const Arguments& arguments) {
   const auto pairs = all && format != "json" ? validate_pairs() : std::vector<PairRow>{};
   const auto splits = all && format != "json" ? validate_splits({}, threads) : std::vector<SplitRow>{};
   const auto collectives = all && format != "json" ? validate_collectives() : std::vector<CollectiveRow>{};
+  const auto regret = all ? regret_grids(rows, splits) : std::vector<RegretGrid>{};
   progress.show("");
   if (format == "json") {
     put_result(arguments, validation_json(rows, staleness));
@@ -99,11 +109,12 @@ int run_validate(const Arguments& arguments) {
   }
   std::string document = validation_markdown(rows, kTables);
   if (all) {
-    document += pairs_markdown(pairs) + splits_markdown(splits) + staleness_markdown(staleness) +
-                collectives_markdown(collectives) + memory_markdown(memory) + executed_markdown() +
-                fitted_markdown();
+    document += pairs_markdown(pairs) + splits_markdown(splits) + regret_markdown(regret) +
+                staleness_markdown(staleness) + collectives_markdown(collectives) + memory_markdown(memory) +
+                executed_markdown() + fitted_markdown();
   }
-  if (!arguments.text("out", "").empty()) write_tables(arguments, rows, collectives, memory, splits, pairs);
+  if (!arguments.text("out", "").empty())
+    write_tables(arguments, rows, collectives, memory, splits, pairs, regret);
   put_result(arguments, std::move(document));
   return 0;
 }
@@ -118,6 +129,7 @@ void register_validate(Registry<Verb>& registry) {
        .flags = {{"format", "FORMAT", "md (default) or json"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
+                 {"regret", "md|csv", "only the section about choices by predictions, or its rows"},
                  {"collectives", "md|csv", "only the section about collectives, or its rows"},
                  {"memory", "md|csv", "only the section about memory, or its rows"},
                  out_flag(),

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/advice_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/console/report_text.h"
+#include "base/json_writer.h"
+#include "base/text.h"
+
+namespace tandem::app {
+
+namespace {
+
+std::string of_step(double share) { return fmt::format("{:.{}f} %", 100 * share, share < 0.01 ? 1 : 0); }
+
+std::string memory_cell(const MemoryUse& m) {
+  const auto gib = [](Bytes b) { return static_cast<double>(b.n) / (1 << 30); };
+  return fmt::format("{:.1f} of {:.3g} GiB", gib(m.needed()), gib(m.capacity));
+}
+
+/// "4 x 16": samples in a pass, and passes of a step.
+std::string batch_cell(const Candidate& c) {
+  return c.micro_batches == 1 ? std::to_string(c.batch) : fmt::format("{} x {}", c.batch, c.micro_batches);
+}
+
+/// "compute 71 %, bubble 12 %, communication 9 %": what takes a hundredth of a step and more.
+std::string time_cell(const TimeShare& t) {
+  std::vector<std::pair<double, const char*>> shares = {
+      {t.compute, "compute"}, {t.launch, "launch"}, {t.exposed_communication, "communication"},
+      {t.waiting, "waiting"}, {t.bubble, "bubble"}, {t.input, "input"},
+      {t.server, "server"},   {t.idle, "idle"}};
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> words;
+  for (const auto& [share, word] : shares) {
+    if (share >= 0.01) words.push_back(fmt::format("{} {}", word, of_step(share)));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+/// Kinds of the links that neighbours of a node cross to each other: "nvlink", "pcie and socket".
+std::string links_between(const System& system, int64_t devices) {
+  std::vector<std::string> kinds;
+  for (int64_t i = 1; i < devices; ++i) {
+    for (const LinkId link : system.route(system.accelerator(0), system.accelerator(i)).links) {
+      const std::string kind(system.link_kind(link));
+      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    }
+  }
+  return fmt::format("{}", fmt::join(kinds, " and "));
+}
+
+std::string sharding_words(int64_t sharding) {
+  return sharding == 1   ? "optimiser state"
+         : sharding == 2 ? "gradients and optimiser state"
+                         : "parameters, gradients and optimiser state";
+}
+
+/// What a step spends on communication that nothing hides, the most of it first.
+std::string communication_words(const Report& r) {
+  const double share = r.time_share.exposed_communication;
+  if (share < 0.005) return "communication is hidden by compute";
+  std::string most;
+  if (r.communication_kinds.size() > 1) most = fmt::format(", most for {}", r.communication_kinds[0].first);
+  return fmt::format("communication that compute does not hide takes {} of a step{}", of_step(share), most);
+}
+
+Table choices_table(const Advice& advice) {
+  const auto any = [&](auto test) { return std::any_of(advice.ranked.begin(), advice.ranked.end(), test); };
+  const bool again = any([](const Choice& c) { return !(c.recompute == Recompute{}); });
+  const bool offloads = any([](const Choice& c) { return c.offload.any(); });
+  const bool tokens = any([](const Choice& c) { return c.report.tokens_per_second > 0; });
+  std::vector<Column> columns = {{"", true}, {"scheme"}, {"devices", true}, {"batch", true}, {"precision"}};
+  if (again) columns.push_back({"recompute"});
+  if (offloads) columns.push_back({"offload"});
+  columns.insert(columns.end(), {{"memory/device", true}, {"samples/s", true}});
+  if (tokens) columns.push_back({"tokens/s", true});
+  columns.insert(columns.end(), {{"90 % interval", true}, {"of a step"}});
+  Table table(columns);
+  for (const Choice& c : advice.ranked) {
+    const Report& r = c.report;
+    std::vector<std::string> row = {std::to_string(&c - advice.ranked.data() + 1), c.candidate.scheme,
+                                    std::to_string(c.candidate.devices), batch_cell(c.candidate),
+                                    std::string(name(c.candidate.precision))};
+    if (again) row.push_back(c.recompute.text());
+    if (offloads) row.push_back(c.offload.text());
+    row.insert(row.end(), {memory_cell(r.memory), grouped(r.samples_per_second)});
+    if (tokens) row.push_back(grouped(r.tokens_per_second));
+    row.insert(row.end(), {fmt::format("{} .. {}", grouped(r.interval.low), grouped(r.interval.high)),
+                           time_cell(r.time_share)});
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+/// What became of a scheme that has no choice in the table; "" of one that has.
+std::string outcome_text(const Outcome& o, std::size_t family, const Advice& advice) {
+  for (const Choice& c : advice.ranked) {
+    if (c.candidate.family == family) return "";
+  }
+  if (o.rate > 0) return fmt::format("{}: at best {} samples/s", o.scheme, grouped(o.rate));
+  if (o.at_most > 0) return fmt::format("{}: not above {} samples/s", o.scheme, grouped(o.at_most));
+  if (o.needs.n > 0)
+    return fmt::format("{}: does not fit, needs at least {} of {} a device", o.scheme, to_text(o.needs),
+                       to_text(o.capacity));
+  return fmt::format("{}: {}", o.scheme,
+                     o.refusal.empty() ? "no way with so many samples in a step" : o.refusal);
+}
+
+std::string inexact_text(const Space& space) {
+  std::vector<std::string> names;
+  for (const std::string& text : space.schemes) {
+    if (!learns_as_one(resolve_scheme(text, Place{}))) names.push_back(text);
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "{} {} not learn what one worker learns with the whole batch: stale or averaged updates may need more "
+      "samples to the same loss, so that samples/s alone do not tell which is better.\n",
+      fmt::join(names, ", "), names.size() == 1 ? "does" : "do");
+}
+
+}  // namespace
+
+std::vector<std::string> reasons(const Choice& choice, const AdviceContext& context) {
+  const Candidate& c = choice.candidate;
+  const Report& r = choice.report;
+  const auto per_node = static_cast<int64_t>(context.system->accelerators().size());
+  std::vector<std::string> out;
+  if (c.devices < context.space->devices)
+    out.push_back(fmt::format("{} of {} devices: more would not make a step of {} samples shorter", c.devices,
+                              context.space->devices, context.space->samples));
+  if (c.tensor > 1) {
+    const bool inside = c.tensor <= per_node;
+    out.push_back(
+        fmt::format("tensor {} {}", c.tensor,
+                    inside ? fmt::format("stays inside a node ({})", links_between(*context.system, c.tensor))
+                           : "crosses nodes"));
+  }
+  if (c.pipeline > 1)
+    out.push_back(fmt::format("pipeline {} with {} micro-batch{}{}: its bubble is {} of a step", c.pipeline,
+                              c.micro_batches, c.micro_batches == 1 ? "" : "es",
+                              c.chunks > 1    ? fmt::format(" and {} chunks a stage", c.chunks)
+                              : c.zero_bubble ? ", gradients of weights put off into its gaps"
+                                              : "",
+                              of_step(r.time_share.bubble)));
+  if (c.expert > 1) out.push_back(fmt::format("experts are dealt over {} devices", c.expert));
+  if (c.context > 1) out.push_back(fmt::format("{} devices divide every sequence", c.context));
+  if (c.replicas > 1)
+    out.push_back(
+        fmt::format("{} replicas of {} samples a step each", c.replicas, c.batch * c.micro_batches));
+  if (c.sharding > 0 && c.replicas * c.context > 1)
+    out.push_back(fmt::format("{} sharded over {}", sharding_words(c.sharding),
+                              c.scheme.find("sharding-group=node") != std::string::npos
+                                  ? "the replicas of a node"
+                                  : "the replicas"));
+  if (c.devices > 1) out.push_back(communication_words(r));
+  if (choice.recompute.blocks || choice.recompute.selective())
+    out.push_back(fmt::format(
+        "recomputes {}", choice.recompute.blocks ? "blocks, to fit" : choice.recompute.text() + ", to fit"));
+  if (choice.offload.any())
+    out.push_back(fmt::format("leaves {} in the host's memory, to fit", choice.offload.text()));
+  out.push_back(fmt::format("bound by {}", resource_words(r)));
+  return out;
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_=:,./@%+").find(c) != std::string_view::npos;
+  };
+  std::string out;
+  for (const std::string& word : words) {
+    out += out.empty() ? "" : " ";
+    if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) {
+      out += word;
+      continue;
+    }
+    out += '\'';
+    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    out += '\'';
+  }
+  return out;
+}
+
+std::string advice_text(const Advice& advice, const AdviceContext& context, int columns) {
+  std::string prose =
+      "\nWhy the first: " + fmt::format("{}", fmt::join(reasons(advice.ranked[0], context), "; ")) + ".\n";
+  if (advice.first_beats_second)
+    prose += fmt::format(
+        "The first is faster than the second with probability {:.0f} %; errors that both have "
+        "cancel.\n",
+        100 * *advice.first_beats_second);
+  prose += inexact_text(*context.space);
+  for (std::size_t f = 0; f < advice.outcomes.size(); ++f) {
+    const std::string text = outcome_text(advice.outcomes[f], f, advice);
+    if (!text.empty()) prose += "Not chosen, " + text + ".\n";
+  }
+  prose += fmt::format("Of {} ways {} were simulated; {}.\n", grouped(static_cast<double>(advice.ways)),
+                       advice.simulated,
+                       advice.complete ? "the others do not fit or cannot be faster than the second"
+                                       : "the search ended there, and others may be faster than the second");
+  std::string out = context.heading + "\n\n" + choices_table(advice).text(true, columns) +
+                    wrapped(prose, columns) + "\nPredict it:\n  " + shell_line(context.predict) + "\n";
+  if (!context.run.empty()) {
+    out += "Run it:\n  " + shell_line(context.run) + "\n";
+    for (const std::string& note : context.run_notes) out += wrapped("  (" + note + ")\n", columns);
+  }
+  return out;
+}
+
+namespace {
+
+using NamedCells = std::vector<std::pair<const char*, std::string>>;
+
+NamedCells csv_row(const Choice& choice, std::size_t rank) {
+  const Candidate& c = choice.candidate;
+  const Report& r = choice.report;
+  const auto real = [](double v) { return fmt::format("{:.9g}", v); };
+  return {{"rank", std::to_string(rank)},
+          {"scheme", c.scheme},
+          {"devices", std::to_string(c.devices)},
+          {"batch_per_device", std::to_string(c.batch)},
+          {"micro_batches", std::to_string(c.micro_batches)},
+          {"replicas", std::to_string(c.replicas)},
+          {"tensor", std::to_string(c.tensor)},
+          {"pipeline", std::to_string(c.pipeline)},
+          {"expert", std::to_string(c.expert)},
+          {"context", std::to_string(c.context)},
+          {"precision", std::string(name(c.precision))},
+          {"recompute", choice.recompute.text()},
+          {"offload", choice.offload.text()},
+          {"memory_bytes", std::to_string(r.memory.needed().n)},
+          {"samples_per_second", real(r.samples_per_second)},
+          {"samples_per_second_low", real(r.interval.low)},
+          {"samples_per_second_high", real(r.interval.high)},
+          {"tokens_per_second", real(r.tokens_per_second)},
+          {"bottleneck", r.bottleneck.resource}};
+}
+
+JsonWriter choice_json(const Choice& choice, std::size_t rank, const AdviceContext& context) {
+  const Candidate& c = choice.candidate;
+  const Report& r = choice.report;
+  const TimeShare& t = r.time_share;
+  JsonWriter out = {{"rank", rank},
+                    {"scheme", c.scheme},
+                    {"learns_as_one_worker", learns_as_one(resolve_scheme(c.scheme, Place{}))},
+                    {"devices", c.devices},
+                    {"batch_per_device", c.batch},
+                    {"micro_batches", c.micro_batches},
+                    {"replicas", c.replicas},
+                    {"tensor", c.tensor},
+                    {"pipeline", c.pipeline},
+                    {"expert", c.expert},
+                    {"context", c.context},
+                    {"precision", name(c.precision)},
+                    {"recompute", choice.recompute.text()},
+                    {"offload", choice.offload.text()},
+                    {"samples_per_second", r.samples_per_second},
+                    {"samples_per_second_interval",
+                     {{"low", r.interval.low}, {"high", r.interval.high}, {"level", r.interval.level}}}};
+  if (r.tokens_per_second > 0) out["tokens_per_second"] = r.tokens_per_second;
+  out["memory_bytes_per_device"] = {{"total", r.memory.needed().n}, {"capacity", r.memory.capacity.n}};
+  out["time_share"] = {
+      {"compute", t.compute}, {"launch", t.launch}, {"exposed_communication", t.exposed_communication},
+      {"waiting", t.waiting}, {"bubble", t.bubble}, {"input", t.input},
+      {"server", t.server},   {"idle", t.idle}};
+  out["bottleneck"] = r.bottleneck.resource;
+  out["reasons"] = reasons(choice, context);
+  return out;
+}
+
+JsonWriter words_json(const std::vector<std::string>& words) {
+  if (words.empty()) return nullptr;
+  return shell_line(words);
+}
+
+}  // namespace
+
+std::string advice_csv(const Advice& advice) {
+  std::vector<Column> columns;
+  for (const auto& [head, cell] : csv_row(advice.ranked[0], 1)) columns.push_back({head});
+  Table table(std::move(columns));
+  for (std::size_t i = 0; i < advice.ranked.size(); ++i) {
+    std::vector<std::string> cells;
+    for (auto& [head, cell] : csv_row(advice.ranked[i], i + 1)) cells.push_back(std::move(cell));
+    table.add(std::move(cells));
+  }
+  return table.csv();
+}
+
+std::string advice_json(const Advice& advice, const AdviceContext& context) {
+  JsonWriter out = {{"schema", "tandem-advice-1"},
+                    {"model", context.space->graph->name()},
+                    {"system", context.system->name()},
+                    {"devices", context.space->devices},
+                    {"samples_per_step", context.space->samples},
+                    {"choices", JsonWriter::array()}};
+  for (std::size_t i = 0; i < advice.ranked.size(); ++i)
+    out["choices"].push_back(choice_json(advice.ranked[i], i + 1, context));
+  out["first_beats_second"] = advice.first_beats_second;
+  out["schemes"] = JsonWriter::array();
+  for (const Outcome& o : advice.outcomes) {
+    JsonWriter row = {{"scheme", o.scheme}};
+    row["best_samples_per_second"] = o.rate > 0 ? JsonWriter(o.rate) : nullptr;
+    row["bound_samples_per_second"] =
+        o.rate > 0 ? JsonWriter(nullptr) : JsonWriter::finite_or_null(o.at_most);
+    row["needs_bytes"] =
+        o.rate > 0 || o.at_most > 0 || o.needs.n == 0 ? JsonWriter(nullptr) : JsonWriter(o.needs.n);
+    row["refusal"] = o.refusal.empty() || o.rate > 0 ? JsonWriter(nullptr) : JsonWriter(o.refusal);
+    out["schemes"].push_back(std::move(row));
+  }
+  out["ways"] = advice.ways;
+  out["simulated"] = advice.simulated;
+  out["complete"] = advice.complete;
+  out["predict"] = words_json(context.predict);
+  out["run"] = words_json(context.run);
+  out["run_notes"] = context.run_notes;
+  return out.dump(2);
+}
+
+}  // namespace tandem::app

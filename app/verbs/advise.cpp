@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/analysis/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "app/analysis/advice_text.h"
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "base/text.h"
+#include "exec/device/backend.h"
+#include "sim/plan/placement.h"
+
+namespace tandem::app {
+
+namespace {
+
+constexpr int64_t kUsualDevices = 1024, kMostWorkers = 1024, kMostRunNodes = 64;
+
+/// Options of predict that are searched, or that say nothing of a way to train.
+const std::set<std::string_view>& searched() {
+  static const std::set<std::string_view> names = {"devices",   "scheme",  "batch",  "precision",
+                                                   "recompute", "offload", "anchor", "with"};
+  return names;
+}
+
+/// The options given that hold for every way, as words of a command line.
+std::vector<std::string> passed_on(const Arguments& arguments) {
+  std::vector<std::string> out;
+  for (const Flag& flag : question_flags()) {
+    if (searched().count(flag.name) != 0) continue;
+    for (const std::string& value : arguments.all(flag.name)) {
+      out.push_back("--" + std::string(flag.name));
+      out.push_back(value);
+    }
+  }
+  return out;
+}
+
+/// The question that predict would be asked with these options.
+Question common_question(const Arguments& arguments) {
+  arguments.required("model", "resnet50");
+  return read_question(Arguments::parse(*verbs_registry().find("predict"), passed_on(arguments)));
+}
+
+std::vector<Precision> parse_precisions(std::string_view text, const Place& place) {
+  std::vector<Precision> out;
+  for (const std::string& name : split(text, ',')) {
+    const Precision p = parse_precision(name, place);
+    if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
+  }
+  return out;
+}
+
+/// fp32, and what the device multiplies faster by a fifth and more: tf32, and bf16 or where it has none fp16.
+std::vector<Precision> usual_precisions(const System& system) {
+  const Device& device = system.device(system.accelerator(0));
+  const double plain = device.product_peak(Precision::fp32).flops_per_second;
+  const auto faster = [&](Precision p) { return device.peak_at(p).flops_per_second > 1.2 * plain; };
+  std::vector<Precision> out = {Precision::fp32};
+  if (faster(Precision::tf32)) out.push_back(Precision::tf32);
+  if (faster(Precision::bf16)) {
+    out.push_back(Precision::bf16);
+  } else if (faster(Precision::fp16)) {
+    out.push_back(Precision::fp16);
+  }
+  return out;
+}
+
+Space read_space(const Arguments& arguments, const Question& question) {
+  Space space;
+  space.graph = &question.graph;
+  space.system = &question.system;
+  space.schemes = arguments.has("schemes") ? split_names({arguments.text("schemes", "")}) : exact_schemes();
+  const int64_t all = std::min(question.system.accelerator_count(), kUsualDevices);
+  space.devices = arguments.integer("devices", all, 1, 1'000'000);
+  make_cluster(question.system, space.devices);
+  if (arguments.has("batch") && arguments.has("global-batch"))
+    throw UsageError("--batch is --global-batch over the devices: give one of them");
+  const int64_t each = arguments.integer("batch", 32, 1, 1 << 24);
+  space.samples = arguments.integer("global-batch", checked_mul(each, space.devices, "the samples of a step"),
+                                    1, INT64_MAX);
+  space.precisions = arguments.has("precision") ? arguments.value("precision", "", parse_precisions)
+                                                : usual_precisions(question.system);
+  return space;
+}
+
+Search read_search(const Arguments& arguments, const Question& question) {
+  Search search;
+  search.top = static_cast<std::size_t>(arguments.integer("top", 5, 1, 1000));
+  search.threads = static_cast<int>(
+      arguments.integer("threads", std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 64), 1, 1024));
+  if (arguments.has("recompute")) search.recompute = arguments.value("recompute", "", parse_recompute);
+  if (arguments.has("offload")) search.offload = arguments.value("offload", "", parse_offload);
+  if (arguments.has("recipe")) search.recipe = question.scheme.recipe;
+  return search;
+}
+
+void add(std::vector<std::string>& words, const std::string& flag, const std::string& value) {
+  words.push_back("--" + flag);
+  words.push_back(value);
+}
+
+std::vector<std::string> predict_words(const Arguments& arguments, const Choice& choice) {
+  std::vector<std::string> out = {"tandem", "predict"};
+  const auto common = passed_on(arguments);
+  out.insert(out.end(), common.begin(), common.end());
+  const Candidate& c = choice.candidate;
+  add(out, "scheme", c.scheme);
+  add(out, "devices", std::to_string(c.devices));
+  add(out, "batch", std::to_string(c.batch));
+  add(out, "precision", std::string(name(c.precision)));
+  if (!(choice.recompute == Recompute{})) add(out, "recompute", choice.recompute.text());
+  if (choice.offload.any()) add(out, "offload", choice.offload.text());
+  return out;
+}
+
+/// On this machine: on its GPUs where their backend is there, else on its cores.
+void add_run(const Arguments& arguments, const Question& q, const Choice& choice, AdviceContext& context) {
+  const Candidate& c = choice.candidate;
+  if (c.devices > kMostWorkers || !q.optimizer->executed() || !q.optimizer->updates()) return;
+  std::vector<std::string>& out = context.run;
+  std::vector<std::string>& notes = context.run_notes;
+  out = {"tandem", "run"};
+  for (const char* flag : {"model", "adapter", "freeze"}) {
+    if (arguments.has(flag)) add(out, flag, arguments.text(flag, ""));
+  }
+  add(out, "scheme", c.scheme);
+  add(out, "devices", std::to_string(c.devices));
+  const int64_t nodes = make_cluster(q.system, c.devices).nodes;
+  if (nodes > 1 && nodes <= kMostRunNodes && c.devices % nodes == 0) add(out, "nodes", std::to_string(nodes));
+  add(out, "batch", std::to_string(c.batch));
+  if (arguments.has("optimizer")) add(out, "optimizer", arguments.text("optimizer", ""));
+  Offload offload = choice.offload;
+  offload.activations = false;
+  if (offload.any()) add(out, "offload", offload.text());
+  const Backend* cuda = backends_registry().find("cuda");
+  if (cuda != nullptr && cuda->missing().empty()) {
+    add(out, "backend", "cuda");
+    add(out, "precision", std::string(name(c.precision)));
+  } else {
+    notes.push_back(
+        fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
+                    c.precision == Precision::fp32 ? "" : fmt::format(" --precision {}", name(c.precision))));
+  }
+  if (!(choice.recompute == Recompute{}))
+    notes.push_back("recomputation is predicted alone: a run keeps all");
+}
+
+std::string heading(const Question& q, const Space& space) {
+  return fmt::format("{} on {}, at most {} device{} · {} samples in a step · {}", q.graph.name(),
+                     q.system.name(), space.devices, space.devices == 1 ? "" : "s", space.samples,
+                     q.optimizer->name);
+}
+
+int run_advise(const Arguments& arguments) {
+  const std::string format = arguments.choice("format", "text", {"text", "json", "csv"});
+  check_out(arguments);
+  Question question = common_question(arguments);
+  const Space space = read_space(arguments, question);
+  for (const std::string& scheme : space.schemes) resolve_scheme(scheme, option_place("schemes"));
+  Search search = read_search(arguments, question);
+  Advice advice;
+  {
+    Progress progress(arguments);
+    search.progress = [&](std::string_view text) { progress.show(text); };
+    advice = advise(question, space, search);
+  }
+  AdviceContext context;
+  context.system = &question.system;
+  context.space = &space;
+  context.heading = heading(question, space);
+  context.predict = predict_words(arguments, advice.ranked[0]);
+  add_run(arguments, question, advice.ranked[0], context);
+  if (format == "json") {
+    put_result(arguments, advice_json(advice, context));
+  } else if (format == "csv") {
+    put_result(arguments, advice_csv(advice));
+  } else {
+    put_result(arguments, advice_text(advice, context, result_columns(arguments)));
+  }
+  return 0;
+}
+
+std::vector<Flag> advise_flags() {
+  std::vector<Flag> flags;
+  for (const Flag& flag : question_flags()) {
+    if (searched().count(flag.name) == 0) flags.push_back(flag);
+  }
+  flags.insert(
+      flags.end(),
+      {{"devices", "N", "at most so many are used; default all that the system has, at most 1,024"},
+       {"batch", "N", "samples in a step, per device of --devices; default 32"},
+       {"global-batch", "N", "instead: samples in a step of all devices together"},
+       {"schemes", "NAME[:key=value,...][,...]",
+        "schemes and presets to choose among; what they leave at its default (axes, stages, micro-batches) "
+        "is "
+        "tried out. Default: those that learn what one worker learns"},
+       {"precision", "FORMAT[,...]",
+        "to choose among; default fp32, and tf32 and bf16 (or fp16) where the device is faster with them"},
+       {"recompute", "off|blocks|...", "default: as little as lets a way fit"},
+       {"offload", "off|WHAT[+WHAT...]", "default: off, and where nothing fits as little as lets a way fit"},
+       {"top", "N", "choices to show, the best of each division of the model; default 5"},
+       {"threads", "N", "default: one per processor; the result does not depend on it"},
+       {"format", "FORMAT", "text (default), json or csv"},
+       out_flag(),
+       quiet_flag()});
+  return flags;
+}
+
+}  // namespace
+
+void register_advise(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "advise",
+       .summary = "which scheme, split, micro-batch, recomputation and precision to use for a model on a "
+                  "system, ranked, with reasons",
+       .usage = "--model NAME --system NAME [options]",
+       .flags = advise_flags(),
+       .run = run_advise,
+       .details =
+           "All ways work on the same samples in a step (--global-batch), so that rates can be compared; "
+           "fewer "
+           "devices than there are may be faster. By default only schemes are tried that learn what one "
+           "worker learns with the whole batch. Servers and a master process are tried on up to 64 devices, "
+           "and layers are shared within a node. Precision is a choice of yours: say --precision fp32 where "
+           "the others are not wanted; fp8 must be asked for.\n\nExamples\n"
+           "  tandem advise --model resnet50 --system dgx1-v100\n"
+           "  tandem advise --model gpt3-175b --system dgx-a100-80gb --set nodes=128 --global-batch 1536 "
+           "--precision bf16 --optimizer adam --recipe megatron-core\n"
+           "  tandem advise --model vgg16 --system v100-pcie-8x --schemes pytorch-ddp,horovod,pytorch-fsdp"});
+}
+
+}  // namespace tandem::app
