@@ -59,7 +59,8 @@ def pack(folder, build, more, architectures):
     for name in programs:
         shutil.copy2(build / name, to / name)
         run("strip", "--strip-debug", to / name)
-    for data in ["models/zoo", "models/families", "topologies", "schemes/presets", "calibration/suite", "calibration/profiles"]:
+    for data in ["models/zoo", "models/families", "topologies", "schemes/presets", "schemes/recipes",
+                 "calibration/suite", "calibration/profiles"]:
         shutil.copytree(root / data, to / "data" / data, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("*.cpp", "*.h", "CMakeLists.txt"))
     for script in HERE.glob("gpu_visit*.py"):
@@ -153,7 +154,7 @@ class Visit:
     def __init__(self, arguments):
         self.out = pathlib.Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.each, self.models, self.iterations = arguments.each, MODELS, 100
+        self.each, self.models, self.iterations = arguments.each, MODELS, arguments.iterations
         if arguments.models:
             self.models = {m: int(b) for m, b in (word.rsplit("=", 1) for word in arguments.models.split(";"))}
         self.end = time.monotonic() + arguments.budget
@@ -458,6 +459,7 @@ def main():
     p.add_argument("--budget", type=float, default=0, help="seconds for all stages (default 560 a call)")
     p.add_argument("--only", help="stages by name, comma separated")
     p.add_argument("--each", action="store_true", help="a file a stage instead of visit.json")
+    p.add_argument("--iterations", type=int, default=100, help="of each training (default 100)")
     p.add_argument("--models", help="models with their batch, e.g. resnet50=64;gpt2=8")
     arguments = p.parse_args()
     if arguments.pack:

@@ -140,7 +140,7 @@ std::string libraries_of(const char* model) {
 }
 
 void add_libraries(Table& table) {
-  for (const char* model : {"digits-cnn", "transformer-tiny"}) {
+  for (const char* model : {"digits-cnn", "transformer-tiny:layers=1,sequence=16"}) {
     std::string found;
     try {
       found = libraries_of(model);
