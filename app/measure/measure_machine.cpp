@@ -48,10 +48,14 @@ struct SuiteGraph {
 };
 
 /// A GPU is only busy with graphs that would take a processor minutes.
+Json suite_file(const Backend& backend) {
+  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
+  return Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
+}
+
 std::vector<SuiteGraph> suite(const Backend& backend) {
   std::vector<SuiteGraph> out;
-  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
-  const Json document = Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
+  const Json document = suite_file(backend);
   for (const Json& g : document.at("graphs").items()) {
     g.only({"model", "batch"});
     out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
@@ -330,7 +334,9 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     measure_workers(backend, graphs[i], true, quick, stop, m);
   }
   if (!backend.asynchronous) measure_device(backend, m);
-  if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
+  if (backend.asynchronous)
+    measure_collectives(backend, most, suite_file(backend).integer("largest_all_reduce_bytes", 67108864, 256),
+                        tell, stop, m);
   if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_tcp(quick, tell, m);
   return m;
 }

@@ -19,7 +19,8 @@ libraries=$(realpath "$toolkit/lib64")
 python3 "$root/calibration/gpu_visit.py" --pack "$work/pack" --build "$build" --with libemulated_cuda.so
 # Models that the emulated device trains in seconds.
 cat > "$work/pack/data/calibration/suite/suite-gpu.json" << 'END'
-{"graphs": [{"model": "digits-mlp", "batch": 4}, {"model": "mlp:inputs=8,hidden=16,layers=2", "batch": 2}]}
+{"graphs": [{"model": "digits-mlp", "batch": 4}, {"model": "mlp:inputs=8,hidden=16,layers=2", "batch": 2}],
+ "largest_all_reduce_bytes": 4096}
 END
 cat > "$work/pack/data/calibration/suite/check-gpu.json" << 'END'
 {"cases": [{"model": "digits-mlp", "batch": 8, "iterations": 30}]}

@@ -139,7 +139,7 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
     return std::nullopt;
   }
   const std::vector<int64_t> key = key_of(call, types, libraries);
-  if (const auto at = libraries.plans->made.find(key); at != libraries.plans->made.end()) {
+  if (const auto at = plans_of(libraries).made.find(key); at != plans_of(libraries).made.end()) {
     why = at->second.why;
     return at->second.plan;
   }
@@ -164,7 +164,7 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
     choices.keep(chip, key, best->origin);
     grow_workspace(libraries, static_cast<std::size_t>(best->workspace));
   }
-  libraries.plans->made[key] = {best, why};
+  plans_of(libraries).made[key] = {best, why};
   return best;
 }
 

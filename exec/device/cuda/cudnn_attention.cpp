@@ -30,7 +30,7 @@ std::optional<Sliced> plan_for(const Call& call, Libraries& libraries, std::stri
     part.shape[0] = samples;
     std::vector<int64_t> key = part.shape;
     key.insert(key.end(), {static_cast<int64_t>(call.function), static_cast<int64_t>(stored)});
-    auto& made = libraries.plans->made;
+    auto& made = plans_of(libraries).made;
     if (const auto at = made.find(key); at != made.end()) {
       if (at->second.plan) return Sliced{*at->second.plan, samples};
       why = why.empty() ? at->second.why : why;

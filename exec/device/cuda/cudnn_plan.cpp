@@ -42,6 +42,11 @@ std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& ori
 
 }  // namespace
 
+PlanCache& plans_of(Libraries& libraries) {
+  if (!libraries.plans) libraries.plans = std::make_shared<PlanCache>();
+  return *libraries.plans;
+}
+
 std::string Refusals::text() const {
   std::string out = fmt::format("{} proposal{}", proposed, proposed == 1 ? "" : "s");
   std::string_view before = ": ";

@@ -35,6 +35,9 @@ struct PlanCache {
   std::map<std::vector<int64_t>, Made> made;
 };
 
+/// The session's.
+PlanCache& plans_of(Libraries& libraries);
+
 /// Why proposals were left out.
 struct Refusals {
   int proposed = 0;

@@ -117,7 +117,7 @@ class Group : public DeviceGroup {
     const ncclResult_t status = nccl().ncclCommInitRankConfig(
         &joined, static_cast<int>(communicators_.size()), id_, static_cast<int>(rank), &config);
     communicators_[rank] = joined;
-    settle(status, joined, "join a group");
+    complete(status, joined, "join a group");
   }
   /// ncclCommAbort waits until all graphs that hold calls of the communicator are destroyed, which the caller
   /// does later: a thread waits there.
@@ -165,7 +165,7 @@ class Group : public DeviceGroup {
       check(nccl().ncclSend(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
                             c, stream),
             "send");
-    settle(nccl().ncclGroupEnd(), c, "end a group of calls");
+    complete(nccl().ncclGroupEnd(), c, "end a group of calls");
   }
 
   /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
@@ -191,22 +191,22 @@ class Group : public DeviceGroup {
     const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
     switch (kind_) {
       case CollKind::all_reduce:
-        return settle(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), c,
-                      "all-reduce");
+        return complete(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), c,
+                        "all-reduce");
       case CollKind::reduce:
-        return settle(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), c, "reduce");
+        return complete(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), c, "reduce");
       case CollKind::broadcast:
-        return settle(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), c, "broadcast");
+        return complete(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), c, "broadcast");
       default:
         break;
     }
     if (n % ranks != 0) return unequal(c, buffer, n, stream);
     float* mine = buffer + rank * each;
     if (kind_ == CollKind::reduce_scatter)
-      settle(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), c,
-             "reduce-scatter");
+      complete(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), c,
+               "reduce-scatter");
     else
-      settle(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), c, "all-gather");
+      complete(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), c, "all-gather");
   }
 
   /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
@@ -224,11 +224,11 @@ class Group : public DeviceGroup {
         check(nccl().ncclBroadcast(buffer + begin, buffer + begin, count, ncclFloat, root, c, stream),
               "broadcast");
     }
-    settle(nccl().ncclGroupEnd(), c, "end a group of calls");
+    complete(nccl().ncclGroupEnd(), c, "end a group of calls");
   }
 
   /// Waits until the library has taken what it was given.
-  void settle(ncclResult_t status, ncclComm_t communicator, const char* what) const {
+  void complete(ncclResult_t status, ncclComm_t communicator, const char* what) const {
     while (status == ncclInProgress) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
       const std::lock_guard guard(asking_);

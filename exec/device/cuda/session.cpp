@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "exec/device/cuda/cudnn_plan.h"
-
 namespace tandem::exec::cuda {
 
 namespace {
@@ -139,7 +137,6 @@ Session::Session(const DeviceOptions& options) {
     check(cudnnCreate(&libraries_.cudnn), "start");
     check(cudnnSetStream(libraries_.cudnn, stream(Lane::compute)), "take a stream");
     libraries_.chip = chip(libraries_.device);
-    libraries_.plans = std::make_shared<PlanCache>();
     grow_workspace(libraries_, kLeastWorkspace);
     if (devices() > 1) staging_ = allocate(kStaging);
   } catch (...) {
