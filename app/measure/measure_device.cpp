@@ -11,8 +11,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr int64_t kMost = int64_t{16} << 20;       ///< elements of a copy within ordinary memory
-constexpr int64_t kMostDevice = int64_t{1} << 28;  ///< of a device's: 1 GiB, far more than a cache holds
+constexpr int64_t kMost = int64_t{16} << 20;  ///< elements of a copy within ordinary memory
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -32,14 +31,15 @@ void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measureme
 }
 
 /// To another unit's device, as gradients go whose algorithm is walked by copies.
-void add_peer(const Backend& backend, DeviceSession& device, const float* from, Measurements& m) {
+void add_peer(const Backend& backend, DeviceSession& device, const float* from, int64_t most,
+              Measurements& m) {
   const auto other = backend.open({1, Precision::fp32, 1, false});
-  float* to = other->allocate(kMostDevice);
+  float* to = other->allocate(most);
   const auto copy = [&](int64_t n) {
     device.copy(to, from, n, Lane::comm);
     device.synchronize(Lane::comm);
   };
-  add_copies(CopyWay::peer, copy, m, kMostDevice);
+  add_copies(CopyWay::peer, copy, m, most);
 }
 
 void add_launches(DeviceSession& device, float* one, Measurements& m) {
@@ -61,9 +61,9 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
 
 }  // namespace
 
-void measure_device(const Backend& backend, Measurements& m) {
+void measure_device(const Backend& backend, Measurements& m, int64_t largest) {
   const auto device = backend.open({0, Precision::fp32, 1, false});
-  const int64_t most = backend.asynchronous ? kMostDevice : kMost;
+  const int64_t most = backend.asynchronous ? largest / 4 : kMost;
   float *a = device->allocate(most), *b = device->allocate(most);
   const auto within = [&](int64_t n) {
     device->copy(a, b, n, Lane::comm);
@@ -89,7 +89,7 @@ void measure_device(const Backend& backend, Measurements& m) {
   add_copies(
       CopyWay::pageable_from_device, [&](int64_t n) { device->download(more.data(), a, n); }, m);
   add_copies(CopyWay::device, within, m, most);
-  if (backend.units != nullptr && backend.units() > 1) add_peer(backend, *device, b, m);
+  if (backend.units != nullptr && backend.units() > 1) add_peer(backend, *device, b, most, m);
   add_launches(*device, a, m);
 }
 
