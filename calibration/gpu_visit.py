@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One visit to a machine with NVIDIA GPUs: everything that tandem wants to know of it, unattended, in minutes.
+"""A visit to a machine with NVIDIA GPUs: everything that tandem wants to know of it, unattended, in four calls of
+under ten minutes.
 
-  python3 calibration/gpu_visit.py --pack FOLDER     here: build for any x86-64 processor, gather what must travel
-  python3 FOLDER/gpu_visit.py --out RESULTS          there: run all stages
+  python3 calibration/gpu_visit.py --pack [FOLDER]     here: build for any x86-64 processor, gather what must travel
+  python3 FOLDER/gpu_visit.py --call 1                 there, and then --call 2, 3, 4; or all at once without --call
 
 The other machine needs the driver, Python 3.9 and NVIDIA's libraries (the CUDA toolkit with cuDNN and NCCL, or the
 Python wheels that PyTorch brings), glibc at least as new as here; no compiler and no network. PyTorch, where it is
 installed, is measured side by side; compute-sanitizer is used where it is found.
 
-Every stage has a time limit and leaves RESULTS/<stage>.json (with --one-file: a key of RESULTS/visit.json); a stage
-that fails says so there, and the next one begins. --budget ends the visit early: stages come in the order of their
-worth, and what no time was left for is named in the summary.
+Results: visit.json (with --each a file a stage), summary.txt, log.txt, clocks.csv, and the measurements and profile of
+stage predict, in --out (default $OUT, else "visit"). They are written anew after each measurement, so what is killed
+loses the one under way. A stage is sound when every program ended well and every test ran and passed; what is not is
+listed at the end, and the exit code is then 1. --budget ends a call early: what no time was left for says so.
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -21,32 +24,43 @@ import platform
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Batch sizes that the whole zoo fits with in 16 GB; the held-out models of `tandem check --backend cuda`.
-MODELS = {"resnet50": 64, "vgg16": 64, "bert-large": 16, "gpt2": 8}
-PRECISIONS = ["fp32", "tf32", "bf16", "fp16", "fp8"]
-PYTORCH = ["fp32", "tf32", "bf16"]
+# Batch sizes with which the held-out models of `tandem check --backend cuda` fit in 16 GB.
+MODELS = {"resnet50": 64, "bert-large": 16, "gpt2": 8, "vgg16": 64}
+# In the order of their worth, for a visit that is cut short.
+CALLS = {1: ["doctor", "conformance", "train-bf16", "hardware", "train-more"],
+         2: ["doctor", "predict"],
+         3: ["pytorch"],
+         4: ["sharing", "routes", "processes", "gradients", "sanitizer"]}
+SHARDS = 12  # processes of the conformance tests: their time is compilations of cuDNN's, on one core each
 
 
-def pack(folder):
+def pack(folder, build, more, architectures):
     """Build without this processor's instructions and copy what the stages need."""
     root = HERE.parent
-    build = root / "build-visit"
     run = lambda *words: subprocess.run(words, check=True)
-    run("cmake", "-S", root, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTANDEM_NATIVE=OFF",
-        "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON", "-DTANDEM_MPI=OFF", "-DTANDEM_ONEDNN=OFF")
-    run("ninja", "-C", build, "tandem", "gpu_test", "plugins")
-    to = pathlib.Path(folder)
-    (to / "lib").mkdir(parents=True, exist_ok=True)
-    programs = ["tandem", "gpu_test", "libtandem_cuda.so"]
+    targets = ["tandem", "gpu_test", "plugins"]
+    if build is None:
+        build = root / "build-visit"
+        run("cmake", "-S", root, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTANDEM_NATIVE=OFF",
+            "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON", f"-DTANDEM_CUDA_ARCHITECTURES={architectures}", "-DTANDEM_MPI=OFF",
+            "-DTANDEM_ONEDNN=OFF")
+        run("ninja", "-C", build, *targets)
+    build, to = pathlib.Path(build), pathlib.Path(folder)
+    if to.exists():
+        shutil.rmtree(to)
+    (to / "lib").mkdir(parents=True)
+    programs = ["tandem", "gpu_test", "libtandem_cuda.so", *more]
     for name in programs:
         shutil.copy2(build / name, to / name)
         run("strip", "--strip-debug", to / name)
-    for data in ["models/zoo", "models/families", "topologies", "schemes/presets", "calibration/suite", "calibration/profiles"]:
+    for data in ["models/zoo", "models/families", "topologies", "schemes/presets", "schemes/recipes",
+                 "calibration/suite", "calibration/profiles"]:
         shutil.copytree(root / data, to / "data" / data, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("*.cpp", "*.h", "CMakeLists.txt"))
     for script in HERE.glob("gpu_visit*.py"):
@@ -59,7 +73,7 @@ def pack(folder):
             if found and not stays.match(found[1]):
                 shutil.copy2(os.path.realpath(found[2]), to / "lib" / found[1])
     size = sum(f.stat().st_size for f in to.rglob("*") if f.is_file())
-    print(f"{to}: {size / 2**20:.0f} MiB. There: python3 {to.name}/gpu_visit.py --out RESULTS")
+    print(f"{to}: {size / 2**20:.0f} MiB. There: python3 {to}/gpu_visit.py --call 1")
 
 
 def wheels():
@@ -71,13 +85,79 @@ def wheels():
         return None
 
 
+def parse_tests(text):
+    """What gtest's lines say: also of a run that was killed, which leaves no report."""
+    found = lambda mark: sorted(set(re.findall(rf"^\[ +{mark} +\] (\S+?)(?:,| \(|$)", text, re.M)))
+    ran, passed, failed, skipped = found("RUN"), found("OK"), found("FAILED"), found("SKIPPED")
+    failed = [name for name in failed if name in ran]  # not the summary's counts
+    return {"tests": len(ran), "passed": len(passed), "skipped": skipped, "failed": failed,
+            "unfinished": sorted(set(ran) - set(passed) - set(failed) - set(skipped))}
+
+
+def problems(result, name=""):
+    """Every place where a program, or a test, did not end well."""
+    out = []
+    if isinstance(result, dict):
+        if result.get("exit", 0) != 0:
+            out.append(f"{name}: " + ("out of time" if result["exit"] is None else f"exit code {result['exit']}"))
+        if "problem" in result:
+            out.append(f"{name}: {result['problem']}")
+        if "tests" in result:
+            if result["tests"] == 0:
+                out.append(f"{name}: no test ran")
+            for kind in ["skipped", "failed", "unfinished"]:
+                if result[kind]:
+                    out.append(f"{name}: {len(result[kind])} of {result['tests']} tests {kind}, first {result[kind][0]}")
+        for key, value in result.items():
+            out += problems(value, f"{name} {key}".strip()) if key != "result" else []
+    elif isinstance(result, list):
+        for value in result:
+            out += problems(value, name)
+    return out
+
+
+class Clocks:
+    """nvidia-smi's readings five times a second, for as long as the visit is there."""
+
+    def __init__(self, file):
+        self.file, self.child = file, None
+        words = ["nvidia-smi", "--query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu",
+                 "--format=csv,noheader,nounits", "-lms", "200"]
+        try:
+            self.child = subprocess.Popen(words, stdout=open(file, "w"), stderr=subprocess.DEVNULL)
+        except OSError:
+            pass
+
+    def between(self, begin, end):
+        """Of GPU 0, what each reading was between two times: least, median, most."""
+        if self.child is None or not self.file.exists():
+            return None
+        rows = []
+        for line in self.file.read_text().splitlines():
+            cells = [c.strip() for c in line.split(",")]
+            try:
+                at = datetime.datetime.strptime(cells[0], "%Y/%m/%d %H:%M:%S.%f").timestamp()
+                if begin <= at <= end and cells[1] == "0":
+                    rows.append([float(c) for c in cells[2:6]])
+            except (ValueError, IndexError):
+                continue
+        names = ["sm_mhz", "memory_mhz", "watts", "celsius"]
+        return {n: [min(c), statistics.median(c), max(c)] for n, c in zip(names, zip(*rows))} if rows else None
+
+    def stop(self):
+        if self.child is not None:
+            self.child.terminate()
+            self.child.wait()
+
+
 class Visit:
     def __init__(self, arguments):
         self.out = pathlib.Path(arguments.out)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.one_file = arguments.one_file
+        self.each, self.models, self.iterations = arguments.each, MODELS, arguments.iterations
+        if arguments.models:
+            self.models = {m: int(b) for m, b in (word.rsplit("=", 1) for word in arguments.models.split(";"))}
         self.end = time.monotonic() + arguments.budget
-        self.only = arguments.only.split(",") if arguments.only else None
         self.results = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "machine": platform.platform(),
                         "stages": {}}
         near = [HERE, HERE.parent / "build", HERE.parent / "build-visit"]
@@ -91,213 +171,316 @@ class Visit:
             env["TANDEM_NVIDIA_WHEELS"] = found
             libraries += [str(p) for p in sorted(pathlib.Path(found).glob("*/lib"))]
         env["LD_LIBRARY_PATH"] = ":".join(libraries + [env.get("LD_LIBRARY_PATH", "")]).strip(":")
+        env.setdefault("TANDEM_CUDA_CHOICES", str(self.out / "choices.txt"))  # trials are made once
         self.env = env
-        self.log = open(self.out / "log.txt", "w")
+        # PyTorch brings its own libstdc++ and finds NVIDIA's libraries by itself.
+        self.plain = dict(os.environ)
+        self.log = open(self.out / "log.txt", "a")
+        self.clocks = Clocks(self.out / "clocks.csv")
 
     def left(self):
         return self.end - time.monotonic()
 
-    def save(self, stage, result):
-        self.results["stages"][stage] = result
-        name, content = ("visit", self.results) if self.one_file else (stage, result)
-        temporary = self.out / f".{name}.json"
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
-        temporary.replace(self.out / f"{name}.json")
+    def write(self, name, text):
+        temporary = self.out / f".{name}"
+        temporary.write_text(text)
+        temporary.replace(self.out / name)
 
-    def run(self, words, limit, **more_env):
-        """Exit code (None: out of time), stdout (the end of stderr where it is empty), seconds; all goes to the log."""
+    def save(self, stage, result):
+        """Also of a stage under way."""
+        self.results["stages"][stage] = result
+        name, content = (stage, result) if self.each else ("visit", self.results)
+        self.write(f"{name}.json", json.dumps(content, indent=1) + "\n")
+
+    def start(self, words, env):
+        print(f"\n$ {' '.join(words)}", file=self.log, flush=True)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                text=True, errors="replace", env=env)
+
+    def end_of(self, child, until):
+        """Exit code (None: out of time), stdout, stderr. A program that is interrupted may write what it has."""
+        for how, wait in [(None, max(0.1, until - time.monotonic())), (signal.SIGINT, 20), (signal.SIGKILL, None)]:
+            if how is not None:
+                child.send_signal(how)
+            try:
+                text, errors = child.communicate(timeout=wait)
+                return (child.returncode if how is None else None), text, errors
+            except subprocess.TimeoutExpired:
+                continue
+
+    def run(self, words, limit, plain=False, **more_env):
+        """Exit code, stdout (the end of stderr where it is empty), seconds; all goes to the log."""
         words = [str(w) for w in words]
         limit = min(limit, self.left())
-        began = time.monotonic()
+        began, clock = time.monotonic(), time.time()
         print(f"[{self.left():4.0f} s left] {' '.join(words)}", flush=True)
-        print(f"\n$ {' '.join(words)}", file=self.log, flush=True)
+        self.last_clocks = None
         if limit < 2:
             return None, "no time was left", 0
         try:
-            child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                     text=True, errors="replace", env={**self.env, **more_env})
+            child = self.start(words, {**(self.plain if plain else self.env), **more_env})
         except OSError as error:
             return 127, str(error), 0
-        try:
-            text, errors = child.communicate(timeout=limit)
-            code = child.returncode
-        except subprocess.TimeoutExpired:
-            code = None
-            child.send_signal(signal.SIGINT)  # tandem then writes what it has
-            try:
-                text, errors = child.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                text, errors = child.communicate()
+        code, text, errors = self.end_of(child, began + limit)
         print(text, errors, sep="\n", file=self.log, flush=True)
+        self.last_clocks = self.clocks.between(clock, time.time())
         return code, text or errors[-800:], round(time.monotonic() - began, 1)
 
     def stage(self, name, work):
-        if self.only and name not in self.only:
-            return
         began = time.monotonic()
         try:
-            result = work() if self.left() > 5 else {"failed": "no time was left"}
+            result = work() if self.left() > 5 else {"problem": "no time was left"}
         except Exception as error:  # a stage's failure is its result
-            result = {"failed": f"{type(error).__name__}: {error}"}
+            result = {**self.results["stages"].get(name, {}), "problem": f"{type(error).__name__}: {error}"}
         result["stage_seconds"] = round(time.monotonic() - began, 1)
+        result["problems"] = problems(result, name)
         self.save(name, result)
 
     def tandem(self, words, limit):
         """A verb's JSON result, or what went wrong."""
         code, text, seconds = self.run([self.bin / "tandem", *words], limit)
+        out = {"exit": code, "seconds": seconds, "clocks": self.last_clocks}
         try:
-            return {"exit": code, "seconds": seconds, "result": json.loads(text)}
+            return {**out, "result": json.loads(text)}
         except ValueError:
-            return {"exit": code, "seconds": seconds, "failed": text[-2000:] or "see log.txt"}
+            return {**out, "problem": text[-2000:] or "see log.txt"}
 
     # ---- stages ----
     def doctor(self):
-        result = self.tandem(["doctor", "--format", "json"], 60)
-        result["nvidia-smi"] = self.run(["nvidia-smi", "-q", "-d", "CLOCK,POWER,PERFORMANCE"], 20)[1][:6000]
+        result = self.tandem(["doctor", "--format", "json"], 90)
+        code, text, _ = self.run(["nvidia-smi", "-q", "-d", "CLOCK,POWER,PERFORMANCE"], 20)
+        result["nvidia-smi"] = text[:6000] if code == 0 else {"problem": "no nvidia-smi: " + text[:200]}
         return result
 
     def tests(self, words, limit, **env):
-        report = self.out / ".tests.json"
-        report.unlink(missing_ok=True)
-        code, _, seconds = self.run([*words, f"--gtest_output=json:{report}", "--gtest_brief=1"], limit, **env)
-        out = {"exit": code, "seconds": seconds}
-        if report.exists():
-            document = json.loads(report.read_text())
-            cases = [t for suite in document["testsuites"] for t in suite["testsuite"]]
-            out["tests"] = len(cases)
-            out["skipped"] = sum(t.get("result") == "SKIPPED" for t in cases)
-            out["failures"] = [{"test": t["classname"] + "." + t["name"], "why": t["failures"][0]["failure"][:500]}
-                               for t in cases if t.get("failures")]
-            report.unlink()
+        code, text, seconds = self.run(words, limit, **env)
+        return {"exit": code, "seconds": seconds, **parse_tests(text)}
+
+    def sharded(self, words, limit, **env):
+        """As tests(), by several processes at once."""
+        began = time.monotonic()
+        until = began + min(limit, self.left())
+        print(f"[{self.left():4.0f} s left] {SHARDS} x {' '.join(map(str, words))}", flush=True)
+        children = [self.start([str(w) for w in words], {**self.env, **env, "GTEST_TOTAL_SHARDS": str(SHARDS),
+                                                         "GTEST_SHARD_INDEX": str(i)}) for i in range(SHARDS)]
+        out = {"exit": 0, "tests": 0, "passed": 0, "skipped": [], "failed": [], "unfinished": []}
+        # Others fill their pipes meanwhile: each is read by a thread of its own.
+        import concurrent.futures
+        with concurrent.futures.ThreadPoolExecutor(SHARDS) as pool:
+            ends = list(pool.map(lambda child: self.end_of(child, until), children))
+        for code, text, errors in ends:
+            print(text, errors, sep="\n", file=self.log, flush=True)
+            if code != 0 and out["exit"] == 0:
+                out["exit"] = code
+            for key, value in parse_tests(text).items():
+                out[key] += value
+        out["seconds"] = round(time.monotonic() - began, 1)
         return out
 
     def conformance(self):
         test = self.bin / "gpu_test"
-        return {"against-cpu": self.tests([test, "--gtest_filter=*Conformance*"], 170),
-                "formulas": self.tests([test, "--gtest_filter=-*Conformance*:*Gradient*"], 40, TANDEM_TEST_BACKEND="cuda")}
+        out = {"against-cpu": self.sharded([test, "--gtest_filter=*Conformance*"], 170)}
+        self.save("conformance", out)
+        out["formulas"] = self.sharded([test, "--gtest_filter=-*Conformance*:*Gradient*"], 60,
+                                       TANDEM_TEST_BACKEND="cuda")
+        return out
 
     def gradients(self):
-        return self.tests([self.bin / "gpu_test", "--gtest_filter=*Gradient*"], 90, TANDEM_TEST_BACKEND="cuda")
+        return self.sharded([self.bin / "gpu_test", "--gtest_filter=*Gradient*"], 90, TANDEM_TEST_BACKEND="cuda")
 
     def sanitizer(self):
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         if not os.access(tool, os.X_OK):
-            return {"failed": "compute-sanitizer is not installed"}
-        few = "--gtest_filter=ConformanceOf*:*Conformance*_1*"
-        return {check: self.tests([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 75)
+            return {"problem": "compute-sanitizer is not installed"}
+        # Own kernels alone: cuDNN's are many and not ours.
+        few = "--gtest_filter=" + ":".join(f"*Conformance*{kind}*" for kind in ["norm", "_pool", "softmax", "embedding"])
+        return {check: self.tests([tool, "--tool", check, "--error-exitcode", "99", self.bin / "gpu_test", few], 120)
                 for check in ["memcheck", "racecheck"]}
 
-    def train(self):
+    def train(self, stage, precisions):
         out = {}
-        for precision in PRECISIONS:
-            for model, batch in MODELS.items():
+        for precision in precisions:
+            for model, batch in self.models.items():
                 out[f"{model} {precision}"] = self.tandem(
                     ["run", "--backend", "cuda", "--model", model, "--batch", batch, "--devices", 1, "--iterations",
-                     30, "--warmup", 8, "--precision", precision, "--format", "json"], 45)
+                     self.iterations, "--precision", precision, "--format", "json"], 60)
+                self.save(stage, out)
         return out
 
     def sharing(self):
         out = {}
+        model, batch = next(iter(self.models.items()))
         for scheme in ["allreduce", "parameter-server:mode=async,overlap=off",
                        "parameter-server:mode=async,server=gpu,overlap=off"]:
-            out[scheme] = self.tandem(["run", "--backend", "cuda", "--model", "resnet50", "--batch", 32, "--devices",
-                                       "2,4", "--iterations", 30, "--scheme", scheme, "--format", "json"], 60)
+            out[scheme] = self.tandem(["run", "--backend", "cuda", "--model", model, "--batch", max(1, batch // 2),
+                                       "--devices", "2,4", "--iterations", self.iterations, "--scheme", scheme,
+                                       "--format", "json"], 80)
+            self.save("sharing", out)
         return out
 
-    def routes(self):
+    def gpus(self):
         code, text, _ = self.run(["nvidia-smi", "-L"], 20)
-        if code != 0 or len(text.strip().splitlines()) < 2:
-            return {"skipped": "one GPU"}
+        return len(text.strip().splitlines()) if code == 0 else None
+
+    def routes(self):
+        gpus = self.gpus()
+        if gpus is None or gpus < 2:
+            return {"not_run": "nvidia-smi is not there to say how many GPUs there are" if gpus is None else "one GPU"}
         out = {}
         for route in ["auto", "staged"]:
             for scheme in ["allreduce", "allreduce:algorithm=ring"]:  # NCCL's, and our own copies
                 out[f"{scheme} {route}"] = self.tandem(
-                    ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations", 30,
-                     "--scheme", scheme, "--route", route, "--format", "json"], 45)
+                    ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations",
+                     self.iterations, "--scheme", scheme, "--route", route, "--format", "json"], 45)
         return out
 
     def processes(self):
         """NCCL over processes against one process with as many threads."""
-        code, text, _ = self.run(["nvidia-smi", "-L"], 20)
-        gpus = len(text.strip().splitlines())
-        if code != 0 or gpus < 2:
-            return {"skipped": "one GPU"}
-        words = ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--iterations", 30,
-                 "--format", "json"]
+        gpus = self.gpus()
+        if gpus is None or gpus < 2:
+            return {"not_run": "nvidia-smi is not there to say how many GPUs there are" if gpus is None else "one GPU"}
+        words = ["run", "--backend", "cuda", "--model", "vgg16", "--batch", 32, "--devices", 2, "--format", "json"]
         out = {"threads": self.tandem(words, 45)}
         mpirun = shutil.which("mpirun")
         if mpirun is None:
-            return {**out, "failed": "no mpirun"}
+            return {**out, "not_run": "no mpirun"}
         code, text, seconds = self.run([mpirun, "--allow-run-as-root", "-np", "2", self.bin / "tandem", *words], 60)
         try:
             out["processes"] = {"exit": code, "seconds": seconds, "result": json.loads(text)}
         except ValueError:
-            out["processes"] = {"exit": code, "seconds": seconds, "failed": text[-2000:] or "see log.txt"}
+            out["processes"] = {"exit": code, "seconds": seconds, "problem": text[-2000:] or "see log.txt"}
         return out
 
     def predict(self):
         measured, profile = self.out / "measured.json", self.out / "profile.json"
-        code, _, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--precision", "fp32,bf16",
-                                     "--out", measured], 240)
-        out = {"measure": {"exit": code, "seconds": seconds}}
-        code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 20)
-        out["fit"] = {"exit": code, "seconds": seconds}
+        code, text, seconds = self.run([self.bin / "tandem", "measure", "--backend", "cuda", "--quick", "--precision",
+                                        "bf16,fp32", "--out", measured], 360)
+        out = {"measure": {"exit": code, "seconds": seconds, "said": text[-800:]}}
+        code, text, seconds = self.run([self.bin / "tandem", "fit", measured, "--out", profile], 30)
+        out["fit"] = {"exit": code, "seconds": seconds, "said": text[-800:]}
+        self.save("predict", out)
         text = measured.read_text() if measured.exists() else ""
         if '"library_seconds"' in text:  # several GPUs: NCCL's own estimates beside the measured times
             out["collectives"] = self.tandem(["collective", "--log", measured, "--format", "json"], 20)
-        for precision in ["fp32", "bf16"]:
-            out[f"check {precision}"] = self.tandem(["check", "--backend", "cuda", "--profile", profile, "--precision",
-                                                     precision, "--format", "json"], 90)
+        for precision in ["bf16", "fp32"]:
+            out[f"check {precision}"] = self.tandem(["check", "--backend", "cuda", "--quick", "--tolerance", "100",
+                                                     "--profile", profile, "--precision", precision, "--format",
+                                                     "json"], 110)
+            self.save("predict", out)
         return out
 
-    def torch(self, script, key, words, limit):
-        code, text, seconds = self.run([sys.executable, HERE / script, *words], limit)
-        try:
-            return json.loads(text.strip().splitlines()[-1])
-        except (ValueError, IndexError):
-            return {"exit": code, "seconds": seconds, "failed": f"{key}: {text[-300:]}"}
+    def lines(self, stage, words, limit):
+        """A JSON object a line, each kept under its "case", from one process of PyTorch's."""
+        code, text, seconds = self.run([sys.executable, HERE / "gpu_visit_torch.py", *words], limit, plain=True)
+        out = {"exit": code, "seconds": seconds, "clocks": self.last_clocks}
+        for line in text.splitlines():
+            try:
+                row = json.loads(line)
+                out[row.pop("case")] = row
+            except (ValueError, KeyError, AttributeError):
+                continue
+        if len(out) == 3:
+            out["problem"] = f"nothing measured: {text[-300:]}"
+        self.save(stage, out)
+        return out
 
     def hardware(self):
-        return self.torch("gpu_visit_torch.py", "hardware", ["hardware"], 60)
+        return self.lines("hardware", ["hardware"], 70)
 
-    def pytorch(self, mode, precisions):
-        out = {}
-        for precision in precisions:
-            for model, batch in MODELS.items():
-                out[f"{model} {precision}"] = self.torch("gpu_visit_torch.py", model,
-                                                         ["train", model, batch, precision, mode],
-                                                         150 if mode == "compiled" else 40)
+    def pytorch(self):
+        cases = []
+        for mode in ["eager", "deterministic", "graphed", "compiled"]:
+            for precision in ["bf16", "fp32", "tf32", "fp16"]:
+                few = ["bf16", "tf32"] if mode == "compiled" else ["bf16", "fp32"] if mode == "graphed" else ["bf16"]
+                if mode == "eager" or precision in few:
+                    cases += [f"{m}:{b}:{precision}:{mode}" for m, b in self.models.items()]
+        return self.lines("pytorch", ["train", *cases], max(60, self.left() - 10))
+
+    # ---- the summary ----
+    def summary(self):
+        lines = [f"tandem on {self.results['machine']}, {self.results['date']}"]
+        stages = self.results["stages"]
+        for row in (stages.get("doctor", {}).get("result") or [])[:40]:
+            if isinstance(row, dict) and str(row.get("part", "")).startswith(("GPU", "CUDA", "cu", "NV", "NCCL")):
+                lines.append(f"  {row['part']}: {row.get('found', '')}")
+        for name, stage in stages.items():
+            lines.append(f"{name}: {stage.get('stage_seconds', 0)} s, "
+                         + ("sound" if not stage.get("problems") else f"{len(stage['problems'])} problem(s)"))
+            for case, value in stage.items():
+                lines += [f"  {text}" for text in self.case_lines(case, value)]
+        for stage in stages.values():
+            lines += [f"PROBLEM {text[:300]}" for text in stage.get("problems", [])]
+        return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def case_lines(case, value):
+        if not isinstance(value, dict):
+            return []
+        if "tests" in value:
+            return [f"{case}: {value['passed']} of {value['tests']} tests passed in {value['seconds']} s"]
+        if "samples_per_second" in value:
+            return [f"{case}: {value['samples_per_second']:.1f} samples/s"]
+        result = value.get("result")
+        if not isinstance(result, dict):
+            return []
+        out = []
+        for r in result.get("reports", []):
+            if not r.get("samples_per_second"):
+                continue
+            steps = r["iteration_seconds"]
+            more = [f"{key} {1e3 * steps[key]:.2f} ms" for key in ["replayed", "eager"] if key in steps]
+            out.append(f"{case} x{r['devices']}: {r['samples_per_second']:.1f} samples/s {', '.join(more)}"
+                       f", {sum(u['calls'] for u in r.get('libraries', []) if 'refused' in u)} calls refused")
+            out += [f"    {note}" for note in r.get("notes", [])]
+        if "mean_abs_error" in result:
+            out.append(f"{case}: mean error {100 * result['mean_abs_error']:.1f} %, most {100 * result['max_abs_error']:.1f} %")
         return out
+
+    def done(self):
+        self.clocks.stop()
+        self.write("summary.txt", self.summary())
+        print(self.summary())
+        failed = [name for name, r in self.results["stages"].items() if r.get("problems")]
+        print(f"done, {self.left():.0f} s early; results in {self.out}"
+              + (f"; look at log.txt for: {', '.join(failed)}" if failed else ""))
+        return 1 if failed else 0
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--pack", metavar="FOLDER", help="build and gather what must travel, instead of a visit")
-    p.add_argument("--out", default="visit", help="folder for the results (default visit)")
-    p.add_argument("--budget", type=float, default=570, help="seconds for all stages (default 570)")
+    p.add_argument("--pack", metavar="FOLDER", nargs="?", const=str(HERE.parent / "build-visit" / "pack"),
+                   help="build and gather what must travel, instead of a visit (default build-visit/pack)")
+    p.add_argument("--build", help="with --pack: a built folder to take the programs from")
+    p.add_argument("--architectures", default="90", help="with --pack: chips to build for, as CMake names them "
+                   "(default 90: Hopper, and by its PTX later ones; 80-real;90 for Ampere and Ada too)")
+    p.add_argument("--with", dest="more", nargs="*", default=[], help="with --pack: further files of that folder")
+    p.add_argument("--out", default=os.environ.get("OUT", "visit"), help="folder for the results (default $OUT or visit)")
+    p.add_argument("--call", type=int, choices=CALLS, help="the stages of one of the four calls")
+    p.add_argument("--budget", type=float, default=0, help="seconds for all stages (default 560 a call)")
     p.add_argument("--only", help="stages by name, comma separated")
-    p.add_argument("--one-file", action="store_true", help="all stages in RESULTS/visit.json")
+    p.add_argument("--each", action="store_true", help="a file a stage instead of visit.json")
+    p.add_argument("--iterations", type=int, default=100, help="of each training (default 100)")
+    p.add_argument("--models", help="models with their batch, e.g. resnet50=64;gpt2=8")
     arguments = p.parse_args()
     if arguments.pack:
-        return pack(arguments.pack)
+        return pack(arguments.pack, arguments.build, arguments.more, arguments.architectures)
+    names = list(dict.fromkeys(n for c in ([arguments.call] if arguments.call else CALLS) for n in CALLS[c]))
+    if arguments.only:
+        names = arguments.only.split(",")
+    arguments.budget = arguments.budget or 560 * (1 if arguments.call or arguments.only else len(CALLS))
     v = Visit(arguments)
-    v.stage("doctor", v.doctor)
-    v.stage("conformance", v.conformance)
-    v.stage("hardware", v.hardware)
-    v.stage("train", v.train)
-    v.stage("pytorch-eager", lambda: v.pytorch("eager", PYTORCH))
-    v.stage("predict", v.predict)
-    v.stage("sharing", v.sharing)
-    v.stage("routes", v.routes)
-    v.stage("processes", v.processes)
-    v.stage("gradients", v.gradients)
-    v.stage("sanitizer", v.sanitizer)
-    v.stage("pytorch-compiled", lambda: v.pytorch("compiled", ["bf16", "tf32"]))
-    failed = [name for name, r in v.results["stages"].items() if '"failed"' in json.dumps(r)]
-    print(f"done, {v.left():.0f} s early; results in {v.out}"
-          + (f"; look at log.txt for: {', '.join(failed)}" if failed else ""))
+    work = {"train-bf16": lambda: v.train("train-bf16", ["bf16"]),
+            "train-more": lambda: v.train("train-more", ["fp32", "tf32", "fp16", "fp8"])}
+    unknown = [n for n in names if n not in work and n not in {s for c in CALLS.values() for s in c}]
+    if unknown:
+        p.error(f"no such stage: {', '.join(unknown)}")
+    try:
+        for name in names:
+            v.stage(name, work.get(name) or getattr(v, name))
+    finally:
+        code = v.done()
+    return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of gpu_visit.py: one measurement a process, one line of JSON on stdout.
+"""PyTorch's side of gpu_visit.py: a line of JSON on stdout for each case, which it names.
 
-  gpu_visit_torch.py hardware                                  copies, products, launches
-  gpu_visit_torch.py train MODEL BATCH PRECISION eager|compiled    samples per second of the same model
+  gpu_visit_torch.py hardware                            copies, products, launches
+  gpu_visit_torch.py train MODEL:BATCH:PRECISION:MODE... samples per second of the same models; MODE is eager,
+                                                         deterministic (as tandem computes), graphed or compiled
 """
+import gc
+import itertools
 import json
 import statistics
 import sys
@@ -15,12 +18,13 @@ from torch import nn
 
 
 def seconds(work, repeats=20, warm=3):
-    """Median device time of one call."""
+    """Median device time of one call. The device is kept busy meanwhile, so that it never waits for the host."""
     for _ in range(warm):
         work()
     times = []
     for _ in range(repeats):
         begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        torch.cuda._sleep(200_000)  # clock cycles
         begin.record()
         work()
         end.record()
@@ -29,10 +33,20 @@ def seconds(work, repeats=20, warm=3):
     return statistics.median(times)
 
 
+def warm_up():
+    """An idle device lowers its clocks: half a second of work raises them."""
+    x = torch.randn(4096, 4096, device="cuda")
+    until = time.perf_counter() + 0.5
+    while time.perf_counter() < until:
+        x @ x
+        torch.cuda.synchronize()
+
+
 def hardware():
+    warm_up()
     out = {"device": torch.cuda.get_device_name(0), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
            "copies": [], "products": [], "launch": {}}
-    for power in range(10, 29, 3):
+    for power in range(10, 31, 4):
         n = 2**power
         host, pinned = torch.zeros(n, dtype=torch.uint8), torch.zeros(n, dtype=torch.uint8).pin_memory()
         a, b = torch.zeros(n, dtype=torch.uint8, device="cuda"), torch.zeros(n, dtype=torch.uint8, device="cuda")
@@ -44,8 +58,17 @@ def hardware():
                              ("fp16", torch.float16, False), ("bf16", torch.bfloat16, False)]:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         for m, n, k in [(8192, 8192, 8192), (4096, 4096, 1024), (2048, 1024, 4096), (512, 512, 512), (64, 1000, 2048)]:
-            x, y = torch.randn(m, k, device="cuda", dtype=kind), torch.randn(k, n, device="cuda", dtype=kind)
-            t = seconds(lambda: x @ y, 10)
+            # Several sets of operands in turn: together larger than the cache.
+            sets = max(1, min(16, int(3e8 / (k * (m + n)))))
+            x = [torch.randn(m, k, device="cuda", dtype=kind) for _ in range(sets)]
+            y = [torch.randn(k, n, device="cuda", dtype=kind) for _ in range(sets)]
+            turn = itertools.cycle(range(sets))
+
+            def product():
+                i = next(turn)
+                return x[i] @ y[i]
+
+            t = seconds(product, 20)
             out["products"].append({"precision": name, "m": m, "n": n, "k": k, "seconds": t,
                                     "tflops": 2e-12 * m * n * k / t})
     x = torch.zeros(32, device="cuda")
@@ -139,43 +162,81 @@ def make(model, batch):
     return module, torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last), torch.randint(1000, (batch,))
 
 
+def graphed(step):
+    """The whole step as one CUDA graph (docs.pytorch.org/docs/stable/notes/cuda.html, whole-network capture)."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def train(model, batch, precision, mode):
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = mode != "deterministic"
+    torch.backends.cudnn.deterministic = mode == "deterministic"
+    torch.use_deterministic_algorithms(mode == "deterministic", warn_only=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.cuda.reset_peak_memory_stats()
     module, x, y = make(model, batch)
     module, x, y = module.cuda().train(), x.cuda(), y.cuda()
     if x.dim() == 4:
         module = module.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
     forward = torch.compile(module) if mode == "compiled" else module
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        # Casts are not kept between passes: in a captured graph they would be of no later weights.
+        with torch.autocast("cuda", half or torch.bfloat16, enabled=half is not None, cache_enabled=mode != "graphed"):
             logits = forward(x)
             loss = nn.functional.cross_entropy(logits.flatten(0, -2), y.flatten())
-        loss.backward()
+        # As a gradient scaler multiplies in fp16, but for its search for overflow.
+        (loss * 1024 if precision == "fp16" else loss).backward()
         optimizer.step()
 
     began = time.perf_counter()
+    run = graphed(step) if mode == "graphed" else step
+    while time.perf_counter() < began + 0.3:
+        run()
+        torch.cuda.synchronize()
     for _ in range(8):
-        step()
+        run()
     torch.cuda.synchronize()
     warm = time.perf_counter() - began
     times = []
     for _ in range(5):
         torch.cuda.synchronize()
         began = time.perf_counter()
-        for _ in range(5):
-            step()
+        for _ in range(10):
+            run()
         torch.cuda.synchronize()
-        times.append((time.perf_counter() - began) / 5)
+        times.append((time.perf_counter() - began) / 10)
     median = statistics.median(times)
     return {"model": model, "batch": batch, "precision": precision, "mode": mode, "torch": torch.__version__,
             "step_seconds": median, "spread": (max(times) - min(times)) / median, "samples_per_second": batch / median,
             "peak_bytes": torch.cuda.max_memory_allocated(), "warm_seconds": warm}
 
 
+def main(words):
+    if words[0] == "hardware":
+        return print(json.dumps({"case": "hardware", **hardware()}), flush=True)
+    for case in words[1:]:
+        model, batch, precision, mode = case.split(":")
+        try:
+            row = train(model, int(batch), precision, mode)
+        except Exception as error:  # the next case may do
+            row = {"problem": f"{type(error).__name__}: {str(error)[:300]}"}
+        print(json.dumps({"case": f"{model} {precision} {mode}", **row}), flush=True)
+        torch.compiler.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    print(json.dumps(hardware() if words == ["hardware"] else train(words[1], int(words[2]), words[3], words[4])))
+    main(sys.argv[1:])

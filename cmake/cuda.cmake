@@ -27,7 +27,7 @@ endforeach()
 string(SHA256 hash "${text}")
 string(SUBSTRING ${hash} 0 12 hash)
 string(MAKE_C_IDENTIFIER "${CMAKE_CXX_COMPILER_ID}" compiler)
-set(TANDEM_CUDA_ABI "1-${hash}-${compiler}")
+set(TANDEM_CUDA_ABI "1-${hash}-${compiler}" CACHE INTERNAL "What both sides of the plugin agree on")
 
 if(NOT TANDEM_CUDA STREQUAL "OFF" AND NOT TANDEM_SANITIZE AND NOT TANDEM_FUZZ)
   find_program(TANDEM_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES bin)

@@ -99,6 +99,17 @@ JsonWriter link_groups_json(const std::vector<LinkGroup>& groups) {
   return out;
 }
 
+JsonWriter library_json(const LibraryUse& u) {
+  JsonWriter out = {{"call", u.call},
+                    {"library", u.library},
+                    {"engine", u.engine},
+                    {"calls", u.calls},
+                    {"workspace_bytes", u.workspace.n},
+                    {"share", u.share}};
+  if (!u.refused.empty()) out["refused"] = u.refused;
+  return out;
+}
+
 JsonWriter shares_json(const std::vector<NamedShare>& shares) {
   JsonWriter out = JsonWriter::array();
   for (const auto& [name, share] : shares) out.push_back({{"name", name}, {"share", share}});
@@ -203,6 +214,8 @@ void add_results(JsonWriter& out, const Report& r) {
     out["error_sources"].push_back({{"source", e.source}, {"relative_standard_error", e.sigma}});
   out["iteration_seconds"] = {
       {"median", r.iteration_median}, {"p05", r.iteration_p05}, {"p95", r.iteration_p95}};
+  if (r.iteration_eager > 0) out["iteration_seconds"]["eager"] = r.iteration_eager;
+  if (r.iteration_replayed > 0) out["iteration_seconds"]["replayed"] = r.iteration_replayed;
   out["speedup"] = r.speedup;
   out["scaling_efficiency"] = r.scaling_efficiency;
   out["speedup_base_devices"] = r.speedup_base_devices;
@@ -216,6 +229,7 @@ void add_results(JsonWriter& out, const Report& r) {
   if (!r.busiest_link.name.empty()) out["busiest_link"] = link_json(r.busiest_link);
   out["links"] = links_json(r.links);
   if (!r.link_groups.empty()) out["link_groups"] = link_groups_json(r.link_groups);
+  for (const LibraryUse& u : r.libraries) out["libraries"].push_back(library_json(u));
 }
 
 constexpr std::string_view kResults[] = {"samples_per_second", "samples_per_second_interval",
@@ -295,6 +309,8 @@ void read_head(Report& r, const Json& d) {
   r.iteration_median = iteration.real("median", 0);
   r.iteration_p05 = iteration.real("p05", 0);
   r.iteration_p95 = iteration.real("p95", 0);
+  r.iteration_eager = iteration.real("eager", 0, 0);
+  r.iteration_replayed = iteration.real("replayed", 0, 0);
   r.speedup = d.real("speedup", 1);
   r.scaling_efficiency = d.real("scaling_efficiency", 1);
   r.speedup_base_devices = d.integer("speedup_base_devices", 1, 1);
@@ -353,6 +369,15 @@ void read_shares(Report& r, const Json& d) {
   if (r.fits) read_links(r, d);
 }
 
+void read_libraries(Report& r, const Json& d) {
+  const Json* list = d.find("libraries");
+  if (list == nullptr) return;
+  for (const Json& u : list->items())
+    r.libraries.push_back({u.at("call").as_text(), u.at("library").as_text(), u.text("engine", ""),
+                           u.text("refused", ""), u.integer("calls", 1, 1), bytes_of(u, "workspace_bytes"),
+                           u.real("share", 0)});
+}
+
 void read_goodput(Report& r, const Json& d) {
   const Json* json = d.find("goodput");
   if (json == nullptr) return;
@@ -396,6 +421,7 @@ Report read_report(const Json& document) {
   Report r;
   read_head(r, document);
   read_shares(r, document);
+  read_libraries(r, document);
   read_goodput(r, document);
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");

@@ -92,6 +92,16 @@ struct KernelShare {
   double share = 0, heaviest = 0;
 };
 
+/// Calls of an execution for which a library was asked, alike ones together.
+struct LibraryUse {
+  std::string call, library;
+  std::string engine;   ///< by the library's own number or name
+  std::string refused;  ///< why own kernels compute them; empty where the library does
+  int64_t calls = 0;
+  Bytes workspace;   ///< the largest of one call
+  double share = 0;  ///< of the operations that libraries were asked for
+};
+
 /// What failures leave of the rate, where an MTBF was given (app/analysis/goodput.h has the formulas). Times
 /// in seconds.
 struct Goodput {
@@ -148,6 +158,9 @@ struct Report {
   } interval;
   std::vector<ErrorSource> errors;  ///< behind the interval of a prediction, in quadrature
   double iteration_median = 0, iteration_p05 = 0, iteration_p95 = 0;  ///< seconds
+  /// Medians of an execution on an asynchronous device: of steps issued op by op, and of such as were
+  /// replayed as a captured graph; 0 where there were none.
+  double iteration_eager = 0, iteration_replayed = 0;
   /// Against the fewest devices that hold the model, same batch per device.
   double speedup = 1, scaling_efficiency = 1;
   int64_t speedup_base_devices = 1;
@@ -174,7 +187,8 @@ struct Report {
   /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
-  std::optional<Goodput> goodput;  ///< under failures
+  std::optional<Goodput> goodput;     ///< under failures
+  std::vector<LibraryUse> libraries;  ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;

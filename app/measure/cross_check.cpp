@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/data.h"
+#include "base/json.h"
 #include "base/statistics.h"
 #include "models/adapter.h"
 #include "sim/simulate.h"
@@ -19,14 +21,13 @@ namespace {
 /// What a GPU is bought for; workers beyond its number share it.
 std::vector<CheckCase> gpu_cases(bool quick) {
   std::vector<CheckCase> out;
-  for (const auto& [model, batch] : std::vector<std::pair<std::string, int64_t>>{
-           {"resnet50", 64}, {"vgg16", 32}, {"bert-large", 16}, {"gpt2", 8}}) {
-    if (quick && model != "resnet50") continue;
-    out.push_back({model, batch, 1, "allreduce", 30});
-  }
-  for (const int64_t devices : {2, 4}) {
-    out.push_back({"resnet50", 32, devices, "allreduce", 30});
-    out.push_back({"resnet50", 32, devices, "parameter-server:mode=async,overlap=off", 60});
+  const Json document = Json::load(data_root() + "/calibration/suite/check-gpu.json");
+  for (const Json& c : document.at("cases").items()) {
+    c.only({"model", "batch", "devices", "scheme", "iterations", "quick"});
+    if (quick && !c.boolean("quick", true)) continue;
+    out.push_back({c.at("model").as_text(), c.at("batch").as_int(1), c.integer("devices", 1, 1, 1024),
+                   c.text("scheme", "allreduce"),
+                   static_cast<int32_t>(c.integer("iterations", 100, 1, 100000))});
   }
   return out;
 }
@@ -89,7 +90,8 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
 }
 
 int64_t usual_repetitions(const Backend& backend, bool quick) {
-  return quick || backend.asynchronous ? 2 : 5;
+  if (backend.asynchronous) return quick ? 1 : 2;
+  return quick ? 2 : 5;
 }
 
 namespace {

@@ -16,6 +16,9 @@ namespace tandem::app {
 /// Told what is being done, with a share of the whole in 0 .. 1.
 using Tell = std::function<void(const std::string& what, double share)>;
 
+/// Given what was measured so far.
+using Save = std::function<void(const Measurements&)>;
+
 /// --backend, "cpu" when absent. Throws UsageError.
 const Backend& read_backend(const Arguments& arguments);
 /// --precision, "fp32" when absent. Throws UsageError for one that the backend does not compute in;
@@ -27,9 +30,10 @@ std::vector<Precision> read_precisions(const Arguments& arguments, std::string_v
 
 /// Runs the suite (calibration/suite/suite.json) in each precision with 1 .. cores workers, each kernel timed
 /// where it stands; once: where other things run too, the fastest_of() several such repetitions is to be
-/// taken. `quick`: fewer iterations. `stop`: gives up between two graphs.
+/// taken. `quick`: fewer iterations. `stop`: gives up between two graphs. `save`: called
+/// after each graph.
 Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                             const Tell& tell, const std::atomic<bool>* stop);
+                             const Tell& tell, const std::atomic<bool>* stop, const Save& save = {});
 
 /// All-reduces of 1 KiB to `bytes`, by fours, among 2 .. `most` workers, appended to `m.all_reduce`: by the
 /// way that training takes (the device's library, or its own copies where workers share a device), of models
@@ -39,10 +43,11 @@ void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, co
 
 /// So many repetitions of measure_machine(), the fastest_of() them, and the machine's load from first to
 /// last. `between`: what is run between them, told which; false ends them. Stopped in a later one than the
-/// first, that one is left out.
+/// first, that one is left out. `save`: called after each graph of the first repetition.
 Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                                 int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
-                                const std::function<bool(int64_t repetition)>& between = {});
+                                const std::function<bool(int64_t repetition)>& between = {},
+                                const Save& save = {});
 
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
@@ -56,6 +61,7 @@ struct CheckCase {
   std::string adapter = {};  ///< as --adapter; empty: all of the model is trained
   double throttle = 1;       ///< of the last worker, as --throttle
 };
+/// Of GPUs those in calibration/suite/check-gpu.json.
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 /// How often the suite is measured, and the cases run, unless the user says otherwise.
 int64_t usual_repetitions(const Backend& backend, bool quick);

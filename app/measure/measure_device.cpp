@@ -11,7 +11,7 @@ namespace tandem::app {
 
 namespace {
 
-constexpr int64_t kMost = int64_t{16} << 20;  ///< elements
+constexpr int64_t kMost = int64_t{16} << 20;  ///< elements of a copy within ordinary memory
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -20,8 +20,9 @@ double seconds_of(const std::function<void()>& work) {
 }
 
 /// `copy` returns when its elements have arrived.
-void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measurements& m) {
-  for (int64_t n = 256; n <= kMost; n *= 4) {
+void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measurements& m,
+                int64_t most = kMost) {
+  for (int64_t n = 256; n <= most; n *= 4) {
     std::vector<double> seconds;
     const int64_t repeats = std::clamp<int64_t>((int64_t{1} << 25) / n, 5, 200);
     for (int64_t i = 0; i < repeats; ++i) seconds.push_back(seconds_of([&] { copy(n); }));
@@ -30,14 +31,15 @@ void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measureme
 }
 
 /// To another unit's device, as gradients go whose algorithm is walked by copies.
-void add_peer(const Backend& backend, DeviceSession& device, const float* from, Measurements& m) {
+void add_peer(const Backend& backend, DeviceSession& device, const float* from, int64_t most,
+              Measurements& m) {
   const auto other = backend.open({1, Precision::fp32, 1, false});
-  float* to = other->allocate(kMost);
+  float* to = other->allocate(most);
   const auto copy = [&](int64_t n) {
     device.copy(to, from, n, Lane::comm);
     device.synchronize(Lane::comm);
   };
-  add_copies(CopyWay::peer, copy, m);
+  add_copies(CopyWay::peer, copy, m, most);
 }
 
 void add_launches(DeviceSession& device, float* one, Measurements& m) {
@@ -59,16 +61,17 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
 
 }  // namespace
 
-void measure_device(const Backend& backend, Measurements& m) {
+void measure_device(const Backend& backend, Measurements& m, int64_t largest) {
   const auto device = backend.open({0, Precision::fp32, 1, false});
-  float *a = device->allocate(kMost), *b = device->allocate(kMost);
+  const int64_t most = backend.asynchronous ? largest / 4 : kMost;
+  float *a = device->allocate(most), *b = device->allocate(most);
   const auto within = [&](int64_t n) {
     device->copy(a, b, n, Lane::comm);
     device->synchronize(Lane::comm);
   };
   if (!backend.asynchronous) return add_copies(CopyWay::memory, within, m);
   std::vector<float> ordinary(static_cast<std::size_t>(kMost), 1), more(ordinary);
-  float* pinned = device->allocate_host(kMost);
+  float* pinned = device->allocate_host(most);
   const auto load = [&](int64_t n) {
     device->load(a, pinned, n, Lane::comm);
     device->synchronize(Lane::comm);
@@ -79,14 +82,14 @@ void measure_device(const Backend& backend, Measurements& m) {
   };
   add_copies(
       CopyWay::memory, [&](int64_t n) { std::copy_n(more.data(), n, pinned); }, m);
-  add_copies(CopyWay::to_device, load, m);
-  add_copies(CopyWay::from_device, save, m);
+  add_copies(CopyWay::to_device, load, m, most);
+  add_copies(CopyWay::from_device, save, m, most);
   add_copies(
       CopyWay::pageable_to_device, [&](int64_t n) { device->upload(a, ordinary.data(), n); }, m);
   add_copies(
       CopyWay::pageable_from_device, [&](int64_t n) { device->download(more.data(), a, n); }, m);
-  add_copies(CopyWay::device, within, m);
-  if (backend.units != nullptr && backend.units() > 1) add_peer(backend, *device, b, m);
+  add_copies(CopyWay::device, within, m, most);
+  if (backend.units != nullptr && backend.units() > 1) add_peer(backend, *device, b, most, m);
   add_launches(*device, a, m);
 }
 

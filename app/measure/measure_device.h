@@ -6,9 +6,10 @@
 
 namespace tandem::app {
 
-/// Appends copies of 1 KiB to 64 MiB to `m.copy` and sets `m.launch`. Between two devices where the backend
-/// has two units; a backend that is not asynchronous computes in the host's memory: one way, and no launches.
-/// Seconds. Throws DeviceError.
-void measure_device(const Backend& backend, Measurements& m);
+/// Appends copies from 1 KiB on, by fours, to `m.copy` and sets `m.launch`. Between two devices where the
+/// backend has two units; a backend that is not asynchronous computes in the host's memory: one way, and no
+/// launches. Seconds. Throws DeviceError. Copies reach 64 MiB within ordinary memory, else `largest` bytes:
+/// far more than a cache holds.
+void measure_device(const Backend& backend, Measurements& m, int64_t largest = int64_t{1} << 30);
 
 }  // namespace tandem::app

@@ -48,10 +48,14 @@ struct SuiteGraph {
 };
 
 /// A GPU is only busy with graphs that would take a processor minutes.
+Json suite_file(const Backend& backend) {
+  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
+  return Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
+}
+
 std::vector<SuiteGraph> suite(const Backend& backend) {
   std::vector<SuiteGraph> out;
-  const char* file = backend.asynchronous ? "suite-gpu.json" : "suite.json";
-  const Json document = Json::load(fmt::format("{}/calibration/suite/{}", data_root(), file));
+  const Json document = suite_file(backend);
   for (const Json& g : document.at("graphs").items()) {
     g.only({"model", "batch"});
     out.push_back({g.at("model").as_text(), g.at("batch").as_int(1)});
@@ -174,9 +178,9 @@ ExecutionResult run_suite_graph(const Backend& backend, const SuiteGraph& g, Pre
   return execute(e, keep);
 }
 
-/// Of one repetition; a GPU is not shared with others, and gets fewer.
+/// Of one repetition. Half of a GPU's are timed call by call, and steps are judged by others.
 int32_t iterations(const Backend& backend, bool quick) {
-  if (quick) return 14;
+  if (quick) return backend.asynchronous ? 24 : 14;
   return backend.asynchronous ? 36 : 15;
 }
 
@@ -222,7 +226,7 @@ double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& 
 /// One after another, each with 1 .. `most` workers.
 void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graphs, Precision precision,
                     int64_t most, bool quick, const Tell& tell, const std::atomic<bool>* stop,
-                    Measurements& m) {
+                    const Save& save, Measurements& m) {
   const double steps = static_cast<double>(graphs.size()) * static_cast<double>(most);
   double done = 0;
   for (const SuiteGraph& g : graphs) {
@@ -241,8 +245,8 @@ void measure_graphs(const Backend& backend, const std::vector<SuiteGraph>& graph
       // Kernels of several workers belong to the graph as measured with one, to be held against each other.
       const auto alone = static_cast<uint32_t>(index + 1 - static_cast<uint32_t>(workers));
       add_kernels(r, alone, workers, m.kernels);
-      if (workers == 1) continue;
-      m.graphs.back().all_reduce = add_collectives(r, workers, m);
+      if (workers > 1) m.graphs.back().all_reduce = add_collectives(r, workers, m);
+      if (save) save(m);
     }
   }
 }
@@ -304,7 +308,7 @@ void measure_collectives(const Backend& backend, int64_t most, int64_t bytes, co
 }
 
 Measurements measure_machine(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
-                             const Tell& tell, const std::atomic<bool>* stop) {
+                             const Tell& tell, const std::atomic<bool>* stop, const Save& save) {
   Measurements m;
   m.machine = backend.describe();
   m.date = today();
@@ -314,11 +318,12 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   // Workers take turns on a core, but share a GPU in ways that only measuring tells.
   const int64_t shared = backend.asynchronous ? 4 : 1;
   const int64_t most = std::min<int64_t>(std::max(m.cores, shared), quick ? 2 : 8);
+  if (backend.asynchronous) measure_device(backend, m);  // seconds, and a fit needs it
   for (std::size_t i = 0; i < precisions.size(); ++i) {
     const Tell part = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(i) + share) / static_cast<double>(precisions.size()));
     };
-    measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, m);
+    measure_graphs(backend, graphs, precisions[i], most, quick, part, stop, save, m);
     if (stop != nullptr && stop->load()) return m;
   }
   const bool time_sliced = !backend.asynchronous && m.cores <= kMostTimeSliced;
@@ -328,15 +333,17 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     measure_workers(backend, graphs[i], false, quick, stop, m);
     measure_workers(backend, graphs[i], true, quick, stop, m);
   }
-  measure_device(backend, m);
-  if (backend.asynchronous) measure_collectives(backend, most, int64_t{64} << 20, tell, stop, m);
+  if (!backend.asynchronous) measure_device(backend, m);
+  if (backend.asynchronous)
+    measure_collectives(backend, most, suite_file(backend).integer("largest_all_reduce_bytes", 67108864, 256),
+                        tell, stop, m);
   if (!backend.asynchronous && (stop == nullptr || !stop->load())) measure_tcp(quick, tell, m);
   return m;
 }
 
 Measurements measure_repeatedly(const Backend& backend, const std::vector<Precision>& precisions, bool quick,
                                 int64_t repetitions, const Tell& tell, const std::atomic<bool>* stop,
-                                const std::function<bool(int64_t repetition)>& between) {
+                                const std::function<bool(int64_t repetition)>& between, const Save& save) {
   Measurements out;
   const HostUsage before = host_usage();
   const auto stopped = [stop] { return stop != nullptr && stop->load(); };
@@ -345,7 +352,8 @@ Measurements measure_repeatedly(const Backend& backend, const std::vector<Precis
     const Tell of_all = [&](const std::string& what, double share) {
       tell(what, (static_cast<double>(repetition) + part * share) / static_cast<double>(repetitions));
     };
-    const Measurements m = measure_machine(backend, precisions, quick, of_all, stop);
+    const Measurements m =
+        measure_machine(backend, precisions, quick, of_all, stop, repetition == 0 ? save : Save{});
     if (repetition == 0)
       out = m;
     else if (!stopped())

@@ -16,6 +16,7 @@
 #include "base/data.h"
 #include "base/units.h"
 #include "exec/device/cuda/plugin.h"
+#include "exec/run/execute.h"
 
 namespace tandem::app {
 
@@ -112,6 +113,44 @@ void add_gpus(Table& table, const CudaFindings& cuda) {
   }
 }
 
+/// What computes two steps of a small model: how many calls that a library was asked for it takes, and why
+/// not all.
+std::string libraries_of(const char* model) {
+  const Graph graph = Graph::load(model);
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  Execution e;
+  e.job.graph = &graph;
+  e.job.scheme = &scheme;
+  e.job.batch = 4;
+  e.job.precision = Precision::bf16;
+  e.job.optimizer = &optimizer("sgd");
+  e.backend = &backends_registry().at("cuda");
+  e.iterations = 2;
+  e.warmup = 0;
+  int64_t calls = 0, refused = 0;
+  std::string why;
+  for (const LibraryUse& u : execute(e).report.libraries) {
+    calls += u.calls;
+    if (u.refused.empty()) continue;
+    refused += u.calls;
+    why += fmt::format("; {} x{}: {}: {}", u.call, u.calls, u.library, u.refused);
+  }
+  return fmt::format("{} of {} calls by libraries, {} by own kernels{}", calls - refused, calls, refused,
+                     why);
+}
+
+void add_libraries(Table& table) {
+  for (const char* model : {"digits-cnn", "transformer-tiny:layers=1,sequence=16"}) {
+    std::string found;
+    try {
+      found = libraries_of(model);
+    } catch (const std::exception& error) {
+      found = fmt::format("fails: {}", error.what());
+    }
+    table.add({fmt::format("{} in bf16", model), found});
+  }
+}
+
 /// The plugin, NVIDIA's libraries and the GPUs: where they are, or what is missing and how to get it.
 void add_cuda(Table& table) {
   const CudaFindings& cuda = cuda_findings();
@@ -124,6 +163,7 @@ void add_cuda(Table& table) {
   if (opened) table.add({"CUDA versions", cuda.plugin->versions()});
   if (!cuda.path.empty() && !cuda.missing.empty()) table.add({"CUDA backend", cuda.missing});
   add_gpus(table, cuda);
+  if (opened && cuda.missing.empty()) add_libraries(table);
   add_links(table);
 }
 

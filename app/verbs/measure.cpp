@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
@@ -9,6 +11,15 @@
 namespace tandem::app {
 
 namespace {
+
+/// What is in the file at any time is whole: a program that is killed loses the graph under way.
+void keep(const Arguments& a, const Measurements& m) {
+  if (!a.has("out")) return;
+  const std::string to = a.text("out", ""), part = to + ".part";
+  if (std::filesystem::exists(to) && !std::filesystem::is_regular_file(to)) return;  // a pipe, /dev/null
+  write_file(part, m.to_json());
+  std::filesystem::rename(part, to);
+}
 
 int measure(const Arguments& a) {
   check_out(a);
@@ -26,7 +37,7 @@ int measure(const Arguments& a) {
         [&](const std::string& what, double share) {
           progress.show(fmt::format("{:3.0f} %  {}", 100 * share, what));
         },
-        &interrupted);
+        &interrupted, {}, [&](const Measurements& so_far) { keep(a, so_far); });
   }
   put_result(a, m.to_json());
   if (const std::string busy = busy_while(m.load); !busy.empty()) note(a, busy);
@@ -46,14 +57,15 @@ void register_measure(Registry<Verb>& registry) {
                   "fp32 (default); on GPUs of fp32, tf32, bf16, fp16, fp8, default fp32,tf32,bf16"},
                  {"quick", "", "fewer iterations and repetitions"},
                  {"repetitions", "N",
-                  "measure so often, the fastest repetition of each graph counts; default 5, with --quick or "
-                  "cuda 2",
+                  "measure so often, the fastest repetition of each graph counts; default 5, cuda or "
+                  "--quick 2, with both 1",
                   false, "turns"},
                  out_flag(),
                  quiet_flag()},
        .run = measure,
        .details =
-           "Leave the machine alone meanwhile: launches during which another program took the core "
+           "After each graph the file is written anew. Leave the machine alone meanwhile: launches during "
+           "which another program took the core "
            "are left out, but caches and clocks are shared. Where others use them too, more repetitions "
            "help. What others took is said before and after, and kept under \"run\".\n\nExample\n"
            "  tandem measure --out m.json && tandem fit m.json --out here.json\n"

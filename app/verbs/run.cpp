@@ -139,8 +139,11 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     refuse_option("offload",
                   "activations are offloaded in predictions alone; a run has optimizer, gradients and "
                   "parameters");
-  e.iterations = static_cast<int32_t>(a.integer("iterations", 30, 1, 100'000'000));
-  e.warmup = static_cast<int32_t>(a.integer("warmup", std::min(3, e.iterations - 1), 0, e.iterations - 1));
+  // Of a device that is timed from afar some steps are timed op by op, some issued so, the others replayed.
+  const bool afar = e.backend->asynchronous;
+  e.iterations = static_cast<int32_t>(a.integer("iterations", afar ? 100 : 30, 1, 100'000'000));
+  e.warmup = static_cast<int32_t>(
+      a.integer("warmup", std::min(afar ? 10 : 3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
   e.route = a.value("route", "auto", parse_peer_route);
@@ -208,6 +211,24 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
       {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers, r.averaging});
 }
 
+/// Of GPUs: what replaying a captured graph gains, and what libraries do.
+std::string steps_text(const Report& r) {
+  std::string out;
+  if (r.iteration_eager > 0 && r.iteration_replayed > 0)
+    out += fmt::format("\n{} device{}: a step takes {:.3f} ms replayed as a graph, {:.3f} ms issued op by op",
+                       r.devices, r.devices == 1 ? "" : "s", 1e3 * r.iteration_replayed,
+                       1e3 * r.iteration_eager);
+  int64_t calls = 0, refused = 0;
+  for (const LibraryUse& u : r.libraries) {
+    calls += u.calls;
+    refused += u.refused.empty() ? 0 : u.calls;
+  }
+  if (calls > 0)
+    out += fmt::format("\n{} of {} calls that libraries were asked for run there, {} on own kernels",
+                       calls - refused, calls, refused);
+  return out;
+}
+
 std::string text(const Request& request, const std::vector<Report>& reports, const std::string& format,
                  int columns) {
   const Execution& e = request.execution;
@@ -217,6 +238,7 @@ std::string text(const Request& request, const std::vector<Report>& reports, con
                   report_table(reports).as(format, columns));
   for (const Report& r : reports) {
     for (const std::string& n : r.notes) out += "\n" + n;
+    out += steps_text(r);
     if (!r.training.real) continue;
     const double last = r.training.last_loss;
     out += fmt::format("\n{} device{}: loss {:.4g} -> {}", r.devices, r.devices == 1 ? "" : "s",
@@ -295,10 +317,11 @@ std::vector<Flag> run_flags() {
       {"route", "NAME",
        "between GPUs: auto (default), peer (directly, or refused) or staged (through host memory)"},
       {"iterations", "N",
-       "of each worker; default 30. Where workers do not wait for each other: N for each in all, of "
+       "of each worker; default 30, on GPUs 100. Where workers do not wait for each other: N for each in "
+       "all, of "
        "which "
        "fast ones make more"},
-      {"warmup", "N", "iterations left out of the figures; default 3"},
+      {"warmup", "N", "iterations left out of the figures; default 3, on GPUs 10"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
       {"offload", "off|WHAT[+WHAT...]",
        "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "

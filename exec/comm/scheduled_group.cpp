@@ -16,10 +16,12 @@ class ScheduledGroup : public DeviceGroup {
   ScheduledGroup(std::unique_ptr<DeviceGroup> links, Schedule schedule)
       : links_(std::move(links)), schedule_(std::move(schedule)), members_(schedule_.ranks) {}
 
+  void reserve(uint32_t rank, DeviceSession& session, int64_t elements) override {
+    plan_steps(rank);
+    reserve(members_[rank], session, elements);
+  }
   void join(uint32_t rank, DeviceSession& session) override {
-    for (const Step& step : schedule_.steps) {
-      members_[rank].steps.insert(members_[rank].steps.end(), step.repeat, plan(step, rank));
-    }
+    plan_steps(rank);
     links_->join(rank, session);
   }
 
@@ -59,6 +61,7 @@ class ScheduledGroup : public DeviceGroup {
                 std::span<const DeviceMessage> receives, Lane lane) override {
     links_->exchange(rank, session, sends, receives, lane);
   }
+  std::string failure() override { return links_->failure(); }
   void stop() noexcept override { links_->stop(); }
 
  private:
@@ -76,6 +79,12 @@ class ScheduledGroup : public DeviceGroup {
     float* aside = nullptr;
     int64_t aside_elements = 0;
   };
+
+  void plan_steps(uint32_t rank) {
+    if (!members_[rank].steps.empty()) return;
+    for (const Step& step : schedule_.steps)
+      members_[rank].steps.insert(members_[rank].steps.end(), step.repeat, plan(step, rank));
+  }
 
   static RankStep plan(const Step& step, uint32_t rank) {
     RankStep out;

@@ -27,6 +27,16 @@ class DeviceGraph {
   virtual ~DeviceGraph() = default;
 };
 
+/// What a prepared call runs on, where a library was asked for it.
+struct LibraryChoice {
+  Function function = Function::fill;
+  std::string library;  ///< "cuDNN", "cuBLASLt"
+  std::string engine;   ///< by the library's own number or name; empty where it has none
+  int64_t workspace_bytes = 0;
+  std::string refused;  ///< why the backend's own kernel computes it; empty where the library does
+  double flops = 0;     ///< of one launch
+};
+
 /// One instance's device. Opened and used from that instance's threads: at any time one thread per lane.
 /// Memory is the device's (host memory for the CPU); addresses may be offset.
 class DeviceSession {
@@ -36,6 +46,8 @@ class DeviceSession {
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
+  /// Of the calls prepared so far for which a library was asked, in their order.
+  virtual std::vector<LibraryChoice> choices() const { return {}; }
   /// Enqueues on the lane; `operands` as in Call. Asynchronous devices return before completion and take
   /// `step` from the slot that it names (set_state). Allocates nothing.
   virtual void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
@@ -78,6 +90,11 @@ class DeviceSession {
   virtual void wait(Lane, DeviceEvent&) {}
   /// The host waits for the event; throws DeviceError.
   virtual void synchronize(DeviceEvent&) {}
+  /// Does the host not have to wait for it any more? Throws DeviceError.
+  virtual bool finished(DeviceEvent& event) {
+    synchronize(event);
+    return true;
+  }
   virtual double seconds_between(DeviceEvent& /*first*/, DeviceEvent& /*second*/) { return 0; }
   /// From now on what is given to the compute lane, and to lanes that wait for events recorded since, is
   /// kept and not run, until end_capture(); by then these lanes' work must have been waited for by the
@@ -99,6 +116,9 @@ struct DeviceMessage {
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;
+  /// Before join(): the memory that run() on so many elements will need beside them. Memory that is allocated
+  /// while others' collectives wait for this rank may have to wait for those.
+  virtual void reserve(uint32_t /*rank*/, DeviceSession&, int64_t /*elements*/) {}
   /// Once per rank, each in a thread of its own: returns when all have joined; called when every session is
   /// open, since those who join wait for each other. Throws DeviceError.
   virtual void join(uint32_t rank, DeviceSession& session) = 0;
@@ -115,8 +135,11 @@ class DeviceGroup {
   virtual double estimate(uint32_t /*rank*/, DeviceSession&, float* /*buffer*/, int64_t /*elements*/, Lane) {
     return 0;
   }
+  /// What the library found out since about collectives under way, in its own words; empty while all is well.
+  virtual std::string failure() { return ""; }
   /// After a failure, from any thread: what is under way ends without its result, so that nobody waits for
-  /// ever.
+  /// ever. Returns at once; what it sets going has ended when the group is destroyed, graphs with the group's
+  /// collectives before it.
   virtual void stop() noexcept {}
 };
 
@@ -171,6 +194,8 @@ struct Backend {
   bool (*reaches)(uint32_t a, uint32_t b) = nullptr;
   /// Instances that compute side by side here; null: one per processor.
   int64_t (*units)() = nullptr;
+  /// Of work before the first iteration, after which an idle device's clocks have risen.
+  double warm_seconds = 0;
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

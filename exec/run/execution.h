@@ -77,7 +77,8 @@ struct ExecutionResult {
   std::vector<CallTime> calls;  ///< with Keep::calls
   std::vector<Span> spans;      ///< all of them when kept
   /// Of steady iterations, from the last worker's end to the next; of a free-running program from one to the
-  /// next time that as many iterations have ended as there are workers.
+  /// next time that as many iterations have ended as there are workers. On an asynchronous device only those
+  /// that were replayed, or else those whose ops were not timed.
   std::vector<double> iteration_seconds;
   std::vector<std::vector<double>> worker_seconds;  ///< [worker]: of its steady iterations, end to end
   std::vector<int32_t> worker_iterations;           ///< [worker]: of the program, that it made

@@ -20,6 +20,14 @@ struct Launch {
   }
 };
 
+/// How an iteration was given to an asynchronous device.
+enum class Issued : uint8_t {
+  timed,     ///< op by op, each between two events
+  eager,     ///< op by op
+  captured,  ///< op by op into a graph, which then ran: the host was late
+  replayed   ///< as one graph
+};
+
 /// Made and asked while ops are bound by the worker's first thread, which is then the compute lane's. After
 /// that each function is called by the thread that sees to the lane in question, unless said otherwise; those
 /// that take no lane by the compute lane's. What was recorded is read after the run.
@@ -75,6 +83,7 @@ class LaneDriver {
 
   const std::vector<CallTime>& calls() const { return calls_; }  ///< empty without Keep::calls
   const std::vector<double>& losses() const { return losses_; }  ///< [iteration x micro-batch]
+  const std::vector<Issued>& issued() const { return issued_; }  ///< [iteration]; empty with threads
 
  protected:
   explicit LaneDriver(const Setup& setup);
@@ -93,6 +102,7 @@ class LaneDriver {
   DeviceSession& device_;
   std::vector<CallTime> calls_;
   std::vector<double> losses_;
+  std::vector<Issued> issued_;
 
  private:
   bool begins(const LaneState& lane, int32_t iteration);

@@ -101,6 +101,10 @@ class Run {
   DeviceGroup* library(uint32_t collective, uint32_t group) {
     return library_made(collective) ? library_[collective][group].get() : nullptr;
   }
+  /// Does a library make some collective of this process's workers?
+  bool has_library() const;
+  /// DeviceGroup::failure of any group.
+  std::string library_failure() const;
   /// After a failure, by any thread: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
   /// Are there nodes that only a Transport joins?

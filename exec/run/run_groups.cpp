@@ -202,6 +202,22 @@ void Run::set_gradient_scale() {
   gradient_scale_ /= static_cast<float>(micro_batches_ * stages_.micros());
 }
 
+bool Run::has_library() const {
+  return std::any_of(library_.begin(), library_.end(), [](const auto& groups_of) {
+    return std::any_of(groups_of.begin(), groups_of.end(),
+                       [](const auto& group) { return group != nullptr; });
+  });
+}
+
+std::string Run::library_failure() const {
+  for (const auto& groups_of : library_) {
+    for (const auto& group : groups_of) {
+      if (std::string why = group ? group->failure() : ""; !why.empty()) return why;
+    }
+  }
+  return "";
+}
+
 void Run::stop_library() noexcept {
   for (const auto& groups_of : library_) {
     for (const auto& group : groups_of) {

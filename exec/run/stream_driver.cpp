@@ -4,15 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/statistics.h"
 
 namespace tandem::exec {
 
 namespace {
 
 constexpr std::size_t kNoStep = SIZE_MAX;
-/// Iterations whose ops are timed one by one: events cost device time.
-constexpr int32_t kSamples = 16;
-constexpr int32_t kTimeline = 2;  ///< the last ones, for the picture
+/// Steps whose ops are timed one by one, after the warm-up: events cost device time, and such steps are not
+/// replayed. The rate comes from the others.
+constexpr int32_t kTimed = 4;
+/// Of those behind them that could be replayed at most so many, or a quarter, are issued op by op.
+constexpr int32_t kEager = 16;
+constexpr int32_t kTimeline = 2;  ///< the last ones, timed for the picture
+constexpr int32_t kRebase = 256;  ///< iterations after which times are counted from a fresh event
 /// Before the first capture everything ran at least once, so libraries have made what they make lazily.
 constexpr int32_t kCaptureAfter = 1;
 
@@ -35,13 +43,10 @@ bool replayable(const Run& run, uint32_t instance) {
 
 StreamDriver::StreamDriver(const Setup& setup) : LaneDriver(setup) {
   plan_steps();
-  const int32_t iterations = run_.expected();
-  const bool all = run_.keep().calls || run_.keep().spans;
-  stride_ = all ? 1 : std::max(1, (iterations - run_.warmup()) / kSamples);
   losses_each_ = static_cast<int64_t>(run_.stages().lowered(instance_).losses().size());
   history_ = device_.allocate(losses_each_ * run_.stages().micros() * run_.iterations().most());
   losses_now_ = device_.allocate(losses_each_ * run_.stages().micros());
-  replays_ = !all && replayable(run_, instance_);
+  replays_ = !run_.keep().spans && replayable(run_, instance_);
   StreamDriver::needs_state(0);
 }
 
@@ -143,10 +148,43 @@ DeviceEvent& StreamDriver::done(uint32_t op, int32_t iteration) {
   return *steps_[step_of_[op]].done[static_cast<std::size_t>(iteration % ring_)];
 }
 
-bool StreamDriver::sampled(int32_t iteration) const {
-  const int32_t steady = iteration - run_.warmup();
-  const bool last = iteration >= run_.expected() - kTimeline;
-  return run_.keep().spans || (steady >= 0 && (steady % stride_ == 0 || last));
+Issued StreamDriver::way(int32_t iteration) const {
+  const int32_t micros = run_.micro_batches(), steady = (iteration - run_.warmup()) / micros;
+  const int32_t steps = (run_.expected() - run_.warmup()) / micros;
+  const int32_t timed = run_.keep().calls ? std::max(kTimed, steps / 2) : kTimed;
+  if (run_.keep().spans) return Issued::timed;
+  if (iteration >= run_.warmup() && (steady < timed || steady >= steps - kTimeline)) return Issued::timed;
+  if (!replays_ || iteration <= kCaptureAfter) return Issued::eager;
+  const int32_t eager = std::clamp((steps - timed - kTimeline) / 4, 0, kEager);
+  if (iteration >= run_.warmup() && steady < timed + eager) return Issued::eager;
+  return graph_ ? Issued::replayed : Issued::captured;
+}
+
+/// An idle device lowers its clocks, and takes a while to raise them.
+void StreamDriver::warm_up() {
+  const double seconds = run_.execution().backend->warm_seconds;
+  const int64_t until = now_ns() + static_cast<int64_t>(seconds * 1e9);
+  while (now_ns() < until) {
+    run_.abort().check();
+    for (int i = 0; i < 100; ++i) device_.scale(history_, 1, 1, Lane::compute);
+    device_.synchronize(Lane::compute);
+  }
+}
+
+/// What a call's time has of the events around it and of its launch.
+void StreamDriver::measure_empty_launch() {
+  auto begin = device_.make_event(true), end = device_.make_event(true);
+  std::vector<double> seconds;
+  for (int i = 0; i < 21 && losses_each_ > 0; ++i) {
+    // Queued behind others, as calls are.
+    for (int k = 0; k < 8; ++k) device_.scale(history_, 1, 1, Lane::compute);
+    device_.record(*begin, Lane::compute);
+    device_.scale(history_, 1, 1, Lane::compute);
+    device_.record(*end, Lane::compute);
+    device_.synchronize(*end);
+    seconds.push_back(device_.seconds_between(*begin, *end));
+  }
+  if (!seconds.empty()) empty_launch_ = median(seconds);
 }
 
 /// Ties the device's clock to the host's: an event lies between the two readings around it, and of several
@@ -174,6 +212,8 @@ void StreamDriver::run(Lane lane) {
 }
 
 void StreamDriver::issue_all() {
+  warm_up();
+  if (run_.keep().calls) measure_empty_launch();
   set_clock();
   int32_t i = 0;
   for (; run_.iterations().enter(run_.counted_in(instance_), i); ++i) {
@@ -221,10 +261,12 @@ void StreamDriver::fork() {
 
 void StreamDriver::issue(int32_t iteration) {
   now_ = &slot(iteration);
-  now_->sampled = sampled(iteration);
+  const Issued how = way(iteration);
+  issued_.push_back(how);
+  now_->sampled = how == Issued::timed;
   now_->ops.used = now_->calls.used = 0;
   give_states(iteration);
-  const bool replays = replays_ && iteration > kCaptureAfter && !now_->sampled;
+  const bool replays = how == Issued::captured || how == Issued::replayed;
   if (replays) {
     replay(iteration);
   } else {
@@ -239,6 +281,17 @@ void StreamDriver::issue(int32_t iteration) {
     now_->ended[l] = lane == Lane::compute || (beside(lane) && !replays);
     if (now_->ended[l]) device_.record(*now_->ends[l], lane);
   }
+  if (iteration % kRebase == kRebase - 1) {
+    next_base_ = device_.make_event(true);
+    device_.record(*next_base_, Lane::compute);
+  }
+}
+
+/// The difference of far events would be coarse: it is told in single-precision milliseconds.
+void StreamDriver::move_clock() {
+  device_.synchronize(*next_base_);
+  base_ns_ = ns(*next_base_);
+  base_ = std::move(next_base_);
 }
 
 void StreamDriver::give_states(int32_t iteration) {
@@ -316,6 +369,18 @@ int64_t StreamDriver::ns(DeviceEvent& event) {
   return base_ns_ + static_cast<int64_t>(device_.seconds_between(*base_, event) * 1e9);
 }
 
+/// The host waits for the event, but not for a collective that will never end: other workers may have failed,
+/// or the library has.
+void StreamDriver::follow(DeviceEvent& event) {
+  while (run_.has_library() && !device_.finished(event)) {
+    run_.abort().check();
+    if (const std::string why = run_.library_failure(); !why.empty())
+      throw DeviceError(fmt::format("a collective failed: {}", why));
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  device_.synchronize(event);
+}
+
 /// Follows the device to the end of an iteration, so that the host is never far ahead, and takes its times.
 void StreamDriver::harvest(int32_t iteration) {
   Slot& s = slot(iteration);
@@ -323,11 +388,12 @@ void StreamDriver::harvest(int32_t iteration) {
     LaneState& lane = lanes_[static_cast<Lane>(l)];
     if (lane.exchanges) lane.passed.wait(lane.passed_before(iteration + 1), run_.abort(), run_.spins());
     if (!s.ended[l]) continue;
-    device_.synchronize(*s.ends[l]);
+    follow(*s.ends[l]);
     const int64_t end = ns(*s.ends[l]);
     lane.executed.push_back({static_cast<uint32_t>(iteration), kNoOp, end, end, end});
   }
   if (s.sampled) collect(s, iteration);
+  if (iteration % kRebase == kRebase - 1) move_clock();
   ended(iteration);
 }
 
@@ -335,7 +401,6 @@ void StreamDriver::collect(Slot& slot, int32_t iteration) {
   const bool steady = iteration >= run_.warmup();
   for (std::size_t k = 0; k < slot.ops.used; ++k) {
     const Span& s = slot.ops.list[k];
-    // Far from base_ the difference of two readings would be coarse: they are single-precision milliseconds.
     const int64_t start = ns(*s.begin),
                   end = start + static_cast<int64_t>(device_.seconds_between(*s.begin, *s.end) * 1e9);
     lanes_[s.lane].executed.push_back(
@@ -343,7 +408,8 @@ void StreamDriver::collect(Slot& slot, int32_t iteration) {
   }
   for (std::size_t k = 0; steady && k < slot.calls.used; ++k) {
     const Span& s = slot.calls.list[k];
-    calls_[s.what].seconds.push_back(device_.seconds_between(*s.begin, *s.end));
+    const double seconds = device_.seconds_between(*s.begin, *s.end);
+    calls_[s.what].seconds.push_back(std::max(0.0, seconds - empty_launch_));
   }
 }
 

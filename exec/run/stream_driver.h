@@ -74,11 +74,15 @@ class StreamDriver : public LaneDriver {
   void plan_steps();
   void make_events(int32_t longest_lag);
   void set_clock();
-  bool sampled(int32_t iteration) const;
+  void warm_up();
+  void measure_empty_launch();
+  /// How the iteration is to be given.
+  Issued way(int32_t iteration) const;
   Slot& slot(int32_t iteration) { return slots_[static_cast<std::size_t>(iteration % (kAhead + 1))]; }
   DeviceEvent& done(uint32_t op, int32_t iteration);
   void issue_all();
   void issue(int32_t iteration);
+  void move_clock();
   void give_states(int32_t iteration);
   void replay(int32_t iteration);
   void walk_steps(int32_t iteration, bool capturing);
@@ -86,20 +90,22 @@ class StreamDriver : public LaneDriver {
   void device_wait(const Step& step, int32_t iteration);
   void fork();
   void join();
+  void follow(DeviceEvent& event);
   void harvest(int32_t iteration);
   void collect(Slot& slot, int32_t iteration);
   void read_losses(int32_t iterations);
   int64_t ns(DeviceEvent& event);
   Span& open_span(Spans& spans, std::size_t what, Lane lane);
 
-  int32_t ring_ = 1, stride_ = 1;
+  int32_t ring_ = 1;
   std::vector<Step> steps_;
   std::vector<std::size_t> step_of_;  ///< [op]
   std::vector<Slot> slots_;
   Slot* now_ = nullptr;  ///< of the iteration being issued
-  std::unique_ptr<DeviceEvent> base_, fork_, joins_[kLanes];
+  std::unique_ptr<DeviceEvent> base_, next_base_, fork_, joins_[kLanes];
   int64_t base_ns_ = 0;
-  std::vector<int32_t> lags_;                   ///< whose states are needed
+  double empty_launch_ = 0;    ///< seconds between the two events around a kernel that does nothing
+  std::vector<int32_t> lags_;  ///< whose states are needed
   std::array<std::vector<float*>, 2> staging_;  ///< [kind]: one for each iteration under way
   std::array<HostMemory, kLanes> collective_;
   int64_t losses_each_ = 0;      ///< floats of a micro-batch

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 namespace tandem::exec {
@@ -16,6 +17,8 @@ namespace tandem::exec {
 namespace {
 
 constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
+/// Of the operations that libraries were asked for: where one refuses so many, a step is much slower.
+constexpr double kHot = 0.02;
 
 /// What a worker alone holds of what it trained, in its own flat vector: everything, or where updates are
 /// spread over replicas its shares.
@@ -85,6 +88,7 @@ class Summary {
     add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
     stores(out);
     memory(r);
+    libraries(r);
     spans(out);
     ops(out);
     calls(out);
@@ -148,13 +152,35 @@ class Summary {
     return in;
   }
 
+  /// How the iterations of a step were given to asynchronous devices: alike by all workers. Where workers do
+  /// not wait for each other, and on other devices, one is like the other.
+  Issued issued(std::size_t iteration, std::size_t each) const {
+    const std::vector<Issued>& all = workers_[0]->issued();
+    if (all.empty() || free_running(run_.program())) return Issued::timed;
+    Issued out = all.at(iteration);
+    for (std::size_t i = iteration; i < iteration + each; ++i) {
+      const bool odd = all.at(i) == Issued::timed || all.at(i) == Issued::captured;
+      if (odd) return all.at(i);
+      if (all.at(i) == Issued::eager) out = Issued::eager;
+    }
+    return out;
+  }
+
   void rates(ExecutionResult& out) const {
     Report& r = out.report;
     const std::size_t first = warm();
     const auto each = static_cast<std::size_t>(run_.micro_batches());
+    std::map<Issued, std::vector<double>> seconds;
     for (std::size_t i = first; i + each <= rounds_.size(); i += each) {
       const int64_t before = i == 0 ? begin_ : rounds_[i - 1];
-      out.iteration_seconds.push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+      seconds[issued(i, each)].push_back(static_cast<double>(rounds_[i + each - 1] - before) * 1e-9);
+    }
+    if (seconds.count(Issued::eager) + seconds.count(Issued::replayed) > 0) {
+      r.iteration_eager = median(seconds[Issued::eager]);
+      r.iteration_replayed = median(seconds[Issued::replayed]);
+    }
+    for (const Issued how : {Issued::replayed, Issued::eager, Issued::timed, Issued::captured}) {
+      if (out.iteration_seconds.empty()) out.iteration_seconds = seconds[how];
     }
     int64_t end = begin_;
     for (const auto& ends : ends_) {
@@ -276,6 +302,34 @@ class Summary {
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
   }
 
+  /// Calls that a library was asked for, alike ones together, those that it refused first.
+  void libraries(Report& r) const {
+    double all = 0;
+    for (const LibraryChoice& c : workers_[0]->choices()) {
+      all += c.flops;
+      const auto same = [&](const LibraryUse& u) {
+        return u.call == name(c.function) && u.library == c.library && u.engine == c.engine &&
+               u.refused == c.refused;
+      };
+      auto use = std::find_if(r.libraries.begin(), r.libraries.end(), same);
+      if (use == r.libraries.end())
+        use = r.libraries.insert(use, {std::string(name(c.function)), c.library, c.engine, c.refused});
+      ++use->calls;
+      use->workspace.n = std::max(use->workspace.n, c.workspace_bytes);
+      use->share += c.flops;
+    }
+    std::stable_sort(r.libraries.begin(), r.libraries.end(), [](const LibraryUse& a, const LibraryUse& b) {
+      return !a.refused.empty() && b.refused.empty();
+    });
+    for (LibraryUse& u : r.libraries) {
+      if (all > 0) u.share /= all;
+      if (u.refused.empty()) continue;
+      r.notes.push_back(fmt::format(
+          "{}{} x{}: {} refused ({}), own kernels compute {:.0f} % of the operations",
+          u.share >= kHot ? "warning: " : "", u.call, u.calls, u.library, u.refused, 100 * u.share));
+    }
+  }
+
   /// First iteration of a worker that the timeline shows: the last ones of whoever finishes first, and what
   /// the others did at that time. Workers that wait for nobody may then be at earlier iterations.
   uint32_t timeline_from(uint32_t worker) const {
@@ -328,6 +382,8 @@ class Summary {
 
   void ops(ExecutionResult& out) const {
     std::vector<std::size_t> first(run_.program().roles.size(), SIZE_MAX);  // [role]: of its ops
+    /// [op, iteration, group]: of the member that came last, which is the least of all.
+    std::map<std::tuple<std::size_t, uint32_t, uint32_t>, double> met;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const uint32_t role = run_.stages().place(run_.first_here() + static_cast<uint32_t>(w)).role;
       if (first[role] == SIZE_MAX) {
@@ -336,11 +392,31 @@ class Summary {
       }
       for (int l = 0; l < kLanes; ++l) {
         for (const Executed& e : workers_[w]->executed(static_cast<Lane>(l))) {
-          if (e.iteration >= warm() && e.op != kNoOp)
-            out.ops[first[role] + e.op].seconds.push_back(static_cast<double>(e.end - e.start) * 1e-9);
+          if (e.iteration < warm() || e.op == kNoOp) continue;
+          const double seconds = static_cast<double>(e.end - e.start) * 1e-9;
+          const std::size_t op = first[role] + e.op;
+          if (meets(w, role, e.op)) {
+            const auto [at, fresh] = met.try_emplace({op, e.iteration, member(w, role, e.op).group}, seconds);
+            if (!fresh) at->second = std::min(at->second, seconds);
+          } else {
+            out.ops[op].seconds.push_back(seconds);
+          }
         }
       }
     }
+    for (const auto& [what, seconds] : met) out.ops[std::get<0>(what)].seconds.push_back(seconds);
+  }
+
+  Run::Member member(std::size_t worker, uint32_t role, uint32_t op) const {
+    const Op& of = run_.program().roles[role].ops[op];
+    return run_.member(run_.program().collectives[of.what],
+                       run_.first_here() + static_cast<uint32_t>(worker));
+  }
+  /// Is it a collective of the device's library? A member's time then begins when its own lane is there, and
+  /// holds the wait for the last one.
+  bool meets(std::size_t worker, uint32_t role, uint32_t op) const {
+    const Op& of = run_.program().roles[role].ops[op];
+    return !workers_[worker]->issued().empty() && of.kind == OpKind::collective && run_.library_made(of.what);
   }
 
   /// One a role's op, of what the worker says of it.

@@ -30,6 +30,10 @@ class Worker {
   const std::vector<Executed>& executed(Lane lane) const { return lanes_[lane].executed; }
   const std::vector<double>& losses() const { return driver_->losses(); }  ///< [iteration]
   const std::vector<CallTime>& calls() const { return driver_->calls(); }
+  const std::vector<Issued>& issued() const {
+    return driver_->issued();
+  }  ///< [iteration]; empty with threads
+  std::vector<LibraryChoice> choices() const { return device_->choices(); }
   /// Seconds that the device's library expected of a collective, asked with Keep::calls; 0: it did not say.
   double estimate(uint32_t op) const { return estimates_[op]; }
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.

@@ -492,9 +492,11 @@ Worker::Act Worker::collective(uint32_t index) {
              takes = (whole.all && c.kind != CollKind::shift && op.payload != Payload::mean) ||
                      c.kind == CollKind::reduce_scatter;
   DeviceGroup* library = run_.library(op.what, m.group);
-  if (library != nullptr)
+  if (library != nullptr) {
+    library->reserve(m.rank, *device_, n);
     asks_.emplace_back(
         [=, this, lane = op.lane] { estimates_[index] = library->estimate(m.rank, *device_, at, n, lane); });
+  }
   const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
   const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
   if (over_links) driver_->reserve_collective(op.lane, n);

@@ -33,13 +33,14 @@ std::map<CopyWay, int> ways(const Measurements& m) {
 
 TEST(MeasureDevice, TimesEveryWayThatThereIs) {
   Measurements two, one, cpu;
-  measure_device(emulated([] { return int64_t{2}; }), two);
+  constexpr int64_t kLargest = int64_t{64} << 20;
+  measure_device(emulated([] { return int64_t{2}; }), two, kLargest);
   const std::map<CopyWay, int> all = ways(two);
   EXPECT_EQ(all.size(), static_cast<std::size_t>(kCopyWays));
   for (const auto& [way, sizes] : all) EXPECT_EQ(sizes, 9) << name(way) << ": 1 KiB to 64 MiB";
   EXPECT_GT(two.launch.issue, 0);
   EXPECT_GT(two.launch.round_trip, 0);
-  measure_device(emulated([] { return int64_t{1}; }), one);
+  measure_device(emulated([] { return int64_t{1}; }), one, kLargest);
   EXPECT_EQ(ways(one).count(CopyWay::peer), 0U) << "there is no other device";
   EXPECT_EQ(ways(one).size(), static_cast<std::size_t>(kCopyWays - 1));
   measure_device(backends_registry().at("cpu"), cpu);

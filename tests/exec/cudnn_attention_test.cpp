@@ -1,35 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Without a GPU cuDNN can be asked what it would do on one: whether it knows our attention graphs as those
 // that it has fused kernels for.
-#include <cudnn.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "exec/device/cuda/cudnn_graph.h"
+#include "tests/exec/cudnn_devices.h"
 
 namespace tandem::tests {
 namespace {
-
-/// A device as cuDNN describes one to itself; null when this version reads it otherwise.
-cudnnBackendDescriptor_t device(int compute, int shared_memory) {
-  const std::string text = R"({"deviceVer":)" + std::to_string(compute * 10) +
-                           R"(,"maxSharedMemoryPerBlockOptin":)" + std::to_string(shared_memory) +
-                           R"(,"driverVer":13000,"cudaDeviceId":0,"maxGridSize":[2147483647,65535,65535],
-      "maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":108,"warpSize":32,
-      "maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,
-      "maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,
-      "supportCoopLaunch":1,"smClockRateKHz":1400000,"memClockRateKHz":1500000,"totalGlobalMem":40000000000,
-      "deviceName":"none","l2CacheSize":41943040})";
-  cudnnBackendDescriptor_t out = nullptr;
-  if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &out) != CUDNN_STATUS_SUCCESS ||
-      cudnnBackendSetAttribute(out, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                               static_cast<int64_t>(text.size()), text.data()) != CUDNN_STATUS_SUCCESS ||
-      cudnnBackendFinalize(out) != CUDNN_STATUS_SUCCESS)
-    return nullptr;
-  return out;
-}
 
 /// Would cuDNN run the first of its proposals for the graph on that device, had it a driver?
 bool usable(const Call& call, cudnnBackendDescriptor_t device) {
@@ -68,23 +45,15 @@ Call attention(Function function, bool causal, int64_t size, int64_t kv_heads) {
   return call;
 }
 
-/// Plans ask for a driver's functions before they can be made; the toolkit's library to link with has their
-/// names.
-bool has_driver() {
-  return dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr ||
-         dlopen(TANDEM_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL) != nullptr;
-}
-
 TEST(CudnnAttention, CudnnKnowsTheGraphs) {
   if (!has_driver()) GTEST_SKIP() << "neither a driver nor the toolkit's library to link with";
-  for (const auto& [compute, shared] :
-       {std::pair{80, 166912}, std::pair{90, 232448}, std::pair{100, 232448}}) {
-    const cudnnBackendDescriptor_t chip = device(compute, shared);
+  for (const Chip& of : kChips) {
+    const cudnnBackendDescriptor_t chip = device(of);
     if (chip == nullptr) GTEST_SKIP() << "this cuDNN is not told of devices in this way";
     for (const bool causal : {false, true}) {
       for (const Function f : {Function::attention, Function::attention_backward})
         EXPECT_TRUE(usable(attention(f, causal, 64, 12), chip))
-            << name(f) << " compute " << compute << " causal " << causal;
+            << name(f) << " compute " << of.compute << " causal " << causal;
     }
     EXPECT_TRUE(usable(attention(Function::attention, true, 64, 4), chip)) << "keys shared by three heads";
     EXPECT_FALSE(usable(attention(Function::attention_backward, true, 64, 4), chip))

@@ -27,6 +27,7 @@ class DeferredDevice : public DeviceSession {
 
   float* allocate(int64_t elements) override { return far(inner_->allocate(elements)); }
   uint32_t prepare(const Call& call) override { return inner_->prepare(call); }
+  std::vector<LibraryChoice> choices() const override { return inner_->choices(); }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override {
     std::vector<float*> near_operands;

@@ -44,6 +44,7 @@ class EmulatedDevice : public DeviceSession {
           call, precision_, [this](const Call& c) { return cuda::fallback_half(c, precision_); }));
     else
       made_.push_back(cuda::prepare_own(call, precision_));
+    if (multiplies) choices_.push_back({call.function, "none", "", 0, "emulated", 1});
     if (made_.back().scratch > static_cast<int64_t>(scratch_.size()))
       scratch_.assign(static_cast<std::size_t>(made_.back().scratch), 1e30F);
     kept_.push_back(made_.back().kept > 0 ? allocate(made_.back().kept) : nullptr);
@@ -54,6 +55,7 @@ class EmulatedDevice : public DeviceSession {
     std::fill(scratch_.begin(), scratch_.end(), 1e30F);  // whatever is read before it is written shows
     made_[prepared].run({operands.data(), states_ + step.slot, scratch_.data(), nullptr, kept_[prepared]});
   }
+  std::vector<LibraryChoice> choices() const override { return choices_; }
   void copy(float* to, const float* from, int64_t n, Lane) override { std::copy_n(from, n, to); }
   void accumulate(float* to, const float* from, int64_t n, Lane) override {
     cuda::accumulate(to, from, n, nullptr);
@@ -90,6 +92,7 @@ class EmulatedDevice : public DeviceSession {
   std::vector<cuda::Prepared> made_;
   std::vector<float*> kept_;
   std::vector<float> scratch_;
+  std::vector<LibraryChoice> choices_;
   cuda::State states_[kStateSlots];
   cuda::LossScale loss_;
 };

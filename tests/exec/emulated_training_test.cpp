@@ -70,6 +70,35 @@ TEST(EmulatedTraining, ReplaysWhatItCaptured) {
   expect_same("digits-mlp", "allreduce", 1, 36);  // enough that not every iteration is timed
   EXPECT_GT(DeferredDevice::replays, before);
 }
+/// The rate is of replayed steps, whatever share of all they are.
+TEST(EmulatedTraining, CountsReplayedStepsAlone) {
+  const ExecutionResult r = train(device(), "digits-mlp", "allreduce", 1, 31);
+  // 1 to warm up, 4 timed, 6 (a quarter of the other 24) issued op by op, 1 captured, 2 timed at the end.
+  EXPECT_EQ(r.iteration_seconds.size(), 17U);
+  EXPECT_EQ(r.report.iteration_replayed, r.report.iteration_median);
+  EXPECT_GT(r.report.iteration_eager, 0);
+  const ExecutionResult few = train(device(), "digits-mlp", "allreduce", 1, 6);
+  EXPECT_EQ(few.iteration_seconds.size(), 5U) << "all timed";
+  EXPECT_EQ(few.report.iteration_eager, 0);
+  EXPECT_EQ(few.report.iteration_replayed, 0);
+}
+TEST(EmulatedTraining, SaysWhatLibrariesRefused) {
+  const ExecutionResult r = train(device(), "digits-mlp", "allreduce", 1, 6);
+  int64_t calls = 0;
+  double share = 0;
+  for (const LibraryUse& u : r.report.libraries) {
+    EXPECT_EQ(u.refused, "emulated");
+    calls += u.calls;
+    share += u.share;
+  }
+  EXPECT_GT(calls, 3);
+  EXPECT_NEAR(share, 1, 1e-12);
+  ASSERT_EQ(r.report.notes.size(), r.report.libraries.size());
+  EXPECT_EQ(r.report.notes[0].substr(0, 9), "warning: ");
+  const auto again = reports_from_json(Json::parse(reports_to_json({r.report}, true), "report"));
+  ASSERT_EQ(again[0].libraries.size(), r.report.libraries.size());
+  EXPECT_EQ(again[0].libraries[0].calls, r.report.libraries[0].calls);
+}
 TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
 /// Losses over a divided vocabulary, whose last part ends in padding, and a weight of which two stages have
 /// copies.

@@ -80,6 +80,26 @@ CudaLibrary open_library(const Wanted& wanted) {
   return out;
 }
 
+/// NVRTC opens its own part by name when it first compiles, and on no path of wheels' folders would find it;
+/// what is open by that name is taken. It lies beside NVRTC, with the same version.
+CudaLibrary open_builtins(const std::string& nvrtc) {
+  CudaLibrary out{"NVRTC builtins", "", "cannot be found beside NVRTC", "as NVRTC"};
+  std::error_code none;
+  for (const auto& file : fs::directory_iterator(fs::path(nvrtc).parent_path(), none)) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with("libnvrtc-builtins.so.")) continue;
+    if (dlopen(file.path().c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      const char* why = dlerror();
+      out.problem = why == nullptr ? "cannot be opened" : why;
+      continue;
+    }
+    out.path = file.path().string();
+    out.problem.clear();
+    break;
+  }
+  return out;
+}
+
 /// The plugin's table, or why not.
 const CudaPlugin* open_plugin(const std::string& path, std::string& problem) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -138,6 +158,8 @@ CudaFindings find_cuda() {
   }
   for (const Wanted& wanted : kWanted) {
     out.libraries.push_back(open_library(wanted));
+    if (wanted.name == std::string_view("NVRTC") && !out.libraries.back().path.empty())
+      out.libraries.push_back(open_builtins(out.libraries.back().path));
     const CudaLibrary& library = out.libraries.back();
     if (library.problem.empty() || !wanted.needed || !out.missing.empty()) continue;
     out.missing = fmt::format(
@@ -184,6 +206,7 @@ void register_cuda(Registry<Backend>& registry) {
     return f.missing.empty() ? f.plugin->backend->describe() : f.missing;
   };
   b.asynchronous = true;
+  b.warm_seconds = 0.3;  // an idle H200 runs at 345 MHz
   b.group = [](const GroupSetup& setup) { return plugged().group(setup); };
   b.group_id = [](PeerRoute route) { return plugged().group_id(route); };
   b.unit = [](uint32_t index) { return plugged().unit(index); };

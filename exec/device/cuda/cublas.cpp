@@ -54,6 +54,16 @@ class Matmul {
   }
 
   bool usable() const { return found_; }
+  int64_t workspace() const { return found_ ? workspace_ : 0; }
+  /// The library's number of the algorithm.
+  std::string engine() const {
+    int id = -1;
+    std::size_t written = 0;
+    if (!found_ || cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id),
+                                                        &written) != CUBLAS_STATUS_SUCCESS)
+      return "";
+    return "algorithm " + std::to_string(id);
+  }
   bool fits(const void* pointer) const { return reinterpret_cast<uintptr_t>(pointer) % alignment_ == 0; }
 
   /// What inputs a and b of fp8 are multiplied by, in device memory.
@@ -82,8 +92,7 @@ class Matmul {
       return cublasLtMatmulPreferenceSetAttribute(wish, attribute, &value, sizeof(value)) ==
              CUBLAS_STATUS_SUCCESS;
     };
-    bool said =
-        prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(libraries_.workspace_bytes));
+    bool said = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kLeastWorkspace));
     for (const auto which :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
       said = prefer(which, inputs) && said;
@@ -100,6 +109,7 @@ class Matmul {
     cublasLtMatmulPreferenceDestroy(wish);
     found_ = said && status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
     algorithm_ = result.algo;
+    workspace_ = static_cast<int64_t>(result.workspaceSize);
   }
 
   Libraries& libraries_;
@@ -108,6 +118,7 @@ class Matmul {
   std::shared_ptr<cublasLtMatmulDescOpaque_t> what_;
   std::shared_ptr<cublasLtMatrixLayoutOpaque_t> a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
+  int64_t workspace_ = 0;
   bool found_ = false;
 };
 
@@ -116,6 +127,12 @@ struct Choice {
   Matmul well, any;
   Choice(const Product& p, const Types& types, bool bias, Libraries& libraries)
       : well(p, types, bias, 16, libraries), any(p, types, bias, 4, libraries) {}
+
+  void note(const Call& call, Libraries& libraries) const {
+    const Matmul& best = well.usable() ? well : any;
+    note_choice(libraries, call, "cuBLASLt", best.engine(), best.workspace(),
+                best.usable() ? "" : "no algorithm for these layouts");
+  }
 
   /// Null: the library knows no way.
   Matmul* of(std::initializer_list<const void*> pointers) {
@@ -131,6 +148,7 @@ Prepared gemm(const Call& call, const Types& types, Libraries& libraries, const 
   const Product p(call);
   const bool bias = call.operands.size() > 3;
   const auto choice = std::make_shared<Choice>(p, types, bias, libraries);
+  choice->note(call, libraries);
   return {[choice, plain, bias](const Launch& l) {
     float* const* o = l.operands;
     Matmul* matmul = choice->of({o[0], o[1], o[2], bias ? o[3] : o[0]});
@@ -156,6 +174,8 @@ Prepared gemm_fp8(const Call& call, Libraries& libraries) {
   // kernels'.
   const auto matmul = std::make_shared<Matmul>(p, types, bias, 16, libraries);
   const Prepared plain = fallback_fp8(call);
+  note_choice(libraries, call, "cuBLASLt", matmul->engine(), matmul->workspace(),
+              matmul->usable() ? "" : "no algorithm for these layouts in fp8");
   return {[matmul, plain](const Launch& l) {
     float* const* o = l.operands;
     if (!matmul->usable() || !matmul->fits(o[0]) || (o[3] != nullptr && !matmul->fits(o[3])))

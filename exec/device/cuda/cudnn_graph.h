@@ -6,14 +6,17 @@
 #include <memory>
 #include <vector>
 
+#include "base/precision.h"
 #include "exec/lower/call_shapes.h"
 
 namespace tandem::exec::cuda {
 
 /// cuDNN refused: not an error, our own kernels take over.
-struct Refused {};
+struct Refused {
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+};
 inline void require(cudnnStatus_t status) {
-  if (status != CUDNN_STATUS_SUCCESS) throw Refused{};
+  if (status != CUDNN_STATUS_SUCCESS) throw Refused{status};
 }
 
 /// A descriptor of cuDNN's backend, owned.
@@ -52,7 +55,8 @@ struct Types {
 /// Names of the three tensors in a graph.
 constexpr int64_t kX = 'x', kY = 'y', kW = 'w';
 
-/// The graph of one convolution, of the pass that `call` names. Throws Refused.
+/// The graph of one convolution, of the pass that `call` names. Without a handle it can be asked about for
+/// other devices. Throws Refused.
 Descriptor convolution_graph(const Call& call, const ConvShape& shape, const Types& types,
                              cudnnHandle_t handle);
 
@@ -77,5 +81,14 @@ enum AttentionTensor : int64_t {
 /// The graph of attention or attention_backward with queries, keys, values and results stored so. Without a
 /// handle it can be asked about for other devices (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR). Throws Refused.
 Descriptor attention_graph(const Call& call, cudnnDataType_t stored, cudnnHandle_t handle);
+
+/// Configurations of engines that cuDNN proposes for the graph, best estimate first; for `device`
+/// (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR), or where that is null the handle's. Throws Refused.
+std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                  cudnnBackendDescriptor_t device = nullptr);
+Descriptor engine_of(const Descriptor& configuration);  ///< throws Refused
+/// May this engine be used? Results must not depend on timing, and FP32 must be FP32: tensor cores would
+/// round its inputs to TF32. Throws Refused.
+bool admissible(const Descriptor& engine, Precision precision);
 
 }  // namespace tandem::exec::cuda

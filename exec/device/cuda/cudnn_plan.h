@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Ways in which cuDNN would compute a graph, and running one of them. Internal to the plugin.
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,14 +22,39 @@ struct Origin {
 struct Plan {
   Descriptor plan;
   Origin origin;
-  int64_t workspace = 0;  ///< bytes, at most those of Libraries
+  int64_t workspace = 0;  ///< bytes, at most workspace_limit()
+  int64_t engine = -1;    ///< cuDNN's number of it
+};
+
+/// Plans made so far, by what they compute: shape, function and types.
+struct PlanCache {
+  struct Made {
+    std::optional<Plan> plan;  ///< none: cuDNN has nothing
+    std::string why;           ///< it has not
+  };
+  std::map<std::vector<int64_t>, Made> made;
+};
+
+/// The session's.
+PlanCache& plans_of(Libraries& libraries);
+
+/// Why proposals were left out.
+struct Refusals {
+  int proposed = 0;
+  int inadmissible = 0;         ///< depend on timing or round too much
+  int too_large = 0;            ///< want more workspace than there may be
+  int64_t least_workspace = 0;  ///< of these
+  int failed = 0;
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  ///< of the last that failed
+  /// "5 proposals: 3 depend on timing or round more, 2 fail (...)".
+  std::string text() const;
 };
 
 /// At most so many, best estimate first, or the one that is known to be the fastest. Left out is what depends
-/// on timing, rounds more than `libraries.precision` says or wants too much workspace. Slow: some engines
-/// are compiled for the geometry.
+/// on timing, rounds more than `libraries.precision` says or wants more workspace than workspace_limit().
+/// Slow: some engines are compiled for the geometry. Throws nothing.
 std::vector<Plan> candidates(const Descriptor& graph, const std::optional<Origin>& known, std::size_t most,
-                             const Libraries& libraries);
+                             const Libraries& libraries, Refusals& refusals);
 
 /// Enqueues it; names and places of all tensors that are not virtual, by-value ones in host memory.
 cudnnStatus_t run_plan(const Plan& plan, const Libraries& libraries,

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "exec/device/cuda/session.h"
 
@@ -26,7 +27,9 @@ struct Nccl {
 #define TANDEM_NCCL(name) decltype(&::name) name = nullptr
   TANDEM_NCCL(ncclGetVersion);
   TANDEM_NCCL(ncclGetUniqueId);
-  TANDEM_NCCL(ncclCommInitRank);
+  TANDEM_NCCL(ncclCommInitRankConfig);
+  TANDEM_NCCL(ncclCommGetAsyncError);
+  TANDEM_NCCL(ncclGetLastError);
   TANDEM_NCCL(ncclCommDestroy);
   TANDEM_NCCL(ncclCommAbort);
   TANDEM_NCCL(ncclGetErrorString);
@@ -54,7 +57,9 @@ struct Nccl {
     };
     find(ncclGetVersion, "ncclGetVersion");
     find(ncclGetUniqueId, "ncclGetUniqueId");
-    find(ncclCommInitRank, "ncclCommInitRank");
+    find(ncclCommInitRankConfig, "ncclCommInitRankConfig");
+    find(ncclCommGetAsyncError, "ncclCommGetAsyncError");
+    find(ncclGetLastError, "ncclGetLastError");
     find(ncclCommDestroy, "ncclCommDestroy");
     find(ncclCommAbort, "ncclCommAbort");
     find(ncclGetErrorString, "ncclGetErrorString");
@@ -78,9 +83,16 @@ const Nccl& nccl() {
   return found;
 }
 
-void check(ncclResult_t status, const char* what) {
-  if (status != ncclSuccess)
-    throw DeviceError(fmt::format("NCCL could not {}: {}", what, nccl().ncclGetErrorString(status)));
+/// The last error's own words say what a status does not: a full /dev/shm, say.
+std::string words(ncclResult_t status, ncclComm_t communicator) {
+  const char* last = nccl().ncclGetLastError(communicator);
+  const std::string more = last == nullptr || *last == 0 ? "" : fmt::format(" ({})", last);
+  return nccl().ncclGetErrorString(status) + more;
+}
+
+void check(ncclResult_t status, const char* what, ncclComm_t communicator = nullptr) {
+  if (status != ncclSuccess && status != ncclInProgress)
+    throw DeviceError(fmt::format("NCCL could not {}: {}", what, words(status, communicator)));
 }
 
 class Group : public DeviceGroup {
@@ -90,6 +102,7 @@ class Group : public DeviceGroup {
     std::memcpy(&id_, id.data(), sizeof(id_));
   }
   ~Group() override {
+    if (stopper_.joinable()) stopper_.join();
     for (const auto& c : communicators_) {
       if (!stopped_ && c != nullptr) nccl().ncclCommDestroy(c);
     }
@@ -97,17 +110,37 @@ class Group : public DeviceGroup {
 
   void join(uint32_t rank, DeviceSession& session) override {
     static_cast<Session&>(session).use();
+    // Calls return at once, so that who waits for a member that failed can be told.
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     ncclComm_t joined = nullptr;
-    check(nccl().ncclCommInitRank(&joined, static_cast<int>(communicators_.size()), id_,
-                                  static_cast<int>(rank)),
-          "join a group");
+    const ncclResult_t status = nccl().ncclCommInitRankConfig(
+        &joined, static_cast<int>(communicators_.size()), id_, static_cast<int>(rank), &config);
     communicators_[rank] = joined;
+    complete(status, joined, "join a group");
   }
+  /// ncclCommAbort waits until all graphs that hold calls of the communicator are destroyed, which the caller
+  /// does later: a thread waits there.
   void stop() noexcept override {
     if (stopped_.exchange(true)) return;
-    for (const auto& c : communicators_) {
-      if (c != nullptr) nccl().ncclCommAbort(c);
+    try {
+      stopper_ = std::thread([this] {
+        { const std::lock_guard guard(asking_); }  // who asks now has asked before it ends
+        for (const auto& c : communicators_) {
+          if (c != nullptr) nccl().ncclCommAbort(c);
+        }
+      });
+    } catch (const std::exception&) {  // without a thread nothing is aborted
     }
+  }
+  std::string failure() override {
+    const std::lock_guard guard(asking_);
+    for (const auto& c : communicators_) {
+      ncclResult_t state = ncclSuccess;
+      if (stopped_ || c == nullptr || nccl().ncclCommGetAsyncError(c, &state) != ncclSuccess) continue;
+      if (state != ncclSuccess && state != ncclInProgress) return words(state, c);
+    }
+    return "";
   }
 
   void run(uint32_t rank, DeviceSession& session, float* buffer, int64_t elements, Lane lane) override {
@@ -132,7 +165,7 @@ class Group : public DeviceGroup {
       check(nccl().ncclSend(m.at, static_cast<std::size_t>(m.elements), ncclFloat, static_cast<int>(m.peer),
                             c, stream),
             "send");
-    check(nccl().ncclGroupEnd(), "end a group of calls");
+    complete(nccl().ncclGroupEnd(), c, "end a group of calls");
   }
 
   /// What NCCL's tuning model, which chooses the algorithm by it, says of the same calls.
@@ -158,20 +191,22 @@ class Group : public DeviceGroup {
     const auto n = static_cast<std::size_t>(elements), ranks = communicators_.size(), each = n / ranks;
     switch (kind_) {
       case CollKind::all_reduce:
-        return check(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), "all-reduce");
+        return complete(nccl().ncclAllReduce(buffer, buffer, n, ncclFloat, ncclSum, c, stream), c,
+                        "all-reduce");
       case CollKind::reduce:
-        return check(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), "reduce");
+        return complete(nccl().ncclReduce(buffer, buffer, n, ncclFloat, ncclSum, 0, c, stream), c, "reduce");
       case CollKind::broadcast:
-        return check(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), "broadcast");
+        return complete(nccl().ncclBroadcast(buffer, buffer, n, ncclFloat, 0, c, stream), c, "broadcast");
       default:
         break;
     }
     if (n % ranks != 0) return unequal(c, buffer, n, stream);
     float* mine = buffer + rank * each;
     if (kind_ == CollKind::reduce_scatter)
-      check(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), "reduce-scatter");
+      complete(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), c,
+               "reduce-scatter");
     else
-      check(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), "all-gather");
+      complete(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), c, "all-gather");
   }
 
   /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
@@ -189,13 +224,26 @@ class Group : public DeviceGroup {
         check(nccl().ncclBroadcast(buffer + begin, buffer + begin, count, ncclFloat, root, c, stream),
               "broadcast");
     }
-    check(nccl().ncclGroupEnd(), "end a group of calls");
+    complete(nccl().ncclGroupEnd(), c, "end a group of calls");
+  }
+
+  /// Waits until the library has taken what it was given.
+  void complete(ncclResult_t status, ncclComm_t communicator, const char* what) const {
+    while (status == ncclInProgress) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      const std::lock_guard guard(asking_);
+      if (stopped_) throw DeviceError("NCCL was stopped after a failure elsewhere");
+      check(nccl().ncclCommGetAsyncError(communicator, &status), what, communicator);
+    }
+    check(status, what, communicator);
   }
 
   CollKind kind_;
   ncclUniqueId id_{};
   std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]; null: in another process
   std::atomic<bool> stopped_{false};
+  mutable std::mutex asking_;  ///< held while a communicator that may be aborted is asked
+  std::thread stopper_;
 };
 
 }  // namespace

@@ -70,6 +70,14 @@ std::string versions() {
 }
 
 std::string missing() {
+  // cuDNN has one name for all of CUDA's versions, and needs the others' of the one that it was built for.
+  const int built = static_cast<int>(cudnnGetCudartVersion() / 1000), ours = CUDART_VERSION / 1000;
+  if (built != ours)
+    return fmt::format(
+        "library of another version: cuDNN was built for CUDA {}, cuBLASLt and this plugin for CUDA {}: "
+        "install "
+        "libcudnn9-cuda-{} or pip install nvidia-cudnn-cu{}",
+        built, ours, ours, ours);
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver)

@@ -10,7 +10,6 @@ namespace tandem::exec::cuda {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = 256UL << 20;
 /// Floats moved at once between GPUs that do not reach each other.
 constexpr int64_t kStaging = 4L << 20;
 
@@ -64,7 +63,37 @@ void set_peers(int gpu, bool access) {
   }
 }
 
+std::string chip(int device) {
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, device), "describe a GPU");
+  return fmt::format("{} {}.{} {}", p.name, p.major, p.minor, p.multiProcessorCount);
+}
+
 }  // namespace
+
+std::size_t workspace_limit(const Libraries& libraries) {
+  std::size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+  return std::max(kLeastWorkspace, (free + libraries.workspace_bytes) / 4);
+}
+
+void grow_workspace(Libraries& libraries, std::size_t bytes) {
+  if (bytes <= libraries.workspace_bytes) return;
+  check(cudaDeviceSynchronize(), "wait");
+  check(cudaFree(libraries.workspace), "free memory");
+  libraries.workspace = nullptr;
+  libraries.workspace_bytes = 0;
+  check(cudaMalloc(&libraries.workspace, bytes), "get the libraries' workspace");
+  libraries.workspace_bytes = bytes;
+}
+
+void note_choice(Libraries& libraries, const Call& call, const char* name, std::string engine,
+                 int64_t workspace, std::string refused) {
+  double flops = 0;
+  for (const Kernel& k : call.kernels)
+    flops += static_cast<double>(k.flops.n) * static_cast<double>(k.repeat);
+  libraries.choices.push_back({call.function, name, std::move(engine), workspace, std::move(refused), flops});
+}
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
@@ -107,8 +136,8 @@ Session::Session(const DeviceOptions& options) {
     check(cublasLtCreate(&libraries_.blas), "start");
     check(cudnnCreate(&libraries_.cudnn), "start");
     check(cudnnSetStream(libraries_.cudnn, stream(Lane::compute)), "take a stream");
-    libraries_.workspace = allocate(static_cast<int64_t>(kWorkspaceBytes / sizeof(float)));
-    libraries_.workspace_bytes = kWorkspaceBytes;
+    libraries_.chip = chip(libraries_.device);
+    grow_workspace(libraries_, kLeastWorkspace);
     if (devices() > 1) staging_ = allocate(kStaging);
   } catch (...) {
     close();
@@ -122,11 +151,13 @@ void Session::close() noexcept {
   cudaSetDevice(libraries_.device);
   cudaDeviceSynchronize();
   made_.clear();
+  libraries_.plans.reset();
   if (libraries_.cudnn != nullptr) cudnnDestroy(libraries_.cudnn);
   if (libraries_.blas != nullptr) cublasLtDestroy(libraries_.blas);
   for (void* memory : owned_) cudaFree(memory);
   for (void* memory : owned_host_) cudaFreeHost(memory);
   cudaFree(scratch_);
+  cudaFree(libraries_.workspace);
   for (cudaStream_t s : streams_) {
     if (s != nullptr) cudaStreamDestroy(s);
   }
@@ -329,6 +360,17 @@ void Session::wait(Lane lane, DeviceEvent& event) {
 void Session::synchronize(DeviceEvent& event) {
   use();
   check(cudaEventSynchronize(handle(event)), "finish what was launched");
+}
+
+bool Session::finished(DeviceEvent& event) {
+  use();
+  const cudaError_t status = cudaEventQuery(handle(event));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check(status, "finish what was launched");
+  return true;
 }
 
 double Session::seconds_between(DeviceEvent& first, DeviceEvent& second) {

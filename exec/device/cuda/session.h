@@ -8,6 +8,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "exec/device/backend.h"
@@ -20,17 +21,33 @@ void check(cudaError_t status, const char* what);
 void check(cublasStatus_t status, const char* what);
 void check(cudnnStatus_t status, const char* what);
 
+struct PlanCache;  // cudnn_plan.h
+
 /// What library calls share in one session. One thread at a time prepares or launches them: only the compute
 /// lane does.
 struct Libraries {
   cublasLtHandle_t blas = nullptr;
   cudnnHandle_t cudnn = nullptr;
+  /// Read when a call is launched: it grows, and moves, while others are prepared.
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
+  std::string chip;                       ///< name, compute capability, processors: what plans are good for
+  std::shared_ptr<PlanCache> plans;       ///< of cuDNN, made with this session's handle
+  std::vector<LibraryChoice> choices;     ///< one for each call that a library was asked for
   Precision precision = Precision::fp32;  ///< bf16 for fp8
   bool fp8 = false;                       ///< products of fp8 where they can be
   int device = 0;
 };
+
+/// The workspace that products are planned for, and any plan may want.
+constexpr std::size_t kLeastWorkspace = 256UL << 20;
+/// So many bytes a plan may want: a quarter of what is free and held now, 256 MiB at least.
+std::size_t workspace_limit(const Libraries& libraries);
+/// Makes the workspace so large at least. The device is idle afterwards.
+void grow_workspace(Libraries& libraries, std::size_t bytes);
+/// Appends to `libraries.choices`.
+void note_choice(Libraries& libraries, const Call& call, const char* name, std::string engine,
+                 int64_t workspace, std::string refused);
 
 /// cublas.cpp. Falls back on our own product where the library knows no way.
 Prepared library_gemm(const Call& call, Libraries& libraries);
@@ -49,6 +66,7 @@ class Session : public DeviceSession {
 
   float* allocate(int64_t elements) override;
   uint32_t prepare(const Call& call) override;
+  std::vector<LibraryChoice> choices() const override { return libraries_.choices; }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override;
   void copy(float* to, const float* from, int64_t elements, Lane lane) override;
@@ -68,6 +86,7 @@ class Session : public DeviceSession {
   void record(DeviceEvent& event, Lane lane) override;
   void wait(Lane lane, DeviceEvent& event) override;
   void synchronize(DeviceEvent& event) override;
+  bool finished(DeviceEvent& event) override;
   double seconds_between(DeviceEvent& first, DeviceEvent& second) override;
   void begin_capture() override;
   std::unique_ptr<DeviceGraph> end_capture() override;
