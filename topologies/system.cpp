@@ -301,9 +301,9 @@ std::string_view System::link_kind(LinkId id) const {
 }
 
 std::pair<int64_t, int64_t> System::nodes_below(LinkId id) const {
-  const uint64_t own = static_cast<uint64_t>(nodes()) * impl_->node.links.size();
+  const uint64_t own = impl_->node_links();
   if (id < own) {
-    const auto node = static_cast<int64_t>(id / impl_->node.links.size());
+    const int64_t node = impl_->link_spot(id).node;
     return {node, node + 1};
   }
   const NodeRange range = impl_->network->below(id - own);
