@@ -22,7 +22,7 @@ constexpr double kSpread = 0.01;
 // machine, and of anything that only several devices show (a framework's overheads, layout of the board).
 constexpr double kLinkError = 0.3;
 constexpr double kAnchoredError = 0.015;
-constexpr double kSeveralDevices = 0.06;
+constexpr double kSeveralDevices = 0.05;
 // These three too were set with the coverage of rows in view that VALIDATION.md counts as unseen.
 constexpr double kUnmeasuredFramework = 0.1;  // the same, of presets held against no rate
 constexpr double kRecalledNetwork = 0.4;      // of communication over a network whose figures nobody checked

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/data.h"
 #include "sim/cost/layout.h"
@@ -14,27 +13,6 @@ namespace tandem::sim {
 namespace {
 
 constexpr std::array<std::string_view, kHopClasses> kHopNames{"fabric", "pcie", "host", "network"};
-
-/// "2.18.3" -> {2, 18, 3}; throws at `place`.
-std::vector<int> version_of(std::string_view text, const Place& place) {
-  std::vector<int> out;
-  while (!text.empty()) {
-    int part = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), part);
-    if (error != std::errc() || part < 0) {
-      throw InputError(place, fmt::format("\"{}\" is no version such as 2.18", printable(text)));
-    }
-    out.push_back(part);
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    if (!text.empty() && text.front() == '.') text.remove_prefix(1);
-  }
-  return out;
-}
-
-int short_version(std::vector<int> version) {
-  version.resize(2);
-  return std::min(version[0], 99) * 100 + std::min(version[1], 99);
-}
 
 template <typename Read>
 void read_per_hop(const Json& json, PerHop& out, Read&& read) {
@@ -205,10 +183,6 @@ std::vector<std::string> read_algorithms(const Json& json) {
     out.push_back(name.as_text());
   }
   return out;
-}
-
-int library_version(std::string_view text, const Place& place) {
-  return short_version(version_of(text, place));
 }
 
 Library library_of(const System& system) {

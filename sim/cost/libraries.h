@@ -8,13 +8,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "sim/cost/library_version.h"
 #include "sim/cost/link_profile.h"
 #include "topologies/system.h"
 
 namespace tandem::sim {
-
-/// "2.18.3" -> 218: major * 100 + minor, each at most 99. Throws InputError at `place`.
-int library_version(std::string_view text, const Place& place);
 
 /// The entry for the system's communication "library" ("nccl-2.18": the newest entry of that family not newer
 /// than 2.18; without a version the newest) with the system's own overrides under "communication" applied.

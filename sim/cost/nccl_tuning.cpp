@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/data.h"
-#include "sim/cost/libraries.h"
+#include "sim/cost/library_version.h"
 
 namespace tandem::sim {
 namespace {

@@ -110,6 +110,7 @@ void expect_exact_sums(const Setting& s, const Backend& backend, bool linked) {
   const bool averages = (!p.stores.empty() && p.stores[0].averaging.rule != Averaging::Rule::none) ||
                         std::any_of(p.roles[0].ops.begin(), p.roles[0].ops.end(), [&](const Op& op) {
                           return op.kind == OpKind::collective && op.payload != Payload::gradients &&
+                                 op.payload != Payload::shard &&
                                  p.collectives[op.what].kind == CollKind::all_reduce;
                         });
   for (std::size_t i = 0; i < r.parameters.size(); ++i) {
