@@ -217,7 +217,7 @@ void SystemReader::peer_access() {
   const Json* spec = this->spec().find("peer_access");
   if (spec == nullptr) return;
   spec->only({"reach", "through_host_cap", "staged_cap", "staged_cap_sockets", "staged_latency",
-               "through_gpus", "source", "note"});
+              "through_gpus", "source", "note"});
   PeerAccess& peer = kind().peer;
   if (const Json* reach = spec->find("reach")) peer.reach = parse_reach(*reach);
   peer.through_host_cap = optional_cap(*spec, "through_host_cap");
