@@ -2,7 +2,9 @@
 // tandem collective and the imports that feed it, as a user runs them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <cmath>
 
+#include <cmath>
 #include <fstream>
 
 #include "base/json.h"
@@ -107,7 +109,10 @@ TEST(Collective, CalibratesByEverySecondSizeAndJudgesByTheOthers) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Json document = Json::parse(result.out, "out");
   EXPECT_EQ(document.at("devices").as_int(), 8);
+  const Json stock = Json::parse(
+      tool({"collective", "--system", "dgx-a100", "--log", log, "--format", "json"}).out, "stock");
   int calibrating = 0, judged = 0;
+  double error = 0, stock_error = 0;  // of the sizes that are judged, sums of logarithms
   for (const Json& row : document.at("rows").items()) {
     const double ratio = row.at("seconds").as_real() / row.at("measured_seconds").as_real();
     if (row.at("calibrates").as_bool()) {
@@ -115,12 +120,18 @@ TEST(Collective, CalibratesByEverySecondSizeAndJudgesByTheOthers) {
       EXPECT_NEAR(ratio, 1, 1e-6) << row.at("bytes").as_int();
     } else {
       ++judged;
-      // The log knows no protocols; behind a change of them the sizes beside say least.
-      EXPECT_NEAR(ratio, 1, row.at("bytes").as_int() == 2 << 20 ? 0.35 : 0.3) << row.at("bytes").as_int();
+      error += std::abs(std::log(ratio));
+      for (const Json& other : stock.at("rows").items()) {
+        if (other.at("bytes").as_int() != row.at("bytes").as_int()) continue;
+        stock_error +=
+            std::abs(std::log(other.at("seconds").as_real() / other.at("measured_seconds").as_real()));
+      }
     }
   }
   EXPECT_EQ(calibrating, 9);
   EXPECT_EQ(judged, 8);
+  EXPECT_LT(error, 0.1 * judged);  // 10 % in the mean, though a straight line knows no protocols
+  EXPECT_LT(error, stock_error / 3);
   const auto text = tool({"collective", "--system", "dgx-a100", "--log", log, "--calibrate"});
   EXPECT_NE(text.out.find("Calibrated by every second power of two"), std::string::npos) << text.out;
   EXPECT_EQ(tool({"collective", "--system", "dgx-a100", "--calibrate"}).status, 2);
