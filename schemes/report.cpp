@@ -168,6 +168,16 @@ JsonWriter goodput_json(const Goodput& g) {
   return out;
 }
 
+JsonWriter side_by_side_json(const std::vector<SharedRate>& jobs) {
+  JsonWriter out = JsonWriter::array();
+  for (const SharedRate& job : jobs)
+    out.push_back({{"model", job.model},
+                   {"devices", job.devices},
+                   {"samples_per_second", job.shared},
+                   {"samples_per_second_alone", job.alone}});
+  return out;
+}
+
 JsonWriter timeline_json(const std::vector<TimelineEntry>& timeline) {
   JsonWriter out = JsonWriter::array();
   for (const TimelineEntry& t : timeline) {
@@ -245,6 +255,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
     if (!r.fits) out[std::string(key)] = nullptr;
   }
   if (r.goodput) out["goodput"] = goodput_json(*r.goodput);
+  if (!r.side_by_side.empty()) out["side_by_side"] = side_by_side_json(r.side_by_side);
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
@@ -399,6 +410,15 @@ void read_goodput(Report& r, const Json& d) {
   }
 }
 
+void read_side_by_side(Report& r, const Json& d) {
+  const Json* jobs = d.find("side_by_side");
+  if (jobs == nullptr) return;
+  for (const Json& job : jobs->items())
+    r.side_by_side.push_back({job.at("model").as_text(), job.integer("devices", 1, 1),
+                              job.real("samples_per_second", 0, 0),
+                              job.real("samples_per_second_alone", 0, 0)});
+}
+
 constexpr double kMostSeconds = 1e15;  // of a timeline: what is added to it in other units stays finite
 
 void read_timeline(Report& r, const Json& d) {
@@ -423,6 +443,7 @@ Report read_report(const Json& document) {
   read_shares(r, document);
   read_libraries(r, document);
   read_goodput(r, document);
+  read_side_by_side(r, document);
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");

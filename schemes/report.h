@@ -133,6 +133,13 @@ struct Goodput {
   std::vector<Alternative> alternatives;
 };
 
+/// One of the jobs on a shared machine: its rate there and by itself on the same devices, in samples/s.
+struct SharedRate {
+  std::string model;
+  int64_t devices = 1;
+  double shared = 0, alone = 0;
+};
+
 /// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start,
 /// end).
 struct TimelineEntry {
@@ -188,6 +195,8 @@ struct Report {
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
   std::optional<Goodput> goodput;     ///< under failures
+  /// Of a prediction with jobs beside it: its own first, then theirs in order; else empty.
+  std::vector<SharedRate> side_by_side;
   std::vector<LibraryUse> libraries;  ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;

@@ -110,24 +110,37 @@ double samples_of_all(const Program& program) {
 
 Simulation::Simulation(const Prediction& prediction) : p_(prediction), work_(make_workload(prediction.job)) {}
 
-Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timeline) const {
+Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bool timeline) const {
   Simulated out;
-  out.bound = bound(make_cluster(*p_.system, devices), scale);
+  out.bound = std::move(bound);
   out.program = out.bound.plan.program;
   EvaluateOptions options;
   options.iterations = iterations(out.bound.plan);
-  if (beside && !p_.beside.empty()) out.bound.plan = joined(out.bound.plan, devices, scale);
+  if (!others.empty()) out.bound.plan = sim::side_by_side(out.bound.plan, others);
   evaluate_steady(out, options, timeline);
   return out;
 }
 
+Simulated Simulation::run(int64_t devices, double scale, bool beside, bool timeline) const {
+  return evaluated(bound(make_cluster(*p_.system, devices), scale),
+                   beside ? plans_beside(devices, scale) : std::vector<Plan>{}, timeline);
+}
+
 Simulated Simulation::run(const Cluster& cluster, double scale) const {
-  Simulated out;
-  out.bound = bound(cluster, scale);
-  out.program = out.bound.plan.program;
-  EvaluateOptions options;
-  options.iterations = iterations(out.bound.plan);
-  evaluate_steady(out, options, false);
+  return evaluated(bound(cluster, scale), {}, false);
+}
+
+std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, double shared) const {
+  std::vector<SharedRate> out = {{p_.job.graph->name(), devices, shared, run(devices, scale).rate}};
+  const Bound own = bound(make_cluster(*p_.system, devices), scale);
+  const std::vector<Plan> plans = plans_beside(devices, scale);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::vector<Plan> others = plans;
+    others[i] = own.plan;  // in the place of the one that is measured now
+    const Bound measured{.plan = plans[i]};
+    out.push_back({p_.beside[i].job.graph->name(), p_.beside[i].devices,
+                   evaluated(measured, others, false).rate, evaluated(measured, {}, false).rate});
+  }
   return out;
 }
 
@@ -193,8 +206,8 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   return b;
 }
 
-/// The plan of the job together with those beside it, which compute at the same scale.
-Plan Simulation::joined(const Plan& own, int64_t devices, double scale) const {
+/// Of the jobs beside it, which compute at the same scale.
+std::vector<Plan> Simulation::plans_beside(int64_t devices, double scale) const {
   std::vector<Plan> others;
   Cluster last = make_cluster(*p_.system, devices);
   for (const JobBeside& job : p_.beside) {
@@ -206,7 +219,7 @@ Plan Simulation::joined(const Plan& own, int64_t devices, double scale) const {
     last = make_cluster_behind(*p_.system, last, job.devices);
     others.push_back(Simulation(other).bound(last, scale).plan);
   }
-  return side_by_side(own, others);
+  return others;
 }
 
 /// Devices that a fault of the system left less of their speed.

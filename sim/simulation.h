@@ -47,9 +47,13 @@ class Simulation {
   /// The job by itself, or with those beside it. Throws InputError for an iteration that takes no time.
   /// `timeline`: keep spans.
   Simulated run(int64_t devices, double scale, bool beside = false, bool timeline = false) const;
+  /// The rates of the prediction's job, which is `shared` beside the others, and of those. Cost: two
+  /// simulations for each job beside it and one more.
+  std::vector<SharedRate> side_by_side(int64_t devices, double scale, double shared) const;
 
  private:
-  Plan joined(const Plan& own, int64_t devices, double scale) const;
+  std::vector<Plan> plans_beside(int64_t devices, double scale) const;
+  Simulated evaluated(Bound bound, const std::vector<Plan>& others, bool timeline) const;
   void gather_buckets(CostInput& in) const;
   std::shared_ptr<const UnlikeBatches> with_buckets(const UnlikeBatches& batches, const Cluster& cluster,
                                                     const std::vector<int64_t>& buckets) const;

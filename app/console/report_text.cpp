@@ -174,6 +174,15 @@ std::string memory_line(const Report& report) {
   return out + "\n";
 }
 
+std::string side_by_side_line(const Report& report) {
+  std::vector<std::string> jobs;
+  for (const SharedRate& job : report.side_by_side)
+    jobs.push_back(fmt::format("{} on {} device{} {} samples/s (alone {}, {:+.1f} %)", job.model, job.devices,
+                               job.devices == 1 ? "" : "s", grouped(job.shared), grouped(job.alone),
+                               std::round(1000 * (job.shared / job.alone - 1)) / 10 + 0.0));
+  return jobs.empty() ? "" : fmt::format("Side by side: {}.\n", fmt::join(jobs, "; "));
+}
+
 Table report_table(const std::vector<Report>& reports) {
   const bool stale = any_staleness(reports);
   const bool tokens =

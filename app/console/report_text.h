@@ -25,6 +25,9 @@ std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<
 /// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
 std::string memory_line(const Report& report);
 
+/// The rates of the jobs that share the machine, beside what each has alone; "" without others.
+std::string side_by_side_line(const Report& report);
+
 /// The columns of `predict`: staleness only when some gradient was stale, memory as "9.8 of 16 GiB", tokens
 /// and the batch of all devices together only where samples are sequences of tokens. Where the model does not
 /// fit, a row says what it needs.

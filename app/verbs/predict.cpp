@@ -83,6 +83,13 @@ std::string remarks(const std::vector<Report>& reports) {
   return out;
 }
 
+/// A line for each device count that was asked about.
+std::string side_by_side_lines(const std::vector<Report>& reports) {
+  std::string out;
+  for (const Report& r : reports) out += side_by_side_line(r);
+  return out;
+}
+
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_out(arguments);
@@ -117,10 +124,10 @@ int predict(const Arguments& arguments) {
     put_result(arguments, report_csv(reports));
   } else {
     const Table table = report_table(reports);
-    put_page(arguments,
-             fmt::format("{}\n\n{}\n{}{}{}{}\n", heading(question),
-                         table.as(format, result_columns(arguments)), memory_line(reports.back()),
-                         goodput_lines(reports.back()), remarks(reports), closing_line(question, reports)));
+    put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}\n", heading(question),
+                                    table.as(format, result_columns(arguments)), memory_line(reports.back()),
+                                    side_by_side_lines(reports), goodput_lines(reports.back()),
+                                    remarks(reports), closing_line(question, reports)));
   }
   return 0;
 }

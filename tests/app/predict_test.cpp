@@ -140,6 +140,8 @@ TEST(Predict, TextNamesTheJobsBeside) {
   const ChildResult result = tool(small_predict({"--with", "2 alexnet horovod 8"}));
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("beside alexnet on 2 devices · horovod"));
+  EXPECT_THAT(result.out, HasSubstr("Side by side: "));
+  EXPECT_THAT(result.out, HasSubstr("; alexnet on 2 devices "));
 }
 
 TEST(Predict, ReportHoldsWhatTheContractNames) {

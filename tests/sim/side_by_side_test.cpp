@@ -97,6 +97,20 @@ TEST_F(Jobs, ThatShareLinksSlowEachOther) {
   EXPECT_LT(servers, 0.97 * alone);
 }
 
+TEST_F(Jobs, AreAllAnsweredWithWhatEachHasAlone) {
+  const System system = System::load("v100-pcie-8x");
+  const Report three = predict("allreduce", 3, with(allreduce_, 4), system);
+  ASSERT_EQ(three.side_by_side.size(), 2U);
+  EXPECT_EQ(three.side_by_side[0].shared, three.samples_per_second);
+  EXPECT_EQ(three.side_by_side[0].alone, predict("allreduce", 3, {}, system).samples_per_second);
+  EXPECT_EQ(three.side_by_side[1].devices, 4);
+  EXPECT_LT(three.side_by_side[1].shared, 0.99 * three.side_by_side[1].alone);
+  // Two alike on halves of a box that is the same from either side.
+  const Report same = predict("allreduce", 4, with(allreduce_, 4), system);
+  EXPECT_DOUBLE_EQ(same.side_by_side[1].shared, same.samples_per_second);
+  EXPECT_TRUE(predict("allreduce", 3, {}, system).side_by_side.empty());
+}
+
 TEST_F(Jobs, HaveServersOfTheirOwn) {
   // The servers' cores are not shared: only the links on the way to them are.
   const System system = System::load("v100-pcie-8x", {{"links.pcie.bandwidth", "400GB/s"}});
