@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/memory/memory.h"
+#include "sim/networks.h"
 #include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
@@ -181,6 +182,11 @@ std::vector<RoleMemory> memory_of(const Prediction& p, const Simulation& simulat
 }
 
 MemoryUse memory_on(const Prediction& p, int64_t devices) {
+  if (!p.then.empty()) {
+    std::vector<MemoryUse> each;
+    for (const Network& network : networks_of(p)) each.push_back(memory_on(network.prediction, devices));
+    return memory_in_turn(each);
+  }
   const Simulation simulation(p);
   const Cluster cluster = grown_cluster(*p.system, devices);
   return largest(memory_of(p, simulation, cluster, *simulation.program(cluster)));

@@ -185,6 +185,11 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                     fmt::format("{} {} {} {}", beside.devices, beside.job.graph->name(),
                                 beside.job.scheme->name, beside.job.batch));
   }
+  for (std::size_t i = 0; i < p.then.size(); ++i) {
+    const NetworkThen& then = p.then[i];
+    in.emplace_back(fmt::format("then.{}", i + 1),
+                    fmt::format("{:.10g} {} {}", then.passes, then.graph->name(), then.batch));
+  }
   if (p.stragglers.share > 0)
     in.emplace_back("stragglers",
                     fmt::format("share={:.10g},slow={:.10g}", p.stragglers.share, p.stragglers.slow));

@@ -31,6 +31,13 @@ struct JobBeside {
   int64_t devices = 1;
 };
 
+/// A network that is trained in turn with the predicted one, on the same devices (sim/networks.h).
+struct NetworkThen {
+  const Graph* graph = nullptr;
+  double passes = 1;   ///< of each sample of the predicted network
+  int64_t batch = 32;  ///< samples per device
+};
+
 /// How samples are divided among devices that train on samples of their own.
 enum class BatchSplit : uint8_t {
   even,   ///< all get the job's batch
@@ -58,6 +65,7 @@ struct Prediction {
   Pauses pauses{};
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
+  std::vector<NetworkThen> then;  ///< in order
   bool timeline = true;      ///< the report has one
   bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
 };

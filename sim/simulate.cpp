@@ -14,6 +14,7 @@
 #include "sim/cost/machine.h"
 #include "sim/explain.h"
 #include "sim/memory/memory.h"
+#include "sim/networks.h"
 #include "sim/plan/placement.h"
 #include "sim/simulation.h"
 
@@ -143,6 +144,33 @@ void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, M
   r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
 }
 
+/// Of networks in turn (sim/networks.h).
+Report simulate_in_turn(const Prediction& p) {
+  Report r = asked(p);
+  r.samples_per_iteration = checked_mul(p.job.batch, p.devices, "the samples of a step");
+  r.memory = memory_on(p, p.devices);
+  r.memory_by_role = {{"worker", p.devices, r.memory}};
+  r.fits = !p.check_memory || r.memory.fits();
+  if (!r.fits) return r;
+  const std::vector<Network> networks = networks_of(p);
+  std::vector<Report> each;
+  for (const Network& network : networks) {
+    each.push_back(simulate(network.prediction));
+    if (each.back().staleness.max() > 0)
+      throw InputError(
+          fmt::format("networks in turn need workers that step together; under {} each goes on "
+                      "by itself",
+                      p.job.scheme->name));
+  }
+  add_networks(r, networks, each);
+  Prediction base = p;
+  const int64_t fewest = p.check_memory ? fewest_devices(p) : 1;
+  base.devices = r.speedup_base_devices = fewest == 0 ? p.devices : std::min(fewest, p.devices);
+  r.speedup = base.devices == p.devices ? 1 : r.samples_per_second / throughput(base);
+  r.scaling_efficiency = r.speedup * static_cast<double>(base.devices) / static_cast<double>(p.devices);
+  return r;
+}
+
 }  // namespace
 
 Plan make_plan(const Prediction& prediction) {
@@ -151,6 +179,11 @@ Plan make_plan(const Prediction& prediction) {
 }
 
 double throughput(const Prediction& p) {
+  if (!p.then.empty()) {
+    double seconds = 0;  // of a sample
+    for (const Network& network : networks_of(p)) seconds += network.passes / throughput(network.prediction);
+    return 1 / seconds;
+  }
   check_arguments(p);
   const Simulation simulation(p);
   std::vector<std::string> notes;
@@ -163,6 +196,7 @@ double anchored_scale(const Prediction& p) {
 }
 
 Report simulate(const Prediction& p) {
+  if (!p.then.empty()) return simulate_in_turn(p);
   check_arguments(p);
   const Simulation simulation(p);
   Report r = asked(p);

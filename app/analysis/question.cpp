@@ -93,6 +93,20 @@ Question::Beside read_beside(const std::string& text, int64_t batch) {
   return out;
 }
 
+/// "PASSES MODEL [BATCH]".
+Question::Then read_then(const std::string& text, int64_t batch) {
+  const Place place = option_place("then");
+  std::vector<std::string> words = split(text, ' ');
+  std::erase(words, "");
+  if (words.size() < 2 || words.size() > 3)
+    refuse_option("then", fmt::format("\"{}\" is not \"PASSES MODEL [BATCH]\", for example \"4 "
+                                      "futuregan-discriminator\"",
+                                      printable(text)));
+  Question::Then out{Graph::load(words[1]), parse_real(words[0], 1e-6, 1e6, place), batch};
+  if (words.size() > 2) out.batch = parse_integer(words[2], 1, 1 << 24, place);
+  return out;
+}
+
 /// 1, 2, 4, ... and all accelerators of the system, at most 64.
 std::vector<int64_t> doublings(int64_t count) {
   std::vector<int64_t> out;
@@ -120,6 +134,17 @@ Flag offload_flag() {
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
 }
 
+/// What read_board_changes() reads.
+static std::vector<Flag> board_flags() {
+  return {
+      {"without", "KIND", "the system without its links of that kind: nvlink", true},
+      {"with-bridges", "A-B[,A-B...]",
+       "NVLink bridges between cards that have a connector for one, by number: 0-1,2-3"},
+      {"swap", "device=NAME", "other accelerators on the same board (tandem list devices)"},
+      {"place", "N[,N...]", "which devices of a node are used, by number: 0,1,4,5; default the first"},
+  };
+}
+
 std::vector<Flag> question_flags() {
   std::vector<Flag> out{
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
@@ -129,16 +154,14 @@ std::vector<Flag> question_flags() {
       {"batch", "N", "samples per device and iteration; default 32"},
       {"batch-split", "even|speed",
        "how samples are divided where devices differ: the same batch for all (default), or in proportion to "
-       "the "
-       "rate that each has alone, as many in all"},
+       "the rate that each has alone, as many in all"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME",
        "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor (tandem list "
        "optimizers), or none: no update"},
       {"recipe", "NAME|FILE",
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
-       "pytorch; "
-       "all: tandem list recipes"},
+       "pytorch; all: tandem list recipes"},
       {"recompute", "off|blocks|...",
        "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
        "norms, activations and attention joined by +; default off"},
@@ -146,8 +169,7 @@ std::vector<Flag> question_flags() {
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
-       "modules=lazy|eager, "
-       "kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
+       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"input", "real|synthetic",
        "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",
@@ -156,23 +178,20 @@ std::vector<Flag> question_flags() {
        "change one thing of the system: nodes=16, links.pcie.bandwidth=32GB/s; or break it: "
        "faults.cpu0:cpu1=0.5 (half the bandwidth), faults.node1/nic0=down, faults.gpu3=0.8 (speed)",
        true},
-      {"without", "KIND", "the system without its links of that kind: nvlink", true},
-      {"with-bridges", "A-B[,A-B...]",
-       "NVLink bridges between cards that have a connector for one, by number: 0-1,2-3"},
-      {"swap", "device=NAME", "other accelerators on the same board (tandem list devices)"},
-      {"place", "N[,N...]", "which devices of a node are used, by number: 0,1,4,5; default the first"},
       {"with", "JOB",
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
+      {"then", "NETWORK",
+       "another network that is trained in turn on the same devices, as the discriminator of a generator: "
+       "\"PASSES MODEL [BATCH]\", how often each sample of --model passes through it",
+       true},
       {"iterations", "N",
        "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
-       "as "
-       "many as steady figures need"},
+       "as many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"stragglers", "share=S,slow=F",
        "devices that are slow for good: each with probability S, drawn once from the seed, computes F times "
-       "as "
-       "long; share=0.01,slow=1.5"},
+       "as long; share=0.01,slow=1.5"},
       {"pauses", "every=T,for=T",
        "pauses at random in a device's work, every so often in the mean and exponentially long; "
        "every=60s,for=0.5s"},
@@ -184,6 +203,9 @@ std::vector<Flag> question_flags() {
   };
   const std::vector<Flag> tuning = fine_tuning_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  const auto with = std::find_if(out.begin(), out.end(), [](const Flag& f) { return f.name == "with"; });
+  const std::vector<Flag> board = board_flags();
+  out.insert(with, board.begin(), board.end());
   return out;
 }
 
@@ -294,6 +316,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
     q.measured = read_measured(arguments.text("collective-profile", ""));
   if (arguments.has("anchor")) q.anchor = arguments.value("anchor", "", read_anchor);
   for (const std::string& job : arguments.all("with")) q.beside.push_back(read_beside(job, q.batch));
+  for (const std::string& network : arguments.all("then")) q.then.push_back(read_then(network, q.batch));
   if (arguments.has("jitter")) {
     q.disturbance.emplace();
     q.disturbance->iteration_sigma = arguments.real("jitter", 0, 0, 10);
@@ -319,6 +342,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.disturbance = disturbance;
   p.stragglers = stragglers;
   p.pauses = pauses;
+  for (const Then& network : then) p.then.push_back({&network.graph, network.passes, network.batch});
   for (const Beside& other : beside) {
     Job job = p.job;  // of the same precision, optimiser and input
     job.graph = &other.graph;

@@ -48,6 +48,13 @@ struct Question {
     int64_t devices = 1, batch = 32;
   };
   std::vector<Beside> beside;
+  /// --then: networks trained in turn with the model.
+  struct Then {
+    Graph graph;
+    double passes = 1;
+    int64_t batch = 32;
+  };
+  std::vector<Then> then{};
 
   Prediction prediction(int64_t device_count) const;
 };

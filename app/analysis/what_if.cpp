@@ -152,7 +152,8 @@ std::string closing_line(const Question& q, const std::vector<Report>& reports) 
     out += fmt::format("Anchored at {} samples/s on {} device{}.", grouped(q.anchor->rate), q.anchor->devices,
                        q.anchor->devices == 1 ? "" : "s");
   } else {
-    out += "Uncalibrated: from datasheet and stock curves; give --anchor with a measured rate.";
+    out += "Uncalibrated: from datasheet and stock curves";
+    out += q.then.empty() ? "; give --anchor with a measured rate." : ".";
   }
   return out;
 }

@@ -22,8 +22,8 @@ constexpr int64_t kUsualDevices = 1024, kMostWorkers = 1024, kMostRunNodes = 64;
 
 /// Options of predict that are searched, or that say nothing of a way to train.
 const std::set<std::string_view>& searched() {
-  static const std::set<std::string_view> names = {"devices",   "scheme",  "batch",  "precision",
-                                                   "recompute", "offload", "anchor", "with"};
+  static const std::set<std::string_view> names = {"devices", "scheme", "batch", "precision", "recompute",
+                                                   "offload", "anchor", "with",  "then"};
   return names;
 }
 

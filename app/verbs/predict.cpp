@@ -56,6 +56,11 @@ std::string heading(const Question& q) {
     out +=
         fmt::format("\nbeside {} on {} device{} · {} · {}", job.graph.name(), job.devices,
                     job.devices == 1 ? "" : "s", scheme_text(job.scheme), batch_text(job.graph, job.batch));
+  for (const Question::Then& network : q.then)
+    out += fmt::format("\nthen {:.6g} pass{} of {} · {} · {}MAC forward · {}", network.passes,
+                       network.passes == 1 ? "" : "es", network.graph.name(), parameters_text(network.graph),
+                       count_text(static_cast<double>(network.graph.forward_flops().n) / 2),
+                       batch_text(network.graph, network.batch));
   return out;
 }
 

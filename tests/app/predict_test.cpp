@@ -144,6 +144,19 @@ TEST(Predict, TextNamesTheJobsBeside) {
   EXPECT_THAT(result.out, HasSubstr("; alexnet on 2 devices "));
 }
 
+TEST(Predict, NetworksInTurnAreNamedAndBadOnesRefused) {
+  const ChildResult result = tool(small_predict({"--then", "4 resnet20-cifar 16"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("then 4 passes of resnet20-cifar"));
+  const ChildResult bad = tool(small_predict({"--then", "four"}));
+  EXPECT_EQ(bad.status, 2);
+  EXPECT_THAT(bad.err, HasSubstr("PASSES MODEL [BATCH]"));
+  EXPECT_EQ(tool(small_predict({"--then", "0 resnet20-cifar"})).status, 2);
+  const ChildResult anchored = tool(small_predict({"--then", "1 alexnet", "--anchor", "100"}));
+  EXPECT_EQ(anchored.status, 3);
+  EXPECT_THAT(anchored.err, HasSubstr("anchor"));
+}
+
 TEST(Predict, ReportHoldsWhatTheContractNames) {
   const Json report = predict_json({}).at("reports").items()[1];
   for (const char* key : {"engine",

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/networks.h"
+
+#include <algorithm>
+
+#include "sim/intervals.h"
+
+namespace tandem::sim {
+
+namespace {
+
+/// Adds `weight` times the shares of one network's time.
+void add_shares(Report& r, const Report& part, double weight) {
+  constexpr double TimeShare::*kShares[] = {
+      &TimeShare::compute, &TimeShare::launch, &TimeShare::exposed_communication,
+      &TimeShare::waiting, &TimeShare::bubble, &TimeShare::input,
+      &TimeShare::server,  &TimeShare::idle};
+  for (const auto share : kShares) r.time_share.*share += weight * part.time_share.*share;
+  r.slowed += weight * part.slowed;
+  const auto add_named = [&](std::vector<NamedShare>& to, const std::vector<NamedShare>& from) {
+    for (const auto& [name, share] : from) {
+      const auto at = std::find_if(to.begin(), to.end(), [&](const auto& t) { return t.first == name; });
+      if (at != to.end())
+        at->second += weight * share;
+      else
+        to.emplace_back(name, weight * share);
+    }
+    std::stable_sort(to.begin(), to.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  };
+  add_named(r.communication_kinds, part.communication_kinds);
+  add_named(r.waiting_for, part.waiting_for);
+}
+
+/// A kind of kernel is named by the pass that takes most of it in one of the networks.
+void add_kernels(Report& r, const Report& part, double weight) {
+  for (KernelShare k : part.kernels) {
+    k.share *= weight;
+    k.heaviest *= weight;
+    const auto at = std::find_if(r.kernels.begin(), r.kernels.end(),
+                                 [&](const KernelShare& known) { return known.kind == k.kind; });
+    if (at == r.kernels.end()) {
+      r.kernels.push_back(k);
+    } else {
+      at->share += k.share;
+      if (at->heaviest_pass == k.heaviest_pass)
+        at->heaviest += k.heaviest;
+      else if (k.heaviest > at->heaviest)
+        at->heaviest = k.heaviest, at->heaviest_pass = k.heaviest_pass;
+    }
+  }
+  std::stable_sort(r.kernels.begin(), r.kernels.end(),
+                   [](const auto& a, const auto& b) { return a.share > b.share; });
+}
+
+void add_links(Report& r, const Report& part, double weight) {
+  for (const LinkUse& use : part.links) {
+    const auto at =
+        std::find_if(r.links.begin(), r.links.end(), [&](const LinkUse& l) { return l.name == use.name; });
+    LinkUse& link = at != r.links.end() ? *at : r.links.emplace_back(LinkUse{use.name, 0, {}});
+    link.busy += weight * use.busy;
+    link.bytes = link.bytes + use.bytes;
+  }
+  std::stable_sort(r.links.begin(), r.links.end(),
+                   [](const LinkUse& a, const LinkUse& b) { return a.busy > b.busy; });
+  if (!r.links.empty()) r.busiest_link = r.links.front();
+}
+
+void add_remarks(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  for (const std::string& text : from) {
+    if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(text);
+  }
+}
+
+/// The same source errs in the same direction in every network, and counts by its share of the time.
+void add_errors(Report& r, const Report& part, double weight) {
+  for (const ErrorSource& e : part.errors) {
+    const auto at = std::find_if(r.errors.begin(), r.errors.end(),
+                                 [&](const ErrorSource& known) { return known.source == e.source; });
+    if (at != r.errors.end())
+      at->sigma += weight * e.sigma;
+    else
+      r.errors.push_back({e.source, weight * e.sigma});
+  }
+}
+
+void add_network(Report& r, const Report& part, double weight, double steps) {
+  add_shares(r, part, weight);
+  add_kernels(r, part, weight);
+  add_links(r, part, weight);
+  add_errors(r, part, weight);
+  add_remarks(r.notes, part.notes);
+  add_remarks(r.extrapolates, part.extrapolates);
+  r.iteration_median += steps * part.iteration_median;
+  r.iteration_p05 += steps * part.iteration_p05;
+  r.iteration_p95 += steps * part.iteration_p95;
+  r.simulated_events += part.simulated_events;
+  r.calibrated = r.calibrated && part.calibrated;
+}
+
+}  // namespace
+
+std::vector<Network> networks_of(const Prediction& p) {
+  if (p.anchor) throw InputError("an anchor is the rate of one network: it cannot be met by several in turn");
+  if (!p.beside.empty()) throw InputError("networks in turn and jobs beside them cannot be asked together");
+  std::vector<Network> out = {{p, 1}};
+  out.front().prediction.then.clear();
+  out.front().prediction.check_memory = false;  // all together decide
+  for (const NetworkThen& then : p.then) {
+    Network network{out.front().prediction, then.passes};
+    network.prediction.job.graph = then.graph;
+    network.prediction.job.batch = then.batch;
+    network.prediction.timeline = false;
+    out.push_back(std::move(network));
+  }
+  return out;
+}
+
+MemoryUse memory_in_turn(const std::vector<MemoryUse>& networks) {
+  MemoryUse out;
+  Bytes cache, context;
+  for (const MemoryUse& m : networks) {
+    out.parameters = out.parameters + m.parameters;
+    out.gradients = out.gradients + m.gradients;
+    out.optimizer = out.optimizer + m.optimizer;
+    out.buffers = out.buffers + m.buffers;
+    out.activations = std::max(out.activations, m.activations);
+    out.workspace = std::max(out.workspace, m.workspace);
+    out.host = out.host + m.host;
+    out.capacity = m.capacity;
+    cache = std::max(cache, m.reserved - m.total());
+    context = std::max(context, m.nvidia_smi - m.reserved);
+  }
+  out.reserved = out.total() + cache;
+  out.nvidia_smi = out.reserved + context;
+  return out;
+}
+
+void add_networks(Report& r, const std::vector<Network>& networks, const std::vector<Report>& each) {
+  const Report& first = each.front();
+  double seconds = 0;  // of a sample
+  for (std::size_t i = 0; i < each.size(); ++i) seconds += networks[i].passes / each[i].samples_per_second;
+  r.samples_per_iteration = first.samples_per_iteration;
+  r.evaluator = first.evaluator;
+  r.evaluator_reason = first.evaluator_reason;
+  r.samples_per_second = 1 / seconds;
+  r.tokens_per_second = r.samples_per_second * first.tokens_per_second / first.samples_per_second;
+  r.staleness = first.staleness;
+  r.timeline = first.timeline;
+  r.calibrated = true;
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    const double of_sample = networks[i].passes / each[i].samples_per_second;
+    add_network(r, each[i], of_sample / seconds,
+                of_sample * static_cast<double>(r.samples_per_iteration) / each[i].iteration_median);
+  }
+  r.interval = interval(r.samples_per_second, r.errors);
+  r.largest_share_is_bottleneck();
+}
+
+}  // namespace tandem::sim

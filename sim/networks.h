@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Several networks trained in turn on the same devices: a generator and its discriminator, the stages of
+// training on growing images.
+#include <vector>
+
+#include "schemes/report.h"
+#include "sim/prediction.h"
+
+namespace tandem::sim {
+
+/// One of several networks, by itself.
+struct Network {
+  Prediction prediction;
+  double passes = 1;  ///< of each sample of the first network
+};
+
+/// The first network, then Prediction::then. Throws InputError with an anchor or with jobs beside them.
+std::vector<Network> networks_of(const Prediction& prediction);
+
+/// Adds to a report what the networks' own, `each` in the same order, come to. Rates are in samples of the
+/// first network: each passes through the others as often as they say, so that the times of all add up, and
+/// so do shares of time and errors. Timeline, evaluator and staleness are those of the first.
+void add_networks(Report& report, const std::vector<Network>& networks, const std::vector<Report>& each);
+
+/// What a device holds of all networks, from what it holds of each by itself: parameters, gradients,
+/// optimiser state and buffers of all, and activations of one at a time.
+MemoryUse memory_in_turn(const std::vector<MemoryUse>& networks);
+
+}  // namespace tandem::sim
