@@ -199,8 +199,7 @@ std::string advice_text(const Advice& advice, const AdviceContext& context, int 
     const std::string text = outcome_text(advice.outcomes[f], f, advice);
     if (!text.empty()) prose += "Not chosen, " + text + ".\n";
   }
-  prose += fmt::format("Of {} ways {} were simulated; {}.\n", grouped(static_cast<double>(advice.ways)),
-                       advice.simulated,
+  prose += fmt::format("Of {} ways {} were simulated; {}.\n", whole(advice.ways), advice.simulated,
                        advice.complete ? "the others do not fit or cannot be faster than the second"
                                        : "the search ended there, and others may be faster than the second");
   std::string out = context.heading + "\n\n" + choices_table(advice).text(true, columns) +

@@ -359,8 +359,8 @@ class Searcher {
         if (outcome.refusal.empty()) outcome.refusal = v.refusal;
         return;
       case Verdict::State::too_big: {
-        if (outcome.needs.n == 0 || v.needs < outcome.needs) outcome.needs = v.needs;
-        outcome.capacity = v.capacity;
+        if (outcome.needs.n == 0 || (v.needs.n > 0 && v.needs < outcome.needs)) outcome.needs = v.needs;
+        if (v.capacity.n > 0) outcome.capacity = v.capacity;
         auto [at, fresh] = too_big_.emplace(c.split(), c.batch);
         at->second = std::min(at->second, c.batch);
         return;

@@ -15,8 +15,7 @@ std::string percent(double share) {
 }
 
 std::string plural(int64_t n, std::string_view word) {
-  return fmt::format("{} {}{}", n < 1000 ? std::to_string(n) : grouped(static_cast<double>(n)), word,
-                     n == 1 ? "" : "s");
+  return fmt::format("{} {}{}", whole(n), word, n == 1 ? "" : "s");
 }
 
 /// "with 1 spare", "waiting for it", "going on without it".

@@ -25,12 +25,6 @@ std::string memory_text(const MemoryUse& m) {
                            : fmt::format("{} of {:.3g} GiB", used, gib(m.capacity));
 }
 
-/// "1,024".
-std::string whole(int64_t n) {
-  const std::string text = grouped(static_cast<double>(n));
-  return n < 1000 ? std::to_string(n) : text;
-}
-
 bool any_staleness(const std::vector<Report>& reports) {
   return std::any_of(reports.begin(), reports.end(), [](const Report& r) { return r.staleness.max() > 0; });
 }

@@ -160,4 +160,8 @@ std::string grouped(double value) {
   return text;
 }
 
+std::string whole(int64_t count) {
+  return count < 1000 ? std::to_string(count) : grouped(static_cast<double>(count));
+}
+
 }  // namespace tandem::app

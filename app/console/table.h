@@ -46,5 +46,7 @@ class Table {
 
 /// 1234567 -> "1,234,567"; from 1000 up without decimals, below with up to three significant digits.
 std::string grouped(double value);
+/// The same of a count: 58 -> "58", 1234567 -> "1,234,567".
+std::string whole(int64_t count);
 
 }  // namespace tandem::app

@@ -102,8 +102,7 @@ std::string use_by_kind(const std::map<Ends, Use>& use, const Drawing& d, const 
                    [](const auto& a, const auto& b) { return a.second.most > b.second.most; });
   std::string out;
   for (const auto& [kind, u] : sorted) {
-    const std::string count =
-        u.links < 1000 ? std::to_string(u.links) : grouped(static_cast<double>(u.links));
+    const std::string count = whole(u.links);
     out +=
         fmt::format("{}{}: {} link{}, mean {:.1f} %, most {:.1f} %", out.empty() ? "" : "  ·  ", kind, count,
                     u.links == 1 ? "" : "s", 100 * u.sum / static_cast<double>(u.links), 100 * u.most);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advice: the best of what predict gives, whatever the threads, with commands that work.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,8 +137,9 @@ TEST(Advise, CommandsWorkWhenPasted) {
 }
 
 // The guide of the MultiGPU study, on two devices as there and on four: one device where model and data are
-// small, data parallelism where the data is large, model parallelism where the model is. Small data is a step
-// of few samples. The study is older than sharding: without it a model that no device holds must be divided.
+// small, data parallelism where the data is large, model parallelism where the model is, both where both are.
+// Small data is a step of few samples. The study is older than sharding: without it a model that no device
+// holds must be divided.
 Candidate by_guide(const std::string& model, int64_t devices, int64_t samples) {
   Asked asked(model, "v100-pcie-8x", devices, samples, {"allreduce", "hybrid:sharding=none,schedule=1f1b"});
   asked.question.optimizer = &optimizer("adam");
@@ -155,6 +157,20 @@ TEST(Advise, FollowsTheGuideOfTheMultiGpuStudy) {
   EXPECT_GT(parts(model), 1);
   EXPECT_EQ(model.replicas, 1);
   EXPECT_GT(parts(by_guide("gpt2-xl:sequence=128", 4, 64)), 1);
+  const Candidate both = by_guide("gpt2-xl:sequence=128", 8, 256);
+  EXPECT_GT(parts(both), 1);
+  EXPECT_GT(both.replicas, 1);
+}
+
+TEST(Advise, TheBorderOfTheModelIsCrossedOnce) {
+  int64_t before = 1;
+  for (const int64_t layers : {8, 16, 32, 48}) {
+    const Candidate c = by_guide(fmt::format("gpt2-xl:sequence=128,layers={}", layers), 4, 64);
+    EXPECT_GE(parts(c), before) << layers;
+    before = parts(c);
+    if (layers == 8) EXPECT_EQ(parts(c), 1) << "a device holds it, and there are samples for all";
+  }
+  EXPECT_GT(before, 1);
 }
 
 TEST(Advise, TheBorderOfDataIsCrossedOnce) {
@@ -171,6 +187,10 @@ TEST(Advise, OffloadsOnlyWhereNothingFitsElse) {
   const Json advice = advised({"--model", "gpt2-xl", "--system", "dgx1-v100", "--devices", "1", "--batch",
                                "1", "--precision", "fp16", "--optimizer", "adam"});
   EXPECT_NE(advice.at("choices").items()[0].at("offload").as_text(), "off");
+  for (const Json& scheme : advice.at("schemes").items()) {
+    if (scheme.at("scheme").as_text() == "data-parallel-master")
+      EXPECT_GT(scheme.at("needs_bytes").as_int(0, INT64_MAX), 16e9) << "which leaves nothing in the host";
+  }
 }
 
 TEST(Advise, SchemesThatLearnElseAreTriedWhenAskedForAndSaidToBe) {
