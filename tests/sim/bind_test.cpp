@@ -199,7 +199,7 @@ TEST(Interval, KnowsUntriedFrameworksRecalledNetworksAndNodes) {
   ASSERT_TRUE(two.contains("network of v100-mesh-1ib, recalled"));
   EXPECT_GT(two.at("network of v100-mesh-1ib, recalled"), two.at("communication on v100-mesh-1ib"));
   EXPECT_GT(four.at("4 nodes"), two.at("2 nodes"));
-  EXPECT_GT(sources(8, "tf-mirrored").at("tf-mirrored on several devices"),
+  EXPECT_GT(sources(8, "deepspeed-zero1").at("deepspeed-zero1 on several devices"),
             one.at("horovod on several devices"));
 }
 
