@@ -100,10 +100,10 @@ uint32_t Builder::store(const RoleBuilder& holder, Store store) {
 }
 
 uint32_t Builder::label(std::string_view text) {
-  const auto [at, fresh] =
-      labels_.try_emplace(std::string(text), static_cast<uint32_t>(program_.labels.size()));
-  if (fresh) program_.labels.emplace_back(text);
-  return at->second;
+  const auto known = labels_.find(text);
+  if (known != labels_.end()) return known->second;
+  const uint32_t fresh = append(program_.labels, std::string(text));
+  return labels_.emplace(text, fresh).first->second;
 }
 
 Program Builder::finish() {

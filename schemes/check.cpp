@@ -436,25 +436,25 @@ class Checker {
         }
       }
       waits_.resize(nodes);
-      edges_.reserve(std::size_t{3} * nodes);
-      for (uint32_t r = 0; r < p_.roles.size(); ++r) add_role(r);
     }
 
     /// "" or what to say of one.
     std::string cycle(const Ports& sent, const Ports& received) {
-      for (const auto& [port, to] : received) {
-        const std::vector<Place>& from = sent.at(port);
-        for (std::size_t n = 0; n < to.size(); ++n)
-          edge(node(from[n].role, from[n].op), node(to[n].role, to[n].op));
-      }
-      const std::vector<uint32_t> begin = sort_edges();
+      std::vector<uint32_t> begin(waits_.size() + 1);  // [node]: where `next` has the ends of its edges
+      each_edge(sent, received, [&](uint32_t from, uint32_t to) {
+        ++begin[from + 1];
+        ++waits_[to];
+      });
+      for (std::size_t i = 0; i < waits_.size(); ++i) begin[i + 1] += begin[i];
+      std::vector<uint32_t> next(begin.back()), at = begin;
+      each_edge(sent, received, [&](uint32_t from, uint32_t to) { next[at[from]++] = to; });
       std::vector<uint32_t> ready;
       for (uint32_t i = 0; i < waits_.size(); ++i) {
         if (waits_[i] == 0) ready.push_back(i);
       }
-      for (std::size_t at = 0; at < ready.size(); ++at) {  // Kahn's algorithm
-        for (uint32_t e = begin[ready[at]]; e < begin[ready[at] + 1]; ++e) {
-          if (--waits_[next_[e]] == 0) ready.push_back(next_[e]);
+      for (std::size_t done = 0; done < ready.size(); ++done) {  // Kahn's algorithm
+        for (uint32_t e = begin[ready[done]]; e < begin[ready[done] + 1]; ++e) {
+          if (--waits_[next[e]] == 0) ready.push_back(next[e]);
         }
       }
       return ready.size() == waits_.size() ? "" : text(waits_.size() - ready.size());
@@ -467,24 +467,19 @@ class Checker {
       return first_[role][k] + (part.routine < 0 ? op - part.first : 0);
     }
 
-    void edge(uint32_t from, uint32_t to) {
-      edges_.emplace_back(from, to);
-      ++waits_[to];
+    /// f(from, to) for every edge: the same, in the same order, each time.
+    template <typename F>
+    void each_edge(const Ports& sent, const Ports& received, F f) const {
+      for (uint32_t r = 0; r < p_.roles.size(); ++r) each_edge_of(r, f);
+      for (const auto& [port, to] : received) {
+        const std::vector<Place>& from = sent.at(port);
+        for (std::size_t n = 0; n < to.size(); ++n)
+          f(node(from[n].role, from[n].op), node(to[n].role, to[n].op));
+      }
     }
 
-    /// Fills next_ with the ends of all edges by where they begin; returns where each node's are, and the
-    /// end.
-    std::vector<uint32_t> sort_edges() {
-      std::vector<uint32_t> begin(waits_.size() + 1);
-      for (const auto& [from, to] : edges_) ++begin[from + 1];
-      for (std::size_t i = 0; i < waits_.size(); ++i) begin[i + 1] += begin[i];
-      next_.resize(edges_.size());
-      std::vector<uint32_t> at = begin;
-      for (const auto& [from, to] : edges_) next_[at[from]++] = to;
-      return begin;
-    }
-
-    void add_role(uint32_t r) {
+    template <typename F>
+    void each_edge_of(uint32_t r, F& edge) const {
       const OpList& ops = p_.roles[r].ops;
       int64_t last[kLanes];
       std::fill(std::begin(last), std::end(last), -1);
@@ -526,9 +521,7 @@ class Checker {
 
     const Program& p_;
     std::vector<std::vector<uint32_t>> first_;  ///< [role][part]: its first node
-    std::vector<std::pair<uint32_t, uint32_t>> edges_;
-    std::vector<uint32_t> next_;
-    std::vector<uint32_t> waits_;
+    std::vector<uint32_t> waits_;               ///< [node]: for so many others
   };
 
   const Program& p_;

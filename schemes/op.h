@@ -3,9 +3,9 @@
 // One op of a Program, and what it is made of. Meaning of every field: schemes/semantics.md.
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "base/units.h"
+#include "schemes/deps.h"
 
 namespace tandem::schemes {
 
@@ -19,13 +19,6 @@ std::string_view name(Lane lane);
 
 enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };
 std::string_view name(OpKind kind);
-
-/// Waits for `op` (index in the same role) of `lag` iterations ago; lag 0 = this iteration (then op must
-/// come earlier in the list). Dependencies on iterations before the first are satisfied.
-struct Dep {
-  uint32_t op = 0;
-  uint16_t lag = 0;
-};
 
 /// What an op works on or moves, where its kind does not say it.
 enum class Payload : uint8_t {
@@ -56,12 +49,12 @@ struct Op {
   /// keys; of a collective inside a layer that devices share (a grid has them) the layer whose output it is.
   uint32_t key = 0;
   Bytes bytes;             ///< payload per instance; 0 for compute, apply and gate
+  uint16_t micro = 0;      ///< the micro-batch of the iteration that it works for
   uint16_t every = 1;      ///< runs when (iteration + 1) % every == 0 ...
   uint32_t from = 0;       ///< ... in iterations from this one on ...
   uint32_t until = kEver;  ///< ... and before this one
-  uint16_t micro = 0;      ///< the micro-batch of the iteration that it works for
   uint32_t label = 0;      ///< index into labels, e.g. "backward conv3"
-  std::vector<Dep> deps;   ///< program order within one lane is implied, not listed
+  Deps deps;               ///< program order within one lane is implied, not listed
 
   static constexpr uint32_t kEver = UINT32_MAX;
   bool runs(uint32_t iteration) const {

@@ -34,7 +34,7 @@ uint32_t OpList::fold(uint32_t first) {
   Part part{first, count, static_cast<int32_t>(routines_.size()), ops.front().micro};
   for (uint32_t i = 0; i < count; ++i) {
     TANDEM_CHECK(ops[i].micro == part.micro && ops[i].kind != OpKind::send && ops[i].kind != OpKind::recv);
-    std::vector<Dep> inside;
+    Deps inside;
     for (const Dep& dep : ops[i].deps) {
       if (dep.lag == 0 && dep.op >= first)
         inside.push_back({dep.op - first, 0});

@@ -178,25 +178,52 @@ std::string describe(const Plan& plan, const Load& load) {
                      plan.program->roles[load.role].name);
 }
 
+/// Takes an overfull link in, if copies are what is too much for it; else gives up.
+void take_in(const Plan& plan, uint32_t link, const std::vector<Load>& loads,
+             std::optional<ContendingCopies>& copies) {
+  if (!copies) return;
+  const auto copying = [](const Load& load) { return static_cast<Lane>(load.lane) == Lane::copy; };
+  const auto by = std::find_if(loads.begin(), loads.end(), copying);
+  if (by == loads.end() || loads.size() > 2 || (!copies->links.empty() && by->role != copies->role))
+    return copies.reset();
+  double others = 0;
+  for (const Load& load : loads) others += &load == &*by ? 0 : load.sum;
+  if (!fit_together(plan, link, others)) return copies.reset();
+  copies->role = by->role;
+  copies->links.push_back({link, others});
+}
+
+/// Nothing but copies moves on their lane.
+bool only_copies(const Plan& plan, uint32_t role) {
+  return !plan.program->roles[role].ops.any(
+      [](const Op& op) { return op.lane == Lane::copy && op.kind != OpKind::copy; });
+}
+
 }  // namespace
 
-std::string contention(const Plan& plan) {
+Contention find_contention(const Plan& plan) {
+  Contention out;
   if (std::all_of(plan.transfers.begin(), plan.transfers.end(),
                   [](const Transfer& t) { return t.uses.empty(); }))
-    return "";
+    return out;
   Loads loads(plan);
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     for (int lane = 0; lane < kLanes; ++lane) loads.add(r, lane);
   }
+  out.copies.emplace();
   for (uint32_t l = 0; l < plan.capacity.size(); ++l) {
     double sum = 0;
     for (const Load& load : loads.of(l)) sum += load.sum;
-    if (sum <= plan.capacity[l] * (1 + 1e-9)) continue;
-    std::string who;
-    for (const Load& load : loads.of(l)) who += (who.empty() ? "" : " and ") + describe(plan, load);
-    return fmt::format("{} share {}", who, plan.link_name(l));
+    if (fit_together(plan, l, sum)) continue;
+    take_in(plan, l, loads.of(l), out.copies);
+    if (!out.who.empty()) continue;
+    for (const Load& load : loads.of(l)) out.who += (out.who.empty() ? "" : " and ") + describe(plan, load);
+    out.who += fmt::format(" share {}", plan.link_name(l));
   }
-  return "";
+  if (out.who.empty() || (out.copies && !only_copies(plan, out.copies->role))) out.copies.reset();
+  return out;
 }
+
+std::string contention(const Plan& plan) { return find_contention(plan).who; }
 
 }  // namespace tandem::sim

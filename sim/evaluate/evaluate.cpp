@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "sim/evaluate/contention.h"
 #include "sim/evaluate/events.h"
@@ -52,10 +53,19 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
           sharing_pairs(*plan.program));
     return trace;
   }
-  const std::string shared = contention(plan);
-  if (!shared.empty()) {
+  const Contention shared = find_contention(plan);
+  if (shared.copies) {
+    if (std::optional<Trace> trace = run_sweep(plan, options, *shared.copies)) {
+      trace->reason = fmt::format(
+          "copies that share links are timed together ({}); nothing else is slowed, so other times follow by "
+          "max and plus",
+          shared.who);
+      return std::move(*trace);
+    }
+  }
+  if (!shared.who.empty()) {
     Trace trace = run_events(plan, options);
-    trace.reason = "transfers can slow each other: " + shared;
+    trace.reason = "transfers can slow each other: " + shared.who;
     return trace;
   }
   if (!plan.disturbance.none() && folds_noise(plan, options)) {

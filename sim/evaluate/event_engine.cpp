@@ -45,12 +45,16 @@ void EventEngine::build_role(uint32_t r) {
   info.serves = info.role->on_channel >= 0;
   role_of_.insert(role_of_.end(), info.count, r);
   for (uint32_t i = 0; i < info.count; ++i) weight_.push_back(Recorder::weight(r, i));
-  const auto& ops = info.role->ops;
+  const OpList& list = info.role->ops;
+  info.ops = {list.begin(), list.end()};
+  const std::span<const Op> ops = info.ops;
+  info.position.reserve(ops.size());
   for (uint32_t o = 0; o < ops.size(); ++o) {
-    info.lane_ops[static_cast<int>(ops[o].lane)].push_back(o);
+    std::vector<uint32_t>& of_lane = info.lane_ops[static_cast<int>(ops[o].lane)];
+    info.position.push_back(static_cast<uint32_t>(of_lane.size()));
+    of_lane.push_back(o);
     info.lanes = static_cast<uint16_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
   }
-  build_needs(info);
   // Collectives on the same axes and lane meet in the same groups.
   std::map<std::pair<uint32_t, Lane>, uint32_t> known;
   shared_[r].assign(program_.collectives.size() * kLanes, kNone);
@@ -69,22 +73,6 @@ void EventEngine::build_role(uint32_t r) {
 
 EventEngine::Rendezvous& EventEngine::meeting_of(uint32_t r, const Op& op) {
   return rendezvous_[r][shared_[r][op.what * kLanes + static_cast<uint32_t>(op.lane)]];
-}
-
-void EventEngine::build_needs(RoleInfo& info) {
-  const auto& ops = info.role->ops;
-  std::vector<uint32_t> position(ops.size());
-  for (const auto& list : info.lane_ops) {
-    for (uint32_t p = 0; p < list.size(); ++p) position[list[p]] = p;
-  }
-  info.needs.resize(ops.size());
-  for (uint32_t o = 0; o < ops.size(); ++o) {
-    for (const Dep& dep : ops[o].deps) {
-      const Op& on = ops[dep.op];
-      if (on.lane == ops[o].lane) continue;  // in order anyway
-      info.needs[o].push_back({&on, position[dep.op], dep.lag, static_cast<uint8_t>(on.lane)});
-    }
-  }
 }
 
 uint32_t EventEngine::class_of(const RoleInfo& info, uint32_t instance) const {
@@ -247,8 +235,8 @@ void EventEngine::op_ended(uint32_t lane_id) {
   const uint32_t instance = global - info.base;
   const LaneState& state = lanes_[lane_id];
   const uint32_t op = info.lane_ops[lane][state.position];
-  if (info.role->ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
-  Rendezvous& meeting = meeting_of(r, info.role->ops[op]);
+  if (info.ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
+  Rendezvous& meeting = meeting_of(r, info.ops[op]);
   const int64_t start = state.start;
   const uint32_t group = meeting.groups->of(instance), last = meeting.last[group];
   meeting.arrived[group] = 0;
@@ -264,7 +252,7 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
                {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
   const uint32_t ended = info.lane_ops[lane][state.position];
-  if (HostClock::waits_for(*info.costs, info.role->ops[ended].kind, ended))
+  if (HostClock::waits_for(*info.costs, info.ops[ended].kind, ended))
     host_[global].ended(*info.costs, class_of(info, instance), ended, state.iteration, now_);
   ++state.position;
   state.state = State::blocked;
@@ -273,13 +261,14 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
   }
 }
 
-bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const {
-  for (const Needs& need : info.needs[op]) {
-    if (need.lag > iteration) continue;
-    const uint32_t at = iteration - need.lag;
-    if (!need.on->runs(at)) continue;
-    const LaneState& other = lanes[need.lane];
-    if (other.iteration < at || (other.iteration == at && other.position <= need.position)) return false;
+bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, const Op& op) {
+  for (const Dep& dep : op.deps) {
+    const Op& on = info.ops[dep.op];
+    if (on.lane == op.lane || dep.lag > iteration || !on.runs(iteration - dep.lag)) continue;
+    const LaneState& other = lanes[static_cast<int>(on.lane)];  // its own is in order anyway
+    const uint32_t at = iteration - dep.lag;
+    if (other.iteration < at || (other.iteration == at && other.position <= info.position[dep.op]))
+      return false;
   }
   return true;
 }
@@ -301,8 +290,8 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
     }
     if (state.iteration >= limit(r, instance)) return finish_lane(r, instance, lane);
     const uint32_t op = list[state.position];
-    if (info.role->ops[op].runs(state.iteration)) {
-      if (ready(info, lanes, state.iteration, op)) start_op(r, instance, lane, op);
+    if (info.ops[op].runs(state.iteration)) {
+      if (ready(info, lanes, state.iteration, info.ops[op])) start_op(r, instance, lane, op);
       return;
     }
     ++state.position;
@@ -340,7 +329,7 @@ int64_t EventEngine::compute_time(uint32_t r, uint32_t instance, uint32_t iterat
   const RoleInfo& info = roles_[r];
   const uint32_t c = class_of(info, instance);
   const int64_t works = scaled(info.costs->duration[c][op], compute_factor(r, instance, iteration, op)).ps;
-  if (!launched(info.role->ops[op])) return works;
+  if (!launched(info.ops[op])) return works;
   const int64_t late =
       host_[info.base + instance].issued(*info.costs, c, op, iteration, waited_[info.base + instance]) -
       (now_ + works);
@@ -356,7 +345,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
   state.start = state.ready = now_;
   state.state = State::running;
   if (instance == 0 && recorder_.tracks(r)) recorder_.ready(r, state.iteration, index, now_);
-  switch (info.role->ops[index].kind) {
+  switch (info.ops[index].kind) {
     case OpKind::compute: {
       schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);
       break;
@@ -381,13 +370,13 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
     case OpKind::apply:
     case OpKind::gate:
       throw ProgramError(fmt::format("role \"{}\", op {}: {} in a role that serves no messages",
-                                     info.role->name, index, name(info.role->ops[index].kind)));
+                                     info.role->name, index, name(info.ops[index].kind)));
   }
 }
 
 void EventEngine::start_collective(uint32_t r, uint32_t instance, uint32_t index) {
   const RoleInfo& info = roles_[r];
-  const Op& op = info.role->ops[index];
+  const Op& op = info.ops[index];
   Rendezvous& meeting = meeting_of(r, op);
   const uint32_t group = meeting.groups->of(instance);
   const uint32_t first = meeting.groups->first(group);
@@ -433,9 +422,9 @@ void EventEngine::check_finished() const {
       const LaneState& state = lanes_[l];
       if (state.state == State::finished) continue;
       const uint32_t op = info.lane_ops[l % kLanes][state.position];
-      throw ProgramError(fmt::format(
-          "deadlock: role \"{}\", instance {} never gets past op {} ({}) of iteration {}", info.role->name,
-          l / kLanes - info.base, op, name(info.role->ops[op].kind), state.iteration));
+      throw ProgramError(
+          fmt::format("deadlock: role \"{}\", instance {} never gets past op {} ({}) of iteration {}",
+                      info.role->name, l / kLanes - info.base, op, name(info.ops[op].kind), state.iteration));
     }
   }
 }

@@ -7,6 +7,7 @@
 // role, instance and lane. This is the canonical order in which ties of arrival are broken.
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,12 +47,6 @@ class EventEngine {
     uint32_t head = UINT32_MAX, tail = 0;  ///< messages that are ready for it, in order
     bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
   };
-  struct Needs {
-    const Op* on = nullptr;
-    uint32_t position = 0;
-    uint16_t lag = 0;
-    uint8_t lane = 0;
-  };
   struct RoleInfo {
     const Role* role = nullptr;
     const RoleCosts* costs = nullptr;
@@ -59,8 +54,9 @@ class EventEngine {
     uint32_t count = 0;
     bool serves = false;
     uint16_t lanes = 0;  ///< bit set of lanes in use
+    std::span<const Op> ops;
     std::vector<uint32_t> lane_ops[kLanes];
-    std::vector<std::vector<Needs>> needs;  ///< [op]: dependencies on other lanes
+    std::vector<uint32_t> position;  ///< [op]: in its lane's list
   };
   /// How many iterations the workers make (semantics.md 1.7). Those of a group meet in collectives.
   struct Iterations {
@@ -90,13 +86,12 @@ class EventEngine {
 
   // Lanes of repeating instances (events.cpp).
   void build_role(uint32_t r);
-  void build_needs(RoleInfo& info);
   void begin();
   void dispatch(uint64_t data);
   void op_ended(uint32_t lane_id);
   void complete(uint32_t r, uint32_t instance, int lane, int64_t start, uint32_t last = 0);
   void try_lane(uint32_t r, uint32_t instance, int lane);
-  bool ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, uint32_t op) const;
+  static bool ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, const Op& op);
   void wrap(uint32_t r, uint32_t instance);
   void count_iterations();
   void begin_iteration(uint32_t worker, uint32_t iteration);

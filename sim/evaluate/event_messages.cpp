@@ -74,7 +74,7 @@ uint32_t EventEngine::new_message() {
 
 void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) {
   const RoleInfo& info = roles_[r];
-  const Op& op = info.role->ops[index];
+  const Op& op = info.ops[index];
   const Channel& channel = program_.channels[op.what];
   const uint32_t lane_id = (info.base + instance) * kLanes + static_cast<uint32_t>(lane);
   const uint32_t iteration = lanes_[lane_id].iteration;
@@ -180,7 +180,7 @@ void EventEngine::arrive(uint32_t slot) {
   for (int lane = 0; lane < kLanes; ++lane) {
     LaneState& state = lanes_[(info.base + instance) * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
     if (state.state != State::waiting) continue;
-    const Op& op = info.role->ops[info.lane_ops[lane][state.position]];
+    const Op& op = info.ops[info.lane_ops[lane][state.position]];
     if (op.kind != OpKind::recv || op.what != channel || op.key != key || !inbox.ready(instance, key))
       continue;
     inbox.take(instance, key);
@@ -233,7 +233,7 @@ void EventEngine::open_gate(uint32_t parked, const Message& by, uint32_t r) {
 }
 
 void EventEngine::receive(uint32_t r, uint32_t instance, int lane, uint32_t index) {
-  const Op& op = roles_[r].role->ops[index];
+  const Op& op = roles_[r].ops[index];
   Inbox& inbox = *inboxes_[op.what];
   const uint32_t lane_id = (roles_[r].base + instance) * kLanes + static_cast<uint32_t>(lane);
   if (!inbox.ready(instance, op.key)) {
@@ -260,9 +260,9 @@ void EventEngine::serve(uint32_t slot) {
   const uint32_t r = program_.channels[messages_[slot].channel].to_role;
   const RoleInfo& info = roles_[r];
   const uint32_t global = info.base + messages_[slot].receiver;
-  while (messages_[slot].step < info.role->ops.size()) {
+  while (messages_[slot].step < info.ops.size()) {
     Message& m = messages_[slot];
-    const Op& op = info.role->ops[m.step];
+    const Op& op = info.ops[m.step];
     if (op.kind == OpKind::send) return reply(slot, r, m.step);
     if (op.kind == OpKind::gate) {
       VersionedStore& store = stores_[op.what];
@@ -290,7 +290,7 @@ void EventEngine::serve(uint32_t slot) {
 void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   const Message& m = messages_[slot];
   const uint32_t r = program_.channels[m.channel].to_role;
-  const Op& op = roles_[r].role->ops[m.step];
+  const Op& op = roles_[r].ops[m.step];
   Server& server = servers_[global];
   server.busy = true;
   server.current = slot;
@@ -310,7 +310,7 @@ void EventEngine::service_ended(uint32_t global) {
   const uint32_t slot = server.current;
   const Message& m = messages_[slot];
   const uint32_t r = program_.channels[m.channel].to_role;
-  const Op& op = roles_[r].role->ops[m.step];
+  const Op& op = roles_[r].ops[m.step];
   record_service(m, r, server.start);
   released_.clear();
   if (op.kind == OpKind::apply) apply(slot, op, server.drops);
@@ -337,7 +337,7 @@ void EventEngine::pass_gates(Message by) {
 /// The worker has sent its last gradients and they were handled: it holds nobody back any more (4.4).
 void EventEngine::leave_stores(uint32_t worker) {
   const LaneState* const lanes = &lanes_[worker * std::size_t{kLanes}];
-  for (const Op& op : roles_[0].role->ops) {
+  for (const Op& op : roles_[0].ops) {
     if (op.kind == OpKind::send && lanes[static_cast<int>(op.lane)].state != State::finished) return;
   }
   unhandled_[worker] = kNone;  // once
@@ -382,7 +382,7 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
   const uint32_t slot = new_message();
   const Message& served = messages_[request];
   Message& m = messages_[slot];
-  m.channel = roles_[r].role->ops[index].what;
+  m.channel = roles_[r].ops[index].what;
   m.key = served.key;
   m.sender = served.receiver;
   m.receiver = served.sender;
@@ -399,7 +399,7 @@ void EventEngine::reply(uint32_t request, uint32_t r, uint32_t index) {
       calm_ ? 1.0
             : plan_.transfer_factor(r, m.sender, m.number, index ^ static_cast<uint32_t>(mix64(m.receiver)));
   const uint32_t lane_id =
-      (roles_[r].base + m.sender) * kLanes + static_cast<uint32_t>(roles_[r].role->ops[index].lane);
+      (roles_[r].base + m.sender) * kLanes + static_cast<uint32_t>(roles_[r].ops[index].lane);
   post(slot, lane_id, factor);
 }
 

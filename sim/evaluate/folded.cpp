@@ -411,7 +411,8 @@ class FoldedRole {
 }  // namespace
 
 Trace run_folded(const Plan& plan, const EvaluateOptions& options) {
-  return sweep_roles<FoldedRole, Post>(plan, options, "folded");
+  Post mail;
+  return sweep_roles<FoldedRole>(plan, options, "folded", mail);
 }
 
 }  // namespace tandem::sim

@@ -102,54 +102,70 @@ void Recorder::message(const Transfer& transfer) {
   }
 }
 
-/// The stretches of a recv that the message of `way` ended.
-void Recorder::add_way(const Tracked& t, Done& d, int64_t end) const {
-  const auto& [way, reply] = t.way;
-  const auto add = [&](int64_t until, Wait wait, int move = kMovePush, uint32_t awaited = 0) {
-    d.stretches.at(d.count++) = {until, wait, move, awaited};
-  };
-  if (!reply) {
-    const bool split = !plan_.program->grid.axes.empty();
-    add(way.sent, split ? Wait::bubble : Wait::waiting, kMovePeer, way.behind);
-    return add(end, Wait::communication, split ? kMoveStage : kMovePeer);
+void Recorder::Tracked::forget_accounted(const Program& program) {
+  for (; recent.size() > 1 && recent.front().end <= compute_end; ++dropped) {
+    if (replied(program, *recent.front().op)) {
+      ways.pop_front();
+      ++dropped_ways;
+    }
+    recent.pop_front();
   }
-  add(way.arrived, Wait::communication);
-  add(way.parked, Wait::server);
-  add(way.late, Wait::waiting, kMovePush, way.behind);
-  add(way.flown, Wait::communication);
-  add(way.opened, Wait::server);
-  add(way.replied, Wait::server);
-  add(end, Wait::communication, kMovePull);
 }
 
-Recorder::Done Recorder::done(const Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const {
+Recorder::Done Recorder::done(Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const {
+  Done d{&op, e.ready, e.end, e.start, t.after[static_cast<int>(op.lane)], iteration, e.last};
+  if (op.kind != OpKind::recv) return d;
+  const Way& way = t.way.first;
+  d.start = way.sent;
+  d.other = way.behind;
+  if (!replied(*plan_.program, op)) return d;
+  t.ways.push_back(way);
+  d.other = t.dropped_ways + static_cast<uint32_t>(t.ways.size());
+  return d;
+}
+
+Recorder::Stretches Recorder::stretches(const Tracked& t, const Done& d) const {
   const Program& program = *plan_.program;
-  Done d{iteration, e.ready, e.end, t.after[static_cast<int>(op.lane)], {}, 0};
-  const auto moves = [&](int move) { d.stretches[d.count++] = {e.end, Wait::communication, move, 0}; };
+  const bool split = !program.grid.axes.empty();
+  const Op& op = *d.op;
+  Stretches out;
   switch (op.kind) {
-    case OpKind::copy:
-      if (program.copies[op.what].kind == CopyKind::input) {
-        d.stretches[d.count++] = {e.end, Wait::input, 0, 0};
-      } else {
-        moves(kMoveCopy);
-      }
-      break;
-    case OpKind::collective: {
-      const int among = program.grid.axes.empty() ? 0 : of_layers(op.payload) ? kMoveTensor : kMoveData;
-      d.stretches[d.count++] = {e.start, Wait::waiting, 0, e.last};
-      moves(among + static_cast<int>(program.collectives[op.what].kind));
+    case OpKind::copy: {
+      const bool input = program.copies[op.what].kind == CopyKind::input;
+      out.add(d.end, input ? Wait::input : Wait::communication, input ? 0 : kMoveCopy);
       break;
     }
-    case OpKind::send:
-      moves(program.channels[op.what].address == Address::shards ? kMovePush : kMovePeer);
+    case OpKind::collective: {
+      const int among = !split ? 0 : of_layers(op.payload) ? kMoveTensor : kMoveData;
+      out.add(d.start, Wait::waiting, 0, d.other);
+      out.add(d.end, Wait::communication, among + static_cast<int>(program.collectives[op.what].kind));
       break;
-    case OpKind::recv:
-      add_way(t, d, e.end);
+    }
+    case OpKind::send: {
+      const bool push = program.channels[op.what].address == Address::shards;
+      out.add(d.end, Wait::communication, push ? kMovePush : kMovePeer);
       break;
+    }
+    case OpKind::recv: {
+      if (!replied(program, op)) {
+        out.add(d.start, split ? Wait::bubble : Wait::waiting, kMovePeer, d.other);
+        out.add(d.end, Wait::communication, split ? kMoveStage : kMovePeer);
+        break;
+      }
+      const Way& way = t.ways[d.other - t.dropped_ways - 1];
+      out.add(way.arrived, Wait::communication, kMovePush);
+      out.add(way.parked, Wait::server);
+      out.add(way.late, Wait::waiting, kMovePush, way.behind);
+      out.add(way.flown, Wait::communication, kMovePush);
+      out.add(way.opened, Wait::server);
+      out.add(way.replied, Wait::server);
+      out.add(d.end, Wait::communication, kMovePull);
+      break;
+    }
     default:  // work: on the host's processors as on a server's
-      d.stretches[d.count++] = {e.end, op.lane == Lane::host ? Wait::server : Wait::idle, 0, 0};
+      out.add(d.end, op.lane == Lane::host ? Wait::server : Wait::idle);
   }
-  return d;
+  return out;
 }
 
 void Recorder::charge(const Tracked& t, Stretch s, int64_t begin) {
@@ -165,9 +181,10 @@ void Recorder::charge(const Tracked& t, Stretch s, int64_t begin) {
 /// chain of executions did that led to it.
 void Recorder::charge_chain(Tracked& t, uint64_t last, int64_t at) {
   for (const Done* d = t.number(last); at > t.compute_end && d != nullptr; d = t.number(d->after)) {
-    for (uint32_t i = d->count; i-- > 0;) {
-      Stretch s = d->stretches[i];
-      const int64_t begin = std::max({t.compute_end, d->ready, i == 0 ? d->ready : d->stretches[i - 1].end});
+    const Stretches spent = stretches(t, *d);
+    for (uint32_t i = spent.count; i-- > 0;) {
+      Stretch s = spent.of[i];
+      const int64_t begin = std::max({t.compute_end, d->ready, i == 0 ? d->ready : spent.of[i - 1].end});
       s.end = std::min(s.end, at);
       if (s.end <= begin) continue;
       charge(t, s, begin);
@@ -180,7 +197,7 @@ void Recorder::charge_chain(Tracked& t, uint64_t last, int64_t at) {
 void Recorder::ready(uint32_t role, uint32_t iteration, uint32_t index, int64_t at) {
   Tracked& t = tracked_[role];
   const Op& op = t.role->ops[index];
-  ready_behind(t, iteration, op.lane, at, op.deps);
+  ready_behind(t, iteration, op.lane, at, {op.deps.begin(), op.deps.end()});
 }
 
 void Recorder::ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64_t at) {
@@ -190,7 +207,7 @@ void Recorder::ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64
 }
 
 void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at,
-                            const std::vector<Dep>& deps) {
+                            std::span<const Dep> deps) {
   uint64_t& after = t.after[static_cast<int>(lane)];
   after = 0;
   for (const Dep& dep : deps) {
@@ -221,7 +238,7 @@ void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const Op&
   if (op.lane != Lane::compute) return;
   if (!works) charge_chain(t, n, e.end);
   t.compute_end = e.end;
-  t.forget_accounted();
+  t.forget_accounted(*plan_.program);
 }
 
 // A later op asks only for executions that end after all time that is accounted for, which is up to where the
@@ -231,9 +248,10 @@ void Recorder::describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, 
                               std::vector<int64_t>& key) const {
   const auto since = [&](int64_t at) { return std::max<int64_t>(at - begin, 0); };
   for (const Done* d = t.number(n); d != nullptr && d->end > begin; d = t.number(d->after)) {
-    key.insert(key.end(), {iteration - d->iteration, since(d->ready), since(d->end), d->count});
-    for (uint32_t i = 0; i < d->count; ++i) {
-      const Stretch& s = d->stretches[i];
+    const Stretches spent = stretches(t, *d);
+    key.insert(key.end(), {iteration - d->iteration, since(d->ready), since(d->end), spent.count});
+    for (uint32_t i = 0; i < spent.count; ++i) {
+      const Stretch& s = spent.of[i];
       key.insert(key.end(), {since(s.end), static_cast<int64_t>(s.wait), s.move, s.awaited});
     }
   }
@@ -287,8 +305,8 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
     if (d == nullptr || d->end <= t.compute_end) continue;
     Done copy = *d;
     copy.ready -= begin;
+    copy.start -= begin;
     copy.end -= begin;
-    for (uint32_t k = 0; k < copy.count; ++k) copy.stretches[k].end -= begin;
     const Done* after = t.number(d->after);
     const bool under_way = after != nullptr && after->end > t.compute_end;
     out.repeats = out.repeats && (!under_way || left.contains(d->after));
@@ -332,9 +350,9 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& cal
     Done d = relative;
     d.iteration = iteration;
     d.ready += begin;
+    d.start += begin;
     d.end += begin;
     d.after = number(relative.after);
-    for (uint32_t k = 0; k < d.count; ++k) d.stretches[k].end += begin;
     t.recent.push_back(d);
     t.numbers.at(call.first() + op, iteration) = t.newest();
     if (latest && op == effect.final_end.second) t.final_ = t.newest();
@@ -344,7 +362,7 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& cal
   }
   t.on_lane[static_cast<int>(Lane::compute)] = 0;
   t.compute_end = compute_end;
-  t.forget_accounted();
+  t.forget_accounted(*plan_.program);
 }
 
 void Recorder::finish() {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -127,21 +128,14 @@ class Recorder {
   /// Finishes the sums and orders the spans. Call once.
   void finish();
 
-  /// What an execution spent its time on, up to `end` from where the one before ends.
-  struct Stretch {
-    int64_t end = 0;
-    Wait wait = Wait::idle;
-    int move = kMoveCopy;
-    uint32_t awaited = 0;
-  };
-  static constexpr std::size_t kStretches = 7;
   /// One execution of a tracked instance; numbered from 1 in the order of keep().
   struct Done {
-    uint32_t iteration = 0;
+    const Op* op = nullptr;
     int64_t ready = 0, end = 0;
+    int64_t start = 0;   ///< of a collective; of a recv when a peer sent what ended it
     uint64_t after = 0;  ///< the execution whose end let it go on; 0: compute, or none
-    std::array<Stretch, kStretches> stretches;
-    uint32_t count = 0;
+    uint32_t iteration = 0;
+    uint32_t other = 0;  ///< who came last, or sent; of a recv that a reply ended the number of its way
   };
 
   /// Consecutive ops of a call of a routine, from `before` on. They begin at `begin`, where the compute lane
@@ -188,7 +182,9 @@ class Recorder {
     const Role* role = nullptr;
     std::vector<Lane> lane;  ///< [op]
     std::deque<Done> recent;
+    std::deque<Way> ways;  ///< of replies that ended recvs among these, numbered from 1
     uint64_t dropped = 0;  ///< before `recent`
+    uint32_t dropped_ways = 0;
     Numbers numbers;
     uint64_t on_lane[kLanes] = {}, after[kLanes] = {};  ///< last number; Done::after of the next
     uint64_t final_ = 0;                                ///< which ended last ...
@@ -196,18 +192,33 @@ class Recorder {
     int64_t compute_end = 0;                            ///< all time up to here is accounted for
     std::pair<Way, bool> way;                           ///< whether a server replied
     uint64_t newest() const { return dropped + recent.size(); }
-    void forget_accounted() {
-      for (; recent.size() > 1 && recent.front().end <= compute_end; ++dropped) recent.pop_front();
-    }
+    void forget_accounted(const Program& program);
     const Done* number(uint64_t n) const { return n <= dropped ? nullptr : &recent[n - dropped - 1]; }
     bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
   };
-  Done done(const Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const;
-  void add_way(const Tracked& t, Done& d, int64_t end) const;
+  /// What an execution spent its time on, up to `end` from where the one before ends.
+  struct Stretch {
+    int64_t end = 0;
+    Wait wait = Wait::idle;
+    int move = kMoveCopy;
+    uint32_t awaited = 0;
+  };
+  struct Stretches {
+    std::array<Stretch, 7> of;
+    uint32_t count = 0;
+    void add(int64_t end, Wait wait, int move = 0, uint32_t awaited = 0) {
+      of.at(count++) = {end, wait, move, awaited};
+    }
+  };
+  static bool replied(const Program& program, const Op& op) {
+    return op.kind == OpKind::recv && program.channels[op.what].address == Address::reply;
+  }
+  Done done(Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const;
+  Stretches stretches(const Tracked& t, const Done& d) const;
   void charge(const Tracked& t, Stretch stretch, int64_t begin);
   void charge_chain(Tracked& t, uint64_t last, int64_t at);
   void account(Tracked& t, uint32_t iteration, uint32_t index, const Op& op, const OpInterval& e);
-  void ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at, const std::vector<Dep>& deps);
+  void ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at, std::span<const Dep> deps);
   void keep_span(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
                  uint32_t count, uint32_t worker);
   void describe_chain(const Tracked& t, uint64_t n, uint32_t iteration, int64_t begin,

@@ -14,6 +14,7 @@
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/recorder.h"
+#include "sim/evaluate/shared_copies.h"
 #include "sim/evaluate/sweep_roles.h"
 #include "sim/plan/groups.h"
 
@@ -100,7 +101,11 @@ int64_t run_uniform(Row& lane, const UniformOp& op, const std::vector<double>& f
 struct Letter {
   Row sent, arrived;  ///< [row]
 };
-using Mail = std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>>;  ///< by channel and key
+/// What roles have in common.
+struct Mail {
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>> letters;  ///< by channel and key
+  SharedCopies* copies = nullptr;                                       ///< where copies share links
+};
 
 class RoleSweep {
  public:
@@ -287,6 +292,8 @@ class RoleSweep {
     }
     if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(latest);
+    if (mail_.copies != nullptr && has_transfer(op) && !shared(o))
+      mail_.copies->beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest);
     for (uint32_t i = 0; i < kept; ++i) {
       if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
@@ -294,6 +301,8 @@ class RoleSweep {
     }
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
   }
+
+  bool shared(uint32_t o) const { return mail_.copies != nullptr && mail_.copies->times(r_, role_.ops[o]); }
 
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
   std::optional<int64_t> uniform(uint32_t o) const {
@@ -351,7 +360,11 @@ class RoleSweep {
         run_recv(o, lane);
         break;
       default:
-        run_durations(o, lane);
+        if (shared(o)) {
+          mail_.copies->run(o, iteration_, start_, lane);
+        } else {
+          run_durations(o, lane);
+        }
         wait_for_host(o, lane);
         hold_host(o, lane);
     }
@@ -362,7 +375,7 @@ class RoleSweep {
     return latest;
   }
 
-  std::deque<Letter>& box(uint32_t o) { return mail_[{role_.ops[o].what, role_.ops[o].key}]; }
+  std::deque<Letter>& box(uint32_t o) { return mail_.letters[{role_.ops[o].what, role_.ops[o].key}]; }
 
   /// The lane is free when the payload has left; the message arrives after the way's latency.
   void run_send(uint32_t o, Row& lane) {
@@ -469,7 +482,20 @@ class RoleSweep {
 }  // namespace
 
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
-  return sweep_roles<RoleSweep, Mail>(plan, options, "sweep");
+  Mail mail;
+  return sweep_roles<RoleSweep>(plan, options, "sweep", mail);
+}
+
+std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
+                               const ContendingCopies& contend) {
+  SharedCopies copies(plan, contend);
+  Mail mail{{}, &copies};
+  try {
+    Trace trace = sweep_roles<RoleSweep>(plan, options, "sweep", mail);
+    if (copies.exact()) return trace;
+  } catch (const SharedCopies::Overlap&) {
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem::sim

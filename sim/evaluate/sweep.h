@@ -2,6 +2,9 @@
 #pragma once
 // Max-plus evaluation of static programs: an op at a time, for all instances at once. Any thread may call; a
 // Plan is only read.
+#include <optional>
+
+#include "sim/evaluate/contention.h"
 #include "sim/evaluate/trace.h"
 #include "sim/plan/plan.h"
 
@@ -10,6 +13,10 @@ namespace tandem::sim {
 /// Requires is_static(program) (throws ProgramError) and no two transfers of different groups or lanes that
 /// share a resource at overlapping times; contention() tells (sim/evaluate/contention.h).
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options);
+/// The same where copies alone can share too little (sim/evaluate/shared_copies.h); nothing where that cannot
+/// be told without events.
+std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
+                               const ContendingCopies& copies);
 /// The same over one row per role, where all instances take equal times: requires what_differs() to be ""
 /// (sim/evaluate/fold.h).
 Trace run_folded(const Plan& plan, const EvaluateOptions& options);

@@ -10,15 +10,14 @@
 namespace tandem::sim {
 
 /// Sweeps all roles by turns, each as far as it gets without a message that is not sent yet. A `Sweep` is
-/// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(). Throws
-/// ProgramError where the program is not static.
+/// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(); `mail` is
+/// what they have in common. Throws ProgramError where the program is not static.
 template <typename Sweep, typename Mail>
-Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string evaluator) {
+Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string evaluator, Mail& mail) {
   if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
   Trace trace;
   trace.evaluator = std::move(evaluator);
   Recorder recorder(plan, options, trace);
-  Mail mail;
   std::deque<Sweep> roles;
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r)
     roles.emplace_back(plan, r, options, recorder, mail);

@@ -49,22 +49,29 @@ BENCHMARK(ring_messages)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(ring_messages)->Name("W1_messages")->Arg(4096)->Unit(benchmark::kMillisecond)->Iterations(1);
 
-/// The same as a Program: every rank a role, every message an op of its sender and one of its receiver, with
-/// what a prediction records. Making and checking it is timed too.
-void messages_as_ops(benchmark::State& state, Trace (*run)(const Plan&, const EvaluateOptions&)) {
+/// The same as a Program, every message an op of its sender and one of its receiver, with what a prediction
+/// records. Making and checking it is timed too.
+void messages_as_ops(benchmark::State& state, Plan (*make)(int32_t, double),
+                     Trace (*run)(const Plan&, const EvaluateOptions&)) {
   Trace trace;
   for (auto _ : state)
-    trace = run(ring_program(static_cast<int32_t>(state.range(0)), kRingBytes),
+    trace = run(make(static_cast<int32_t>(state.range(0)), kRingBytes),
                 {.iterations = 1, .kept_iterations = 0, .fingerprint = false});
   report(state, trace);
 }
-BENCHMARK_CAPTURE(messages_as_ops, events, run_events)
-    ->Name("W1_program_events")
+BENCHMARK_CAPTURE(messages_as_ops, alike, ring_program, evaluate)
+    ->Name("W1_program")
     ->Arg(64)
     ->Arg(1024)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(messages_as_ops, evaluate, evaluate)
-    ->Name("W1_program")
+/// A role for each rank.
+BENCHMARK_CAPTURE(messages_as_ops, events, ring_of_roles, run_events)
+    ->Name("W1_program_of_roles_events")
+    ->Arg(64)
+    ->Arg(1024)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(messages_as_ops, evaluate, ring_of_roles, evaluate)
+    ->Name("W1_program_of_roles")
     ->Arg(64)
     ->Arg(1024)
     ->Unit(benchmark::kMillisecond);

@@ -58,9 +58,12 @@ TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
                  fast = predict(graph, after, scheme, devices);
     if (slow.evaluator == "events" || fast.evaluator == "events") continue;
     ++sweeps;
-    EXPECT_GE(fast.samples_per_second, slow.samples_per_second * (1 - 1e-9))
-        << graph.name() << " " << scheme << " on " << devices << " of " << name << ", " << kind << " x "
-        << factor;
+    // A faster collective takes more of the memory's bandwidth: kernels beside it, and it itself, take longer
+    // by that (sim/cost/overlap.h).
+    const double step = 1 / slow.samples_per_second, faster = 1 / fast.samples_per_second;
+    const double taken = std::max(0.0, fast.slowed * faster - slow.slowed * step);
+    EXPECT_LE(faster, (step + 2 * taken) * (1 + 1e-9)) << graph.name() << " " << scheme << " on " << devices
+                                                       << " of " << name << ", " << kind << " x " << factor;
   }
   EXPECT_GT(sweeps, 60);
 }

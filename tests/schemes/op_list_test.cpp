@@ -9,7 +9,7 @@
 namespace tandem::tests {
 namespace {
 
-Op op(uint32_t what, std::vector<Dep> deps = {}, uint16_t micro = 0) {
+Op op(uint32_t what, Deps deps = {}, uint16_t micro = 0) {
   Op out;
   out.what = what;
   out.deps = std::move(deps);

@@ -37,13 +37,19 @@ TEST(Steps, OneOpCostsWhatTheMessagesTake) {
 
 TEST(Steps, AProgramOfEveryMessageTakesWhatTheMessagesTake) {
   for (const int32_t ranks : {2, 8, 64}) {
-    const Plan plan = workloads::ring_program(ranks, workloads::kRingBytes);
+    const StepRun steps = ring(static_cast<uint32_t>(ranks));
+    const Plan plan = workloads::ring_of_roles(ranks, workloads::kRingBytes);
     const Trace events = run_events(plan, {.iterations = 1}), swept = run_sweep(plan, {.iterations = 1});
-    EXPECT_EQ(events.makespan.ps, ring(static_cast<uint32_t>(ranks)).makespan);
-    EXPECT_EQ(events.events, 2 * ring(static_cast<uint32_t>(ranks)).messages);
+    EXPECT_EQ(events.makespan.ps, steps.makespan);
+    EXPECT_EQ(events.events, 2 * steps.messages);
     EXPECT_EQ(events.makespan.ps, swept.makespan.ps);
     EXPECT_EQ(events.fingerprint, swept.fingerprint);
     EXPECT_EQ(events.fingerprint, evaluate(plan, {.iterations = 1}).fingerprint);
+    // Ranks that are alike, as one role.
+    const Trace alike = evaluate(workloads::ring_program(ranks, workloads::kRingBytes), {.iterations = 1});
+    EXPECT_EQ(alike.events, events.events);
+    EXPECT_EQ(alike.makespan.ps, steps.makespan);
+    EXPECT_EQ(alike.exposed_to(Wait::communication), alike.makespan) << "no rank waits for another";
   }
 }
 

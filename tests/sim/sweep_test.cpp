@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,27 +10,13 @@
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/sweep.h"
 #include "tests/sim/random_plan.h"
+#include "tests/sim/same_trace.h"
 
 namespace tandem::tests {
 namespace {
 
 using workloads::RandomPlan;
 using workloads::RandomPlanOptions;
-
-void expect_same(const Trace& a, const Trace& b, uint64_t seed) {
-  SCOPED_TRACE("seed " + std::to_string(seed) + ", " + a.evaluator + " against " + b.evaluator);
-  EXPECT_EQ(a.makespan, b.makespan);
-  EXPECT_EQ(a.iteration_end, b.iteration_end);
-  EXPECT_EQ(a.worker_iterations, b.worker_iterations);
-  for (int lane = 0; lane < kLanes; ++lane) EXPECT_EQ(a.busy[lane], b.busy[lane]);
-  for (int wait = 0; wait < kWaits; ++wait) EXPECT_EQ(a.exposed[wait], b.exposed[wait]) << wait;
-  for (int move = 0; move < kMoves; ++move) EXPECT_EQ(a.moved[move], b.moved[move]) << move;
-  EXPECT_EQ(a.awaited, b.awaited);
-  EXPECT_EQ(a.link_bytes, b.link_bytes);
-  EXPECT_EQ(a.events, b.events);
-  EXPECT_EQ(a.spans, b.spans);
-  EXPECT_EQ(a.fingerprint, b.fingerprint);
-}
 
 constexpr EvaluateOptions kOptions{.iterations = 9, .kept_iterations = 3, .kept_instances = 5};
 
@@ -119,7 +106,7 @@ TEST(Sweep, RefusesProgramsWithMessages) {
   EXPECT_THROW(run_sweep(workloads::parameter_server({}), {}), ProgramError);
 }
 
-TEST(Evaluate, SendsSharedLinksToEvents) {
+TEST(Evaluate, TimesCopiesOverOneLinkTogether) {
   // Two instances copy over one link: each alone could fill it.
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
@@ -132,13 +119,30 @@ TEST(Evaluate, SendsSharedLinksToEvents) {
   plan.program = std::make_shared<Program>(b.finish());
   EXPECT_EQ(contention(plan), "load (copy lane of 2 instances of worker) share pcie0");
   const Trace t = evaluate(plan, {.iterations = 1});
-  EXPECT_EQ(t.evaluator, "events");
+  EXPECT_EQ(t.evaluator, "sweep");
+  EXPECT_THAT(t.reason, testing::HasSubstr("load (copy lane of 2 instances of worker) share pcie0"));
   EXPECT_EQ(t.makespan, Time{2'000'000});  // half the rate each
   EXPECT_EQ(t.link_bytes[0], 2000);
   plan.transfers[0].cap = 0.5e9;  // now both fit
   EXPECT_EQ(contention(plan), "");
   EXPECT_EQ(evaluate(plan, {.iterations = 1}).evaluator, "folded");
   EXPECT_EQ(run_events(plan, {.iterations = 1}).makespan, Time{2'000'000});
+}
+
+TEST(Evaluate, SendsSharedLinksToEvents) {
+  Builder b;  // the sum begins with the copies and needs what they take
+  RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
+  w.copy(CopyKind::host_to_device, Bytes{1000}, "load");
+  w.collective(CollKind::all_reduce, 1, Bytes{1000}, "ring", "sum");
+  Plan plan;
+  plan.capacity = {1e9};
+  plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}, {Time{}, 1000, 0.5e9, {{0, 1}}}};
+  plan.roles = {{{}, {{Time{}, Time{}}}, {{0, 1}}}};
+  plan.program = std::make_shared<Program>(b.finish());
+  const Trace t = evaluate(plan, {.iterations = 1});
+  EXPECT_EQ(t.evaluator, "events");
+  EXPECT_THAT(t.reason, testing::StartsWith("transfers can slow each other: sum (comm lane"));
+  EXPECT_EQ(t.makespan, Time{3'000'000});  // a third of the rate each
 }
 
 TEST(Evaluate, SeesLanesOfOneInstanceAndGroupsThatShare) {

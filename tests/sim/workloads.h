@@ -42,13 +42,55 @@ class UniformMessages : public Plan::Messages {
   Time apply_;
 };
 
-/// The same with every message an op of its sender and one of its receiver: each rank is a role of its own on
-/// one device of a grid. A rank sends on when it has what came in the step before.
-inline Plan ring_program(int32_t ranks, double bytes) {
+/// Costs of the roles of a ring, whose ops are sends and receipts by turns, each send a `message`.
+inline Plan ring_plan(Program program, const Transfer& message) {
+  Plan plan;
+  plan.program = std::make_shared<Program>(std::move(program));
+  plan.transfers.push_back(message);
+  for (const Role& role : plan.program->roles) {
+    RoleCosts costs;
+    costs.duration.assign(1, std::vector<Time>(role.ops.size()));
+    costs.transfer.assign(1, std::vector<int32_t>(role.ops.size(), -1));
+    for (std::size_t o = 0; o < role.ops.size(); o += 2) costs.transfer[0][o] = 0;
+    plan.roles.push_back(std::move(costs));
+  }
+  plan.messages = std::make_shared<UniformMessages>(message, Time{});
+  return plan;
+}
+
+inline Transfer ring_message(int32_t ranks, double bytes) {
   Transfer message;
   message.bytes = static_cast<double>(static_cast<int64_t>(bytes) / ranks);
   message.latency = Time{kRingLatency};
   message.cap = kRingBandwidth;
+  return message;
+}
+
+/// A rank's part: it sends on when it has what came in the step before.
+inline void ring_steps(RoleBuilder& role, int32_t ranks, uint32_t to, uint32_t from, Bytes chunk) {
+  OpId before;
+  for (int32_t step = 0; step < 2 * (ranks - 1); ++step) {
+    role.send(to, 0, chunk, "send").on(Lane::send).after(before);
+    before = role.recv(from, 0, "recv").on(Lane::recv);
+  }
+}
+
+/// The same with every message an op of its sender and one of its receiver. All ranks run one list, in which
+/// each sends to the next.
+inline Plan ring_program(int32_t ranks, double bytes) {
+  const Transfer message = ring_message(ranks, bytes);
+  const Bytes chunk{static_cast<int64_t>(message.bytes)};
+  Builder b;
+  RoleBuilder rank = b.role("rank", {{{"rank", ranks}}});
+  const uint32_t next = b.channel(rank, rank, Address::next_peer, {chunk});
+  ring_steps(rank, ranks, next, next, chunk);
+  return ring_plan(b.finish(), message);
+}
+
+/// The same with a list for each rank, as ranks that are not alike have: a role of its own on one device of a
+/// grid.
+inline Plan ring_of_roles(int32_t ranks, double bytes) {
+  const Transfer message = ring_message(ranks, bytes);
   const Bytes chunk{static_cast<int64_t>(message.bytes)};
   Builder b;
   b.program().grid.axes = {{"rank", ranks}};
@@ -60,26 +102,9 @@ inline Plan ring_program(int32_t ranks, double bytes) {
   std::vector<uint32_t> to;
   for (std::size_t r = 0; r < roles.size(); ++r)
     to.push_back(b.channel(roles[r], roles[(r + 1) % roles.size()], Address::same_index, {chunk}));
-  for (std::size_t r = 0; r < roles.size(); ++r) {
-    const uint32_t from = to[(r + roles.size() - 1) % roles.size()];
-    OpId before;
-    for (int32_t step = 0; step < 2 * (ranks - 1); ++step) {
-      roles[r].send(to[r], 0, chunk, "send").on(Lane::send).after(before);
-      before = roles[r].recv(from, 0, "recv").on(Lane::recv);
-    }
-  }
-  Plan plan;
-  plan.program = std::make_shared<Program>(b.finish());
-  plan.transfers.push_back(message);
-  for (const Role& role : plan.program->roles) {
-    RoleCosts costs;
-    costs.duration.assign(1, std::vector<Time>(role.ops.size()));
-    costs.transfer.assign(1, std::vector<int32_t>(role.ops.size(), -1));
-    for (std::size_t o = 0; o < role.ops.size(); o += 2) costs.transfer[0][o] = 0;
-    plan.roles.push_back(std::move(costs));
-  }
-  plan.messages = std::make_shared<UniformMessages>(message, Time{});
-  return plan;
+  for (std::size_t r = 0; r < roles.size(); ++r)
+    ring_steps(roles[r], ranks, to[r], to[(r + roles.size() - 1) % roles.size()], chunk);
+  return ring_plan(b.finish(), message);
 }
 
 // ---- W2: one data-parallel iteration of ResNet-50
