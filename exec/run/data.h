@@ -19,7 +19,7 @@ struct Dataset {
   int64_t samples() const { return static_cast<int64_t>(labels.size()); }
 };
 
-/// A name in exec/data ("digits") or a CSV file: a sample a line, its class last, lines with # skipped.
+/// "teacher:key=value,..." (generated_data.h), a name in exec/data ("digits") or a CSV file: a sample a line, its class last, lines with # skipped.
 /// Values are divided by the largest. `test` gives the held-out part (every fifth sample). Throws InputError
 /// with the line: not a finite number, another number of columns, a class that is no whole number from 0 on,
 /// fewer than five samples.
