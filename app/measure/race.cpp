@@ -18,7 +18,7 @@ namespace tandem::app {
 namespace {
 
 constexpr int64_t kResamples = 1000;
-constexpr int64_t kReferenceSeeds = 9;
+constexpr int64_t kSweepSeeds = 3, kReferenceSeeds = 9;
 
 struct Ran {
   double samples = 0, rate = 0;
@@ -29,7 +29,6 @@ Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t worke
              uint64_t seed, const std::atomic<bool>* stop) {
   const Graph graph = Graph::load(task.model);
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
-  const Dataset data = load_dataset(task.data, false);
   Execution e;
   e.job.graph = &graph;
   e.job.scheme = &scheme;
@@ -37,7 +36,7 @@ Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t worke
   e.job.optimizer = &optimizer("sgd");
   e.backend = &backends_registry().at("cpu");
   e.cluster = {workers, 1, workers};
-  e.data = &data;
+  e.data = &task.samples;
   e.seed = seed;
   e.rate.base = rate;
   e.target = LossTarget{task.loss, task.window};
@@ -52,11 +51,25 @@ Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t worke
           there};
 }
 
-double median_samples(const RaceTask& task, int64_t batch, double rate, const std::atomic<bool>* stop) {
+double median_samples(const RaceTask& task, int64_t batch, double rate, int64_t seeds,
+                      const std::atomic<bool>* stop) {
   std::vector<double> all;
-  for (int64_t seed = 1; seed <= kReferenceSeeds; ++seed)
+  for (int64_t seed = 1; seed <= seeds; ++seed)
     all.push_back(run_once(task, "allreduce", 1, batch, rate, static_cast<uint64_t>(seed), stop).samples);
   return median(all);
+}
+
+/// Learning rates `factor` apart from the best one on, while they are better. Runs that take half as long again
+/// as the best are given up.
+void improve(const RaceTask& task, double factor, const std::atomic<bool>* stop, RaceReference& best) {
+  RaceTask within = task;
+  for (double rate = best.learning_rate * factor; rate > 1e-4 && rate < 1e3; rate *= factor) {
+    within.most_samples = std::min(task.most_samples, static_cast<int64_t>(1.5 * best.samples));
+    const double samples = median_samples(within, best.batch, rate, kSweepSeeds, stop);
+    if (!(samples < best.samples)) break;
+    best.learning_rate = rate;
+    best.samples = samples;
+  }
 }
 
 /// Of `seeds` values as many, drawn with replacement.
@@ -89,17 +102,10 @@ RaceModel race_model(const RaceReference& small, const RaceReference& large) {
 }
 
 RaceReference race_reference(const RaceTask& task, int64_t batch, const std::atomic<bool>* stop) {
-  RaceReference best{batch, 0, INFINITY};
-  for (double rate = 0.025; rate < 10; rate *= 2) {
-    const double samples = median_samples(task, batch, rate, stop);
-    if (samples < best.samples) best = {batch, rate, samples};
-    if (samples > 2 * best.samples) break;
-  }
-  for (const double factor : {std::sqrt(0.5), std::sqrt(2.0)}) {
-    const double rate = best.learning_rate * factor;
-    const double samples = median_samples(task, batch, rate, stop);
-    if (samples < best.samples) best = {batch, rate, samples};
-  }
+  constexpr double kFirst = 0.2, kFine = 1.4142135623730951;
+  RaceReference best{batch, kFirst, median_samples(task, batch, kFirst, kSweepSeeds, stop)};
+  for (const double factor : {2.0, 0.5, kFine, 1 / kFine}) improve(task, factor, stop, best);
+  best.samples = median_samples(task, batch, best.learning_rate, kReferenceSeeds, stop);
   return best;
 }
 

@@ -14,6 +14,7 @@ namespace tandem::app {
 /// What is trained, and to which loss.
 struct RaceTask {
   std::string model, data;
+  Dataset samples;  ///< of `data`
   int64_t batch = 16;
   double loss = 0;
   int64_t window = 1024;      ///< LossTarget

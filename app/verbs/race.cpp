@@ -18,9 +18,8 @@ namespace tandem::app {
 namespace {
 
 constexpr const char* kSchemes =
-    "allreduce,allreduce:accumulate=8,parameter-server:mode=async,overlap=off,"
-    "parameter-server:mode=ssp,slack=2,overlap=off,local-sgd:every=4,local-sgd:every=32,"
-    "delayed-allreduce:delay=4,delayed-allreduce:delay=16,diloco:every=16,elastic-averaging,gossip";
+    "allreduce,allreduce:accumulate=8,parameter-server:mode=async,overlap=off,local-sgd:every=8,"
+    "delayed-allreduce:delay=8,delayed-allreduce:delay=32,diloco:every=16,elastic-averaging,gossip";
 
 struct Race {
   RaceTask task;
@@ -34,11 +33,12 @@ struct Race {
 RaceTask read_task(const Arguments& a) {
   RaceTask t;
   t.model = a.text("model", "digits-mlp:hidden=256");
-  t.data = a.text("data", "teacher:samples=65536");
+  t.data = a.text("data", "teacher");
+  t.samples = load_dataset(t.data, false);
   t.batch = a.integer("batch", 8, 1, 1 << 20);
   t.loss = a.real("target-loss", 1.5, 1e-9, 1e9);
   t.window = a.integer("loss-window", 2048, 1, 1 << 30);
-  t.most_samples = a.integer("most-samples", 400'000, 1, int64_t{1} << 40);
+  t.most_samples = a.integer("most-samples", 200'000, 1, int64_t{1} << 40);
   t.seeds = a.integer("seeds", 20, 1, 10'000);
   t.throttle = a.real("throttle", 1, 1, 1000);
   return t;
@@ -190,15 +190,15 @@ void register_race(Registry<Verb>& registry) {
       {.name = "race",
        .summary = "schemes to the same loss on this machine: the predicted order by time beside the executed one",
        .usage = "[options]",
-       .flags = {{"schemes", "NAME[:key=value,...],...", "who takes part; default eleven of all families", true},
+       .flags = {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families", true},
                  {"devices", "N[,N...]", "worker counts; default 2,4"},
                  {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
-                 {"data", "NAME|FILE", "on what; default teacher:samples=65536 (docs/progress.md)"},
+                 {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
                  {"target-loss", "LOSS", "where a run ends; default 1.5"},
                  {"loss-window", "SAMPLES", "the loss is the mean of so many samples trained on last; default 2048"},
                  {"batch", "N", "samples per worker and iteration; default 8"},
                  {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
-                 {"most-samples", "N", "a run that is not there by then counts as that late; default 400000"},
+                 {"most-samples", "N", "a run that is not there by then counts as that late; default 200000"},
                  {"seeds", "N", "runs of each; default 20"},
                  {"throttle", "FACTOR", "the last worker's calls take so many times as long; default 1"},
                  {"profile", "FILE", "of this machine, from tandem fit; default: measured now"},
