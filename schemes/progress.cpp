@@ -8,9 +8,7 @@ namespace tandem::schemes {
 
 namespace {
 
-bool of_models(Payload p) {
-  return p == Payload::parameters || p == Payload::state || p == Payload::mean;
-}
+bool of_models(Payload p) { return p == Payload::parameters || p == Payload::state || p == Payload::mean; }
 
 /// Of instances that a collective joins.
 double members(const Role& role, const Collective& c) {
@@ -145,9 +143,12 @@ constexpr std::pair<const char*, std::optional<double> TrainingProgress::*> kMay
     {"efficiency", &TrainingProgress::efficiency},
     {"learning_rate_share", &TrainingProgress::learning_rate_share}};
 constexpr std::pair<const char*, double TrainingProgress::*> kAlways[] = {
-    {"samples_per_step", &TrainingProgress::step_samples}, {"delay_steps", &TrainingProgress::delay},
-    {"models", &TrainingProgress::models},                 {"averaging_period_steps", &TrainingProgress::period},
-    {"mixing", &TrainingProgress::mixing},                 {"target_value", &TrainingProgress::value}};
+    {"samples_per_step", &TrainingProgress::step_samples},
+    {"delay_steps", &TrainingProgress::delay},
+    {"models", &TrainingProgress::models},
+    {"averaging_period_steps", &TrainingProgress::period},
+    {"mixing", &TrainingProgress::mixing},
+    {"target_value", &TrainingProgress::value}};
 
 }  // namespace
 
@@ -166,7 +167,8 @@ JsonWriter progress_json(const TrainingProgress& p) {
 TrainingProgress read_progress(const Json& d) {
   TrainingProgress p;
   const std::string target = d.text("target", "loss");
-  for (const auto t : {TrainingProgress::Target::loss, TrainingProgress::Target::epochs, TrainingProgress::Target::tokens}) {
+  for (const auto t :
+       {TrainingProgress::Target::loss, TrainingProgress::Target::epochs, TrainingProgress::Target::tokens}) {
     if (name(t) == target) p.target = t;
   }
   for (const auto& [key, value] : kAlways) p.*value = d.real(key, p.*value);

@@ -433,8 +433,11 @@ Report read_report(const Json& document) {
   r.notes = texts(document, "notes");
   r.simulated_events = document.integer("simulated_events", 0, 0);
   if (const Json* training = document.find("training")) {
-    r.training = {true, read_loss(*training, "first_loss"), read_loss(*training, "last_loss"),
-                  training->real("accuracy", -1), {}};
+    r.training = {true,
+                  read_loss(*training, "first_loss"),
+                  read_loss(*training, "last_loss"),
+                  training->real("accuracy", -1),
+                  {}};
     if (const Json* noise = training->find("noise_scale_samples"))
       r.training.noise = {noise->real("value", 0, 0), noise->real("low", 0, 0), noise->real("high", 0, 0)};
   }

@@ -41,7 +41,7 @@ bool lists(const Json& models, const std::string& name) {
 double parameters_without_embeddings(const Graph& graph) {
   double out = 0;
   for (const Layer& layer : graph.layers()) {
-    if (layer.type != nullptr && layer.type->name == "embedding") continue;
+    if (layer.type != nullptr && layer.type->name.ends_with("embedding")) continue;
     for (const Parameter& p : layer.parameters) out += static_cast<double>(p.elements);
   }
   return out;
@@ -108,11 +108,11 @@ class Answer {
     const double noise = *p_.noise_scale;
     p_.efficiency = noise > 0 ? noise / (p_.step_samples * relative_steps(shape_, p_.delay, noise)) : 0;
     p_.learning_rate_share = learning_rate_share(shape_, p_.delay, noise);
-    p_.sources.emplace_back("steps and learning rate by batch: McCandlish et al. 2018, equations 2.11 and 2.6");
+    p_.sources.emplace_back(
+        "steps and learning rate by batch: McCandlish et al. 2018, equations 2.11 and 2.6");
     if (p_.delay > 0)
       p_.sources.emplace_back("steps by delay: Stich and Karimireddy 2020, rate of delayed gradients");
-    if (p_.models > 1)
-      p_.sources.emplace_back("steps by averaging period: Wang and Joshi 2021, theorem 1");
+    if (p_.models > 1) p_.sources.emplace_back("steps by averaging period: Wang and Joshi 2021, theorem 1");
   }
 
   void to_loss() {
@@ -122,9 +122,8 @@ class Answer {
       set_steps(*facts_.fewest_steps);
       p_.sources.push_back("steps at the least: " + facts_.source);
     } else if (facts_.least_loss > 0 && !facts_.fewest_steps && !q_.needed) {
-      p_.unknown.push_back(fmt::format(
-          "samples to loss {:g}: so few parameters end at {:.3g} ({})", q_.value, facts_.least_loss,
-          facts_.source));
+      p_.unknown.push_back(fmt::format("samples to loss {:g}: so few parameters end at {:.3g} ({})", q_.value,
+                                       facts_.least_loss, facts_.source));
     } else if (!q_.needed) {
       p_.unknown.push_back(fmt::format(
           "samples to loss {:g}: --samples-to-target SAMPLES@BATCH says what one worker needed, and \"tandem "
@@ -176,7 +175,8 @@ class Answer {
 std::vector<Flag> progress_flags() {
   return {
       {"target-loss", "LOSS",
-       "adds the time until the loss is there, and what samples are worth under the scheme (docs/progress.md)"},
+       "adds the time until the loss is there, and what samples are worth under the scheme "
+       "(docs/progress.md)"},
       {"epochs", "N", "the same for so many passes over the data"},
       {"tokens", "N", "the same for so many tokens, such as 300e9"},
       {"noise-scale", "SAMPLES",
@@ -196,9 +196,9 @@ std::optional<ProgressQuestion> read_progress_question(const Arguments& a) {
     throw UsageError(fmt::format("--{} and --{} are two targets: give one", given[0], given[1]));
   const auto belongs = [&](const char* option, const char* to) {
     if (a.has(option) && (given.empty() || (std::string_view(to) != "" && given[0] != to)))
-      throw UsageError(
-          fmt::format("--{} needs {}", option,
-                      *to == '\0' ? "a target: --target-loss, --epochs or --tokens" : fmt::format("--{}", to)));
+      throw UsageError(fmt::format(
+          "--{} needs {}", option,
+          *to == '\0' ? "a target: --target-loss, --epochs or --tokens" : fmt::format("--{}", to)));
   };
   belongs("noise-scale", "");
   belongs("samples-to-target", "target-loss");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Time to train, and what samples are worth under the scheme, where a target is asked for: --target-loss,
-// --epochs or --tokens. The formulas are schemes/progress.h's; what they need comes from options, from what is
-// published of the model (calibration/profiles/progress.json), or from a run. What is not known is said.
+// --epochs or --tokens. The formulas are schemes/progress.h's; what they need comes from options, from what
+// is published of the model (calibration/profiles/progress.json), or from a run. What is not known is said.
 #include <optional>
 #include <vector>
 

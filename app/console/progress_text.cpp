@@ -10,6 +10,9 @@ namespace tandem::app {
 
 namespace {
 
+/// "64", "1,348", "0.5": of samples and steps.
+std::string amount(double n) { return n < 1000 ? fmt::format("{:.3g}", n) : grouped(n); }
+
 std::string target_text(const TrainingProgress& p) {
   switch (p.target) {
     case TrainingProgress::Target::loss:
@@ -24,8 +27,8 @@ std::string target_text(const TrainingProgress& p) {
 
 std::string needed_text(const TrainingProgress& p) {
   if (!p.samples) return "unknown";
-  std::string out = grouped(*p.samples) + " samples";
-  if (p.steps) out += fmt::format(" in {} steps", grouped(*p.steps));
+  std::string out = amount(*p.samples) + " samples";
+  if (p.steps) out += fmt::format(" in {} steps", amount(*p.steps));
   if (p.seconds) out += ", " + duration_text(*p.seconds);
   if (p.seconds_low && p.seconds_high && !p.measured)
     out += fmt::format(" ({} .. {} by the rate's interval)", duration_text(*p.seconds_low),
@@ -34,7 +37,7 @@ std::string needed_text(const TrainingProgress& p) {
 }
 
 std::string way_text(const TrainingProgress& p) {
-  std::string out = fmt::format("{} samples a step", grouped(p.step_samples));
+  std::string out = fmt::format("{} samples a step", amount(p.step_samples));
   if (p.delay > 0) out += fmt::format(", {:.3g} steps late", p.delay);
   if (p.models > 1)
     out += fmt::format(", {:g} models that average every {}", p.models,
@@ -60,7 +63,7 @@ std::string progress_lines(const Report& report) {
     out += fmt::format(
         "A sample is worth {:.0f} % of one in the smallest steps: noise scale {} samples ({}); best learning "
         "rate {:.2g} of the largest useful one.\n",
-        100 * *p.efficiency, grouped(p.noise_scale.value_or(0)), p.noise_source,
+        100 * *p.efficiency, amount(p.noise_scale.value_or(0)), p.noise_source,
         p.learning_rate_share.value_or(0));
   if (!p.sources.empty()) out += fmt::format("By {}.\n", fmt::join(p.sources, "; "));
   for (const std::string& what : p.unknown) out += fmt::format("Unknown: {}.\n", what);

@@ -56,8 +56,8 @@ void add_families(std::vector<CheckCase>& out) {
   constexpr int64_t kBatch = 64;
   for (const char* scheme :
        {"local-sgd:every=10", "diloco:every=10", "bmuf:every=10", "elastic-averaging:every=10",
-        "elastic-averaging:mode=async,every=4", "post-local-sgd:after=20,every=5", "delayed-allreduce:delay=2",
-        "gossip", "parameter-server:mode=async,overlap=off,rate=by-staleness"}) {
+        "elastic-averaging:mode=async,every=4", "post-local-sgd:after=20,every=5",
+        "delayed-allreduce:delay=2", "gossip", "parameter-server:mode=async,overlap=off,rate=by-staleness"}) {
     for (const int64_t workers : {1, 2, 4}) out.push_back({kModel, kBatch, workers, scheme, 80});
     out.push_back({kModel, kBatch, 2, scheme, 80});
     out.back().throttle = 2;

@@ -25,8 +25,10 @@ struct Ran {
   bool there = false;
 };
 
-Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t workers, int64_t batch, double rate,
-             uint64_t seed, const std::atomic<bool>* stop) {
+/// To the target on one node; with a `period` instead RaceTask::rate_iterations times that with the task's
+/// links.
+Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t workers, int64_t batch,
+             double rate, uint64_t seed, int32_t period, const std::atomic<bool>* stop) {
   const Graph graph = Graph::load(task.model);
   const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
   Execution e;
@@ -39,11 +41,21 @@ Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t worke
   e.data = &task.samples;
   e.seed = seed;
   e.rate.base = rate;
-  e.target = LossTarget{task.loss, task.window};
   e.stop = stop;
   const int64_t step = batch * workers * make_program(e).micro_batches;
-  e.iterations = static_cast<int32_t>(std::max<int64_t>(8, task.most_samples / step));
-  e.warmup = std::min(3, e.iterations - 1);
+  if (period > 0) {
+    // What a link carries before its limit holds is over after a quarter.
+    e.iterations = task.rate_iterations * period;
+    e.warmup = e.iterations / 4;
+    if (!task.rate_limit.empty()) {
+      e.cluster = {workers, workers, 1};
+      e.rate_limit = RateLimit{parse_bandwidth(task.rate_limit), {}};
+    }
+  } else {
+    e.target = LossTarget{task.loss, task.window};
+    e.iterations = static_cast<int32_t>(std::max<int64_t>(8, task.most_samples / step));
+    e.warmup = 3;
+  }
   if (workers > 1 && task.throttle != 1) e.throttle = {{static_cast<uint32_t>(workers - 1), task.throttle}};
   const ExecutionResult r = execute(e);
   const bool there = r.samples_to_target.has_value();
@@ -55,12 +67,12 @@ double median_samples(const RaceTask& task, int64_t batch, double rate, int64_t 
                       const std::atomic<bool>* stop) {
   std::vector<double> all;
   for (int64_t seed = 1; seed <= seeds; ++seed)
-    all.push_back(run_once(task, "allreduce", 1, batch, rate, static_cast<uint64_t>(seed), stop).samples);
+    all.push_back(run_once(task, "allreduce", 1, batch, rate, static_cast<uint64_t>(seed), 0, stop).samples);
   return median(all);
 }
 
-/// Learning rates `factor` apart from the best one on, while they are better. Runs that take half as long again
-/// as the best are given up.
+/// Learning rates `factor` apart from the best one on, while they are better. Runs that take half as long
+/// again as the best are given up.
 void improve(const RaceTask& task, double factor, const std::atomic<bool>* stop, RaceReference& best) {
   RaceTask within = task;
   for (double rate = best.learning_rate * factor; rate > 1e-4 && rate < 1e3; rate *= factor) {
@@ -91,13 +103,14 @@ RaceModel race_model(const RaceReference& small, const RaceReference& large) {
   out.fewest_steps = (large.samples - small.samples) / (big - b);
   out.noise = out.fewest_steps > 0 ? small.samples / out.fewest_steps - b : -1;
   if (!(out.noise > 0))
-    throw InputError(fmt::format(
-        "steps of {} samples need {:.0f} samples to the target and steps of {} need {:.0f}: the task does not "
-        "tell batch sizes apart",
-        small.batch, small.samples, large.batch, large.samples));
+    throw InputError(
+        fmt::format("steps of {} samples need {:.0f} samples to the target and steps of {} need {:.0f}: the "
+                    "task does not "
+                    "tell batch sizes apart",
+                    small.batch, small.samples, large.batch, large.samples));
   // Each best rate gives the largest one; their geometric mean.
-  out.learning_rate = std::sqrt(small.learning_rate * (1 + out.noise / b) * large.learning_rate *
-                                (1 + out.noise / big));
+  out.learning_rate =
+      std::sqrt(small.learning_rate * (1 + out.noise / b) * large.learning_rate * (1 + out.noise / big));
   return out;
 }
 
@@ -116,7 +129,8 @@ RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::st
   System::Sets slow;
   if (task.throttle != 1)
     slow = {{fmt::format("faults.cpu{}", workers - 1), fmt::format("{:.17g}", 1 / task.throttle)}};
-  const System system = System::load("local", slow);
+  if (!task.rate_limit.empty()) slow.emplace_back("network.bandwidth", task.rate_limit);
+  const System system = System::load(task.rate_limit.empty() ? "local" : "local-nodes", slow);
   Prediction p;
   p.job.graph = &graph;
   p.job.scheme = &scheme;
@@ -133,24 +147,30 @@ RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::st
   RaceEntry out;
   out.scheme = scheme_text;
   out.workers = workers;
-  const double delay = program->delay > 0    ? program->delay
-                       : shape.counts_delay ? report.staleness.mean()
-                                            : 0;
+  const double delay = program->delay > 0 ? program->delay : shape.counts_delay ? report.staleness.mean() : 0;
   out.learning_rate = model.learning_rate * learning_rate_share(shape, delay, model.noise);
   out.predicted_rate = report.samples_per_second;
   out.predicted.value = task.loss;
   out.predicted.step_samples = shape.step_samples;
   out.predicted.delay = delay;
+  out.predicted.models = shape.models;
+  out.predicted.period = shape.period;
+  out.predicted.mixing = shape.mixing;
   out.predicted.steps = steps_to_target(shape, delay, model.noise, model.fewest_steps);
   out.predicted.samples = *out.predicted.steps * shape.step_samples;
   return out;
 }
 
 void race_run(const RaceTask& task, uint64_t seed, const std::atomic<bool>* stop, RaceEntry& entry) {
-  const Ran r = run_once(task, entry.scheme, entry.workers, task.batch, entry.learning_rate, seed, stop);
+  const Ran r = run_once(task, entry.scheme, entry.workers, task.batch, entry.learning_rate, seed, 0, stop);
   if (stop != nullptr && stop->load()) return;
   entry.samples.push_back(r.samples);
   entry.missed += r.there ? 0 : 1;
+}
+
+void race_rate(const RaceTask& task, const std::atomic<bool>* stop, RaceEntry& entry) {
+  const Ran r = run_once(task, entry.scheme, entry.workers, task.batch, entry.learning_rate, 1,
+                         static_cast<int32_t>(entry.predicted.period), stop);
   entry.executed_rate = std::max(entry.executed_rate, r.rate);
 }
 

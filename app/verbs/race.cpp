@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kSchemes =
     "allreduce,allreduce:accumulate=8,parameter-server:mode=async,overlap=off,local-sgd:every=8,"
-    "delayed-allreduce:delay=8,delayed-allreduce:delay=32,diloco:every=16,elastic-averaging,gossip";
+    "delayed-allreduce:delay=4,delayed-allreduce:delay=16,diloco:every=16,elastic-averaging,gossip";
 
 struct Race {
   RaceTask task;
@@ -41,13 +41,17 @@ RaceTask read_task(const Arguments& a) {
   t.most_samples = a.integer("most-samples", 200'000, 1, int64_t{1} << 40);
   t.seeds = a.integer("seeds", 20, 1, 10'000);
   t.throttle = a.real("throttle", 1, 1, 1000);
+  t.rate_limit = a.text("rate-limit", "");
+  if (a.has("rate-limit")) a.value("rate-limit", "", parse_bandwidth);
+  if (t.throttle > 1 && !t.rate_limit.empty())
+    throw UsageError("--throttle and --rate-limit are two machines: give one");
   return t;
 }
 
 /// --profile, or one made now.
 std::string profile_of(const Arguments& a, Progress& progress) {
   if (a.has("profile")) {
-    MachineProfile::find(a.text("profile", ""), Precision::fp32);
+    if (a.text("profile", "") != "stock") MachineProfile::find(a.text("profile", ""), Precision::fp32);
     return a.text("profile", "");
   }
   const Tell tell = [&](const std::string& what, double) { progress.show(what); };
@@ -58,11 +62,20 @@ std::string profile_of(const Arguments& a, Progress& progress) {
   return file;
 }
 
-/// Seed by seed, so that what the machine does meanwhile meets all schemes alike.
+constexpr int kRateRuns = 2;
+
+/// Rates first. Then seed by seed, so that what the machine does meanwhile meets all schemes alike.
 void run_all(Race& race, Progress& progress) {
+  for (int run = 0; run < kRateRuns && !interrupted; ++run) {
+    for (RaceEntry& e : race.entries) {
+      progress.show(fmt::format("rate of {} with {} workers", e.scheme, e.workers));
+      if (!interrupted) race_rate(race.task, &interrupted, e);
+    }
+  }
   for (int64_t seed = 1; seed <= race.task.seeds && !interrupted; ++seed) {
     for (RaceEntry& e : race.entries) {
-      progress.show(fmt::format("seed {} of {}: {} with {} workers", seed, race.task.seeds, e.scheme, e.workers));
+      progress.show(
+          fmt::format("seed {} of {}: {} with {} workers", seed, race.task.seeds, e.scheme, e.workers));
       race_run(race.task, static_cast<uint64_t>(seed), &interrupted, e);
     }
   }
@@ -108,24 +121,29 @@ std::string text(const Race& race, const std::string& format, int columns) {
     const auto [low, high] = seconds_interval(e);
     table.add({std::to_string(e.workers), e.scheme, fmt::format("{:.3g}", e.learning_rate),
                grouped(*e.predicted.samples), grouped(e.executed_samples()) + (e.missed > 0 ? "+" : ""),
-               grouped(e.predicted_rate), grouped(e.executed_rate), fmt::format("{:.3g}", e.predicted_seconds()),
-               fmt::format("{:.3g}", e.executed_seconds()), fmt::format("{:.3g} .. {:.3g}", low, high)});
+               grouped(e.predicted_rate), grouped(e.executed_rate),
+               fmt::format("{:.3g}", e.predicted_seconds()), fmt::format("{:.3g}", e.executed_seconds()),
+               fmt::format("{:.3g} .. {:.3g}", low, high)});
   }
   std::string out = table.as(format, columns);
   if (format == "csv") return out;
   out = fmt::format(
-            "{} on {} to loss {:g}, {} samples a worker and step, plain SGD, {} seeds\nOne worker: {} samples in "
-            "steps of {} (rate {:.3g}), {} in steps of {} (rate {:.3g}); so at least {} steps, and a critical batch "
+            "{} on {} to loss {:g}, {} samples a worker and step, plain SGD, {} seeds{}\nOne worker: {} "
+            "samples in "
+            "steps of {} (rate {:.3g}), {} in steps of {} (rate {:.3g}); so at least {} steps, and a "
+            "critical batch "
             "of {} samples\n\n",
             race.task.model, race.task.data, race.task.loss, race.task.batch, race.task.seeds,
-            grouped(race.small.samples), race.small.batch, race.small.learning_rate, grouped(race.large.samples),
-            race.large.batch, race.large.learning_rate, grouped(race.model.fewest_steps),
-            grouped(race.model.noise)) +
+            race.task.rate_limit.empty() ? "" : ", a node each with links of " + race.task.rate_limit,
+            grouped(race.small.samples), race.small.batch, race.small.learning_rate,
+            grouped(race.large.samples), race.large.batch, race.large.learning_rate,
+            grouped(race.model.fewest_steps), grouped(race.model.noise)) +
         out + "\n";
   for (std::size_t i = 0; i < race.orders.size(); ++i)
-    out += fmt::format("{} workers: order by time, predicted against executed: Kendall's tau {:.2f} (90 %: {:.2f} .. "
-                       "{:.2f})\n",
-                       race.workers[i], race.orders[i].tau, race.orders[i].low, race.orders[i].high);
+    out += fmt::format(
+        "{} workers: order by time, predicted against executed: Kendall's tau {:.2f} (90 %: {:.2f} .. "
+        "{:.2f})\n",
+        race.workers[i], race.orders[i].tau, race.orders[i].low, race.orders[i].high);
   return out;
 }
 
@@ -137,6 +155,7 @@ JsonWriter json(const Race& race) {
                     {"batch", race.task.batch},
                     {"seeds", race.task.seeds},
                     {"throttle", race.task.throttle},
+                    {"rate_limit", race.task.rate_limit},
                     {"fewest_steps", race.model.fewest_steps},
                     {"critical_batch_samples", race.model.noise}};
   for (const RaceReference* r : {&race.small, &race.large})
@@ -188,30 +207,35 @@ int race(const Arguments& a) {
 void register_race(Registry<Verb>& registry) {
   registry.add(
       {.name = "race",
-       .summary = "schemes to the same loss on this machine: the predicted order by time beside the executed one",
+       .summary =
+           "schemes to the same loss on this machine: the predicted order by time beside the executed one",
        .usage = "[options]",
-       .flags = {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families", true},
+       .flags = {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families",
+                  true},
                  {"devices", "N[,N...]", "worker counts; default 2,4"},
                  {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
                  {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
                  {"target-loss", "LOSS", "where a run ends; default 1.5"},
-                 {"loss-window", "SAMPLES", "the loss is the mean of so many samples trained on last; default 2048"},
+                 {"loss-window", "SAMPLES",
+                  "the loss is the mean of so many samples trained on last; default 2048"},
                  {"batch", "N", "samples per worker and iteration; default 8"},
                  {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
                  {"most-samples", "N", "a run that is not there by then counts as that late; default 200000"},
                  {"seeds", "N", "runs of each; default 20"},
                  {"throttle", "FACTOR", "the last worker's calls take so many times as long; default 1"},
-                 {"profile", "FILE", "of this machine, from tandem fit; default: measured now"},
+                 {"rate-limit", "BANDWIDTH", "each worker is a node, with links of so much, e.g. 10Mbit/s"},
+                 {"profile", "FILE|stock", "of this machine, from tandem fit; default: measured now"},
                  {"repetitions", "N", "of measuring; default 2"},
                  {"least-tau", "TAU", "exit with 1 where an order agrees less"},
                  format_flag(),
                  out_flag(),
                  quiet_flag()},
        .run = race,
-       .details = "One worker is run in small and in large steps, each at the best of several learning rates. From "
-                  "that, samples to the target and learning rates of all schemes follow by published formulas, and "
-                  "from the profile their rates. Then all are executed, with as many seeds.\n\nExample\n  tandem "
-                  "race --devices 2 --seeds 20 --least-tau 0.8"});
+       .details =
+           "One worker is run in small and in large steps, each at the best of several learning rates. From "
+           "that, samples to the target and learning rates of all schemes follow by published formulas, and "
+           "from the profile their rates. Then all are executed, with as many seeds.\n\nExample\n  tandem "
+           "race --devices 2 --seeds 20 --least-tau 0.8"});
 }
 
 }  // namespace tandem::app

@@ -241,7 +241,8 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
     r.report.notes.push_back(
         fmt::format("stopped after {} of {} iterations", r.losses.size(), request.execution.iterations));
   if (r.losses.empty()) return;
-  r.report.training = {request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1, {}};
+  r.report.training = {
+      request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1, {}};
   if (request.execution.backend->name == "null") r.report.training.real = false;
   add_progress_of(a, request, r);
   if (r.report.training.real && !std::isfinite(r.report.training.last_loss))

@@ -49,17 +49,16 @@ void read_line(const std::string& line, const Place& place, std::size_t columns,
 
 Dataset load_dataset(const std::string& name_or_file, bool test) {
   if (name_or_file == "teacher" || name_or_file.starts_with("teacher:"))
-    return teacher_data(Options(teacher_options(), parse_selection(name_or_file, {}).settings,
-                                "data set teacher", {}),
-                        test);
+    return teacher_data(
+        Options(teacher_options(), parse_selection(name_or_file, {}).settings, "data set teacher", {}), test);
   const std::string path =
       name_or_file.ends_with(".csv") ? name_or_file : data_root() + "/exec/data/" + name_or_file + ".csv";
   std::ifstream file(path);
   Place place;
   place.file = std::make_shared<const std::string>(path);
   if (!file)
-    throw InputError(
-        fmt::format("no data set \"{}\": a file name ending in .csv, or: digits, teacher", printable(name_or_file)));
+    throw InputError(fmt::format("no data set \"{}\": a file name ending in .csv, or: digits, teacher",
+                                 printable(name_or_file)));
   Dataset all, out;
   std::size_t columns = 0;
   for (std::string line; std::getline(file, line);) {

@@ -51,8 +51,7 @@ Dataset teacher_data(const Options& o, bool test) {
       if (score > most) most = score, best = c;
     }
     const uint64_t draw = draw_bits(seed, part, sample, 0xbad, 1);
-    if (to_unit(draw) < noise)
-      best = static_cast<int64_t>(mix64(draw) % static_cast<uint64_t>(classes));
+    if (to_unit(draw) < noise) best = static_cast<int64_t>(mix64(draw) % static_cast<uint64_t>(classes));
     out.labels.push_back(static_cast<int32_t>(best));
   }
   return out;

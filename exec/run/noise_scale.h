@@ -17,9 +17,9 @@ struct GradientNorms {
 };
 
 struct NoiseScale {
-  double samples = 0;          ///< trace of the gradients' covariance over the squared gradient: B_simple
-  double low = 0, high = 0;    ///< 90 % by bootstrap over blocks of steps; high is the largest number where
-                               ///< the gradient cannot be told from 0
+  double samples = 0;        ///< trace of the gradients' covariance over the squared gradient: B_simple
+  double low = 0, high = 0;  ///< 90 % by bootstrap over blocks of steps; high is the largest number where
+                             ///< the gradient cannot be told from 0
   double gradient_squared = 0, variance = 0;  ///< |G|^2, and tr(Sigma) of one sample's gradient
   int64_t steps = 0;
 };

@@ -58,7 +58,8 @@ Worker::Act Worker::with_norms(uint32_t index, Act act) {
   };
 }
 
-std::vector<GradientNorms> mean_norms(const std::vector<std::unique_ptr<Worker>>& workers, std::size_t first) {
+std::vector<GradientNorms> mean_norms(const std::vector<std::unique_ptr<Worker>>& workers,
+                                      std::size_t first) {
   std::vector<GradientNorms> out;
   for (std::size_t step = first; step < workers[0]->norms().size(); ++step) {
     GradientNorms mean;

@@ -95,7 +95,8 @@ class Summary {
     losses(out);
     if (run_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
     if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
-    if (out.samples_to_target) out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
+    if (out.samples_to_target)
+      out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
     return out;
   }
 
