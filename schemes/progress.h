@@ -63,11 +63,12 @@ double fewest_steps(double samples, double step_samples, double noise);
 struct TrainingProgress {
   enum class Target : uint8_t { loss, epochs, tokens };
   Target target = Target::loss;
-  double value = 0;  ///< of the loss, so many epochs or tokens
+  double value = 0;       ///< of the loss, so many epochs or tokens
   bool measured = false;  ///< samples and seconds are those of an execution that got there
   std::optional<double> samples, steps, seconds, seconds_low, seconds_high;  ///< to the target
   double step_samples = 1, delay = 0, models = 1, period = 1, mixing = 0;    ///< SyncShape's
-  std::optional<double> noise_scale;  ///< samples
+  /// Samples.
+  std::optional<double> noise_scale;
   std::string noise_source;
   /// Of the samples that a training in the smallest steps would need, over those that this one needs.
   std::optional<double> efficiency;

@@ -188,9 +188,9 @@ struct Report {
   /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
-  std::optional<Goodput> goodput;     ///< under failures
-  std::optional<TrainingProgress> progress;   ///< to a target, where one was given
-  std::vector<LibraryUse> libraries;  ///< of a worker of an execution; refused ones first
+  std::optional<Goodput> goodput;            ///< under failures
+  std::optional<TrainingProgress> progress;  ///< to a target, where one was given
+  std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;
