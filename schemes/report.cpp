@@ -256,6 +256,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
   }
   if (r.goodput) out["goodput"] = goodput_json(*r.goodput);
   if (!r.side_by_side.empty()) out["side_by_side"] = side_by_side_json(r.side_by_side);
+  if (r.progress) out["progress"] = progress_json(*r.progress);
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
   out["notes"] = r.notes;
@@ -264,6 +265,9 @@ JsonWriter report_json(const Report& r, bool reproducible) {
     out["training"] = {{"first_loss", JsonWriter::finite_or_null(r.training.first_loss)},
                        {"last_loss", JsonWriter::finite_or_null(r.training.last_loss)}};
     if (r.training.accuracy >= 0) out["training"]["accuracy"] = r.training.accuracy;
+    if (const auto& noise = r.training.noise)
+      out["training"]["noise_scale_samples"] = {
+          {"value", noise->samples}, {"low", noise->low}, {"high", noise->high}};
   }
   out["simulated_events"] = r.simulated_events;
   out["timeline"] = timeline_json(r.timeline);
@@ -444,13 +448,19 @@ Report read_report(const Json& document) {
   read_libraries(r, document);
   read_goodput(r, document);
   read_side_by_side(r, document);
+  if (const Json* progress = document.find("progress")) r.progress = read_progress(*progress);
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");
   r.simulated_events = document.integer("simulated_events", 0, 0);
   if (const Json* training = document.find("training")) {
-    r.training = {true, read_loss(*training, "first_loss"), read_loss(*training, "last_loss"),
-                  training->real("accuracy", -1)};
+    r.training = {true,
+                  read_loss(*training, "first_loss"),
+                  read_loss(*training, "last_loss"),
+                  training->real("accuracy", -1),
+                  {}};
+    if (const Json* noise = training->find("noise_scale_samples"))
+      r.training.noise = {noise->real("value", 0, 0), noise->real("low", 0, 0), noise->real("high", 0, 0)};
   }
   r.wall_seconds = part(document, "run").real("wall_seconds", 0);
   read_timeline(r, document);

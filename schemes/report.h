@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "schemes/program.h"
+#include "schemes/progress.h"
 
 namespace tandem::schemes {
 
@@ -194,10 +195,11 @@ struct Report {
   /// Every link that carried anything, where those are more than `links` holds; else empty. The group of the
   /// busiest link first.
   std::vector<LinkGroup> link_groups;
-  std::optional<Goodput> goodput;     ///< under failures
+  std::optional<Goodput> goodput;  ///< under failures
   /// Of a prediction with jobs beside it: its own first, then theirs in order; else empty.
   std::vector<SharedRate> side_by_side;
-  std::vector<LibraryUse> libraries;  ///< of a worker of an execution; refused ones first
+  std::optional<TrainingProgress> progress;  ///< to a target, where one was given
+  std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
   int64_t simulated_events = 0;
@@ -208,6 +210,11 @@ struct Report {
     double first_loss = 0, last_loss = 0;  ///< mean over workers, of the first and the last iteration;
                                            ///< not a number after training that diverged
     double accuracy = -1;  ///< share of held-out samples classified rightly; < 0: not measured
+    /// Gradient noise scale in samples with its 90 % interval; unset: not measured.
+    struct Noise {
+      double samples = 0, low = 0, high = 0;
+    };
+    std::optional<Noise> noise;
   } training;
   std::vector<TimelineEntry> timeline;  ///< a few instances, a few iterations
 

@@ -11,7 +11,9 @@
 #include "base/json.h"
 #include "base/statistics.h"
 #include "models/adapter.h"
+#include "sim/plan/placement.h"
 #include "sim/simulate.h"
+#include "sim/simulation.h"
 #include "topologies/system.h"
 
 namespace tandem::app {
@@ -47,6 +49,21 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
   out.back().adapter = "lora:rank=8";
 }
 
+/// Every family of schemes that averages models, applies gradients late or weighs them, on one worker, as
+/// many as cores and more, and with a slow one.
+void add_families(std::vector<CheckCase>& out) {
+  constexpr const char* kModel = "lenet5";
+  constexpr int64_t kBatch = 64;
+  for (const char* scheme :
+       {"local-sgd:every=10", "diloco:every=10", "bmuf:every=10", "elastic-averaging:every=10",
+        "elastic-averaging:mode=async,every=4", "post-local-sgd:after=20,every=5",
+        "delayed-allreduce:delay=2", "gossip", "parameter-server:mode=async,overlap=off,rate=by-staleness"}) {
+    for (const int64_t workers : {1, 2, 4}) out.push_back({kModel, kBatch, workers, scheme, 80});
+    out.push_back({kModel, kBatch, 2, scheme, 80});
+    out.back().throttle = 2;
+  }
+}
+
 }  // namespace
 
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
@@ -77,6 +94,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
       }
     }
     if (model == gpt) add_splits(model, batch, out);
+    if (model == "lenet5") add_families(out);
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back(
           {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
@@ -172,7 +190,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.job.input = false;
   p.profile = profile;
   p.check_memory = false;
-  if (c.scheme.find("mode=") == std::string::npos) return simulate(p);
+  if (!free_running(*Simulation(p).program(make_cluster(system, c.devices)))) return simulate(p);
   p.iterations = c.iterations;
   Report out = simulate(p);
   for (p.seed = 2; p.seed <= runs; ++p.seed) {

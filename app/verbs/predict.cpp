@@ -7,12 +7,16 @@
 #include "app/analysis/answer.h"
 #include "app/analysis/elasticity.h"
 #include "app/analysis/failures.h"
+#include "app/analysis/progress.h"
 #include "app/analysis/question.h"
 #include "app/analysis/what_if.h"
 #include "app/console/cli.h"
 #include "app/console/goodput_text.h"
 #include "app/console/output.h"
+#include "app/console/progress_text.h"
 #include "app/console/report_text.h"
+#include "sim/plan/placement.h"
+#include "sim/simulation.h"
 
 namespace tandem::app {
 
@@ -95,12 +99,18 @@ std::string side_by_side_lines(const std::vector<Report>& reports) {
   return out;
 }
 
+std::shared_ptr<const Program> program_of(const Question& q, int64_t devices) {
+  const Prediction p = q.prediction(devices);
+  return Simulation(p).program(make_cluster(q.system, devices));
+}
+
 int predict(const Arguments& arguments) {
   const std::string format = format_of(arguments);
   check_out(arguments);
   Question question = read_question(arguments);
   question.timeline = format == "json" && !arguments.has("no-timeline");
   const std::optional<Failures> failures = read_failures(arguments);
+  const std::optional<ProgressQuestion> target = read_progress_question(arguments);
   if (arguments.has("elasticities")) {
     if (failures) refuse_option("elasticities", "is another question than that of failures: ask them apart");
     Progress progress(arguments);
@@ -120,6 +130,7 @@ int predict(const Arguments& arguments) {
       reports.push_back(answer(question, n));
       note_idle_settings(question, reports.back());
       if (failures) add_goodput(question, *failures, reports.back());
+      if (target) add_progress(*target, question.graph, *program_of(question, n), reports.back());
     }
   }
   check_fits(question, reports);
@@ -129,10 +140,11 @@ int predict(const Arguments& arguments) {
     put_result(arguments, report_csv(reports));
   } else {
     const Table table = report_table(reports);
-    put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}\n", heading(question),
+    put_page(arguments, fmt::format("{}\n\n{}\n{}{}{}{}{}{}\n", heading(question),
                                     table.as(format, result_columns(arguments)), memory_line(reports.back()),
                                     side_by_side_lines(reports), goodput_lines(reports.back()),
-                                    remarks(reports), closing_line(question, reports)));
+                                    progress_lines(reports), remarks(reports),
+                                    closing_line(question, reports)));
   }
   return 0;
 }
@@ -143,6 +155,8 @@ void register_predict(Registry<Verb>& registry) {
   auto flags = question_flags();
   const std::vector<Flag> failing = failure_flags();
   flags.insert(flags.end(), failing.begin(), failing.end());
+  const std::vector<Flag> progress = progress_flags();
+  flags.insert(flags.end(), progress.begin(), progress.end());
   flags.insert(flags.end(), {{"elasticities", "",
                               "instead: by how many per cent the throughput grows with each link, store, the "
                               "devices' and servers' speed, and what it would be without their limit"},

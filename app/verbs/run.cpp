@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <thread>
 
+#include "app/analysis/progress.h"
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
 #include "app/console/interrupt.h"
 #include "app/console/output.h"
+#include "app/console/progress_text.h"
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
 #include "exec/comm/ranks.h"
@@ -30,6 +32,7 @@ struct Request {
   Execution execution;
   std::vector<int64_t> devices;
   int64_t nodes = 1;
+  std::optional<ProgressQuestion> target = {};
 };
 
 Execution::Rate read_rate(const Arguments& a) {
@@ -103,6 +106,13 @@ void check_staleness(const Request& request) {
                     request.scheme.name, e.cluster.devices, e.cluster.devices == 1 ? "" : "s"));
 }
 
+void read_target(const Arguments& a, Request& request) {
+  request.target = read_progress_question(a);
+  if (a.has("loss-window") && !a.has("target-loss")) throw UsageError("--loss-window needs --target-loss");
+  if (a.has("target-loss"))
+    request.execution.target = LossTarget{request.target->value, a.integer("loss-window", 1024, 1, 1 << 30)};
+}
+
 std::unique_ptr<Request> read_request(const Arguments& a) {
   auto request = std::make_unique<Request>(
       Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
@@ -156,6 +166,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     request->test = load_dataset(data, true);
     e.data = &*request->data;
   }
+  read_target(a, *request);
   read_checkpoint(a, *request);
   for (const int64_t n : request->devices) cluster_of(n, request->nodes);
   check_staleness(*request);
@@ -172,9 +183,10 @@ Execution execution_of(const Request& request, int64_t devices) {
   return e;
 }
 
-Keep kept(const Arguments& a, const Request& request) {
+Keep kept(const Arguments& a, const Request& request, int64_t devices) {
   Keep keep;
   keep.parameters = a.has("checkpoint") || request.test.has_value();
+  keep.norms = a.has("measure-noise") && devices > 1;
   return keep;
 }
 
@@ -188,16 +200,51 @@ ExecutionResult run_once(const Arguments& a, const Request& request, int64_t dev
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
                               std::min(i + 1, e.iterations), e.iterations));
   };
-  return execute(e, kept(a, request));
+  if (iterations < request.execution.iterations) e.target.reset();  // only a rate is asked for
+  return execute(e, kept(a, request, devices));
+}
+
+/// Of this run: when the loss was there, and what its gradients' noise makes samples worth.
+void add_progress_of(const Arguments& a, const Request& request, ExecutionResult& r) {
+  Report& report = r.report;
+  if (a.has("measure-noise") && report.devices > 1) {
+    const int64_t big = report.samples_per_iteration;
+    const auto noise = noise_scale(r.norms, big / report.devices, big);
+    if (noise)
+      report.training.noise = {noise->samples, noise->low, noise->high};
+    else
+      report.notes.push_back("the noise scale is not to be told: noise hides the gradient in so few steps");
+  }
+  if (!request.target) return;
+  ProgressQuestion question = *request.target;
+  const bool measures = report.training.noise && !question.noise_scale;
+  if (measures) question.noise_scale = report.training.noise->samples;
+  const Execution e = execution_of(request, report.devices);
+  add_progress(question, request.graph, make_program(e), report);
+  TrainingProgress& p = *report.progress;
+  if (measures) p.noise_source = "measured in this run";
+  if (!request.execution.target) return;
+  p.measured = r.samples_to_target.has_value();
+  if (!p.measured) {
+    p.unknown = {fmt::format("samples to loss {:g}: it was not there after {} iterations", question.value,
+                             request.execution.iterations)};
+    return;
+  }
+  p.unknown.clear();
+  p.samples = static_cast<double>(*r.samples_to_target);
+  p.steps = *p.samples / p.step_samples;
+  p.seconds = p.seconds_low = p.seconds_high = r.seconds_to_target;
 }
 
 void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
-  if (static_cast<int64_t>(r.losses.size()) < request.execution.iterations)
+  if (!r.samples_to_target && static_cast<int64_t>(r.losses.size()) < request.execution.iterations)
     r.report.notes.push_back(
         fmt::format("stopped after {} of {} iterations", r.losses.size(), request.execution.iterations));
   if (r.losses.empty()) return;
-  r.report.training = {request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1};
+  r.report.training = {
+      request.data.has_value() || !r.losses.empty(), r.losses.front(), r.losses.back(), -1, {}};
   if (request.execution.backend->name == "null") r.report.training.real = false;
+  add_progress_of(a, request, r);
   if (r.report.training.real && !std::isfinite(r.report.training.last_loss))
     r.report.notes.push_back(
         fmt::format("training diverged: the loss is no number any more (learning rate {:g})",
@@ -245,8 +292,12 @@ std::string text(const Request& request, const std::vector<Report>& reports, con
                        r.training.first_loss, std::isfinite(last) ? fmt::format("{:.4g}", last) : "none");
     if (r.training.accuracy >= 0)
       out += fmt::format(", {:.1f} % of held-out samples right", 100 * r.training.accuracy);
+    if (const auto& noise = r.training.noise)
+      out += fmt::format("\nGradient noise scale {} samples (90 %: {} .. {})", grouped(noise->samples),
+                         grouped(noise->low), noise->high < 1e15 ? grouped(noise->high) : "unbounded");
   }
-  return out + "\n";
+  const std::string progress = progress_lines(reports);
+  return out + "\n" + progress;
 }
 
 int run(const Arguments& a) {
@@ -256,7 +307,7 @@ int run(const Arguments& a) {
   // Before the first of several runs, not after it.
   for (const int64_t n : request->devices) {
     if (request->execution.backend->missing().empty())
-      check_memory(execution_of(*request, n), kept(a, *request));
+      check_memory(execution_of(*request, n), kept(a, *request, n));
   }
   if (!ranks().several()) catch_interrupts();
   std::vector<Report> reports;
@@ -347,6 +398,14 @@ std::vector<Flag> run_flags() {
       no_timeline_flag(),
       {"reproducible", "", "leave out of JSON what differs between runs (wall time)"},
       quiet_flag()};
+  const std::vector<Flag> progress = progress_flags();
+  out.insert(out.end() - 5, progress.begin(), progress.end());
+  out.insert(out.end() - 5,
+             {{"loss-window", "SAMPLES",
+               "with --target-loss: the loss is the mean of so many samples trained on last; default 1024"},
+              {"measure-noise", "",
+               "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
+               "more with --scheme allreduce"}});
   const std::vector<Flag> tuning = fine_tuning_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
   return out;

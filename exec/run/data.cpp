@@ -12,6 +12,7 @@
 #include "base/data.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "exec/run/generated_data.h"
 
 namespace tandem::exec {
 
@@ -47,14 +48,17 @@ void read_line(const std::string& line, const Place& place, std::size_t columns,
 }  // namespace
 
 Dataset load_dataset(const std::string& name_or_file, bool test) {
+  if (name_or_file == "teacher" || name_or_file.starts_with("teacher:"))
+    return teacher_data(
+        Options(teacher_options(), parse_selection(name_or_file, {}).settings, "data set teacher", {}), test);
   const std::string path =
       name_or_file.ends_with(".csv") ? name_or_file : data_root() + "/exec/data/" + name_or_file + ".csv";
   std::ifstream file(path);
   Place place;
   place.file = std::make_shared<const std::string>(path);
   if (!file)
-    throw InputError(
-        fmt::format("no data set \"{}\": a file name ending in .csv, or: digits", printable(name_or_file)));
+    throw InputError(fmt::format("no data set \"{}\": a file name ending in .csv, or: digits, teacher",
+                                 printable(name_or_file)));
   Dataset all, out;
   std::size_t columns = 0;
   for (std::string line; std::getline(file, line);) {
@@ -81,27 +85,37 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
   return out;
 }
 
+namespace {
+
+/// The permutation of one epoch. A thread asks for the same one many times: it keeps the last.
+const std::vector<int64_t>& epoch_order(int64_t n, uint64_t seed, int64_t epoch) {
+  thread_local std::vector<int64_t> order;
+  thread_local uint64_t of_seed = 0;
+  thread_local int64_t of_epoch = -1;
+  if (static_cast<int64_t>(order.size()) == n && of_seed == seed && of_epoch == epoch) return order;
+  order.resize(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  for (int64_t i = n - 1; i > 0; --i) {
+    const auto j =
+        static_cast<int64_t>(draw_bits(seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
+                             static_cast<uint64_t>(i + 1));
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+  }
+  of_seed = seed;
+  of_epoch = epoch;
+  return order;
+}
+
+}  // namespace
+
 std::vector<int64_t> batch_samples(const Dataset& data, uint64_t seed, int64_t workers, int64_t worker,
                                    int64_t batch, int64_t iteration) {
   const int64_t n = data.samples();
   std::vector<int64_t> out;
-  std::vector<int64_t> order;
-  int64_t epoch = -1;
   for (int64_t k = 0; k < batch; ++k) {
     // The samples of one iteration are dealt out worker by worker; epochs follow each other without a gap.
     const int64_t place = (iteration * workers + worker) * batch + k;
-    if (place / n != epoch) {
-      epoch = place / n;
-      order.resize(static_cast<std::size_t>(n));
-      std::iota(order.begin(), order.end(), 0);
-      for (int64_t i = n - 1; i > 0; --i) {
-        const auto j =
-            static_cast<int64_t>(draw_bits(seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
-                                 static_cast<uint64_t>(i + 1));
-        std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
-      }
-    }
-    out.push_back(order[static_cast<std::size_t>(place % n)]);
+    out.push_back(epoch_order(n, seed, place / n)[static_cast<std::size_t>(place % n)]);
   }
   return out;
 }

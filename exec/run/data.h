@@ -5,24 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "models/layer.h"
+#include "exec/run/dataset.h"
 
 namespace tandem::exec {
 
-/// Samples with a class each. `values` is samples x elements(shape), channels last.
-struct Dataset {
-  std::string name, source;
-  Shape shape;
-  int64_t classes = 0;
-  std::vector<float> values;
-  std::vector<int32_t> labels;
-  int64_t samples() const { return static_cast<int64_t>(labels.size()); }
-};
-
-/// A name in exec/data ("digits") or a CSV file: a sample a line, its class last, lines with # skipped.
-/// Values are divided by the largest. `test` gives the held-out part (every fifth sample). Throws InputError
-/// with the line: not a finite number, another number of columns, a class that is no whole number from 0 on,
-/// fewer than five samples.
+/// "teacher:key=value,..." (generated_data.h), a name in exec/data ("digits") or a CSV file: a sample a line,
+/// its class last, lines with # skipped. Values are divided by the largest. `test` gives the held-out part
+/// (every fifth sample). Throws InputError with the line: not a finite number, another number of columns, a
+/// class that is no whole number from 0 on, fewer than five samples.
 Dataset load_dataset(const std::string& name_or_file, bool test);
 
 /// Indices of the samples of one worker's batch: each epoch a permutation drawn from (seed, epoch), dealt out

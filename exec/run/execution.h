@@ -14,6 +14,8 @@
 #include "exec/device/backend.h"
 #include "exec/run/checkpoint.h"
 #include "exec/run/data.h"
+#include "exec/run/loss_target.h"
+#include "exec/run/noise_scale.h"
 #include "schemes/job.h"
 #include "schemes/program.h"
 #include "schemes/report.h"
@@ -49,6 +51,8 @@ struct Execution {
   /// Parameters that are sharded and gathered where they are needed are no numbers outside of the worker's
   /// own share until a gather brings them, and again when what it was for has ended. For the same tests.
   bool poison = false;
+  /// The run ends when it is reached. On processors alone, of models that no stages divide, in one process.
+  std::optional<LossTarget> target = {};
   const Checkpoint* start = nullptr;                ///< null: start values drawn from the seed
   std::function<void(int32_t iteration)> progress;  ///< called by worker 0 after each of its iterations
   const std::atomic<bool>* stop = nullptr;          ///< Ctrl-C: ends after the running iterations
@@ -90,12 +94,19 @@ struct ExecutionResult {
   std::vector<float> averaging;
   std::vector<float> frozen;  ///< likewise, flat: of the weights that stay as they are
   int64_t versions = 0, dropped = 0, updates = 0;
+  /// With a target that was reached: samples that all workers had trained on, and the seconds until then.
+  std::optional<int64_t> samples_to_target;
+  double seconds_to_target = 0;
+  std::vector<GradientNorms> norms;  ///< with Keep::norms, of steady steps
 };
 
 struct Keep {
   bool calls = false;  ///< a timer around every call
   bool spans = false;
   bool parameters = false;
+  /// Squared lengths of gradients, for noise_scale(): of workers on processors whose gradients an all-reduce
+  /// sums; InputError of others. A pass over the gradients twice a step.
+  bool norms = false;
 };
 
 /// What execute() runs: the simulator's Program of the same question (with input where there is data). Throws

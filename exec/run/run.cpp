@@ -63,6 +63,7 @@ Run::Run(const Execution& e, const Keep& k)
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
   make_iterations();
+  make_watch();
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;

@@ -16,6 +16,7 @@
 #include "exec/lower/execution_graph.h"
 #include "exec/run/execution.h"
 #include "exec/run/iterations.h"
+#include "exec/run/loss_target.h"
 #include "exec/run/stages.h"
 
 namespace tandem::exec {
@@ -58,6 +59,9 @@ class Run {
   /// Of the program.
   Iterations& iterations() { return *iterations_; }
   const Iterations& iterations() const { return *iterations_; }
+  /// Null without a target.
+  LossWatch* watch() { return watch_.get(); }
+  const LossWatch* watch() const { return watch_.get(); }
   /// Tries before a thread that waits sleeps (Counter::wait).
   int spins() const { return spins_; }
   Abort& abort() { return abort_; }
@@ -168,6 +172,7 @@ class Run {
   [[noreturn]] void refuse(const std::string& why) const;
   void find_cuts();
   void make_iterations();
+  void make_watch();
   void check_route() const;
   void make_transport();
   void make_peers();
@@ -194,6 +199,7 @@ class Run {
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
   uint32_t first_here_ = 0, here_ = 1;
   std::unique_ptr<Iterations> iterations_;
+  std::unique_ptr<LossWatch> watch_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
   std::vector<float> start_, start_state_, start_averaging_, frozen_;

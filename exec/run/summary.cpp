@@ -93,6 +93,10 @@ class Summary {
     ops(out);
     calls(out);
     losses(out);
+    if (run_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
+    if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
+    if (out.samples_to_target)
+      out.seconds_to_target = 1e-9 * static_cast<double>(run_.watch()->when() - begin_);
     return out;
   }
 
@@ -102,6 +106,7 @@ class Summary {
     return static_cast<std::size_t>(std::clamp(run_.warmup(), 0, std::max(0, last)));
   }
 
+  std::size_t each_step() const { return static_cast<std::size_t>(run_.micro_batches()); }
   /// (end, worker, iteration) of every iteration, in the order of time.
   std::vector<std::tuple<int64_t, uint32_t, uint32_t>> in_order() const {
     std::vector<std::tuple<int64_t, uint32_t, uint32_t>> out;

@@ -43,6 +43,7 @@ class Worker {
   std::vector<float> state() const;
   std::vector<float> averaging() const;  ///< ExecutionResult::averaging
   std::vector<float> values(TensorId tensor) const;
+  const std::vector<GradientNorms>& norms() const { return norms_; }  ///< [step], with Keep::norms
 
  private:
   using Act = std::function<int64_t(int32_t iteration)>;  ///< LaneOp::act
@@ -76,6 +77,7 @@ class Worker {
   Work work_of(uint32_t index) const;
   void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
+  Act with_norms(uint32_t index, Act act);
   Act exchange_tokens(uint32_t index);
   Act send(uint32_t index);
   Act send_to_peer(uint32_t index);
@@ -159,7 +161,11 @@ class Worker {
   std::vector<Counter> replied_;             ///< [key]: slices, of shards that are not behind links
   std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
   std::vector<double> estimates_;            ///< [op]
+  std::vector<GradientNorms> norms_;         ///< [step]
   std::vector<int64_t> bytes_;               ///< [op]
 };
+
+/// Of the steps from `first` on, as means over the workers.
+std::vector<GradientNorms> mean_norms(const std::vector<std::unique_ptr<Worker>>& workers, std::size_t first);
 
 }  // namespace tandem::exec

@@ -18,7 +18,7 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::copy:
       return copy(index);
     case OpKind::collective:
-      return collective(index);
+      return with_norms(index, collective(index));
     case OpKind::send:
       return of_layers(op.payload) ? send_to_peer(index)
              : run_.own_models()   ? send_model(index)

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/console/progress_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/console/table.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// "64", "1,348", "0.5": of samples and steps.
+std::string amount(double n) { return n < 1000 ? fmt::format("{:.3g}", n) : grouped(n); }
+
+std::string target_text(const TrainingProgress& p) {
+  switch (p.target) {
+    case TrainingProgress::Target::loss:
+      return fmt::format("To loss {:g}", p.value);
+    case TrainingProgress::Target::epochs:
+      return fmt::format("For {:g} epoch{}", p.value, p.value == 1 ? "" : "s");
+    case TrainingProgress::Target::tokens:
+      return fmt::format("For {} tokens", grouped(p.value));
+  }
+  return "";
+}
+
+std::string needed_text(const TrainingProgress& p) {
+  if (!p.samples) return "unknown";
+  std::string out = amount(*p.samples) + " samples";
+  if (p.steps) out += fmt::format(" in {} steps", amount(*p.steps));
+  if (p.seconds) out += ", " + duration_text(*p.seconds);
+  if (p.seconds_low && p.seconds_high && !p.measured)
+    out += fmt::format(" ({} .. {} by the rate's interval)", duration_text(*p.seconds_low),
+                       duration_text(*p.seconds_high));
+  return out + (p.measured ? ", measured" : "");
+}
+
+std::string way_text(const TrainingProgress& p) {
+  std::string out = fmt::format("{} samples a step", amount(p.step_samples));
+  if (p.delay > 0) out += fmt::format(", {:.3g} steps late", p.delay);
+  if (p.models > 1)
+    out += fmt::format(", {:g} models that average every {}", p.models,
+                       p.period > 1 ? fmt::format("{:g} steps", p.period) : std::string("step"));
+  return out;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  constexpr double kHour = 3600, kDay = 24 * kHour;
+  if (seconds < 120) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.3g} min", seconds / 60);
+  if (seconds < 2 * kDay) return fmt::format("{:.3g} h", seconds / kHour);
+  return grouped(seconds / kDay) + " days";
+}
+
+std::string progress_lines(const Report& report) {
+  if (!report.progress) return "";
+  const TrainingProgress& p = *report.progress;
+  std::string out = fmt::format("{}: {}; {}.\n", target_text(p), needed_text(p), way_text(p));
+  if (p.efficiency)
+    out += fmt::format(
+        "A sample is worth {:.0f} % of one in the smallest steps: noise scale {} samples ({}); best learning "
+        "rate {:.2g} of the largest useful one.\n",
+        100 * *p.efficiency, amount(p.noise_scale.value_or(0)), p.noise_source,
+        p.learning_rate_share.value_or(0));
+  if (!p.sources.empty()) out += fmt::format("By {}.\n", fmt::join(p.sources, "; "));
+  for (const std::string& what : p.unknown) out += fmt::format("Unknown: {}.\n", what);
+  return out;
+}
+
+std::string progress_lines(const std::vector<Report>& reports) {
+  std::string out;
+  std::string last;
+  for (const Report& r : reports) {
+    if (!r.progress) continue;
+    // What is said of all alike is said once, behind the last.
+    const std::string lines = progress_lines(r);
+    const auto end = lines.find('\n') + 1;
+    if (reports.size() > 1) out += fmt::format("{} device{}: ", r.devices, r.devices == 1 ? "" : "s");
+    out += lines.substr(0, end);
+    last = lines.substr(end);
+    const TrainingProgress& p = *r.progress;
+    if (reports.size() > 1 && p.efficiency && &r != &reports.back())
+      out += fmt::format("  worth {:.0f} % a sample\n", 100 * *p.efficiency);
+  }
+  return out + last;
+}
+
+}  // namespace tandem::app

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schemes/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/schemes/fixtures.h"
+
+namespace tandem::tests {
+namespace {
+
+SyncShape shape(std::string_view scheme, int64_t workers, int64_t nodes = 1) {
+  return sync_shape(compile(scheme, small_mlp(), {workers, nodes, workers / nodes}));
+}
+
+TEST(Progress, OfBatchesIsTheHyperbolaOfTheCriticalBatch) {
+  // McCandlish et al. 2018, equation 2.11: (S / Smin - 1) (E / Emin - 1) = 1 with Emin = noise Smin.
+  constexpr double kNoise = 300;
+  for (const double b : {1.0, 30.0, 300.0, 5000.0}) {
+    const SyncShape s{.step_samples = b};
+    const double steps = relative_steps(s, 0, kNoise), samples = b * steps / kNoise;
+    EXPECT_NEAR((steps - 1) * (samples - 1), 1, 1e-9) << b;
+    // Equation 2.6: the best rate is half of the largest at the critical batch.
+    EXPECT_NEAR(learning_rate_share(s, 0, kNoise), 1 / (1 + kNoise / b), 1e-12);
+  }
+  EXPECT_DOUBLE_EQ(relative_steps({.step_samples = 300}, 0, kNoise), 2);
+  EXPECT_DOUBLE_EQ(relative_steps({.step_samples = 300}, 0, 0), 1) << "without noise a batch buys nothing";
+}
+
+TEST(Progress, FewestStepsAreThoseThatGiveTheMeasuredSamples) {
+  const SyncShape s{.step_samples = 32};
+  const double fewest = fewest_steps(40'000, 32, 300);
+  EXPECT_NEAR(32 * steps_to_target(s, 0, 300, fewest), 40'000, 1e-6);
+}
+
+TEST(Progress, ADelayCostsWhatCurvatureLimitsAndNoMore) {
+  // Asynchronous workers of batch b are W - 1 steps late: as many samples as synchronous ones of batch W b.
+  constexpr double kNoise = 500, kWorkers = 8, b = 16;
+  const double apart = b * relative_steps({.step_samples = b}, kWorkers - 1, kNoise),
+               together = kWorkers * b * relative_steps({.step_samples = kWorkers * b}, 0, kNoise);
+  EXPECT_NEAR(apart, together, 1e-9);
+  // Below the critical delay noise / B it costs less than half.
+  const SyncShape s{.step_samples = 10};
+  EXPECT_LT(relative_steps(s, 50, kNoise), 2 * relative_steps(s, 0, kNoise));
+  EXPECT_GT(relative_steps(s, 60, kNoise), 2 * relative_steps(s, 0, kNoise));
+}
+
+TEST(Progress, ModelsApartAddToTheNoise) {
+  SyncShape s{.step_samples = 64, .models = 4, .period = 1};
+  EXPECT_DOUBLE_EQ(relative_steps(s, 0, 640), 11) << "averaged every step: summed gradients";
+  s.period = 6;  // eta L = 1 / 11, m (tau - 1) = 20
+  EXPECT_NEAR(relative_steps(s, 0, 640), 1 + 10 * (1 + 20.0 / 11), 1e-12);
+  EXPECT_DOUBLE_EQ(relative_steps(s, 0, 0), 1) << "without noise they stay alike";
+  s.mixing = 0.5;  // (1 + 1/4) / (1 - 1/4) = 5/3: tau counts as 10
+  EXPECT_NEAR(relative_steps(s, 0, 640), 1 + 10 * (1 + 36.0 / 11), 1e-12);
+}
+
+TEST(Progress, PostLocalStepsAreTogetherAtFirst) {
+  SyncShape s{.step_samples = 64, .models = 4, .period = 6, .apart_from = 1000};
+  const double together = 100 * relative_steps({.step_samples = 64}, 0, 640);
+  EXPECT_DOUBLE_EQ(together, 1100);
+  EXPECT_NEAR(steps_to_target(s, 0, 640, 100), 1000 + 100 / together * 100 * relative_steps(s, 0, 640), 1e-9);
+  s.apart_from = 2000;
+  EXPECT_DOUBLE_EQ(steps_to_target(s, 0, 640, 100), together) << "the target comes first";
+}
+
+TEST(Progress, ShapesOfSchemesThatSumGradients) {
+  EXPECT_EQ(shape("allreduce", 4).step_samples, 128);
+  EXPECT_EQ(shape("allreduce", 4).models, 1);
+  EXPECT_EQ(shape("allreduce:accumulate=8", 4).step_samples, 1024);
+  EXPECT_EQ(shape("zero:stage=3", 4).step_samples, 128);
+  EXPECT_EQ(shape("zero:stage=3", 4).models, 1);
+  EXPECT_EQ(shape("parameter-server", 4).step_samples, 128);
+  EXPECT_EQ(shape("parameter-server:mode=async", 4).step_samples, 32);
+  EXPECT_TRUE(shape("parameter-server:mode=async", 4).counts_delay);
+  EXPECT_EQ(shape("parameter-server:mode=softsync,n=2", 4).step_samples, 64);
+  EXPECT_EQ(shape("parameter-server:mode=backup,backup=1", 4).step_samples, 96);
+}
+
+TEST(Progress, ShapesOfSchemesThatAverage) {
+  const SyncShape local = shape("local-sgd:every=8", 4);
+  EXPECT_EQ(local.step_samples, 128);
+  EXPECT_EQ(local.models, 4);
+  EXPECT_EQ(local.period, 8);
+  EXPECT_EQ(local.mixing, 0);
+  EXPECT_FALSE(local.counts_delay);
+  const SyncShape diloco = shape("diloco:every=50,outer-rate=0.7,outer-momentum=0.9", 4);
+  EXPECT_EQ(diloco.period, 50);
+  EXPECT_NEAR(diloco.outer_step, 7, 1e-9);
+  const SyncShape post = shape("post-local-sgd:after=30,every=4", 4);
+  EXPECT_EQ(post.apart_from, 30);
+  EXPECT_EQ(post.period, 4);
+  // Workers move by a share of 0.9 / 4 to the centre.
+  EXPECT_NEAR(shape("elastic-averaging:every=10,rate=0.9", 4).mixing, 1 - 0.9 / 4, 1e-9);
+  EXPECT_NEAR(shape("elastic-averaging:every=10,rate=0.9,mode=async", 4).mixing, 1 - 0.9 / 4, 1e-9);
+  EXPECT_EQ(shape("elastic-averaging:every=10,mode=async", 4).period, 10);
+  // Two partners are alike behind each average; of four an exchange leaves 2/3 of the squared distance.
+  EXPECT_EQ(shape("gossip", 2).mixing, 0);
+  EXPECT_NEAR(shape("gossip", 4).mixing, std::pow(2.0 / 3, 2), 1e-9);
+  EXPECT_EQ(shape("local-sgd:every=8", 1).models, 1) << "alone nothing is averaged";
+}
+
+TEST(Progress, JsonGivesItBack) {
+  TrainingProgress p;
+  p.target = TrainingProgress::Target::tokens;
+  p.value = 3e11;
+  p.samples = 1e9;
+  p.delay = 2.5;
+  p.noise_scale = 42;
+  p.noise_source = "a test";
+  p.unknown = {"much"};
+  const TrainingProgress q = read_progress(Json::parse(progress_json(p).dump(), "progress.json"));
+  EXPECT_EQ(q.target, p.target);
+  EXPECT_EQ(q.value, p.value);
+  EXPECT_EQ(q.samples, p.samples);
+  EXPECT_EQ(q.seconds, std::nullopt);
+  EXPECT_EQ(q.delay, p.delay);
+  EXPECT_EQ(q.noise_scale, p.noise_scale);
+  EXPECT_EQ(q.noise_source, p.noise_source);
+  EXPECT_EQ(q.unknown, p.unknown);
+}
+
+}  // namespace
+}  // namespace tandem::tests
