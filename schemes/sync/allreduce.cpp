@@ -58,6 +58,7 @@ class Reductions {
 
   void run(Builder& builder) {
     const bool overlap = options_.flag("overlap");
+    if (parallel_ && options_.flag("priority")) return run_by_need();
     t_.forward();
     t_.backward([&](const GradientBucket& bucket, OpId gradient) {
       ready_.push_back(packed(builder, bucket, gradient));
@@ -80,9 +81,41 @@ class Reductions {
   }
 
  private:
+  /// A layer's parameters are updated in front of the forward that uses them first, so that the next
+  /// iteration begins while later layers' sums are still made. Sums go in the order that the workload says.
+  void run_by_need() {
+    const auto& buckets = t_.buckets();
+    std::vector<OpId> updates(buckets.size());
+    std::size_t open = buckets.size();  // from here on updates are listed
+    t_.forward([&](uint32_t segment) {
+      for (; open > 0 && buckets[open - 1].segment == segment; --open)
+        updates[open - 1] = t_.update(buckets[open - 1]);
+      return OpId{};
+    });
+    std::vector<uint32_t> order = work_.order;
+    for (uint32_t i = 0; work_.order.empty() && i < buckets.size(); ++i) order.push_back(i);
+    TANDEM_CHECK(order.size() == buckets.size());
+    std::vector<OpId> made(buckets.size());
+    std::size_t next = 0;
+    const auto sum_made = [&](OpId gradient) {  // what comes next in the order, as far as it is there
+      for (; next < order.size() && made[order[next]].valid(); ++next) {
+        const GradientBucket& bucket = buckets[order[next]];
+        const OpId after = gradient.valid() ? gradient : made[order[next]];
+        const OpId sum = collective(bucket, CollKind::all_reduce, bucket.bytes, "all-reduce", after);
+        w_.op(updates[order[next]]).after_last(sum);
+      }
+    };
+    t_.backward([&](const GradientBucket& bucket, OpId gradient) {
+      made[bucket.key] = gradient;
+      if (options_.flag("overlap")) sum_made({});
+    });
+    sum_made(t_.last_backward());
+  }
+
   BucketRule rule() const {
     const Bytes limit = options_.bytes("bucket"), first = options_.bytes("first-bucket");
-    return {first.n > 0 ? first : limit, limit, casts_ ? 2 : gradient_bytes(options_, work_.precision)};
+    const int64_t element = casts_ ? 2 : gradient_bytes(options_, work_.precision);
+    return {first.n > 0 ? first : limit, limit, element, 0, options_.bytes("partition")};
   }
   bool compresses() const { return rule_.kind != Compression::Kind::none; }
 
@@ -155,6 +188,20 @@ class Reductions {
   std::vector<OpId> ready_, reduced_;    ///< [bucket]
 };
 
+void refuse_priority(const Options& o, const Workload& work) {
+  if (!o.flag("priority")) return;
+  const auto refuse = [](std::string_view with) {
+    throw InputError(
+        fmt::format("allreduce: priority=on updates layer by layer as soon as its sums are made, "
+                    "which {} does not",
+                    with));
+  };
+  if (o.text("update") == "all") refuse("update=all");
+  if (o.count("accumulate") > 1) refuse("accumulate");
+  if (o.text("compression") != "none") refuse("compression");
+  if (work.offload.any()) refuse("offloading");
+}
+
 void refuse_unsupported(const Options& o, const Cluster& cluster) {
   const std::string &algorithm = o.text("algorithm"), &compression = o.text("compression");
   if (algorithm == "auto") return;
@@ -175,6 +222,7 @@ void refuse_unsupported(const Options& o, const Cluster& cluster) {
 
 Program compile_allreduce(const Workload& work, const Cluster& cluster, const Options& o) {
   if (cluster.devices > 1) refuse_unsupported(o, cluster);
+  refuse_priority(o, work);
   Builder b;
   Reductions(b, work, cluster, o).run(b);
   return b.finish();
@@ -202,6 +250,11 @@ void register_allreduce(Registry<Scheme>& registry) {
          "thin "
          "matrices",
          "none|fp16|int8|topk|powersgd"},
+        {"partition", Type::bytes, "0B", "larger buckets and tensors are cut; 0B = they stay whole"},
+        {"priority", Type::flag, "off",
+         "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
+        {"credit", Type::bytes, "0B",
+         "priority: bytes that are under way before the next are chosen; 0B = one bucket"},
         {"density", Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1},
         {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
         {"error-feedback", Type::flag, "on",

@@ -21,6 +21,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"allreduce_int8", "allreduce:bucket=64KiB,compression=int8"},
     {"allreduce_topk", "allreduce:compression=topk,error-feedback=off"},
     {"allreduce_powersgd", "allreduce:bucket=64KiB,compression=powersgd,rank=4"},
+    {"allreduce_priority", "allreduce:priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server", "parameter-server:bucket=64KiB"},
     {"parameter-server_gpu", "parameter-server:server=gpu,bucket=64KiB"},
     {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
