@@ -133,11 +133,11 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(
-          fmt::format("\"{}\" is none of samples, delay, compression, micro-batches, sharding, replicas, grid, bucket, "
-                      "collective, channel, store, "
-                      "role or an op's number",
-                      printable(what)));
+      fail(fmt::format(
+          "\"{}\" is none of samples, delay, compression, micro-batches, sharding, replicas, grid, bucket, "
+          "collective, channel, store, "
+          "role or an op's number",
+          printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
