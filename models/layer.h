@@ -121,6 +121,9 @@ struct Parameter {
   /// In a slice: the devices that share the layer have it alike, and each makes its gradient of its part of
   /// the sequence, or of its heads; so these gradients are summed over them.
   bool in_parts = false;
+  /// Of the matrix as which it lies row by row: outputs of a convolution, inputs of a linear layer, words of
+  /// an embedding, gates of a recurrent layer. 0: a vector, or a stack of matrices.
+  int64_t rows = 0;
 };
 
 /// A tensor that a layer makes for itself, beside its output.

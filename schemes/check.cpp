@@ -258,11 +258,15 @@ class Checker {
     if (op().payload == Payload::mean) require(sums(op()), "only an all-reduce makes a mean");
     const bool of_bucket = op().payload == Payload::gradients || op().payload == Payload::parameters ||
                            op().payload == Payload::state || op().payload == Payload::shard ||
-                           op().payload == Payload::sequence_gradients || op().payload == Payload::mean;
+                           op().payload == Payload::sequence_gradients || op().payload == Payload::mean ||
+                           op().payload == Payload::compressed;
     if (of_bucket) {
       require(op().key < p_.buckets.size(), "works on a bucket that does not exist");
       require(p_.buckets[op().key].role == role_ || !role().works(), "works on another role's bucket");
     }
+    if (op().payload == Payload::compressed)
+      require(p_.compression.kind != Compression::Kind::none && role().works(),
+              "only workers compress gradients, and the program does not say how");
     if (op().payload == Payload::shard)
       require((op().kind == OpKind::compute || sums(op())) && role().works(),
               "only a worker's update, and a sum between those with the same one, works on its shard");

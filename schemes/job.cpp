@@ -9,8 +9,10 @@
 namespace tandem::schemes {
 
 Workload make_workload(const Job& job) {
-  return make_workload(*job.graph, job.batch, job.precision, *job.optimizer, job.input, job.recompute,
-                       job.offload);
+  Workload work = make_workload(*job.graph, job.batch, job.precision, *job.optimizer, job.input,
+                                job.recompute, job.offload);
+  work.order = job.order;
+  return work;
 }
 
 namespace {

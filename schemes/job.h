@@ -16,6 +16,7 @@ struct Job {
   bool input = true;  ///< storage, decoding and host-to-device copies; false: synthetic data on the device
   Recompute recompute = {};
   Offload offload = {};
+  std::vector<uint32_t> order = {};  ///< Workload::order
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).

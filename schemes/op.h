@@ -30,12 +30,14 @@ enum class Payload : uint8_t {
                        ///< compute: the optimiser's update of it; collective: its gradients
   sequence_gradients,  ///< collective: of all parameters of the role that are Parameter::in_parts
   mean,                ///< collective: of the parameters of bucket `key`, which stay as they are
+  compressed,          ///< gradients of bucket `key` as Program::compression writes them; compute: between
+                       ///< the two sums of PowerSGD
   activations,         ///< outputs of a layer; of layer `key` where `key` says so (Op::key)
   activation_gradients,  ///< their gradients, which a backward pass makes
   exchanged,             ///< what devices exchange in the middle of a pass over layer `key`
   tied_gradients,        ///< send, recv: gradients of a weight of which both roles have a copy
 };
-inline constexpr int kPayloads = 11;
+inline constexpr int kPayloads = 12;
 std::string_view name(Payload payload);
 /// Of layers, which a message's or a collective's key then names, and not of a bucket?
 inline bool of_layers(Payload p) { return p >= Payload::activations; }

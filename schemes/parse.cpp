@@ -112,6 +112,8 @@ class Parser {
       p_.samples_per_iteration = number(word());
     else if (what == "delay")
       p_.delay = static_cast<int32_t>(number(word(), 1, INT32_MAX));
+    else if (what == "compression")
+      compression();
     else if (what == "micro-batches")
       p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "sharding")
@@ -131,11 +133,11 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(
-          fmt::format("\"{}\" is none of samples, delay, micro-batches, sharding, replicas, grid, bucket, "
-                      "collective, channel, store, "
-                      "role or an op's number",
-                      printable(what)));
+      fail(fmt::format(
+          "\"{}\" is none of samples, delay, compression, micro-batches, sharding, replicas, grid, bucket, "
+          "collective, channel, store, "
+          "role or an op's number",
+          printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.
@@ -167,6 +169,13 @@ class Parser {
     p_.sharding.gradients = number(field("gradients"), 1);
     p_.sharding.state = number(field("state"), 1);
     if (has("experts=")) p_.sharding.experts = number(field("experts"), 1);
+  }
+
+  void compression() {
+    p_.compression.kind = enumerator<Compression::Kind>(word(), 4);
+    p_.compression.density = real(field("density"));
+    p_.compression.rank = static_cast<int32_t>(number(field("rank"), 1, INT32_MAX));
+    p_.compression.feedback = number(field("feedback"), 0, 1) == 1;
   }
 
   /// "3+5", or "-" for none.

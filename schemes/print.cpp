@@ -3,6 +3,7 @@
 //   tandem-program-1
 //   samples <n>
 //   delay <n>                                                where gradients are applied later
+//   compression <kind> density=<x> rank=<n> feedback=<0|1>   where gradients travel in another form
 //   micro-batches <n>                                        where a step takes more than one iteration
 //   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>]   where not all are 1
 //   replicas <n>                                             where not all instances of role 0
@@ -77,6 +78,9 @@ void print_averaging(Out out, const Averaging& a) {
 void print_tables(Out out, const Program& p) {
   fmt::format_to(out, "tandem-program-1\nsamples {}\n", p.samples_per_iteration);
   if (p.delay != 0) fmt::format_to(out, "delay {}\n", p.delay);
+  if (const Compression& c = p.compression; c.kind != Compression::Kind::none)
+    fmt::format_to(out, "compression {} density={} rank={} feedback={}\n", name(c.kind), c.density, c.rank,
+                   c.feedback ? 1 : 0);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
     fmt::format_to(out, "sharding parameters={} gradients={} state={}{}\n", s.parameters, s.gradients,

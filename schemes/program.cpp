@@ -19,9 +19,12 @@ std::string_view name(OpKind kind) {
 }
 
 std::string_view name(Payload payload) {
-  constexpr std::string_view names[] = {
-      "none", "gradients",   "parameters",           "state",     "shard",         "sequence-gradients",
-      "mean", "activations", "activation-gradients", "exchanged", "tied-gradients"};
+  constexpr std::string_view names[] = {"none",        "gradients",
+                                        "parameters",  "state",
+                                        "shard",       "sequence-gradients",
+                                        "mean",        "compressed",
+                                        "activations", "activation-gradients",
+                                        "exchanged",   "tied-gradients"};
   return names[static_cast<std::size_t>(payload)];
 }
 
@@ -44,6 +47,11 @@ std::string_view name(Address address) {
 std::string_view name(Averaging::Rule rule) {
   constexpr std::string_view names[] = {"none", "momentum", "nesterov", "elastic"};
   return names[static_cast<std::size_t>(rule)];
+}
+
+std::string_view name(Compression::Kind kind) {
+  constexpr std::string_view names[] = {"none", "int8", "topk", "powersgd"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name(Store::Rate rate) {

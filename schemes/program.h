@@ -30,6 +30,22 @@ struct Averaging {
 };
 std::string_view name(Averaging::Rule rule);
 
+/// How gradients are made smaller for the way (semantics.md 2.8).
+struct Compression {
+  enum class Kind : uint8_t {
+    none,
+    int8,      ///< 8 bits an element and a scale for every few
+    topk,      ///< the largest alone, with their places
+    powersgd,  ///< matrices as products of two thin ones
+  };
+  Kind kind = Kind::none;
+  double density = 1;    ///< topk: the share of a bucket's elements that travels
+  int32_t rank = 1;      ///< powersgd: columns of the thin matrices
+  bool feedback = true;  ///< what was left out is added to the next gradients
+  bool operator==(const Compression&) const = default;
+};
+std::string_view name(Compression::Kind kind);
+
 /// A compute op's work; several ops may share one. The layers and the pass let an executor bind tensors; the
 /// kernels let a cost model price it. A backward task holds both backward kernels, its pass being
 /// backward_weights, unless `parts` says that it makes only those of `pass`.
@@ -184,6 +200,7 @@ struct Program {
   int32_t micro_batches = 1;          ///< iterations that make one step of the optimiser (semantics.md 1.6)
   /// Gradients are applied so many iterations after they were made (semantics.md 2.7).
   int32_t delay = 0;
+  Compression compression = {};
   Sharding sharding;  ///< says what must fit a device; an executor may hold all all the same
   /// The devices, where several roles divide the model among them: instance i of a role with that site is on
   /// the device whose coordinates are the role's, the last axis varying fastest. No axes: role 0, always

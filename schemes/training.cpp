@@ -58,6 +58,21 @@ struct Tensor {
   Bytes frozen;
 };
 
+/// Tensors longer than `most` elements in equal parts; 0: nothing is cut.
+std::vector<Tensor> cut(const std::vector<Tensor>& tensors, int64_t most) {
+  if (most <= 0) return tensors;
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors) {
+    const int64_t parts = std::max<int64_t>(1, (t.elements + most - 1) / most);
+    for (int64_t i = 0; i < parts; ++i) {
+      out.push_back(t);
+      out.back().elements = t.elements / parts + (i < t.elements % parts ? 1 : 0);
+      if (i > 0) out.back().frozen = {};
+    }
+  }
+  return out;
+}
+
 /// All tensors in the order in which their gradients appear; frozen ones too, where they are gathered.
 std::vector<Tensor> backward_order(const std::vector<Segment>& segments, const std::vector<Layer>& layers,
                                    int64_t of_frozen) {
@@ -168,7 +183,9 @@ void Training::fill_buckets(const BucketRule& rule) {
     if (!work_.buckets.empty()) return b.elements >= (i < work_.buckets.size() ? work_.buckets[i] : 1);
     return b.bytes + b.frozen >= (i == 0 ? rule.first : rule.rest);
   };
-  for (const Tensor& t : backward_order(segments_, layers, rule.frozen)) {
+  const int64_t most = rule.partition.n / rule.element;
+  for (const Tensor& t : cut(backward_order(segments_, layers, rule.frozen), most)) {
+    if (open && most > 0 && buckets_.back().elements + t.elements > most) close();
     if (!open) {
       buckets_.emplace_back();
       highest = t.layer;

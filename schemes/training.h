@@ -25,6 +25,8 @@ struct BucketRule {
   Bytes first, rest;    ///< a bucket closes when it reaches this size; 0 = after every tensor
   int64_t element = 4;  ///< bytes of one communicated gradient element
   int64_t frozen = 0;   ///< the same of frozen weights, where these are gathered; else 0
+  /// A bucket is at most so long, and larger tensors are cut; 0: nothing is cut.
+  Bytes partition = {};
 };
 
 /// Gradients that are communicated and updated together, filled in backward order as DDP does: the last

@@ -156,7 +156,8 @@ std::shared_ptr<const Program> Simulation::program(const Cluster& cluster) const
 
 std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatches& batches,
                                                               const Cluster& cluster,
-                                                              const std::vector<int64_t>& buckets) const {
+                                                              const std::vector<int64_t>& buckets,
+                                                              const std::vector<uint32_t>& order) const {
   auto out = std::make_shared<UnlikeBatches>();
   out->samples = batches.samples;
   for (const int64_t samples : batches.samples) {
@@ -166,6 +167,7 @@ std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatche
     job.batch = samples;
     Workload work = make_workload(job);
     work.buckets = buckets;
+    work.order = order;
     program = std::make_shared<const Program>(compile(job, work, cluster));
   }
   return out;
@@ -195,6 +197,7 @@ Bound Simulation::bound(const Cluster& cluster, double scale) const {
   in.speeds = p_.speeds;
   in.batches = batches(cluster);
   if (gathers(p_.job.scheme->overheads) && cluster.devices > 1) gather_buckets(in);
+  if (by_need(*p_.job.scheme) && cluster.devices > 1) order_buckets(in);
   Bound b = bind(in);
   b.plan.seed = p_.seed;
   b.plan.disturbance.iteration_sigma = p_.system->host().jitter;
@@ -242,6 +245,15 @@ void Simulation::gather_buckets(CostInput& in) const {
   with({1});
   with(
       gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket")));
+}
+
+/// Makes the order of sums follow from when gradients are ready and needed.
+void Simulation::order_buckets(CostInput& in) const {
+  Workload work = work_;
+  for (const Bucket& b : in.program->buckets) work.buckets.push_back(b.elements);
+  work.order = order_by_need(bind(in, Priced::first).plan, p_.job.scheme->options.bytes("credit"));
+  in.program = std::make_shared<const Program>(compile(p_.job, work, in.cluster));
+  if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, work.buckets, work.order);
 }
 
 /// Of the program: whole steps, and as far as it is free to choose whole periods.

@@ -55,8 +55,10 @@ class Simulation {
   std::vector<Plan> plans_beside(int64_t devices, double scale) const;
   Simulated evaluated(Bound bound, const std::vector<Plan>& others, bool timeline) const;
   void gather_buckets(CostInput& in) const;
+  void order_buckets(CostInput& in) const;
   std::shared_ptr<const UnlikeBatches> with_buckets(const UnlikeBatches& batches, const Cluster& cluster,
-                                                    const std::vector<int64_t>& buckets) const;
+                                                    const std::vector<int64_t>& buckets,
+                                                    const std::vector<uint32_t>& order = {}) const;
   void slow_down(Plan& plan, const Cluster& cluster) const;
   int32_t iterations(const Plan& plan) const;
   int64_t steps(const Program& program) const;

@@ -25,6 +25,10 @@ enum class Function : uint8_t {
   update,   ///< {parameter, gradient, state...}; shape {elements, index in optimizers()}; uses IterationState
   average,  ///< {x, m, a[, v]}: parameters, their mean, anchor and velocity (semantics.md 2.6); shape
             ///< {elements, Averaging::Rule}; scalars {rate, weight}; m may be x
+  compress,  ///< {message, delta, gradients}: delta += gradients becomes a message and what that leaves out;
+             ///< without feedback delta is the gradients; shape by compression_call()
+  orthogonalise,  ///< {P and behind it Q, delta}: P's columns orthonormal, Q = delta^T P; shape as compress
+  decompress,     ///< {gradients, messages, delta}: their sum; PowerSGD's delta -= mean; shape as compress
   gemm,  ///< {c, a, b[, bias[n]]}: c = op(a) op(b) [+ bias]; shape {m, n, k, transpose a, transpose b, 1 for
          ///< +=}
   conv,  ///< {y, x, w[, bias]}; shape ConvShape::pack and 1 for channels last

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
+#include "schemes/compression.h"
 
 namespace tandem::exec {
 
@@ -134,7 +135,9 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.activations = words(lowered.arena()) * slots;
   m.host = words(offloaded_words(e, program, stages, worker));
   const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
-  m.buffers = words(lowered.input_elements()) * batches + words(parameters) * program.delay;
+  m.buffers = words(lowered.input_elements()) * batches + words(parameters) * program.delay +
+              words(compressed_words(program, lowered.graph())) +
+              words(parameters) * feedback_vectors(program);
   int64_t activations = 0, narrowed = 0;
   for (const Op& op : role.ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::activations && !stages.split())

@@ -152,7 +152,7 @@ void Run::check_ops(uint32_t worker) const {
   TANDEM_CHECK(parameters == stages_.lowered(worker).parameters());
   for (const Op& op : role(worker).ops) {
     if (op.kind == OpKind::compute && op.payload == Payload::gradients && op.lane == Lane::compute)
-      refuse("gradients are not cast for the way (compression=none is executed)");
+      check_compression();
     if (op.lane == Lane::offload) check_offload(op, worker);
     if (op.kind != OpKind::collective || of_layers(op.payload)) continue;
     const int64_t elements = op.key < program_.buckets.size() ? program_.buckets[op.key].elements : 0;
@@ -165,6 +165,15 @@ void Run::check_ops(uint32_t worker) const {
     if (op.payload == Payload::parameters && op.bytes.n != 4 * elements && !half)
       refuse("parameters travel as fp32, or are gathered in 2 bytes from those that have a share each");
   }
+}
+
+void Run::check_compression() const {
+  if (program_.compression.kind == Compression::Kind::none)
+    refuse("gradients are not cast for the way (compression=fp16 is only simulated)");
+  Call call;
+  call.function = Function::compress;
+  if (!execution_.backend->supports(call, execution_.job.precision))
+    refuse(fmt::format("backend {} does not compress gradients", execution_.backend->name));
 }
 
 /// From all workers, or from those that a bucket's gradients are scattered over.

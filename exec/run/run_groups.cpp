@@ -174,9 +174,10 @@ void Run::make_group(std::size_t collective, const std::vector<uint32_t>& instan
 /// Sums of gradients become means, over those that are summed and the micro-batches.
 void Run::set_gradient_scale() {
   for (const Op& op : program_.roles[0].ops) {
-    if (op.kind != OpKind::collective || op.payload != Payload::gradients) continue;
+    const bool compressed = op.payload == Payload::compressed;
+    if (op.kind != OpKind::collective || (op.payload != Payload::gradients && !compressed)) continue;
     const CollKind kind = program_.collectives[op.what].kind;
-    const bool sums = kind == CollKind::all_reduce || kind == CollKind::reduce ||
+    const bool sums = compressed || kind == CollKind::all_reduce || kind == CollKind::reduce ||
                       (kind == CollKind::reduce_scatter && program_.stores.empty());
     if (!sums) continue;
     // Experts that are dealt have seen the others' tokens already: theirs is a mean over as many.

@@ -134,6 +134,8 @@ void Worker::allocate() {
   narrowed_ = device_->allocate(narrowed);
   averaging_ = device_->allocate(n.parameters() * averaging_vectors(run_.program()));
   delayed_ = device_->allocate(n.parameters() * run_.program().delay);
+  messages_ = device_->allocate(compressed_words(run_.program(), run_.execution_graph().graph()));
+  left_out_ = device_->allocate(n.parameters() * feedback_vectors(run_.program()));
   tied_ = device_->allocate(tied_words(run_.program(), role()));
   joined_ = device_->allocate(sequence_words(role()));
   reloaded_ = device_->allocate(reloaded_words(run_.program(), role(), run_.execution().job.precision));
@@ -179,6 +181,7 @@ void Worker::set_start_values() {
                     t.elements);
   }
   keep_averaging();
+  begin_compressed();
   if (!run_.execution().integer_gradients) return;
   whole_.assign(static_cast<std::size_t>(n.parameters()), -1);
   for (const Piece& p : pieces) {

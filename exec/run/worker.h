@@ -7,6 +7,7 @@
 
 #include "exec/run/lane_driver.h"
 #include "exec/run/run.h"
+#include "schemes/compression.h"
 
 namespace tandem::exec {
 
@@ -105,6 +106,11 @@ class Worker {
   Launch update(const Op& op, const Slice& part);
   void narrow_share(uint32_t key, float* words, Lane lane);
   void upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane);
+  CompressedBucket compressed(uint32_t key) const;
+  float* messages(uint32_t key) const;
+  void begin_compressed();
+  Act compress(const Op& op);
+  std::pair<float*, int64_t> compressed_words_of(uint32_t index) const;
   Act update_late(const Op& op, const Slice& part, int32_t lag);
   Act update_model(const Op& op, const Slice& part);
   Act average(const Op& op, const Slice& part);
@@ -135,6 +141,7 @@ class Worker {
         *joined_ = nullptr, *reloaded_ = nullptr;
   float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
   float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
+  float *messages_ = nullptr, *left_out_ = nullptr;  ///< of compressed gradients: what travels, and feedback
   std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
   /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of
   /// micro-batches.

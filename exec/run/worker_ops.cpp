@@ -175,6 +175,7 @@ Worker::Act Worker::compute(uint32_t index) {
   const Op& op = role().ops[index];
   const bool shared = op.payload == Payload::shard;
   if (op.lane == Lane::host && op.payload == Payload::gradients) return add_on_host(op);
+  if (op.payload == Payload::gradients || op.payload == Payload::compressed) return compress(op);
   if (op.payload != Payload::parameters && !shared) return layers(index);
   const Bucket whole = run_.program().buckets[op.key];
   const Slice part = shared ? run_.share(op.key, instance_) : Slice{whole.first, whole.elements};
@@ -445,6 +446,10 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     return {parameters_, graph().parameters() * (1 + run_.execution().job.optimizer->state)};
   if (run_.program().delay > 0 && op.payload == Payload::gradients)
     return {delayed_ + run_.program().buckets[op.key].first, run_.program().buckets[op.key].elements};
+  if (op.payload == Payload::compressed) {
+    const auto [at, elements] = compressed_words_of(index);
+    return {at, elements};
+  }
   if (of_layers(op.payload)) {
     if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
     return buffer_of_layer(index);

@@ -33,6 +33,7 @@ Lowered finish(const LayerInput& in, const Window& w, const ConvShape& s) {
   Lowered out;
   out.output = w.output(s.out_channels);
   out.parameters = {{"weight", s.weight_elements()}};
+  out.parameters[0].rows = s.out_channels;
   out.forward = {convolution(Pass::forward, s, size)};
   out.backward_data = {convolution(Pass::backward_data, s, size)};
   out.backward_weights = {convolution(Pass::backward_weights, s, size)};

@@ -30,6 +30,7 @@ Lowered embedding(const LayerInput& in) {
   Lowered out;
   out.output = {shared && in.sequence ? in.part(shape[0], "positions") : shape[0], width};
   out.parameters = {{"weight", product({vocabulary, width})}};
+  out.parameters[0].rows = vocabulary;
   if (shared) out.output_join = in.sequence ? Join::scatter : Join::sum;
   out.forward = {{KernelKind::embedding, Pass::forward, key, {}, ids + rows, rows}};
   out.backward_weights = {{KernelKind::embedding, Pass::backward_weights, key,
@@ -49,6 +50,7 @@ Lowered position_embedding(const LayerInput& in) {
   const int64_t count = in.total(shape);
   const int64_t used = elements(shape);
   out.parameters = {{"weight", product({length, used / shape[0]})}};
+  out.parameters[0].rows = length;
   out.forward = {elementwise(Pass::forward, count, 1, in.element_size(), 1)};
   out.forward[0].read += Bytes{in.element_size()} * used;
   out.backward_weights = {reduction(Pass::backward_weights, count, used, in.element_size())};

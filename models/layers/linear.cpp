@@ -79,6 +79,7 @@ Lowered linear(const LayerInput& in) {
   Lowered out = matrix(in, features, split);
   const int64_t parts = joins_features(in, split) ? in.ways : 1;
   out.parameters = {{"weight", product({in.shapes[0].back(), parts, out.output.back()})}};
+  out.parameters[0].rows = product({in.shapes[0].back(), parts});
   in.attributes.boolean("starts_at_zero", false);
   add_bias(in, out, true);
   return out;

@@ -61,7 +61,9 @@ Lowered recurrent(const LayerInput& in, int64_t gates) {
     for (int64_t d = 0; d < directions; ++d) {
       const std::string suffix = fmt::format("{}{}", layer, d == 0 ? "" : "_reverse");
       out.parameters.push_back({"input_weight" + suffix, product({cell.width(), features})});
+      out.parameters.back().rows = cell.width();
       out.parameters.push_back({"recurrent_weight" + suffix, product({cell.width(), hidden})});
+      out.parameters.back().rows = cell.width();
       if (bias) out.parameters.push_back({"bias" + suffix, 2 * cell.width()});  // cuDNN: one for each product
       forward(cell, out);
       backward(cell, layer == 0, bias, out);

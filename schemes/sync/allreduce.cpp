@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "schemes/collectives.h"
+#include "schemes/compression.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -24,10 +27,193 @@ Task cast(const GradientBucket& bucket, Pass pass, bool shrink) {
   return {bucket.layer, bucket.layers, pass, {k}};
 }
 
-void refuse_unsupported(const std::string& algorithm, const Cluster& cluster) {
+Compression compression_of(const Options& o) {
+  const std::string& kind = o.text("compression");
+  Compression c;
+  if (kind == "none" || kind == "fp16") return c;
+  c.kind = kind == "int8"   ? Compression::Kind::int8
+           : kind == "topk" ? Compression::Kind::topk
+                            : Compression::Kind::powersgd;
+  if (kind == "topk") c.density = o.real("density");
+  if (kind == "powersgd") c.rank = static_cast<int32_t>(o.count("rank"));
+  c.feedback = o.flag("error-feedback");
+  return c;
+}
+
+/// The ops of a program.
+class Reductions {
+ public:
+  Reductions(Builder& builder, const Workload& work, const Cluster& cluster, const Options& options)
+      : work_(work),
+        options_(options),
+        mesh_(worker_mesh(cluster)),
+        workers_(cluster.devices),
+        parallel_(cluster.devices > 1),
+        casts_(parallel_ && options.text("compression") == "fp16"),
+        w_(builder.role("worker", mesh_)),
+        t_(w_, work, rule(), {options.count("accumulate"), false}) {
+    if (parallel_) builder.program().compression = compression_of(options);
+    rule_ = builder.program().compression;
+  }
+
+  void run(Builder& builder) {
+    const bool overlap = options_.flag("overlap");
+    if (parallel_ && options_.flag("priority")) return run_by_need();
+    t_.forward();
+    t_.backward([&](const GradientBucket& bucket, OpId gradient) {
+      ready_.push_back(packed(builder, bucket, gradient));
+      if (parallel_ && overlap) reduce(bucket, ready_.back());
+    });
+    if (parallel_ && !overlap) {
+      for (const GradientBucket& bucket : t_.buckets()) reduce(bucket, ready_.back());
+    }
+    for (const GradientBucket& bucket : t_.buckets()) reduce_again(bucket);
+    const auto last =
+        std::max_element(reduced_.begin(), reduced_.end(), [](OpId a, OpId b) { return a.index < b.index; });
+    std::vector<OpId> updated;
+    for (std::size_t i = 0; i < t_.buckets().size(); ++i) {
+      // Sums are made in order: the last is the last to end.
+      const bool all = options_.text("update") == "all";
+      const OpId sum = !parallel_ ? OpId{} : all ? *last : reduced_[i];
+      updated.push_back(t_.update(t_.buckets()[i], unpacked(t_.buckets()[i], sum)));
+    }
+    t_.reload_all(updated);
+  }
+
+ private:
+  /// A layer's parameters are updated in front of the forward that uses them first, so that the next
+  /// iteration begins while later layers' sums are still made. Sums go in the order that the workload says.
+  void run_by_need() {
+    const auto& buckets = t_.buckets();
+    std::vector<OpId> updates(buckets.size());
+    std::size_t open = buckets.size();  // from here on updates are listed
+    t_.forward([&](uint32_t segment) {
+      for (; open > 0 && buckets[open - 1].segment == segment; --open)
+        updates[open - 1] = t_.update(buckets[open - 1]);
+      return OpId{};
+    });
+    std::vector<uint32_t> order = work_.order;
+    for (uint32_t i = 0; work_.order.empty() && i < buckets.size(); ++i) order.push_back(i);
+    TANDEM_CHECK(order.size() == buckets.size());
+    std::vector<OpId> made(buckets.size());
+    std::size_t next = 0;
+    const auto sum_made = [&](OpId gradient) {  // what comes next in the order, as far as it is there
+      for (; next < order.size() && made[order[next]].valid(); ++next) {
+        const GradientBucket& bucket = buckets[order[next]];
+        const OpId after = gradient.valid() ? gradient : made[order[next]];
+        const OpId sum = collective(bucket, CollKind::all_reduce, bucket.bytes, "all-reduce", after);
+        w_.op(updates[order[next]]).after_last(sum);
+      }
+    };
+    t_.backward([&](const GradientBucket& bucket, OpId gradient) {
+      made[bucket.key] = gradient;
+      if (options_.flag("overlap")) sum_made({});
+    });
+    sum_made(t_.last_backward());
+  }
+
+  BucketRule rule() const {
+    const Bytes limit = options_.bytes("bucket"), first = options_.bytes("first-bucket");
+    const int64_t element = casts_ ? 2 : gradient_bytes(options_, work_.precision);
+    return {first.n > 0 ? first : limit, limit, element, 0, options_.bytes("partition")};
+  }
+  bool compresses() const { return rule_.kind != Compression::Kind::none; }
+
+  OpId work_on(const GradientBucket& bucket, Task task, const char* what, Payload payload, OpId after) {
+    return w_.compute(std::move(task), fmt::format("{} {}", what, bucket.name))
+        .of(payload, bucket.key)
+        .after(after)
+        .every(t_.every());
+  }
+
+  OpId packed(Builder& builder, const GradientBucket& bucket, OpId gradient) {
+    constexpr Pass kPass = Pass::backward_weights;
+    if (casts_) return work_on(bucket, cast(bucket, kPass, true), "compress", Payload::gradients, {});
+    if (!compresses()) return gradient;
+    forms_.emplace_back(rule_, *work_.graph, builder.program().buckets[bucket.key], workers_);
+    return work_on(bucket, {bucket.layer, bucket.layers, kPass, forms_.back().compress()}, "compress",
+                   Payload::gradients, gradient);
+  }
+
+  OpId collective(const GradientBucket& bucket, CollKind kind, Bytes bytes, const char* what, OpId after) {
+    return w_
+        .collective(kind, all_axes(mesh_), bytes, options_.text("algorithm"),
+                    fmt::format("{} {}", what, bucket.name))
+        .of(compresses() ? Payload::compressed : Payload::gradients, bucket.key)
+        .after(after)
+        .every(t_.every());
+  }
+
+  void reduce(const GradientBucket& bucket, OpId gradient) {
+    if (!compresses()) {
+      reduced_.push_back(collective(bucket, CollKind::all_reduce, bucket.bytes, "all-reduce", gradient));
+      return;
+    }
+    const CompressedBucket& form = forms_[reduced_.size()];
+    reduced_.push_back(form.gathered() ? collective(bucket, CollKind::all_gather, Bytes{4} * form.words(),
+                                                    "all-gather", gradient)
+                                       : collective(bucket, CollKind::all_reduce, Bytes{4} * form.message(),
+                                                    "all-reduce P of", gradient));
+  }
+
+  /// PowerSGD's second sum, under which the next bucket's first one is made orthonormal.
+  void reduce_again(const GradientBucket& bucket) {
+    const std::size_t i = static_cast<std::size_t>(&bucket - t_.buckets().data());
+    if (!compresses() || forms_[i].gathered() || forms_[i].second() == 0) return;
+    const OpId thin =
+        work_on(bucket, {bucket.layer, bucket.layers, Pass::backward_weights, forms_[i].orthogonal()},
+                "orthogonalise", Payload::compressed, reduced_[i]);
+    reduced_[i] =
+        collective(bucket, CollKind::all_reduce, Bytes{4} * forms_[i].second(), "all-reduce Q of", thin);
+  }
+
+  OpId unpacked(const GradientBucket& bucket, OpId sum) {
+    if (!casts_ && !compresses()) return sum;
+    const std::size_t i = static_cast<std::size_t>(&bucket - t_.buckets().data());
+    Task task = casts_ ? cast(bucket, Pass::update, false)
+                       : Task{bucket.layer, bucket.layers, Pass::update, forms_[i].decompress()};
+    const OpId out = work_on(bucket, std::move(task), "decompress", Payload::gradients, sum);
+    return work_.offload.optimizer ? out : sum;
+  }
+
+  const Workload& work_;
+  const Options& options_;
+  Mesh mesh_;
+  int64_t workers_;
+  bool parallel_, casts_;
+  RoleBuilder w_;
+  Training t_;
+  Compression rule_;
+  std::vector<CompressedBucket> forms_;  ///< [bucket]
+  std::vector<OpId> ready_, reduced_;    ///< [bucket]
+};
+
+void refuse_priority(const Options& o, const Workload& work) {
+  if (!o.flag("priority")) return;
+  const auto refuse = [](std::string_view with) {
+    throw InputError(
+        fmt::format("allreduce: priority=on updates layer by layer as soon as its sums are made, "
+                    "which {} does not",
+                    with));
+  };
+  if (o.text("update") == "all") refuse("update=all");
+  if (o.count("accumulate") > 1) refuse("accumulate");
+  if (o.text("compression") != "none") refuse("compression");
+  if (work.offload.any()) refuse("offloading");
+}
+
+void refuse_unsupported(const Options& o, const Cluster& cluster) {
+  const std::string &algorithm = o.text("algorithm"), &compression = o.text("compression");
   if (algorithm == "auto") return;
+  const CollKind kind =
+      compression == "int8" || compression == "topk" ? CollKind::all_gather : CollKind::all_reduce;
   const GroupShape group{static_cast<uint32_t>(cluster.devices), static_cast<uint32_t>(cluster.per_node)};
-  if (collectives_registry().at(algorithm).supports(CollKind::all_reduce, group)) return;
+  if (collectives_registry().at(algorithm).supports(kind, group)) return;
+  if (kind == CollKind::all_gather)
+    throw InputError(
+        fmt::format("algorithm={} cannot gather what compression={} makes of gradients among "
+                    "{} devices on {} nodes",
+                    algorithm, compression, cluster.devices, cluster.nodes));
   throw InputError(
       fmt::format("algorithm={} cannot all-reduce among {} devices on {} nodes: it needs the same number "
                   "of devices on every node",
@@ -35,51 +221,10 @@ void refuse_unsupported(const std::string& algorithm, const Cluster& cluster) {
 }
 
 Program compile_allreduce(const Workload& work, const Cluster& cluster, const Options& o) {
-  const std::string& algorithm = o.text("algorithm");
-  const bool parallel = cluster.devices > 1, packed = parallel && o.text("compression") == "fp16";
-  if (parallel) refuse_unsupported(algorithm, cluster);
-  const Bytes limit = o.bytes("bucket"), first = o.bytes("first-bucket");
+  if (cluster.devices > 1) refuse_unsupported(o, cluster);
+  refuse_priority(o, work);
   Builder b;
-  RoleBuilder w = b.role("worker", worker_mesh(cluster));
-  Training t(w, work, {first.n > 0 ? first : limit, limit, packed ? 2 : gradient_bytes(o, work.precision)},
-             {o.count("accumulate"), false});
-
-  std::vector<OpId> ready, reduced;
-  const auto reduce = [&](const GradientBucket& bucket, OpId gradient) {
-    reduced.push_back(w.collective(CollKind::all_reduce, all_axes(worker_mesh(cluster)), bucket.bytes,
-                                   algorithm, "all-reduce " + bucket.name)
-                          .of(Payload::gradients, bucket.key)
-                          .after(gradient)
-                          .every(t.every()));
-  };
-  t.forward();
-  t.backward([&](const GradientBucket& bucket, OpId gradient) {
-    if (packed) {
-      gradient = w.compute(cast(bucket, Pass::backward_weights, true), "compress " + bucket.name)
-                     .of(Payload::gradients, bucket.key)
-                     .every(t.every());
-    }
-    ready.push_back(gradient);
-    if (parallel && o.flag("overlap")) reduce(bucket, gradient);
-  });
-  if (parallel && !o.flag("overlap")) {
-    for (const GradientBucket& bucket : t.buckets()) reduce(bucket, ready.back());
-  }
-  std::vector<OpId> updated;
-  for (std::size_t i = 0; i < t.buckets().size(); ++i) {
-    const GradientBucket& bucket = t.buckets()[i];
-    const bool all = o.text("update") == "all";  // sums are made in order: the last is the last to end
-    OpId sum = !parallel ? OpId{} : all ? reduced.back() : reduced[i];
-    if (packed) {
-      const OpId unpacked = w.compute(cast(bucket, Pass::update, false), "decompress " + bucket.name)
-                                .of(Payload::gradients, bucket.key)
-                                .after(sum)
-                                .every(t.every());
-      if (work.offload.optimizer) sum = unpacked;
-    }
-    updated.push_back(t.update(bucket, sum));
-  }
-  t.reload_all(updated);
+  Reductions(b, work, cluster, o).run(b);
   return b.finish();
 }
 
@@ -100,7 +245,20 @@ void register_allreduce(Registry<Scheme>& registry) {
          "what an update waits for: the sum of its own gradients, or of all (one step of the optimiser, "
          "clipping by their norm)",
          "bucket|all"},
-        {"compression", Type::choice, "none", "cast gradients before they travel", "none|fp16"},
+        {"compression", Type::choice, "none",
+         "gradients travel as they are, cast, in 8 bits and a scale, the largest alone, or as products of "
+         "thin "
+         "matrices",
+         "none|fp16|int8|topk|powersgd"},
+        {"partition", Type::bytes, "0B", "larger buckets and tensors are cut; 0B = they stay whole"},
+        {"priority", Type::flag, "off",
+         "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
+        {"credit", Type::bytes, "0B",
+         "priority: bytes that are under way before the next are chosen; 0B = one bucket"},
+        {"density", Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1},
+        {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
+        {"error-feedback", Type::flag, "on",
+         "int8, topk, powersgd: what was left out is added to the next gradients"},
         kAccumulateOption,
         kGradientsOption},
        compile_allreduce,

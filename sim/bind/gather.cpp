@@ -77,6 +77,48 @@ std::vector<Gradient> merged(const std::vector<Gradient>& all, const std::vector
 
 }  // namespace
 
+bool by_need(const ResolvedScheme& scheme) {
+  const auto& options = scheme.scheme->options;
+  return std::any_of(options.begin(), options.end(),
+                     [](const OptionSpec& o) { return o.name == "priority"; }) &&
+         scheme.options.flag("priority");
+}
+
+std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit) {
+  const std::vector<Gradient> all = gradients(plan);  // the last is needed first
+  std::vector<uint32_t> out;
+  std::vector<double> ends;  // of those in `out`, on the link
+  std::vector<bool> chosen(all.size());
+  double now = 0;
+  while (out.size() < all.size()) {
+    double under_way = 0, wakes = INFINITY;
+    for (std::size_t i = ends.size(); i-- > 0 && ends[i] > now;) {
+      under_way += all[out[i]].bytes;
+      wakes = ends[i];
+    }
+    const auto fits = [&](std::size_t i) {
+      return under_way == 0 || under_way + all[i].bytes <= static_cast<double>(credit.n);
+    };
+    std::size_t best = all.size();
+    for (std::size_t i = all.size(); i-- > 0;) {
+      if (chosen[i]) continue;
+      if (all[i].ready > now)
+        wakes = std::min(wakes, all[i].ready);
+      else if (best == all.size())
+        best = i;
+    }
+    if (best == all.size() || !fits(best)) {
+      now = wakes;
+      continue;
+    }
+    chosen[best] = true;
+    out.push_back(static_cast<uint32_t>(best));
+    ends.push_back(std::max(now, ends.empty() ? 0 : ends.back()) +
+                   all[best].reduction->alone(plan.capacity).seconds());
+  }
+  return out;
+}
+
 std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most) {
   std::vector<Gradient> all = gradients(fine);
   if (!all.empty() && overheads.merge) all = merged(all, fine.capacity);

@@ -12,6 +12,15 @@ namespace tandem::sim {
 /// True when the scheme's buckets follow from times rather than from its own rule.
 inline bool gathers(const Overheads& o) { return o.cycle.ps > 0 || o.merge; }
 
+/// Does what the next forward needs first go first?
+bool by_need(const ResolvedScheme& scheme);
+/// Workload::order for buckets of the plan of the same job without one. Whenever less than `credit` bytes are
+/// under way, or nothing, of the gradients that are ready those of the layers nearest to the input go next
+/// (Jayarajan et al. 2019, P3; Peng et al. 2019, ByteScheduler, with its credit), and the link takes them one
+/// after the other. Backward begins with an idle link, since forward needs all that was summed. O(ops +
+/// buckets^2).
+std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
+
 /// Elements of each bucket for Workload::buckets. `fine`: the plan of the same job with a bucket per tensor.
 /// A coordinator that looks every `cycle` (Horovod: HOROVOD_CYCLE_TIME, docs/tensor-fusion.rst) takes all
 /// that got ready since it last did, at most `most` bytes at once; its last look comes half a cycle after the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "schemes/compression.h"
 #include "sim/memory/memory_walk.h"
 
 namespace tandem::sim {
@@ -40,18 +41,25 @@ void Walk::take_state() {
   for (int batch = 0; batch < 2; ++batch) t_.make(input);
   buffer_bytes_ = statistics * 4 + 2 * input;
   buckets_ = in_.habits.buckets && replicas(*in_.program) > 1;
-  const int64_t bucket = buckets_ ? times(all, parameter_size()) : largest_message();
+  const int64_t bucket = buckets_                                           ? times(all, parameter_size())
+                         : compressed_words(*in_.program, *work_.graph) > 0 ? 0
+                                                                            : largest_message();
   t_.make(bucket);
   buffer_bytes_ += bucket;
   take_averaging();
 }
 
-/// What a worker keeps for averaging in fp32, and the gradients that wait to be applied.
+/// What a worker keeps for averaging in fp32, the gradients that wait to be applied, and where gradients are
+/// compressed what was left out and what travels.
 void Walk::take_averaging() {
   if (replica()) return;
   const int64_t one = times(work_.graph->parameter_elements(), 4);
   for (int64_t k = 0; k < averaging_vectors(*in_.program); ++k) t_.make(one), state_bytes_ += one;
   for (int64_t k = 0; k < in_.program->delay; ++k) t_.make(one), buffer_bytes_ += one;
+  for (int64_t k = 0; k < feedback_vectors(*in_.program); ++k) t_.make(one), buffer_bytes_ += one;
+  const int64_t compressed = times(compressed_words(*in_.program, *work_.graph), 4);
+  t_.make(compressed);
+  buffer_bytes_ += compressed;
 }
 
 /// Bytes of so many frozen weights of the layer.

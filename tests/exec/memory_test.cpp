@@ -43,7 +43,8 @@ TEST(Memory, IsWhatWorkersAllocate) {
   for (const char* text :
        {"allreduce", "allreduce:accumulate=3", "zero:stage=3,bucket=1KiB", "zero:stage=2,accumulate=2",
         "parameter-server", "data-parallel-master", "local-sgd", "diloco", "elastic-averaging",
-        "elastic-averaging:mode=async", "delayed-allreduce:delay=2", "gossip"}) {
+        "elastic-averaging:mode=async", "delayed-allreduce:delay=2", "gossip", "allreduce:compression=int8",
+        "allreduce:compression=powersgd,rank=1,bucket=0B"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const Dataset* samples : {static_cast<const Dataset*>(nullptr), &data}) {

@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{"digits-mlp", "local-sgd:every=3", 2, true},
                     Setting{"digits-mlp", "diloco:every=3", 2, true},
                     Setting{"digits-mlp", "elastic-averaging:every=3", 2, true},
+                    Setting{"digits-mlp", "allreduce:compression=powersgd", 2, true},
                     Setting{"digits-mlp", "delayed-allreduce:delay=2", 2, true},
                     Setting{"transformer-tiny", "allreduce", 1, false}));
 

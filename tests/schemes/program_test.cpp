@@ -69,11 +69,13 @@ TEST(Program, PrintParsePrintIsTheIdentity) {
 TEST(Program, AveragingAndItsTurnsArePrinted) {
   for (const char* text :
        {"diloco:outer-rate=0.123456789", "elastic-averaging:mode=async", "gossip", "post-local-sgd:after=7",
-        "delayed-allreduce:delay=2", "parameter-server:mode=async,rate=delay-adaptive"}) {
+        "delayed-allreduce:delay=2", "parameter-server:mode=async,rate=delay-adaptive",
+        "allreduce:compression=topk,density=0.125", "allreduce:compression=powersgd,error-feedback=off"}) {
     const Program p = compile(text, small_mlp(), {4, 2, 2});
     const Program again = parse_program(print(p));
     EXPECT_EQ(print(again), print(p)) << text;
     EXPECT_NO_THROW(check(again)) << text;
+    EXPECT_EQ(again.compression, p.compression) << text;
     ASSERT_EQ(again.tasks.size(), p.tasks.size());
     for (std::size_t i = 0; i < p.tasks.size(); ++i)
       EXPECT_EQ(again.tasks[i].averaging, p.tasks[i].averaging);

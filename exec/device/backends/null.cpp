@@ -10,6 +10,7 @@
 
 #include "exec/device/averaging.h"
 #include "exec/device/backend.h"
+#include "exec/device/compression.h"
 #include "exec/device/cpu/kernel.h"
 #include "exec/lower/call_shapes.h"
 
@@ -26,14 +27,18 @@ class NullDevice : public DeviceSession {
   uint32_t prepare(const Call& call) override {
     updates_.push_back(call.function == Function::update ? call.shape[0] : 0);
     routes_.push_back(call.function == Function::route ? std::make_unique<RouteShape>(call) : nullptr);
-    averages_.emplace_back(call.function == Function::average ? host_average(call) : nullptr);
+    const bool compresses = call.function == Function::compress || call.function == Function::decompress ||
+                            call.function == Function::orthogonalise;
+    others_.emplace_back(call.function == Function::average ? host_average(call)
+                         : compresses                       ? host_compression(call)
+                                                            : nullptr);
     return static_cast<uint32_t>(updates_.size() - 1);
   }
-  /// Updates alone are made, by plain gradient descent and by averaging, and as many tokens sent to each
-  /// expert.
+  /// Updates alone are made, by plain gradient descent and by averaging, gradients compressed for the way,
+  /// and as many tokens sent to each expert.
   void launch(uint32_t prepared, std::span<float* const> o, const IterationState& s, Lane) override {
     if (routes_[prepared]) deal(*routes_[prepared], reinterpret_cast<int32_t*>(o[3]));
-    if (averages_[prepared]) averages_[prepared](o);
+    if (others_[prepared]) others_[prepared](o);
     for (int64_t i = 0; i < updates_[prepared]; ++i) o[0][i] -= s.learning_rate * s.gradient_scale * o[1][i];
   }
   void copy(float* to, const float* from, int64_t elements, Lane) override {
@@ -73,7 +78,7 @@ class NullDevice : public DeviceSession {
   std::vector<std::unique_ptr<float[]>> owned_;
   std::vector<int64_t> updates_;  ///< elements of each prepared call, 0 for all others
   std::vector<std::function<void(std::span<float* const>)>>
-      averages_;                                     ///< of each prepared call, null for others
+      others_;                                       ///< of averaging and compression, null for all else
   std::vector<std::unique_ptr<RouteShape>> routes_;  ///< of each prepared call, null for all others
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exec/device/averaging.h"
+#include "exec/device/compression.h"
 #include "exec/device/cpu/kernel.h"
 #include "models/optimizer.h"
 
@@ -150,6 +151,10 @@ Prepared average(const Call& c, int) {
   return [run = host_average(c)](std::span<float* const> o, const IterationState&) { run(o); };
 }
 
+Prepared compression(const Call& c, int) {
+  return [run = host_compression(c)](std::span<float* const> o, const IterationState&) { run(o); };
+}
+
 }  // namespace
 
 void narrow(float* to, const float* from, bool fp16, int64_t elements) {
@@ -181,6 +186,8 @@ void add_basic(Table& t) {
   set(t, Function::row_sum, row_sum);
   set(t, Function::update, update);
   set(t, Function::average, average);
+  for (const Function f : {Function::compress, Function::orthogonalise, Function::decompress})
+    set(t, f, compression);
 }
 
 }  // namespace tandem::exec::cpu

@@ -114,7 +114,11 @@ std::string unit(uint32_t index) {
   return fmt::format("{} {}", host, all.at(index % all.size()).bus);
 }
 
-bool supports(const Call&, Precision) { return true; }  // whether the chip has fp8, its session says
+/// Whether the chip has fp8, its session says.
+bool supports(const Call& call, Precision) {
+  return call.function != Function::compress && call.function != Function::orthogonalise &&
+         call.function != Function::decompress;
+}
 
 const Backend& backend() {
   static const Backend b = [] {

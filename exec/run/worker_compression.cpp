@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that travel in another form (semantics.md 2.8).
+#include <algorithm>
+
+#include "base/random.h"
+#include "exec/device/compression.h"
+#include "exec/run/worker.h"
+#include "schemes/compression.h"
+
+namespace tandem::exec {
+
+CompressedBucket Worker::compressed(uint32_t key) const {
+  return {run_.program().compression, run_.execution_graph().graph(), run_.program().buckets[key],
+          int64_t{run_.workers()}};
+}
+
+/// Where the bucket's buffer begins.
+float* Worker::messages(uint32_t key) const {
+  float* at = messages_;
+  for (uint32_t k = 0; k < key; ++k) at += compressed(k).words();
+  return at;
+}
+
+/// PowerSGD begins with random matrices that all workers have alike.
+void Worker::begin_compressed() {
+  std::vector<float> start(
+      static_cast<std::size_t>(compressed_words(run_.program(), run_.execution_graph().graph())));
+  for (std::size_t i = 0; i < start.size(); ++i)
+    start[i] = static_cast<float>(to_normal(draw_bits(run_.execution().seed, i)));
+  device_->upload(messages_, start.data(), static_cast<int64_t>(start.size()));
+}
+
+Worker::Act Worker::compress(const Op& op) {
+  const CompressedBucket form = compressed(op.key);
+  const Task& task = run_.program().tasks[op.what];
+  const Bucket& bucket = run_.program().buckets[op.key];
+  const bool between = op.payload == Payload::compressed, back = task.pass == Pass::update;
+  Call call = compression_call(between ? Function::orthogonalise
+                               : back  ? Function::decompress
+                                       : Function::compress,
+                               form);
+  call.kernels = task.kernels;
+  Launch l;
+  l.prepared = device_->prepare(call);
+  l.time = driver_->timed(call);
+  float *const gradients = gradients_ + bucket.first, *const all = messages(op.key),
+               *const left_out = left_out_ + bucket.first;
+  float* const delta = form.rule.feedback ? left_out : gradients;
+  float* const own = form.gathered() ? all + int64_t{instance_} * form.message() : all;
+  if (between)
+    l.operands = {{all, delta}};
+  else if (back)
+    l.operands = {{gradients, all, delta}};
+  else
+    l.operands = {{own, delta, gradients}};
+  return [this, list = std::vector<Launch>{l}](int32_t iteration) {
+    driver_->launch(list, 0, run_.state(instance_, iteration));
+    return int64_t{0};
+  };
+}
+
+/// What a collective gathers, or one of the two sums.
+std::pair<float*, int64_t> Worker::compressed_words_of(uint32_t index) const {
+  const auto& ops = role().ops;
+  const Op& op = ops[index];
+  const CompressedBucket form = compressed(op.key);
+  float* const all = messages(op.key);
+  if (form.gathered()) return {all, form.words()};
+  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+    return o.kind == OpKind::collective && o.payload == op.payload && o.key == op.key;
+  });
+  if (again) return {all + form.message(), form.second()};
+  return {all, form.message()};
+}
+
+}  // namespace tandem::exec

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What compressed gradients are on the way and what making them costs: the layouts that both engines share
+// (semantics.md 2.8).
+//   int8      the largest of kScaledTogether neighbours is 127 (Alistarh et al. 2017, "QSGD", which scales
+//             buckets of 512 by their maximum), rounded to the nearest; all messages are gathered
+//   topk      the largest of a bucket by magnitude (Aji and Heafield 2017, "Sparse Communication for
+//             Distributed Gradient Descent"; Lin et al. 2018, "Deep Gradient Compression"); gathered
+//   powersgd  Vogels et al. 2019, "PowerSGD", algorithm 1: P = M Q is summed, its columns made orthonormal,
+//             Q = M^T P summed; M becomes P Q^T, and Q is what the next iteration begins with
+// What was left out is added to the next gradients (Seide et al. 2014, "1-Bit Stochastic Gradient Descent";
+// Karimireddy et al. 2019, "Error Feedback Fixes SignSGD").
+#include <vector>
+
+#include "models/graph.h"
+#include "schemes/program.h"
+
+namespace tandem::schemes {
+
+inline constexpr int64_t kScaledTogether = 512;
+
+/// A tensor of a bucket, or the part of one that lies in it.
+struct Factors {
+  int64_t first = 0;  ///< element of the bucket
+  int64_t rows = 0, columns = 1;
+  int32_t rank = 0;  ///< 0: it travels as it is, as vectors do and matrices that would shrink to no less than
+                     ///< half (torch.distributed's powerSGD_hook, min_compression_rate = 2)
+  int64_t left() const { return rank > 0 ? rows * rank : rows * columns; }  ///< words in the first sum ...
+  int64_t right() const { return columns * rank; }                          ///< ... and in the second
+};
+
+/// One bucket's gradients on the way.
+/// Immutable once made: any thread may read it.
+struct CompressedBucket {
+  /// `graph` is the whole model, whose flat vector `bucket` is a part of. O(layers).
+  CompressedBucket(const Compression& rule, const Graph& graph, const Bucket& bucket, int64_t workers);
+
+  Compression rule;
+  int64_t elements = 0, workers = 1;
+  int64_t kept = 0;              ///< topk: so many elements travel
+  std::vector<Factors> factors;  ///< powersgd: of all elements, in order
+  /// Are workers' messages gathered, so that each sees all? Else they are summed.
+  bool gathered() const { return rule.kind != Compression::Kind::powersgd; }
+  int64_t message() const;  ///< words of 4 bytes that a worker brings to the first collective ...
+  int64_t second() const;   ///< ... and to the second; 0: there is none
+  /// Of a worker's buffer: all messages, or both sums one behind the other.
+  int64_t words() const { return gathered() ? workers * message() : message() + second(); }
+
+  std::vector<Kernel> compress() const;    ///< memory traffic, and products of matrices
+  std::vector<Kernel> orthogonal() const;  ///< between the sums
+  std::vector<Kernel> decompress() const;  ///< what is left is the sum over workers
+};
+
+/// Of a worker's buffers for all buckets; 0 without compression.
+int64_t compressed_words(const Program& program, const Graph& graph);
+/// Vectors as long as the flat parameters, in fp32, of what was left out.
+inline int64_t feedback_vectors(const Program& program) {
+  return program.compression.kind != Compression::Kind::none && program.compression.feedback ? 1 : 0;
+}
+
+}  // namespace tandem::schemes

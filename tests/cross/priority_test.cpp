@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients cut into partitions and summed by need: against the closed form for two layers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/bind/gather.h"
+#include "sim/evaluate/events.h"
+#include "tests/cross/settings.h"
+
+namespace tandem::tests {
+namespace {
+
+/// The second of its layers has most parameters.
+const Graph& top_heavy() {
+  static const Graph graph = Graph::from_json(Json::parse(R"({
+    "name": "top-heavy", "summary": "two linear layers", "source": "test",
+    "sample": {"unit": "samples", "stored": "4KiB", "decoded": "4KiB", "decode": "0s"},
+    "inputs": {"features": [1024]},
+    "layers": [
+      {"name": "fc1", "type": "linear", "features": 512, "bias": false},
+      {"name": "fc2", "type": "linear", "features": 65536, "bias": false},
+      {"name": "loss", "type": "cross-entropy"}
+    ]})",
+                                                          "top-heavy.json"));
+  return graph;
+}
+
+Prediction question(const ResolvedScheme& scheme, const System& system) {
+  Prediction p = prediction({scheme.name, {2, 2, 1}}, scheme, 40);
+  p.job.graph = &top_heavy();
+  p.system = &system;
+  p.job.batch = 512;
+  return p;
+}
+
+/// Seconds of ops whose label begins so, of worker 0.
+double seconds(const Plan& plan, std::string_view label) {
+  double sum = 0;
+  const Role& role = plan.program->roles[0];
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
+    if (!plan.program->labels[op.label].starts_with(label)) continue;
+    const int32_t transfer = plan.roles[0].transfer[0][i];
+    sum += op.kind == OpKind::collective
+               ? plan.transfers[static_cast<std::size_t>(transfer)].alone(plan.capacity).seconds()
+               : plan.roles[0].duration[0][i].seconds();
+  }
+  return sum;
+}
+
+int64_t sums(const Plan& plan, std::string_view label) {
+  int64_t count = 0;
+  for (const Op& op : plan.program->roles[0].ops)
+    count += plan.program->labels[op.label].starts_with(label) ? 1 : 0;
+  return count;
+}
+
+double iteration(const Plan& plan) {
+  EvaluateOptions options;
+  options.iterations = 40;
+  const Trace trace = run_events(plan, options);
+  return trace.iteration_end.at(39).seconds() - trace.iteration_end.at(38).seconds();
+}
+
+TEST(Priority, TwoLayersTakeTheClosedForm) {
+  const System system = System::load("5090-2x", {{"nodes", "2"}, {"network.bandwidth", "10Gbit/s"}});
+  for (const char* text :
+       {"allreduce:priority=on,bucket=0B,partition=8MiB", "allreduce:priority=on,bucket=0B,partition=1MiB",
+        "allreduce:priority=on,bucket=0B"}) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    const Plan plan = make_plan(question(scheme, system));
+    const double f1 = seconds(plan, "forward fc1"), f2 = seconds(plan, "forward fc2"),
+                 b1 = seconds(plan, "backward fc1"), b2 = seconds(plan, "backward fc2"),
+                 u1 = seconds(plan, "update fc1"), u2 = seconds(plan, "update fc2"),
+                 c1 = seconds(plan, "all-reduce fc1"), c2 = seconds(plan, "all-reduce fc2");
+    const auto parts = static_cast<double>(sums(plan, "all-reduce fc2"));
+    const double part = c2 / parts;
+    ASSERT_GT(c2, b1) << "the first layer's gradient is ready while the second's are summed";
+    ASSERT_GT(part, u2 / parts) << "updates keep up with sums";
+    // Behind the second layer's backward: the part under way ends, then the first layer's is summed. The
+    // second layer's parts are updated as they come.
+    const double begins = std::min(std::ceil(b1 / part) * part, c2);
+    const double second = std::max(begins + c1 + u1 + f1 + u2, c1 + c2 + u2 / parts);
+    EXPECT_NEAR(iteration(plan), second + f2 + b2, 1e-3 * second) << text;
+  }
+}
+
+/// The first layer's sum passes those of the second's parts, once what is under way has ended; credit lets
+/// more be under way.
+TEST(Priority, CreditDelaysWhatIsNeededFirst) {
+  const System system = System::load("5090-2x", {{"nodes", "2"}, {"network.bandwidth", "10Gbit/s"}});
+  const auto place = [&](const char* text) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    const Plan plan = make_plan(question(scheme, system));
+    std::vector<uint32_t> keys;
+    for (const Op& op : plan.program->roles[0].ops) {
+      if (op.kind == OpKind::collective) keys.push_back(op.key);
+    }
+    EXPECT_EQ(keys.size(), plan.program->buckets.size());
+    const auto first = std::max_element(keys.begin(), keys.end());  // nearest to the input
+    return first - keys.begin();
+  };
+  const auto one = place("allreduce:priority=on,bucket=0B,partition=1MiB"),
+             more = place("allreduce:priority=on,bucket=0B,partition=1MiB,credit=8MiB"),
+             all = place("allreduce:priority=on,bucket=0B,partition=1MiB,credit=1GiB");
+  EXPECT_LT(one, more);
+  EXPECT_LT(more, all);
+}
+
+/// The Program with the order that was predicted, executed: sums are those of any other order.
+TEST(Priority, IsExecutedInThePredictedOrder) {
+  const ResolvedScheme scheme = resolve_scheme("allreduce:priority=on,bucket=0B,partition=256B", {});
+  const Setting s{scheme.name, {2, 1, 2}};
+  Execution e = execution(s, scheme, "cpu", 9);
+  const std::size_t count = make_program(e).buckets.size();
+  ASSERT_GE(count, 6U);
+  for (uint32_t k = 0; k < count; ++k) e.job.order.push_back(k);
+  std::swap(e.job.order.front(), e.job.order.back());
+  Prediction p = prediction(s, scheme, 9);
+  p.job.order = e.job.order;
+  EXPECT_EQ(fingerprint(make_program(e)), fingerprint(compile(p.job, e.cluster)));
+  for (const Backend& backend : backends()) {
+    e.backend = &backend;
+    e.integer_gradients = e.poison = true;
+    const ExecutionResult r = execute(e, {false, true, true});
+    for (std::size_t i = 0; i < r.parameters.size(); ++i) {
+      int64_t sum = 0;
+      for (uint32_t w = 0; w < 2; ++w) {
+        for (uint32_t t = 0; t < 8; ++t) sum += integer_gradient(w, t, static_cast<int64_t>(i));
+      }
+      ASSERT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << backend.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::tests
