@@ -10,7 +10,7 @@ namespace tandem::schemes {
 
 Workload make_workload(const Job& job) {
   return make_workload(*job.graph, job.batch, job.precision, *job.optimizer, job.input, job.recompute,
-                       job.offload);
+                       job.offload, job.loading);
 }
 
 namespace {

@@ -81,29 +81,32 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
   return out;
 }
 
-std::vector<int64_t> batch_samples(const Dataset& data, uint64_t seed, int64_t workers, int64_t worker,
-                                   int64_t batch, int64_t iteration) {
-  const int64_t n = data.samples();
+std::vector<int64_t> SampleOrder::batch(int64_t workers, int64_t worker, int64_t batch, int64_t iteration) {
   std::vector<int64_t> out;
-  std::vector<int64_t> order;
-  int64_t epoch = -1;
   for (int64_t k = 0; k < batch; ++k) {
     // The samples of one iteration are dealt out worker by worker; epochs follow each other without a gap.
     const int64_t place = (iteration * workers + worker) * batch + k;
-    if (place / n != epoch) {
-      epoch = place / n;
-      order.resize(static_cast<std::size_t>(n));
-      std::iota(order.begin(), order.end(), 0);
-      for (int64_t i = n - 1; i > 0; --i) {
-        const auto j =
-            static_cast<int64_t>(draw_bits(seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
-                                 static_cast<uint64_t>(i + 1));
-        std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
-      }
-    }
-    out.push_back(order[static_cast<std::size_t>(place % n)]);
+    if (place / samples_ != epoch_) shuffle(place / samples_);
+    out.push_back(order_[static_cast<std::size_t>(place % samples_)]);
   }
   return out;
+}
+
+void SampleOrder::shuffle(int64_t epoch) {
+  epoch_ = epoch;
+  order_.resize(static_cast<std::size_t>(samples_));
+  std::iota(order_.begin(), order_.end(), 0);
+  for (int64_t i = samples_ - 1; i > 0; --i) {
+    const auto j =
+        static_cast<int64_t>(draw_bits(seed_, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
+                             static_cast<uint64_t>(i + 1));
+    std::swap(order_[static_cast<std::size_t>(i)], order_[static_cast<std::size_t>(j)]);
+  }
+}
+
+std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, int64_t workers, int64_t worker,
+                                   int64_t batch, int64_t iteration) {
+  return SampleOrder(samples, seed).batch(workers, worker, batch, iteration);
 }
 
 }  // namespace tandem::exec

@@ -128,7 +128,7 @@ Recorder::Done Recorder::done(const Tracked& t, uint32_t iteration, const Op& op
   const auto moves = [&](int move) { d.stretches[d.count++] = {e.end, Wait::communication, move, 0}; };
   switch (op.kind) {
     case OpKind::copy:
-      if (program.copies[op.what].kind == CopyKind::input) {
+      if (of_input(program.copies[op.what].kind)) {
         d.stretches[d.count++] = {e.end, Wait::input, 0, 0};
       } else {
         moves(kMoveCopy);
