@@ -221,12 +221,13 @@ StoredData StoredImages::describe() const {
     const int64_t sample = k * samples() / count;
     read(sample, image);
     try {
-      out.pixels += static_cast<double>(size_of(image).pixels()) / static_cast<double>(count);
+      out.pixels += static_cast<double>(size_of(image).pixels());
       if (k == 0) out.format = format_of(image);
     } catch (const InputError& error) {
       unreadable(path_, fmt::format("{}: {}", place(sample), error.what()));
     }
   }
+  out.pixels /= static_cast<double>(count);
   return out;
 }
 

@@ -222,7 +222,7 @@ TEST(Input, IsReadDecodedAndCopiedAtTheRateOfEachStage) {
   const auto rate = [&](const Transfer& t) { return 1000 / (seconds(links, t) - t.latency.seconds()); };
   EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 0)), 8 * 2 / 0.01, 1);  // 8 cores of speed 2
   EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 3)), 3 * 2 / 0.01, 1);
-  EXPECT_NEAR(rate(links.read(to, {1000, 1e6})), 1000, 1e-2);         // 1 GB/s local storage
+  EXPECT_NEAR(rate(links.read(to, {.samples = 1000, .bytes = 1e6, .staged = true})), 1000, 1e-2);         // 1 GB/s local storage
   EXPECT_NEAR(rate(links.input(to, {1'000'000'000})), 10'000, 1e-1);  // 10 GB/s to the device
   EXPECT_EQ(links.read(to, {.samples = 1000, .bytes = 1e6, .missed = 0}).bytes, 0) << "all in the page cache";
 }
@@ -236,7 +236,7 @@ TEST(Input, ReadsAsManyFilesAsOperationsMetadataAndWaitingThreadsAllow) {
     return read.samples / seconds(links, t);
   };
   const double ahead = 128 << 10;
-  LinkCost::Read read{1000, 100e3, true, false, 1, 64};
+  LinkCost::Read read{1000, 100e3, true, true, 1, 64};
   EXPECT_NEAR(rate(read), 500, 0.1) << "a file is opened";
   read.files = false;
   EXPECT_NEAR(rate(read), 2000 * ahead / 100e3, 1) << "records are read one behind the other";
