@@ -121,6 +121,27 @@ Flag offload_flag() {
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
 }
 
+namespace {
+
+/// What predictions ask of input, beside what runs do.
+std::vector<Flag> input_flags() {
+  std::vector<Flag> out{
+      {"input", "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device"},
+      {"data", "FOLDER|FILE.rec",
+       "pictures in storage whose number, size and format count, instead of the model file's sample; as of "
+       "run --data"},
+      {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does"},
+      {"epoch", "later|first",
+       "later (default): the page cache holds what it has room for; first: nothing was read before"},
+      {"staged", "", "data was copied to the nodes' own disks, although storage is shared"}};
+  const std::vector<Flag> loading = loading_flags();
+  out.insert(out.end(), loading.begin(), loading.end());
+  return out;
+}
+
+}  // namespace
+
 std::vector<Flag> question_flags() {
   std::vector<Flag> out{
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
@@ -147,17 +168,7 @@ std::vector<Flag> question_flags() {
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
-       "modules=lazy|eager, "
-       "kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
-      {"input", "real|synthetic",
-       "real (default): storage, decoding and copies count; synthetic: data on the device"},
-      {"data", "FOLDER|FILE.rec",
-       "pictures in storage whose number, size and format count, instead of the model file's sample; as of "
-       "run --data"},
-      {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does"},
-      {"epoch", "later|first",
-       "later (default): the page cache holds what it has room for; first: nothing was read before"},
-      {"staged", "", "data was copied to the nodes' own disks, although storage is shared"},
+       "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
       {"set", "PATH=VALUE",
@@ -173,8 +184,7 @@ std::vector<Flag> question_flags() {
        "another job on the next free devices, sharing links: \"DEVICES MODEL [SCHEME [BATCH]]\"", true},
       {"iterations", "N",
        "iterations of each worker to simulate, their mean where workers do not wait for each other; default: "
-       "as "
-       "many as steady figures need"},
+       "as many as steady figures need"},
       {"jitter", "SIGMA",
        "lognormal spread of a device's step time, 0 for none; default: the jitter of the system's host"},
       {"stragglers", "share=S,slow=F",
@@ -192,8 +202,8 @@ std::vector<Flag> question_flags() {
   };
   const std::vector<Flag> tuning = fine_tuning_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
-  const std::vector<Flag> loading = loading_flags();
-  out.insert(out.end(), loading.begin(), loading.end());
+  const std::vector<Flag> input = input_flags();
+  out.insert(out.end(), input.begin(), input.end());
   return out;
 }
 
