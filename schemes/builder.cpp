@@ -136,11 +136,12 @@ OpId RoleBuilder::call(uint32_t routine, int32_t micro) {
   return {builder_->program_.roles[index_].ops.call(routine, static_cast<uint16_t>(micro))};
 }
 
-OpHandle RoleBuilder::input(int64_t samples, Bytes bytes, std::string_view label) {
+OpHandle RoleBuilder::input(CopyKind stage, int64_t samples, Bytes bytes, std::string_view label) {
+  TANDEM_CHECK(of_input(stage));
   Op op;
   op.kind = OpKind::copy;
-  op.lane = Lane::copy;
-  op.what = append(builder_->program_.copies, Copy{CopyKind::input, samples});
+  op.lane = lane_of(stage);
+  op.what = append(builder_->program_.copies, Copy{stage, samples});
   op.bytes = bytes;
   return add(std::move(op), label);
 }

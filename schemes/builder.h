@@ -80,12 +80,13 @@ class Builder {
 /// For one thread at a time.
 class RoleBuilder {
  public:
-  OpHandle compute(Task task, std::string_view label);                             // lane compute
-  OpHandle again(uint32_t task, std::string_view label);                           // one added before
-  OpHandle input(int64_t samples, Bytes bytes, std::string_view label = "input");  // lane copy
-  OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);               // lane copy
-  OpHandle offload(uint32_t bucket, Bytes bytes, std::string_view label);          // its gradients
-  OpHandle reload(uint32_t bucket, Bytes bytes, std::string_view label);           // its parameters
+  OpHandle compute(Task task, std::string_view label);    // lane compute
+  OpHandle again(uint32_t task, std::string_view label);  // one added before
+  /// A stage of input for so many samples, on its own lane; `bytes` is what it leaves.
+  OpHandle input(CopyKind stage, int64_t samples, Bytes bytes, std::string_view label);
+  OpHandle copy(CopyKind kind, Bytes bytes, std::string_view label);       // lane copy
+  OpHandle offload(uint32_t bucket, Bytes bytes, std::string_view label);  // its gradients
+  OpHandle reload(uint32_t bucket, Bytes bytes, std::string_view label);   // its parameters
   OpHandle collective(CollKind kind, uint32_t axes, Bytes bytes, std::string algorithm,
                       std::string_view label);                                         // lane comm
   OpHandle send(uint32_t channel, uint32_t key, Bytes bytes, std::string_view label);  // lane comm

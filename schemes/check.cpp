@@ -214,9 +214,14 @@ class Checker {
   }
   /// Of its own, for what is offloaded.
   Lane copy_lane() const {
-    if (op().what >= p_.copies.size() || p_.copies[op().what].kind == CopyKind::input) return Lane::copy;
-    return p_.copies[op().what].kind == CopyKind::device_to_host ? Lane::offload : Lane::reload;
+    if (op().what >= p_.copies.size()) return op().lane;
+    const CopyKind kind = p_.copies[op().what].kind;
+    if (of_input(kind)) return lane_of(kind);
+    return kind == CopyKind::device_to_host ? Lane::offload : Lane::reload;
   }
+
+  /// Reading and decoding have lanes of their own.
+  bool on_input_lane() const { return copy_lane() == Lane::read || copy_lane() == Lane::decode; }
 
   void check_lane() const {
     const Lane l = op().lane;
@@ -232,7 +237,7 @@ class Checker {
         fits = l == Lane::comm || l == Lane::reduce;
         break;
       case OpKind::copy:
-        fits = l == Lane::copy || l == copy_lane();
+        fits = l == copy_lane() || (l == Lane::copy && !on_input_lane());
         break;
       case OpKind::gate:
         fits = l == Lane::host;

@@ -10,7 +10,7 @@ namespace tandem::schemes {
 
 Workload make_workload(const Job& job) {
   Workload work = make_workload(*job.graph, job.batch, job.precision, *job.optimizer, job.input,
-                                job.recompute, job.offload);
+                                job.recompute, job.offload, job.loading);
   work.order = job.order;
   return work;
 }

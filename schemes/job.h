@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A training job: what is trained and how, before anything is said of a machine.
+#include "schemes/loading.h"
 #include "schemes/scheme.h"
 
 namespace tandem::schemes {
@@ -13,10 +14,11 @@ struct Job {
   int64_t batch = 32;  ///< samples per device in one pass: an iteration's, or a micro-batch's
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
-  bool input = true;  ///< storage, decoding and host-to-device copies; false: synthetic data on the device
+  bool input = true;  ///< samples come from storage or host memory; false: synthetic data on the device
   Recompute recompute = {};
   Offload offload = {};
   std::vector<uint32_t> order = {};  ///< Workload::order
+  Loading loading = {};  ///< of the input, where there is some
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).

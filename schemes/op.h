@@ -13,8 +13,9 @@ namespace tandem::schemes {
 /// Sums inside layers that devices share are on `comm`, and the messages of a pipeline and the gradients of a
 /// split model have lanes of their own, as frameworks give each its own communicator and stream. So have what
 /// goes down to the host's memory and what comes up from it: a device has a copy engine for each direction.
-enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv, offload, reload };
-inline constexpr int kLanes = 9;
+/// Samples are read and decoded by threads of the host, beside all else that it does.
+enum class Lane : uint8_t { compute, comm, copy, host, reduce, send, recv, offload, reload, read, decode };
+inline constexpr int kLanes = 11;
 std::string_view name(Lane lane);
 
 enum class OpKind : uint8_t { compute, copy, collective, send, recv, apply, gate };

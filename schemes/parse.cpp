@@ -343,7 +343,7 @@ class Parser {
   void copy(Op& op) {
     op.what = index(field("copy"));
     Copy& c = entry(p_.copies, op.what);
-    c.kind = enumerator<CopyKind>(field("path"), 3);
+    c.kind = enumerator<CopyKind>(field("path"), kCopyKinds);
     c.samples = number(field("samples"));
   }
 

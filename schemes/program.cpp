@@ -8,8 +8,8 @@
 namespace tandem::schemes {
 
 std::string_view name(Lane lane) {
-  constexpr std::string_view names[] = {"compute", "comm", "copy",    "host",  "reduce",
-                                        "send",    "recv", "offload", "reload"};
+  constexpr std::string_view names[] = {"compute", "comm",    "copy",   "host", "reduce", "send",
+                                        "recv",    "offload", "reload", "read", "decode"};
   return names[static_cast<std::size_t>(lane)];
 }
 
@@ -29,7 +29,8 @@ std::string_view name(Payload payload) {
 }
 
 std::string_view name(CopyKind kind) {
-  constexpr std::string_view names[] = {"input", "host_to_device", "device_to_host"};
+  constexpr std::string_view names[] = {"input", "host_to_device", "device_to_host",
+                                        "read",  "decode",         "decode_device"};
   return names[static_cast<std::size_t>(kind)];
 }
 

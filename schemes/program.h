@@ -70,14 +70,26 @@ struct Bucket {
 
 /// A copy op's path.
 enum class CopyKind : uint8_t {
-  input,           ///< storage, decode on the host's cores, host to device: one pipelined transfer
-  host_to_device,  ///< between the instance and the CPU that serves it
+  input,           ///< samples, from the CPU that serves the instance to the instance
+  host_to_device,  ///< anything else between these two
   device_to_host,
+  read,           ///< samples, from storage to the host's memory
+  decode,         ///< there, by the host's cores
+  decode_device,  ///< on the instance, of samples that were copied encoded
 };
+inline constexpr int kCopyKinds = 6;
+/// Where it goes, unless it is offloaded.
+inline Lane lane_of(CopyKind k) {
+  return k == CopyKind::read                                     ? Lane::read
+         : k == CopyKind::decode || k == CopyKind::decode_device ? Lane::decode
+                                                                 : Lane::copy;
+}
+/// A stage of input?
+inline bool of_input(CopyKind k) { return k != CopyKind::host_to_device && k != CopyKind::device_to_host; }
 std::string_view name(CopyKind kind);
 struct Copy {
   CopyKind kind = CopyKind::input;
-  int64_t samples = 0;  ///< input only: how many samples one op brings
+  int64_t samples = 0;  ///< of input only: how many samples one op is for
 };
 
 enum class CollKind : uint8_t {

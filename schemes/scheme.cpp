@@ -91,8 +91,10 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
 }  // namespace
 
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
-                       bool input, const Recompute& recompute, const Offload& offload) {
-  return {&graph, graph.lower(batch, precision), batch, precision, &optimizer, input, recompute, {}, offload};
+                       bool input, const Recompute& recompute, const Offload& offload,
+                       const Loading& loading) {
+  return {&graph, graph.lower(batch, precision), batch, precision, &optimizer, input, recompute, {}, offload,
+          loading};
 }
 
 ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {

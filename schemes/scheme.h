@@ -9,6 +9,7 @@
 #include "base/registry.h"
 #include "models/graph.h"
 #include "models/optimizer.h"
+#include "schemes/loading.h"
 #include "schemes/offload.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/program.h"
@@ -33,12 +34,14 @@ struct Workload {
   /// Buckets in the order in which they are summed where a scheme lets the layers that are needed first go
   /// first. Empty: as their gradients get ready.
   std::vector<uint32_t> order = {};
+  Loading loading = {};
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
 /// `graph` and `optimizer` must outlive it. Throws InputError as Graph::lower does. O(layers).
 Workload make_workload(const Graph& graph, int64_t batch, Precision precision, const Optimizer& optimizer,
-                       bool input, const Recompute& recompute = {}, const Offload& offload = {});
+                       bool input, const Recompute& recompute = {}, const Offload& offload = {},
+                       const Loading& loading = {});
 
 /// The devices in use: `nodes` nodes of `per_node` accelerators each (counts that do not divide evenly give
 /// per_node = 0 and nodes = what they touch; schemes that need a grid refuse them).

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "schemes/input_stages.h"
 #include "schemes/model_cuts.h"
 #include "schemes/pipeline_schedule.h"
 #include "schemes/stage.h"
@@ -43,7 +44,8 @@ class Hybrid {
     std::vector<StageBucket> buckets;
     std::vector<ChunkPassages> passages;  ///< [chunk]
     std::vector<OpId> first_forward;      ///< [chunk]
-    std::vector<OpId> inputs;             ///< the latest copies
+    std::vector<OpId> inputs;             ///< first passes over what was copied
+    std::vector<InputOps> loads;          ///< of each micro-batch
     OpId last_compute;
     std::vector<OpId> made, reduced;  ///< [bucket]; made: all that the chunk does
     std::vector<OpId> gathered;       ///< [bucket]: the first of a step, of sharded parameters
@@ -105,7 +107,7 @@ class Hybrid {
     auto graph = std::make_unique<Graph>(whole_->slice(slice));
     const std::vector<LayerRange> chunks = slice.ranges;
     Workload work = make_workload(*graph, work_.batch, work_.precision, *work_.optimizer, work_.input,
-                                  work_.recompute, work_.offload);
+                                  work_.recompute, work_.offload, work_.loading);
     const std::string name = stages() > 1 ? fmt::format("stage {}", s) : "worker";
     RoleBuilder role = b_.role(name, mesh_);
     Role& r = b_.program().roles[role.index()];
@@ -185,11 +187,10 @@ class Hybrid {
 
   void write(Stage& stage) {
     const std::vector<Slot> slots = split_.schedule->slots(stage.index, split_.shape);
-    using What = Slot::What;
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Emission first = begin(stage, slots[i]);
-      const bool paired = split_.overlaps && slots[i].what == What::backward && i + 1 < slots.size() &&
-                          slots[i + 1].what == What::forward;
+      const bool paired = split_.overlaps && slots[i].what == Slot::What::backward && i + 1 < slots.size() &&
+                          slots[i + 1].what == Slot::What::forward;
       if (paired) {
         Emission second = begin(stage, slots[++i]);
         interleave(stage, first, second);
@@ -201,6 +202,7 @@ class Hybrid {
       end(stage, first);
     }
     write_updates(stage);
+    keep_prefetch(stage.role, stage.loads, work_.loading.prefetch);
   }
 
   /// A passage on its way into the list of ops.
@@ -276,20 +278,17 @@ class Hybrid {
         .micro(slot.micro_batch);
   }
 
-  /// A stage that reads the model's inputs copies its own, two micro-batches ahead.
+  /// A stage that reads the model's inputs loads its own, two micro-batches ahead on the device.
   OpId input(Stage& stage, const Slot& slot) {
     if (!work_.input || stage.index != 0 || slot.chunk != 0) return {};
-    const int64_t whole = checked_mul(work_.graph->sample().decoded.n, work_.batch, "the input's bytes");
-    const int64_t bytes = (whole + split_.size[kContext] - 1) / split_.size[kContext];
-    OpHandle copy = stage.role.input(work_.batch, {bytes}).micro(slot.micro_batch);
-    const std::size_t before = stage.inputs.size();
-    if (before >= 2) copy.after(stage.inputs[before - 2]);
-    return copy;
+    const InputOps ops = add_input(stage.role, work_, split_.size[kContext], slot.micro_batch);
+    if (const std::size_t n = stage.inputs.size(); n >= 2) stage.role.op(ops.copy).after(stage.inputs[n - 2]);
+    stage.loads.push_back(ops);
+    return ops.ready;
   }
 
   Emission begin_forward(Stage& stage, const Slot& slot) {
-    Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward};
-    e.copied = input(stage, slot);
+    Emission e{slot, &stage.passages[static_cast<std::size_t>(slot.chunk)].forward, input(stage, slot)};
     e.received = receive(stage, slot, neighbour(stage, slot.chunk, false, false), false);
     return e;
   }

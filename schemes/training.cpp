@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "schemes/input_stages.h"
+
 namespace tandem::schemes {
 
 namespace {
@@ -225,18 +227,18 @@ OpHandle Training::pass(const Segment& segment, bool forward) {
 }
 
 void Training::forward(const Before& before) {
-  const int64_t bytes = checked_mul(work_.graph->sample().decoded.n, work_.batch, "the input's bytes");
-  OpId input;
-  if (work_.input) input = role_.input(work_.batch, {bytes});
+  InputOps input;
+  if (work_.input) input = add_input(role_, work_);
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     const OpId needed = before(i);
     forward_.push_back(pass(segments_[i], true).after(needed));
     offload_inputs(i);
   }
-  if (!input.valid()) return;
+  if (!input.ready.valid()) return;
   // Two batches are in flight: the buffer of iteration i - 2 is free once its first layers have read it.
-  role_.op(first_forward()).after(input);
-  role_.op(input).after_last(first_forward(), 2);
+  role_.op(first_forward()).after(input.ready);
+  role_.op(input.copy).after_last(first_forward(), 2);
+  keep_prefetch(role_, {input}, work_.loading.prefetch);
 }
 
 void Training::backward(const Ready& ready, OpId start, const Before& before) {

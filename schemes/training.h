@@ -68,8 +68,8 @@ class Training {
   /// Of all parameters, in the format in which gradients travel.
   Bytes parameter_bytes() const;
 
-  /// Input on the copy lane, prefetched two iterations deep, and forward. `before` is called in front of the
-  /// op of each segment, which then waits for what it gives back, if that is valid.
+  /// Input, with two batches on the device and Loading::prefetch on the host, and forward. `before` is called
+  /// in front of the op of each segment, which then waits for what it gives back, if that is valid.
   using Before = std::function<OpId(uint32_t segment)>;
   void forward(const Before& before = [](uint32_t) { return OpId{}; });
   /// `ready` is called for each bucket, in order, right behind the op that completes it. The first op waits

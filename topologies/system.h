@@ -45,13 +45,22 @@ struct KindOfNode {
   int64_t first = 0, nodes = 1;
 };
 
+/// What storage gives beside bandwidth; 0: no limit, no delay.
+struct StorageLimits {
+  double operations = 0;  ///< reads per second
+  double metadata = 0;    ///< files opened per second, by all metadata servers together
+  Time latency;           ///< of an operation that waits for no other
+};
+
 /// The input side of one node and what all nodes share.
 struct HostInfo {
   int cores = 0;             ///< physical cores of one node
   double core_speed = 1;     ///< image-decode speed of one core relative to a 2.3 GHz Broadwell core
   Bandwidth local_storage;   ///< of one node
   Bandwidth shared_storage;  ///< of all nodes together; 0 = data is local
-  double jitter = 0.01;      ///< lognormal sigma of a device's step time on this host (1 % is common)
+  StorageLimits local_limits, shared_limits;
+  Bytes page_cache;      ///< of a node's memory, for files that were read; 0: nothing is found there again
+  double jitter = 0.01;  ///< lognormal sigma of a device's step time on this host (1 % is common)
 };
 
 /// Immutable once made: any thread may read it.

@@ -227,16 +227,28 @@ void SystemReader::peer_access() {
   node().through_gpus = spec->boolean("through_gpus", false);
 }
 
+/// "local_storage" and what else begins with "local_", or "shared_".
+void SystemReader::storage(const Json& host, const std::string& which, Bandwidth& bandwidth,
+                           StorageLimits& limits) {
+  if (const Json* rate = host.find(which + "_storage")) bandwidth = rate->as_bandwidth();
+  limits.operations = host.real(which + "_operations", 0, 0, 1e12);
+  limits.metadata = host.real(which + "_metadata", 0, 0, 1e12);
+  if (const Json* latency = host.find(which + "_latency")) limits.latency = latency->as_time();
+}
+
 void SystemReader::host() {
   const Json* spec = this->spec().find("host");
   if (spec == nullptr) return;
-  spec->only({"cores", "core_speed", "local_storage", "shared_storage", "jitter", "source", "note"});
+  spec->only({"cores", "core_speed", "local_storage", "local_operations", "local_metadata", "local_latency",
+              "shared_storage", "shared_operations", "shared_metadata", "shared_latency", "page_cache",
+              "jitter", "source", "note"});
   HostInfo& host = kind().host;
   host.cores = static_cast<int>(spec->integer("cores", 0, 0, 1'000'000));
   host.core_speed = spec->real("core_speed", 1, 1e-3, 1e3);
   host.jitter = spec->real("jitter", host.jitter, 0, 1);
-  if (const Json* local = spec->find("local_storage")) host.local_storage = local->as_bandwidth();
-  if (const Json* shared = spec->find("shared_storage")) host.shared_storage = shared->as_bandwidth();
+  storage(*spec, "local", host.local_storage, host.local_limits);
+  storage(*spec, "shared", host.shared_storage, host.shared_limits);
+  if (const Json* cache = spec->find("page_cache")) host.page_cache = cache->as_bytes();
 }
 
 void SystemReader::plug() {

@@ -134,6 +134,8 @@ class SystemReader {
   void cable(uint32_t a, uint32_t b, uint32_t link_class, int lanes, const Place& place);
   std::vector<uint32_t> named(const Json& pattern) const;
   void peer_access();
+  static void storage(const Json& host, const std::string& which, Bandwidth& bandwidth,
+                      StorageLimits& limits);
   void host();
   void plug();  ///< which vertices plug into the network
   void network();

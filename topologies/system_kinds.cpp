@@ -45,7 +45,8 @@ void SystemReader::add_kinds() {
     spec.only({"nodes", "devices", "place", "vertices", "links", "peer_access", "host", "source", "note"});
     own += spec.at("nodes").as_int(1, 1'000'000'000);
     const Json* host = spec.find("host");
-    for (const char* key : {"shared_storage", "jitter"}) {
+    for (const char* key :
+         {"shared_storage", "shared_operations", "shared_metadata", "shared_latency", "jitter"}) {
       if (host != nullptr && host->is_object() && host->find(key) != nullptr)
         host->at(key).fail(fmt::format(
             "\"{}\" is one for all nodes: it belongs into the \"host\" beside \"node_kinds\"", key));
@@ -83,6 +84,7 @@ void SystemReader::compare() {
                       "so equally often",
                       printable(kind.name), kind.ports.size(), other, first.ports.size()));
     kind.host.shared_storage = first.host.shared_storage;
+    kind.host.shared_limits = first.host.shared_limits;
     kind.host.jitter = first.host.jitter;
     while (!same_shape(kind.node, out_->kinds[kind.shape].node)) ++kind.shape;
   }

@@ -47,6 +47,14 @@ void add_if_there(const std::string& prefix, const Json& document, const std::st
   if (value != nullptr) add_figure(prefix, block + "." + key, *value, bandwidth, out);
 }
 
+/// What limits storage, of one node or shared.
+void add_storage(const std::string& prefix, const Json& document, const std::string& which,
+                 std::vector<Resource>& out) {
+  add_if_there(prefix, document, "host", which + "_storage", true, out);
+  add_if_there(prefix, document, "host", which + "_operations", false, out);
+  add_if_there(prefix, document, "host", which + "_metadata", false, out);
+}
+
 /// The parts of a system's file that describe nodes, with what their paths begin with.
 std::vector<std::pair<std::string, const Json*>> node_parts(const Json& document) {
   std::vector<std::pair<std::string, const Json*>> out = {{"", &document}};
@@ -177,8 +185,8 @@ std::vector<Resource> resources_of(const Question& q) {
       add_figure(prefix, "links." + kind + ".bandwidth", spec.at("bandwidth"), true, out);
   }
   if (q.system.nodes() > 1) add_if_there("", document, "network", "bandwidth", true, out);
-  for (const auto& [prefix, part] : parts) add_if_there(prefix, *part, "host", "local_storage", true, out);
-  add_if_there("", document, "host", "shared_storage", true, out);
+  for (const auto& [prefix, part] : parts) add_storage(prefix, *part, "local", out);
+  add_storage("", document, "shared", out);
   if (q.input && q.system.host().cores > 0) {
     Resource cores{"host.core_speed", q.system.host().core_speed, false};
     for (const auto& [prefix, part] : parts) {

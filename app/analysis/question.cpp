@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
+#include "exec/run/stored_images.h"
 #include "models/adapter.h"
 #include "schemes/memory_habits.h"
 
@@ -134,8 +135,10 @@ Flag offload_flag() {
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
 }
 
+namespace {
+
 /// What read_board_changes() reads.
-static std::vector<Flag> board_flags() {
+std::vector<Flag> board_flags() {
   return {
       {"without", "KIND", "the system without its links of that kind: nvlink", true},
       {"with-bridges", "A-B[,A-B...]",
@@ -144,6 +147,25 @@ static std::vector<Flag> board_flags() {
       {"place", "N[,N...]", "which devices of a node are used, by number: 0,1,4,5; default the first"},
   };
 }
+
+/// What predictions ask of input, beside what runs do.
+std::vector<Flag> input_flags() {
+  std::vector<Flag> out{
+      {"input", "real|synthetic",
+       "real (default): storage, decoding and copies count; synthetic: data on the device"},
+      {"data", "FOLDER|FILE.rec",
+       "pictures in storage whose number, size and format count, instead of the model file's sample; as of "
+       "run --data"},
+      {"decode", "host|device", "who decodes: the host's cores (default) or the device, as DALI does"},
+      {"epoch", "later|first",
+       "later (default): the page cache holds what it has room for; first: nothing was read before"},
+      {"staged", "", "data was copied to the nodes' own disks, although storage is shared"}};
+  const std::vector<Flag> loading = loading_flags();
+  out.insert(out.end(), loading.begin(), loading.end());
+  return out;
+}
+
+}  // namespace
 
 std::vector<Flag> question_flags() {
   std::vector<Flag> out{
@@ -170,8 +192,6 @@ std::vector<Flag> question_flags() {
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
        "modules=lazy|eager, kernels=eager|fused, loss=eager|fused|sum, logits=kept|fp32|dropped"},
-      {"input", "real|synthetic",
-       "real (default): storage, decoding and copies count; synthetic: data on the device"},
       {"anchor", "RATE[@N]",
        "samples/s measured on N devices (default 1): scales the compute costs to meet it"},
       {"set", "PATH=VALUE",
@@ -206,6 +226,8 @@ std::vector<Flag> question_flags() {
   const auto with = std::find_if(out.begin(), out.end(), [](const Flag& f) { return f.name == "with"; });
   const std::vector<Flag> board = board_flags();
   out.insert(with, board.begin(), board.end());
+  const std::vector<Flag> input = input_flags();
+  out.insert(out.end(), input.begin(), input.end());
   return out;
 }
 
@@ -309,6 +331,11 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.offload = arguments.value("offload", "off", parse_offload);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
+  q.loading = read_loading(arguments, 0);
+  q.loading.on_device = arguments.choice("decode", "host", {"host", "device"}) == "device";
+  q.loading.first_epoch = arguments.choice("epoch", "later", {"later", "first"}) == "first";
+  q.loading.staged = arguments.has("staged");
+  if (arguments.has("data")) q.loading.data = StoredImages::open(arguments.text("data", "")).describe();
   q.iterations = static_cast<int32_t>(arguments.integer("iterations", 0, 2, 1'000'000));
   q.seed = static_cast<uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX));
   q.profile = arguments.text("profile", "stock");
@@ -326,9 +353,24 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   return q;
 }
 
+Loading read_loading(const Arguments& arguments, int64_t workers) {
+  Loading out;
+  out.prefetch = arguments.integer("prefetch", out.prefetch, 1, 1024);
+  out.workers = arguments.integer("decode-workers", workers, 1, 4096);
+  return out;
+}
+
+std::vector<Flag> loading_flags() {
+  return {
+      {"decode-workers", "N",
+       "threads of each device that read samples, and as many that decode them; default 1, in predictions "
+       "an even share of the host's cores"},
+      {"prefetch", "N", "batches of each device that are read, decoded or copied at once; default 4"}};
+}
+
 Prediction Question::prediction(int64_t device_count) const {
   Prediction p;
-  p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload};
+  p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload, loading};
   p.system = &system;
   p.devices = device_count;
   p.split = split;

@@ -32,6 +32,7 @@ struct Question {
   Offload offload = {};
   std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
+  Loading loading{};
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;
   std::string profile = "stock";
@@ -61,6 +62,10 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
+/// --data of pictures in storage, --decode-workers and --prefetch with their help.
+std::vector<Flag> loading_flags();
+/// What the latter two say; `workers`: where nothing is said.
+Loading read_loading(const Arguments& arguments, int64_t workers);
 /// --offload with its help.
 Flag offload_flag();
 /// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.

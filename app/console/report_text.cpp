@@ -91,9 +91,16 @@ std::string report_title(const Report& report) {
 std::string resource_words(const Report& r) {
   const std::string& path = r.bottleneck.resource;
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"network.bandwidth", "network bandwidth"}, {"host.local_storage", "local storage"},
-      {"host.shared_storage", "shared storage"},  {"host.core_speed", "the cores that decode input"},
-      {"launch", "the host's launches"},          {"server", "the server's processor"},
+      {"network.bandwidth", "network bandwidth"},
+      {"host.local_storage", "local storage"},
+      {"host.shared_storage", "shared storage"},
+      {"host.core_speed", "the cores that decode input"},
+      {"host.local_operations", "local storage's operations"},
+      {"host.shared_operations", "shared storage's operations"},
+      {"host.local_metadata", "opening of files on local storage"},
+      {"host.shared_metadata", "opening of files on shared storage"},
+      {"launch", "the host's launches"},
+      {"server", "the server's processor"},
       {"latency", "latency of messages"}};
   if (path == "compute") return compute_words(r);
   if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";

@@ -34,6 +34,31 @@ std::vector<CheckCase> gpu_cases(bool quick) {
   return out;
 }
 
+/// Where input is the limit and where it is not: pictures large and small, files and records.
+void add_images(bool quick, std::vector<CheckCase>& out) {
+  struct Setting {
+    const char* model;
+    int64_t batch, side, devices;
+    ImageFormat format;
+    bool files;
+  };
+  const Setting all[] = {{"resnet20-cifar", 32, 384, 1, ImageFormat::jpeg, true},
+                         {"resnet20-cifar", 32, 96, 1, ImageFormat::png, false},
+                         {"cifar10-cnn", 32, 512, 1, ImageFormat::jpeg, false},
+                         {"cifar10-cnn", 32, 128, 1, ImageFormat::jpeg, true},
+                         {"lenet5", 64, 256, 1, ImageFormat::png, true},
+                         {"resnet20-cifar", 32, 256, 2, ImageFormat::jpeg, true}};
+  for (const Setting& s : all) {
+    if (quick && s.side != 384) continue;
+    out.push_back({s.model, s.batch, s.devices, "allreduce", 20});
+    MadeImages made;
+    made.samples = 128;
+    made.width = made.height = s.side;
+    made.format = s.format;
+    out.back().images = CheckImages{made, s.files, 1};
+  }
+}
+
 /// Models split between two workers, what they hold sharded, and one that is fine-tuned.
 void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>& out) {
   constexpr const char* kMixture =
@@ -65,6 +90,11 @@ void add_families(std::vector<CheckCase>& out) {
 }
 
 }  // namespace
+
+std::string CheckImages::text() const {
+  return fmt::format("{}x{} {} {}, {} decode worker{}", made.width, made.height, name(made.format),
+                     files ? "files" : "records", workers, workers == 1 ? "" : "s");
+}
 
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
   if (backend.asynchronous) return gpu_cases(quick);
@@ -104,6 +134,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
           {model, batch, 4, "parameter-server:mode=softsync,n=2,overlap=off", short_step ? 200 : 25});
     }
   }
+  add_images(quick, out);
   return out;
 }
 
@@ -187,7 +218,11 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.job.batch = c.batch;
   p.job.precision = c.precision;
   p.job.optimizer = &optimizer("momentum");
-  p.job.input = false;
+  p.job.input = c.images.has_value();
+  if (c.images) {
+    const TemporaryImages images(c.images->made, c.images->files);
+    p.job.loading = {.workers = c.images->workers, .data = images.images().describe()};
+  }
   p.profile = profile;
   p.check_memory = false;
   if (!free_running(*Simulation(p).program(make_cluster(system, c.devices)))) return simulate(p);
@@ -220,6 +255,12 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
   e.warmup = std::max<int32_t>(3, c.iterations / 10);
   e.stop = stop;
   if (c.throttle != 1) e.throttle = {{static_cast<uint32_t>(c.devices - 1), c.throttle}};
+  std::optional<TemporaryImages> images;
+  if (c.images) {
+    images.emplace(c.images->made, c.images->files);
+    e.stored = &images->images();
+    e.job.loading = {.workers = c.images->workers, .data = e.stored->describe()};
+  }
   return execute(e).report;
 }
 
@@ -234,7 +275,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     CheckRow r;
     r.model = c.model;
     r.adapter = c.adapter;
-    r.scheme = c.scheme;
+    r.scheme = c.images ? c.scheme + " from " + c.images->text() : c.scheme;
     r.rate_limit = c.rate_limit;
     r.throttle = c.throttle;
     r.metric = std::move(metric);

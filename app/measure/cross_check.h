@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/console/cli.h"
+#include "app/measure/measure_input.h"
 #include "calibration/fit/machine_fit.h"
 #include "calibration/validate/check_result.h"
 #include "exec/run/execute.h"
@@ -49,6 +50,15 @@ Measurements measure_repeatedly(const Backend& backend, const std::vector<Precis
                                 const std::function<bool(int64_t repetition)>& between = {},
                                 const Save& save = {});
 
+/// Pictures that a case trains on, made for it.
+struct CheckImages {
+  MadeImages made;
+  bool files = true;
+  int64_t workers = 1;  ///< as --decode-workers
+  /// "384x384 jpeg files, 1 decode worker".
+  std::string text() const;
+};
+
 /// What is judged: models and sizes that the suite does not hold.
 struct CheckCase {
   std::string model;
@@ -58,8 +68,9 @@ struct CheckCase {
   std::string rate_limit =
       {};  ///< of the links between nodes of one worker each, e.g. "1Gbit/s"; empty: one node
   Precision precision = Precision::fp32;
-  std::string adapter = {};  ///< as --adapter; empty: all of the model is trained
-  double throttle = 1;       ///< of the last worker, as --throttle
+  std::string adapter = {};                ///< as --adapter; empty: all of the model is trained
+  double throttle = 1;                     ///< of the last worker, as --throttle
+  std::optional<CheckImages> images = {};  ///< none: data that is there from the beginning
 };
 /// Of GPUs those in calibration/suite/check-gpu.json.
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);

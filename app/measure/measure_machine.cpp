@@ -16,6 +16,7 @@
 #include "app/console/cli.h"
 #include "app/console/version.h"
 #include "app/measure/measure_device.h"
+#include "app/measure/measure_input.h"
 #include "base/data.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -334,6 +335,8 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     measure_workers(backend, graphs[i], true, quick, stop, m);
   }
   if (!backend.asynchronous) measure_device(backend, m);
+  tell("measuring how pictures are read and decoded", 1);
+  measure_input(quick, m);
   if (backend.asynchronous)
     measure_collectives(backend, most, suite_file(backend).integer("largest_all_reduce_bytes", 67108864, 256),
                         tell, stop, m);

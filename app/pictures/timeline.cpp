@@ -37,7 +37,7 @@ constexpr std::size_t kWeights = 7;
 std::size_t work_of(const TimelineEntry& e) {
   if (e.waits()) return 6;
   if (e.lane == "comm" || e.lane == "reduce" || e.lane == "send") return 3;
-  if (e.lane == "copy") return 4;
+  if (e.lane == "copy" || e.lane == "read" || e.lane == "decode") return 4;
   if (e.label.rfind(kWork[kWeights].name, 0) == 0) return kWeights;
   for (std::size_t i = 0; i < 3; ++i) {
     if (e.label.rfind(kWork[i].name, 0) == 0) return i;

@@ -28,6 +28,7 @@ struct Request {
   ResolvedScheme scheme;
   ResolvedScheme alone;  ///< of one worker where the scheme takes several to hold a model
   std::optional<Dataset> data, test;
+  std::optional<StoredImages> stored;
   std::optional<Checkpoint> start;
   Execution execution;
   std::vector<int64_t> devices;
@@ -113,11 +114,32 @@ void read_target(const Arguments& a, Request& request) {
     request.execution.target = LossTarget{request.target->value, a.integer("loss-window", 1024, 1, 1 << 30)};
 }
 
+void read_data(const Arguments& a, Request& request) {
+  Execution& e = request.execution;
+  const std::string data = a.text("data", "synthetic");
+  e.job.loading = read_loading(a, 1);
+  if (is_stored(data)) {
+    request.stored = StoredImages::open(data);
+    e.stored = &*request.stored;
+    e.job.loading.data = e.stored->describe();
+    return;
+  }
+  for (const char* flag : {"decode-workers", "prefetch"}) {
+    if (a.has(flag))
+      throw UsageError(fmt::format("--{} is for pictures in storage: --data FOLDER or FILE.rec", flag));
+  }
+  if (data == "synthetic") return;
+  request.data = load_dataset(data, false);
+  request.test = load_dataset(data, true);
+  e.data = &*request.data;
+}
+
 std::unique_ptr<Request> read_request(const Arguments& a) {
   auto request = std::make_unique<Request>(
       Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
               resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
               resolve_scheme("allreduce", option_place("scheme")),
+              {},
               {},
               {},
               {},
@@ -160,12 +182,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.rate = read_rate(a);
   read_rate_limit(a, *request);
   read_throttle(a, *request);
-  const std::string data = a.text("data", "synthetic");
-  if (data != "synthetic") {
-    request->data = load_dataset(data, false);
-    request->test = load_dataset(data, true);
-    e.data = &*request->data;
-  }
+  read_data(a, *request);
   read_target(a, *request);
   read_checkpoint(a, *request);
   for (const int64_t n : request->devices) cluster_of(n, request->nodes);
@@ -383,7 +400,10 @@ std::vector<Flag> run_flags() {
       {"lr-by-staleness", "",
        "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
        "softsync"},
-      {"data", "NAME|FILE", "synthetic (default), digits, or a .csv file with the class last"},
+      {"data", "NAME|FILE|FOLDER",
+       "synthetic (default), digits, a .csv file with the class last; pictures: a folder with a folder of "
+       "JPEG "
+       "or PNG files for each class, or a .rec file"},
       {"threads", "N", "processors that compute together for one worker; default 1"},
       {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
       {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
@@ -406,8 +426,9 @@ std::vector<Flag> run_flags() {
               {"measure-noise", "",
                "measure the gradient noise scale from each worker's gradients and their sum: two workers or "
                "more with --scheme allreduce"}});
-  const std::vector<Flag> tuning = fine_tuning_flags();
+  const std::vector<Flag> tuning = fine_tuning_flags(), loading = loading_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
+  out.insert(out.end() - 10, loading.begin(), loading.end());
   return out;
 }
 

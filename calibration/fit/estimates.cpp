@@ -46,6 +46,51 @@ std::map<uint32_t, Bytes> moved_by_step(const Measurements& m) {
   return out;
 }
 
+/// x >= 0 with the least sum of (row x - 1)^2: by exhaustion of the active sets.
+Eigen::VectorXd least_squares(const Eigen::MatrixXd& rows) {
+  const Eigen::Index unknowns = rows.cols();
+  const Eigen::VectorXd one = Eigen::VectorXd::Ones(rows.rows());
+  double least = INFINITY;
+  Eigen::VectorXd found = Eigen::VectorXd::Zero(unknowns);
+  for (unsigned active = 1; active < 1U << unknowns; ++active) {
+    std::vector<Eigen::Index> columns;
+    for (Eigen::Index c = 0; c < unknowns; ++c) {
+      if ((active >> c & 1U) != 0) columns.push_back(c);
+    }
+    const Eigen::MatrixXd part = rows(Eigen::all, columns);
+    const Eigen::VectorXd x = part.colPivHouseholderQr().solve(one);
+    if (!x.allFinite() || x.minCoeff() < 0) continue;
+    const double error = (part * x - one).squaredNorm();
+    if (error >= least) continue;
+    least = error;
+    found.setZero();
+    for (std::size_t c = 0; c < columns.size(); ++c) found[columns[c]] = x[static_cast<Eigen::Index>(c)];
+  }
+  return found;
+}
+
+/// (1, bytes, pixels, values), as many of them as there are `unknowns`, over the seconds of each sample for
+/// which `is` holds; their rates. Empty: none.
+template <typename Is>
+std::vector<double> fit_input(const Measurements& m, Eigen::Index unknowns, const Is& is) {
+  constexpr double kScale[] = {1e-3, 1e-8, 1e-8, 1e-8};  // so that columns are alike in size
+  std::vector<std::vector<double>> rows;
+  for (const MeasuredInput& s : m.input) {
+    if (is(s) && s.seconds > 0)
+      rows.push_back({1 / s.seconds, s.bytes / s.seconds, s.pixels / s.seconds, s.values / s.seconds});
+  }
+  if (rows.empty()) return {};
+  Eigen::MatrixXd a(static_cast<Eigen::Index>(rows.size()), unknowns);
+  for (Eigen::Index i = 0; i < a.rows(); ++i) {
+    for (Eigen::Index c = 0; c < unknowns; ++c)
+      a(i, c) = rows[static_cast<std::size_t>(i)][static_cast<std::size_t>(c)] * kScale[c];
+  }
+  const Eigen::VectorXd x = least_squares(a);
+  std::vector<double> out;
+  for (Eigen::Index c = 0; c < unknowns; ++c) out.push_back(x[c] * kScale[c]);
+  return out;
+}
+
 KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
   KernelCurve best;
   best.samples = static_cast<int64_t>(rows.size());
@@ -58,23 +103,7 @@ KernelCurve fit_curve(const std::vector<const MeasuredKernel*>& rows) {
         (real(m.kernel.read.n) + real(m.kernel.written.n)) * 1e-9;
     a.row(i) /= m.median;
   }
-  const Eigen::VectorXd one = Eigen::VectorXd::Ones(n);
-  double least = INFINITY;
-  Eigen::Vector3d found = Eigen::Vector3d::Zero();
-  for (int active = 1; active < 8; ++active) {
-    std::vector<Eigen::Index> columns;
-    for (int c = 0; c < 3; ++c) {
-      if ((active >> c & 1) != 0) columns.push_back(c);
-    }
-    const Eigen::MatrixXd part = a(Eigen::all, columns);
-    const Eigen::VectorXd x = part.colPivHouseholderQr().solve(one);
-    if (!x.allFinite() || x.minCoeff() < 0) continue;
-    const double error = (part * x - one).squaredNorm();
-    if (error >= least) continue;
-    least = error;
-    found.setZero();
-    for (std::size_t c = 0; c < columns.size(); ++c) found[columns[c]] = x[static_cast<Eigen::Index>(c)];
-  }
+  const Eigen::VectorXd found = least_squares(a);
   best.base = found[0] * 1e-6;
   best.per_flop = found[1] * 1e-10;
   best.per_byte = found[2] * 1e-9;
@@ -354,6 +383,21 @@ std::vector<TransferPoint> tcp_cpu_steps(const Measurements& m) {
     if (w.cpu_seconds > 0) steps.push_back(ring_step(w, w.cpu_seconds));
   }
   return transfer_points(steps, 1);
+}
+
+InputRates input_rates(const Measurements& m) {
+  InputRates out;
+  for (std::size_t f = 0; f < out.decode.size(); ++f) {
+    const auto x = fit_input(
+        m, 4, [&](const MeasuredInput& s) { return s.decodes && s.format == static_cast<ImageFormat>(f); });
+    if (!x.empty()) out.decode[f] = {x[0], x[1], x[2], x[3]};
+  }
+  for (std::size_t files = 0; files < out.read.size(); ++files) {
+    const auto x =
+        fit_input(m, 2, [&](const MeasuredInput& s) { return !s.decodes && s.files == (files == 1); });
+    if (!x.empty()) out.read[files] = {x[0], x[1]};
+  }
+  return out;
 }
 
 }  // namespace tandem::calibration

@@ -102,4 +102,10 @@ struct TcpSteps {
 std::vector<TcpSteps> tcp_steps(const Measurements& m);           ///< by rate, ascending
 std::vector<TransferPoint> tcp_cpu_steps(const Measurements& m);  ///< processor time of one rank, all rates
 
+// ---- input ----
+
+/// Of each format of pictures, and of files and records, the rates >= 0 that minimise the sum over measured
+/// samples of (1 - rate / measured)^2, as kernel_curves() does. None where nothing was measured.
+InputRates input_rates(const Measurements& m);
+
 }  // namespace tandem::calibration

@@ -62,6 +62,7 @@ ProfileEstimates machine_estimates(const Measurements& m, const Measurements& fi
   for (std::size_t way = 0; way < out.copies.size(); ++way)
     out.copies[way] = transfer_points(m.copy, 1, static_cast<CopyWay>(way));
   out.launch = m.launch;
+  out.input = input_rates(m);
   out.tcp = tcp_steps(m);
   out.tcp_cpu = tcp_cpu_steps(m);
   return out;

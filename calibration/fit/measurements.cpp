@@ -56,6 +56,15 @@ std::vector<MeasuredTransfer> read_transfers(const Json& list) {
   return out;
 }
 
+std::vector<MeasuredInput> read_input(const Json& list) {
+  std::vector<MeasuredInput> out;
+  for (const Json& s : list.items())
+    out.push_back({s.at("decodes").as_bool(), named<ImageFormat>(s.at("format"), kImageFormats),
+                   s.at("files").as_bool(), s.at("bytes").as_real(0, 1e12), s.at("pixels").as_real(0, 1e12),
+                   s.at("values").as_real(0, 1e12), s.at("seconds").as_real(0, 1e6)});
+  return out;
+}
+
 }  // namespace
 
 std::string Measurements::to_json() const {
@@ -101,6 +110,14 @@ std::string Measurements::to_json() const {
                         {"bytes", w.bytes},
                         {"seconds", w.seconds},
                         {"cpu_seconds", w.cpu_seconds}});
+  for (const MeasuredInput& s : input)
+    d["input"].push_back({{"decodes", s.decodes},
+                          {"format", name(s.format)},
+                          {"files", s.files},
+                          {"bytes", s.bytes},
+                          {"pixels", s.pixels},
+                          {"values", s.values},
+                          {"seconds", s.seconds}});
   if (load.processors > 0 || load.preempted > 0) d["run"] = load.to_json();
   return d.dump(2) + "\n";
 }
@@ -148,6 +165,7 @@ Measurements Measurements::from_json(const Json& d) {
   if (const Json* launch = d.find("launch"))
     m.launch = {launch->at("issue_seconds").as_real(0, 1), launch->at("round_trip_seconds").as_real(0, 1)};
   if (const Json* run = d.find("run")) m.load = HostLoad::from_json(*run);  // else nobody looked at it
+  if (const Json* list = d.find("input")) m.input = read_input(*list);  // else measured before there was any
   if (const Json* old = d.find("wire"))
     throw InputError(old->place(), "\"wire\" is of version 0.1: measure anew (tandem measure)");
   if (d.find("tcp") == nullptr) return m;  // measured before there was any
@@ -207,6 +225,11 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
     shorter(a.seconds, b.seconds);
     shorter(a.cpu_seconds, b.cpu_seconds);
   });
+  const auto same_input = [](const auto& a, const auto& b) {
+    return a.decodes == b.decodes && a.format == b.format && a.files == b.files && a.bytes == b.bytes &&
+           a.values == b.values;
+  };
+  both(out.input, other.input, same_input, shorter_seconds);
   shorter(out.launch.issue, other.launch.issue);
   shorter(out.launch.round_trip, other.launch.round_trip);
   return out;

@@ -8,6 +8,7 @@
 
 #include "base/host_load.h"
 #include "base/json.h"
+#include "schemes/loading.h"
 #include "sim/cost/machine.h"
 
 namespace tandem::calibration {
@@ -58,6 +59,15 @@ struct MeasuredTcp {
   double cpu_seconds = 0;  ///< processor time of one rank
 };
 
+/// Samples of one size, read from the page cache or decoded by one thread.
+struct MeasuredInput {
+  bool decodes = false;
+  ImageFormat format = ImageFormat::jpeg;
+  bool files = true;                         ///< of a read: a file each
+  double bytes = 0, pixels = 0, values = 0;  ///< of a sample: stored, of the picture, of the model's input
+  double seconds = 0;                        ///< of a sample
+};
+
 struct Measurements {
   std::string machine, date, versions;
   int64_t cores = 1;
@@ -66,6 +76,7 @@ struct Measurements {
   std::vector<MeasuredWorkers> workers;
   std::vector<MeasuredTransfer> all_reduce, copy;
   std::vector<MeasuredTcp> tcp;
+  std::vector<MeasuredInput> input;
   MeasuredLaunch launch;
   HostLoad load;                ///< of the machine meanwhile; processors 0: not known
   std::string to_json() const;  ///< "tandem-measurements-1"

@@ -44,6 +44,26 @@ JsonWriter head(const ProfileEstimates& p) {
   return d;
 }
 
+JsonWriter input_json(const InputRates& rates) {
+  JsonWriter out = {{"read", JsonWriter::array()}, {"decode", JsonWriter::array()}};
+  for (const bool files : {false, true}) {
+    const auto& rate = rates.read[files ? 1 : 0];
+    if (rate)
+      out["read"].push_back(
+          {{"files", files}, {"seconds", rate->base}, {"seconds_per_byte", rate->per_byte}});
+  }
+  for (int f = 0; f < kImageFormats; ++f) {
+    const auto& rate = rates.decode[static_cast<std::size_t>(f)];
+    if (rate)
+      out["decode"].push_back({{"format", name(static_cast<ImageFormat>(f))},
+                               {"seconds", rate->base},
+                               {"seconds_per_byte", rate->per_byte},
+                               {"seconds_per_pixel", rate->per_pixel},
+                               {"seconds_per_value", rate->per_value}});
+  }
+  return out;
+}
+
 /// What does not depend on the precision.
 void add_machine(JsonWriter& d, const ProfileEstimates& p) {
   d["interrupted"] = p.interrupted;
@@ -57,6 +77,7 @@ void add_machine(JsonWriter& d, const ProfileEstimates& p) {
   }
   if (p.launch.issue > 0)
     d["launch"] = {{"issue_seconds", p.launch.issue}, {"round_trip_seconds", p.launch.round_trip}};
+  if (p.input.decode[0] || p.input.read[0]) d["input"] = input_json(p.input);
   if (p.tcp.empty()) return;
   d["tcp"] = JsonWriter::array();
   for (const TcpSteps& w : p.tcp)

@@ -30,6 +30,7 @@ struct ProfileEstimates {
   std::vector<std::vector<TransferPoint>> all_reduce;        ///< [ranks - 2]
   std::array<std::vector<TransferPoint>, kCopyWays> copies;  ///< [way]; empty: not measured
   MeasuredLaunch launch;
+  InputRates input;
   std::vector<TcpSteps> tcp;
   std::vector<TransferPoint> tcp_cpu;
   std::vector<KernelEstimates> kernels;  ///< at least one; the document's own first

@@ -85,39 +85,34 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
   return out;
 }
 
-namespace {
-
-/// The permutation of one epoch. A thread asks for the same one many times: it keeps the last.
-const std::vector<int64_t>& epoch_order(int64_t n, uint64_t seed, int64_t epoch) {
-  thread_local std::vector<int64_t> order;
-  thread_local uint64_t of_seed = 0;
-  thread_local int64_t of_epoch = -1;
-  if (static_cast<int64_t>(order.size()) == n && of_seed == seed && of_epoch == epoch) return order;
-  order.resize(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  for (int64_t i = n - 1; i > 0; --i) {
-    const auto j =
-        static_cast<int64_t>(draw_bits(seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
-                             static_cast<uint64_t>(i + 1));
-    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
-  }
-  of_seed = seed;
-  of_epoch = epoch;
-  return order;
-}
-
-}  // namespace
-
-std::vector<int64_t> batch_samples(const Dataset& data, uint64_t seed, int64_t workers, int64_t worker,
-                                   int64_t batch, int64_t iteration) {
-  const int64_t n = data.samples();
+std::vector<int64_t> SampleOrder::batch(int64_t workers, int64_t worker, int64_t batch, int64_t iteration) {
   std::vector<int64_t> out;
   for (int64_t k = 0; k < batch; ++k) {
     // The samples of one iteration are dealt out worker by worker; epochs follow each other without a gap.
     const int64_t place = (iteration * workers + worker) * batch + k;
-    out.push_back(epoch_order(n, seed, place / n)[static_cast<std::size_t>(place % n)]);
+    if (place / samples_ != epoch_) shuffle(place / samples_);
+    out.push_back(order_[static_cast<std::size_t>(place % samples_)]);
   }
   return out;
+}
+
+void SampleOrder::shuffle(int64_t epoch) {
+  epoch_ = epoch;
+  order_.resize(static_cast<std::size_t>(samples_));
+  std::iota(order_.begin(), order_.end(), 0);
+  for (int64_t i = samples_ - 1; i > 0; --i) {
+    const auto j =
+        static_cast<int64_t>(draw_bits(seed_, static_cast<uint64_t>(epoch), static_cast<uint64_t>(i)) %
+                             static_cast<uint64_t>(i + 1));
+    std::swap(order_[static_cast<std::size_t>(i)], order_[static_cast<std::size_t>(j)]);
+  }
+}
+
+std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, int64_t workers, int64_t worker,
+                                   int64_t batch, int64_t iteration) {
+  thread_local SampleOrder known(0, 0);  // a thread asks for the same epoch many times
+  if (!known.is_of(samples, seed)) known = SampleOrder(samples, seed);
+  return known.batch(workers, worker, batch, iteration);
 }
 
 }  // namespace tandem::exec

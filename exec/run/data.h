@@ -15,9 +15,25 @@ namespace tandem::exec {
 /// class that is no whole number from 0 on, fewer than five samples.
 Dataset load_dataset(const std::string& name_or_file, bool test);
 
-/// Indices of the samples of one worker's batch: each epoch a permutation drawn from (seed, epoch), dealt out
-/// to the workers in turn.
-std::vector<int64_t> batch_samples(const Dataset& data, uint64_t seed, int64_t workers, int64_t worker,
+/// In which order samples are trained on: each epoch a permutation drawn from (seed, epoch), dealt out to the
+/// workers in turn. Keeps the epoch asked for last; for one thread at a time.
+class SampleOrder {
+ public:
+  SampleOrder(int64_t samples, uint64_t seed) : samples_(samples), seed_(seed) {}
+  bool is_of(int64_t samples, uint64_t seed) const { return samples == samples_ && seed == seed_; }
+  /// Indices of the samples of one worker's batch. O(batch), in a new epoch O(samples).
+  std::vector<int64_t> batch(int64_t workers, int64_t worker, int64_t batch, int64_t iteration);
+
+ private:
+  void shuffle(int64_t epoch);
+  int64_t samples_;
+  uint64_t seed_;
+  int64_t epoch_ = -1;
+  std::vector<int64_t> order_;
+};
+
+/// The same; each thread keeps its last order.
+std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, int64_t workers, int64_t worker,
                                    int64_t batch, int64_t iteration);
 
 }  // namespace tandem::exec

@@ -139,7 +139,16 @@ double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
 
 namespace {
 
-/// A data set must fit the model: one input of its size, one loss over at least its classes.
+/// The loss must be over single classes, enough for all of the data set.
+template <typename Fail>
+void check_labels(const ExecutionGraph& n, int64_t classes, const Fail& fail) {
+  if (n.labels().size() != 1) fail("it needs exactly one loss with labels");
+  const Tensor& label = n.tensors()[n.labels()[0]];
+  if (!label.integer || label.elements != n.batch()) fail("its loss is not one class a sample");
+  if (n.values(n.labels()[0]) < classes) fail(fmt::format("it has {} classes", n.values(n.labels()[0])));
+}
+
+/// A data set must fit the model: one input of its size.
 void check_data(const ExecutionGraph& n, const Dataset& data) {
   const int64_t size = elements(data.shape);
   const auto fail = [&](const std::string& why) {
@@ -150,10 +159,15 @@ void check_data(const ExecutionGraph& n, const Dataset& data) {
   const Tensor& in = n.tensors()[n.inputs()[0]];
   if (in.integer) fail("it takes tokens");
   if (in.elements / n.batch() != size) fail(fmt::format("its input has {} values", in.elements / n.batch()));
-  if (n.labels().size() != 1) fail("it needs exactly one loss with labels");
-  const Tensor& label = n.tensors()[n.labels()[0]];
-  if (!label.integer || label.elements != n.batch()) fail("its loss is not one class a sample");
-  if (n.values(n.labels()[0]) < data.classes) fail(fmt::format("it has {} classes", n.values(n.labels()[0])));
+  check_labels(n, data.classes, fail);
+}
+
+void check_stored(const ExecutionGraph& n, const StoredImages& stored) {
+  image_shape(n);
+  check_labels(n, stored.classes(), [&](const std::string& why) {
+    throw InputError(fmt::format("{} ({} classes) does not fit {}: {}", printable(stored.path()),
+                                 stored.classes(), n.graph().name(), why));
+  });
 }
 
 }  // namespace
@@ -171,6 +185,7 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
     throw InputError(fmt::format("backend {}: its workers cannot be throttled", execution.backend->name));
   Run run(execution, keep);
   if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
+  if (execution.stored != nullptr) check_stored(run.execution_graph(), *execution.stored);
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < run.here(); ++i)
     workers.push_back(std::make_unique<Worker>(run, run.first_here() + i));

@@ -7,7 +7,9 @@ namespace tandem::exec {
 
 Program make_program(const Execution& e) {
   Job job = e.job;
-  job.input = e.data != nullptr;
+  job.input = e.loads();
+  job.loading.decoded = e.stored == nullptr;
+  if (e.stored != nullptr && !job.loading.data) job.loading.data = e.stored->describe();
   return compile(job, e.cluster);
 }
 
@@ -15,6 +17,8 @@ const Execution& executable(const Execution& e) {
   if (e.job.offload.activations)
     throw InputError(
         "activations are offloaded in predictions alone; a run offloads optimizer, gradients and parameters");
+  if (e.stored != nullptr && e.job.loading.on_device)
+    throw InputError("a device decodes in predictions alone; a run decodes on the host");
   return e;
 }
 

@@ -16,6 +16,7 @@
 #include "exec/run/data.h"
 #include "exec/run/loss_target.h"
 #include "exec/run/noise_scale.h"
+#include "exec/run/stored_images.h"
 #include "schemes/job.h"
 #include "schemes/program.h"
 #include "schemes/report.h"
@@ -23,7 +24,9 @@
 namespace tandem::exec {
 
 struct Execution {
-  Job job;  ///< its `input` is not read: there is some where there is data. Without recomputation.
+  /// Its `input` is not read: there is some where there is data; and `loading.data` is what is stored.
+  /// Without recomputation.
+  Job job;
   const Backend* backend = nullptr;
   Cluster
       cluster;  ///< more than one node: messages between nodes go over TCP (limited when `rate_limit` is set)
@@ -38,7 +41,9 @@ struct Execution {
   /// (exec/device/throttled.h). Not of backends that are asynchronous.
   std::vector<std::pair<uint32_t, double>> throttle = {};
   PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
-  const Dataset* data = nullptr;           ///< null: synthetic, made once and kept on the device
+  const Dataset* data = nullptr;           ///< in memory ...
+  const StoredImages* stored = nullptr;    ///< ... or read and decoded while training, as job.loading says
+  bool loads() const { return data != nullptr || stored != nullptr; }  ///< else made once, on the device
   struct Rate {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)

@@ -63,6 +63,8 @@ void LaneDriver::walk(Lane which) {
     }
     if (which == Lane::compute) ended(i);
   }
+  // Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
+  lane.passed.set(passed + (uint32_t{1} << 30));
   if (lane.pushes) leave_store();
 }
 
@@ -76,6 +78,8 @@ bool LaneDriver::begins(const LaneState& lane, int32_t iteration) {
 int64_t LaneDriver::act(const LaneOp& op, int32_t iteration) {
   try {
     return op.act(iteration);
+  } catch (const InputError&) {  // of a sample, which it names
+    throw;
   } catch (const std::exception& error) {
     throw DeviceError(fmt::format("\"{}\" of iteration {}: {}",
                                   run_.program().labels[role().ops[op.op].label], iteration, error.what()));

@@ -16,7 +16,7 @@ Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)), before_(r
     share_slots(run.stages().slots(instance));
     keep_gradients(run.program(), run.stages().lowered(instance));
   } else {
-    load_ahead(run.program());
+    load_ahead(run);
   }
   for (LaneState& lane : lanes_)
     lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run.expected()));
@@ -35,7 +35,8 @@ void Lanes::add_ops(const Run& run) {
     lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
     const bool deals =
         op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
-    const bool on_host = op.kind == OpKind::compute && op.lane == Lane::host;
+    const bool on_host = (op.kind == OpKind::compute && op.lane == Lane::host) || op.lane == Lane::read ||
+                         op.lane == Lane::decode;
     lane.exchanges = lane.exchanges || on_host || op.kind == OpKind::send || op.kind == OpKind::recv ||
                      over_links || deals;
   }
@@ -116,8 +117,11 @@ void Lanes::keep_gradients(const Program& program, const ExecutionGraph& lowered
   }
 }
 
-/// A copy lane that does nothing but load input.
-void Lanes::load_ahead(const Program& program) {
+/// Lanes that read and decode, and a copy lane that does nothing but load input.
+void Lanes::load_ahead(const Run& run) {
+  const Program& program = run.program();
+  for (const Lane lane : {Lane::read, Lane::decode})
+    (*this)[lane].ahead = kInputBatches - 1 + static_cast<int32_t>(run.execution().job.loading.prefetch);
   LaneState& copy = (*this)[Lane::copy];
   copy.ahead = copy.ops.empty() ? 0 : kInputBatches - 1;
   for (const LaneOp& bound : copy.ops) {

@@ -93,7 +93,7 @@ class Lanes {
   Turns turns(const Op& op) const;
   void share_slots(const Slots& slots);
   void keep_gradients(const Program& program, const ExecutionGraph& lowered);
-  void load_ahead(const Program& program);
+  void load_ahead(const Run& run);
 
   const Role& role_;
   int64_t before_;  ///< iterations that a checkpoint has behind it

@@ -97,6 +97,22 @@ int64_t offloaded_words(const Execution& e, const Program& program, const Stages
          reloaded_words(program, program.roles[stages.place(worker).role], e.job.precision);
 }
 
+bool has_stage(const Program& program, const Role& role, CopyKind stage) {
+  return std::any_of(role.ops.begin(), role.ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::copy && program.copies[op.what].kind == stage;
+  });
+}
+
+Bytes loaded_bytes(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
+  const Role& role = program.roles[stages.place(worker).role];
+  Bytes batch;
+  for (const Op& op : role.ops) {
+    if (op.kind == OpKind::copy && program.copies[op.what].kind == CopyKind::read) batch = op.bytes;
+  }
+  if (batch.n == 0) return {};
+  return (batch + words(stages.lowered(worker).input_elements())) * e.job.loading.prefetch;
+}
+
 int64_t tied_words(const Program& program, const Role& role) {
   int64_t most = 0;
   for (const Op& op : role.ops) {
@@ -134,7 +150,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
                 ((e.job.offload.optimizer ? 0 : e.job.optimizer->state) + averaging_vectors(program));
   m.activations = words(lowered.arena()) * slots;
   m.host = words(offloaded_words(e, program, stages, worker));
-  const int64_t batches = stages.split() ? slots : e.data != nullptr ? kInputBatches : 1;
+  m.host += loaded_bytes(e, program, stages, worker);
+  const int64_t batches = stages.split() ? slots : e.loads() ? kInputBatches : 1;
   m.buffers = words(lowered.input_elements()) * batches + words(parameters) * program.delay +
               words(compressed_words(program, lowered.graph())) +
               words(parameters) * feedback_vectors(program);
@@ -156,7 +173,7 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
   Bytes sum = whole + state + frozen;  // start values
   for (uint32_t w = first; w < first + workers; ++w) {
     if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
-    sum += words(offloaded_words(e, program, stages, w));
+    sum += words(offloaded_words(e, program, stages, w)) + loaded_bytes(e, program, stages, w);
     if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
   }
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);

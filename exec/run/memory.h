@@ -23,6 +23,11 @@ int64_t reloaded_words(const Program& program, const Role& role, Precision preci
 /// Words where gradients arrive of a weight of which another stage has a copy.
 int64_t tied_words(const Program& program, const Role& role);
 
+/// Does the role have that stage of input?
+bool has_stage(const Program& program, const Role& role, CopyKind stage);
+/// Of batches of stored pictures that are on the host at once, encoded and decoded.
+Bytes loaded_bytes(const Execution& execution, const Program& program, const Stages& stages, uint32_t worker);
+
 /// Words of gradients that partners made of their parts of the sequence: a role's
 /// Payload::sequence_gradients.
 int64_t sequence_words(const Role& role);

@@ -27,7 +27,7 @@ constexpr int32_t kCaptureAfter = 1;
 }  // namespace
 
 bool replayable(const Run& run, uint32_t instance) {
-  if (!run.program().stores.empty() || run.stages().split() || run.execution().data != nullptr ||
+  if (!run.program().stores.empty() || run.stages().split() || run.execution().loads() ||
       run.execution().integer_gradients || run.program().delay > 0)
     return false;
   const auto& ops = run.role(instance).ops;

@@ -139,17 +139,18 @@ class Summary {
 
   std::vector<std::pair<std::string, std::string>> inputs() const {
     const Execution& e = run_.execution();
-    std::vector<std::pair<std::string, std::string>> in = {
-        {"model", e.job.graph->name()},
-        {"system", "this machine"},
-        {"scheme", e.job.scheme->name},
-        {"devices", std::to_string(workers_.size())},
-        {"batch_per_device", std::to_string(e.job.batch)},
-        {"precision", std::string(name(e.job.precision))},
-        {"optimizer", std::string(e.job.optimizer->name)},
-        {"input", e.data != nullptr ? e.data->name : "synthetic"},
-        {"backend", std::string(e.backend->name)},
-        {"threads", std::to_string(e.threads)}};
+    std::vector<std::pair<std::string, std::string>> in = {{"model", e.job.graph->name()},
+                                                           {"system", "this machine"},
+                                                           {"scheme", e.job.scheme->name},
+                                                           {"devices", std::to_string(workers_.size())},
+                                                           {"batch_per_device", std::to_string(e.job.batch)},
+                                                           {"precision", std::string(name(e.job.precision))},
+                                                           {"optimizer", std::string(e.job.optimizer->name)},
+                                                           {"input", e.data != nullptr     ? e.data->name
+                                                                     : e.stored != nullptr ? e.stored->path()
+                                                                                           : "synthetic"},
+                                                           {"backend", std::string(e.backend->name)},
+                                                           {"threads", std::to_string(e.threads)}};
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
     for (const auto& [worker, factor] : e.throttle)
       in.emplace_back(fmt::format("throttle.{}", worker), fmt::format("{:g}", factor));

@@ -95,7 +95,9 @@ class MeasuredShares {
           stretches_.push_back({e.start, e.end, apart_ ? kCommunication : kWaiting, kNoOp});
           break;
         case OpKind::copy:
-          stretches_.push_back({e.start, e.end, lane == Lane::copy ? kInput : kCommunication});
+          stretches_.push_back(
+              {e.start, e.end,
+               lane == Lane::copy || lane == Lane::read || lane == Lane::decode ? kInput : kCommunication});
           break;
         case OpKind::compute:  // the update of what is offloaded
           stretches_.push_back({e.start, e.end, kServer});

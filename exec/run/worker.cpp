@@ -104,6 +104,7 @@ void Worker::open() {
   for (uint32_t i = 0; i < flat_.size(); ++i) prepare_layer(i);
   find_positions();
   find_uses();
+  make_loader();
   set_first_batches();
   meet_store();
   for (int l = 0; l < kLanes; ++l) {
@@ -114,7 +115,7 @@ void Worker::open() {
 void Worker::allocate() {
   const ExecutionGraph& n = graph();
   slots_ = run_.stages().slots(instance_).count;
-  variants_ = run_.stages().split() ? slots_ : run_.execution().data != nullptr ? kInputBatches : 1;
+  variants_ = run_.stages().split() ? slots_ : run_.execution().loads() ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(slots_ * n.arena());
   parameters_ =

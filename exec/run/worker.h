@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exec/run/lane_driver.h"
+#include "exec/run/loader.h"
 #include "exec/run/run.h"
 #include "schemes/compression.h"
 
@@ -65,6 +66,7 @@ class Worker {
   void find_uses();
   bool reads(const Op& op, uint32_t key) const;
   void forget(uint32_t key, Lane lane);
+  void make_loader();
   void set_first_batches();
   void keep_averaging();
   static void join_ranges(std::vector<Range>& ranges);
@@ -90,7 +92,7 @@ class Worker {
   Slice tied_share(const Op& op) const;
   std::vector<MessagePart> tied_message(const Op& op, bool arrives) const;
   Act copy(uint32_t index);
-  Act input(const Op& op);
+  Act input(const Op& op, CopyKind stage);
   Act offload(uint32_t index);
   Act reload(uint32_t index);
   Act add_on_host(const Op& op);
@@ -128,6 +130,7 @@ class Worker {
   void add_up(int64_t begin, int64_t end, Position position, Lane lane);
   void fill_batch(int64_t batch, float* host) const;
   void fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels, float* to) const;
+  void fill_stored(int64_t batch, uint32_t replica, bool labels, float* to) const;
   void draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
                     float* to) const;
 
@@ -136,6 +139,7 @@ class Worker {
   Lanes lanes_;
   std::unique_ptr<DeviceSession> device_;
   std::unique_ptr<LaneDriver> driver_;
+  std::unique_ptr<Loader> loader_;  ///< of stored pictures; null where none are loaded
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;

@@ -8,13 +8,32 @@
 
 namespace tandem::exec {
 
-Worker::Act Worker::input(const Op& op) {
+Worker::Act Worker::input(const Op& op, CopyKind stage) {
+  const auto number = [this, micro = int32_t{op.micro}](int32_t iteration) {
+    return (run_.first_iteration() + iteration) * run_.stages().micros() + micro;
+  };
+  if (stage == CopyKind::read || stage == CopyKind::decode) {
+    const bool reads = stage == CopyKind::read;
+    return [this, number, reads](int32_t iteration) {
+      reads ? loader_->read(number(iteration)) : loader_->decode(number(iteration));
+      return int64_t{0};
+    };
+  }
   const bool split = run_.stages().split();
-  return [this, split, at = slot(op), micro = int32_t{op.micro}, lane = op.lane](int32_t iteration) {
-    const int64_t batch = (run_.first_iteration() + iteration) * run_.stages().micros() + micro;
-    load_batch(batch, static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration, lane);
+  return [this, split, number, at = slot(op), lane = op.lane](int32_t iteration) {
+    load_batch(number(iteration), static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration,
+               lane);
     return int64_t{0};
   };
+}
+
+void Worker::make_loader() {
+  const Execution& e = run_.execution();
+  if (e.stored == nullptr || !has_stage(run_.program(), role(), CopyKind::read)) return;
+  loader_ = std::make_unique<Loader>(
+      Loader::Setup{e.stored, image_shape(graph()), graph().batch(), e.job.loading.prefetch,
+                    std::max<int64_t>(1, e.job.loading.workers), e.seed, run_.stages().replicas(),
+                    run_.stages().place(instance_).replica});
 }
 
 void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
@@ -43,7 +62,9 @@ void Worker::fill_batch(int64_t batch, float* inputs) const {
         const bool several = x.elements > one;
         const uint32_t replica = several ? static_cast<uint32_t>(part) : place.replica;
         float* to = inputs + x.offset + part * one;
-        if (data != nullptr)
+        if (run_.execution().stored != nullptr)
+          fill_stored(batch, replica, list == &n.labels(), to);
+        else if (data != nullptr)
           fill_samples(*data, batch, replica, list == &n.labels(), to);
         else
           draw_samples(batch, replica, x, *same, one, to);
@@ -52,10 +73,30 @@ void Worker::fill_batch(int64_t batch, float* inputs) const {
   }
 }
 
+/// What the loader has for this worker; labels of other replicas, and of a stage that loads no pictures, are
+/// known without reading.
+void Worker::fill_stored(int64_t batch, uint32_t replica, bool labels, float* to) const {
+  const StoredImages& stored = *run_.execution().stored;
+  if (!labels) {
+    const std::vector<float>& values = loader_->values(batch);
+    std::copy(values.begin(), values.end(), to);
+    return;
+  }
+  if (loader_ && replica == run_.stages().place(instance_).replica) {
+    const std::vector<int32_t>& known = loader_->labels(batch);
+    std::copy(known.begin(), known.end(), reinterpret_cast<int32_t*>(to));
+    return;
+  }
+  const auto samples = batch_samples(stored.samples(), run_.execution().seed, run_.stages().replicas(),
+                                     replica, graph().batch(), batch);
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    reinterpret_cast<int32_t*>(to)[i] = stored.label(samples[i]);
+}
+
 void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels,
                           float* to) const {
-  const auto samples =
-      batch_samples(data, run_.execution().seed, run_.stages().replicas(), replica, graph().batch(), batch);
+  const auto samples = batch_samples(data.samples(), run_.execution().seed, run_.stages().replicas(), replica,
+                                     graph().batch(), batch);
   const int64_t size = elements(data.shape);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (labels)

@@ -299,7 +299,7 @@ void Worker::launch_layers(const Work& w, std::size_t variant, const IterationSt
 
 Worker::Act Worker::layers(uint32_t index) {
   const Op& op = role().ops[index];
-  const bool split = run_.stages().split(), loads = run_.execution().data != nullptr;
+  const bool split = run_.stages().split(), loads = run_.execution().loads();
   const std::vector<Slice> sums = run_.summed_whole(instance_);
   const Work w = work_of(index);
   const bool judges = w.forward && w.first + w.count == layers_.size();
@@ -329,11 +329,7 @@ Worker::Act Worker::layers(uint32_t index) {
 }
 
 /// Does an op bring the stage its samples?
-bool Worker::has_input() const {
-  return std::any_of(role().ops.begin(), role().ops.end(), [&](const Op& op) {
-    return op.kind == OpKind::copy && run_.program().copies[op.what].kind == CopyKind::input;
-  });
-}
+bool Worker::has_input() const { return has_stage(run_.program(), role(), CopyKind::input); }
 
 /// Which of a step's gradients the op makes or reduces: of its micro-batches by their order in the program.
 void Worker::find_positions() {
@@ -552,9 +548,9 @@ Worker::Act Worker::copy(uint32_t index) {
   const Op& op = role().ops[index];
   if (op.lane == Lane::offload) return offload(index);
   if (op.lane == Lane::reload) return reload(index);
-  if (run_.program().copies[op.what].kind != CopyKind::input)
-    return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
-  return input(op);
+  const CopyKind kind = run_.program().copies[op.what].kind;
+  if (of_input(kind)) return input(op, kind);
+  return [](int32_t) { return int64_t{0}; };  // gradients on their way: send() copies them itself
 }
 
 }  // namespace tandem::exec

@@ -328,7 +328,8 @@ class Binder {
     }
     std::vector<std::pair<double, Use>> busy;
     for (auto& [link, weight] : load) {
-      const bool global = link >= in_.system->link_count() && costs_->resource_name(link) == "shared storage";
+      const bool global =
+          link >= in_.system->link_count() && costs_->resource_name(link).starts_with("shared storage");
       if (global) weight *= static_cast<double>(all) / static_cast<double>(together.size());
       const double rate = costs_->capacity()[link] / weight;
       out.cap = out.cap == 0 ? rate : std::min(out.cap, rate);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sim/cost/input_costs.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/network_software.h"
 
@@ -53,9 +54,8 @@ Time Costs::start(VertexId at, Site site) const {
 
 Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
   Transfer t;
-  if (copy.kind == CopyKind::input) {
-    const Sample& s = in_.job.graph->sample();
-    t = links_.input(at, copy.samples, s.stored, s.decoded, s.decode_seconds);
+  if (of_input(copy.kind)) {
+    t = input_stage(op, copy, at);
   } else {
     const VertexId host = in_.system->host_of(at);
     const bool in = copy.kind == CopyKind::host_to_device;
@@ -63,6 +63,30 @@ Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
   }
   t.latency = at_speed(t.latency);
   return t;
+}
+
+Transfer Costs::input_stage(const Op& op, const Copy& copy, VertexId at) {
+  const Loading& how = in_.job.loading;
+  const auto samples = static_cast<double>(copy.samples), threads = static_cast<double>(how.workers);
+  switch (copy.kind) {
+    case CopyKind::read: {
+      const double stored = static_cast<double>(op.bytes.n) / samples;
+      // Every epoch in another order: what a cache holds of the data is as likely to be asked for as the
+      // rest.
+      const double cache = static_cast<double>(in_.system->host(in_.system->kind_of(at)).page_cache.n);
+      const double held = how.data && !how.first_epoch ? std::min(1.0, cache / how.data->total()) : 0;
+      return links_.read(at, {samples, stored, how.data && how.data->files, how.staged, 1 - held, threads});
+    }
+    case CopyKind::decode:
+      return links_.decode(at, op.bytes, samples * decode_seconds(in_.job), threads);
+    case CopyKind::decode_device: {
+      Transfer t;
+      t.latency = Time::from_seconds(samples * device_decode_seconds(in_.job));
+      return t;
+    }
+    default:
+      return links_.input(at, op.bytes);
+  }
 }
 
 Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool last) {

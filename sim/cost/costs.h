@@ -148,6 +148,8 @@ class Costs {
   int64_t served_with(VertexId at) const;
 
  private:
+  Transfer input_stage(const Op& op, const Copy& copy, VertexId at);
+
   CostInput in_;
   Overheads overheads_;
   Time start_up_;

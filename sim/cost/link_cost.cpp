@@ -125,31 +125,49 @@ double LinkCost::reported(double seconds, double overlap, const Harness& harness
   return library_->reported(seconds - hidden, harness);
 }
 
-Transfer LinkCost::input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds) {
+Transfer LinkCost::read(VertexId to, const Read& r) {
+  constexpr double kReadAhead = 128 << 10;
   Transfer t;
-  if (samples <= 0 || decoded.n <= 0) return t;
+  const HostInfo& info = system_.host(system_.kind_of(system_.host_of(to)));
+  const bool shared = info.shared_storage.bytes_per_second > 0 && !r.staged;
+  const double bandwidth = (shared ? info.shared_storage : info.local_storage).bytes_per_second;
+  const StorageLimits& limits = shared ? info.shared_limits : info.local_limits;
+  if (r.samples * r.bytes <= 0 || r.missed <= 0 || bandwidth <= 0) return t;
+  const std::string of = shared ? "shared storage" : fmt::format("node{} storage", system_.node_of(to));
+  std::map<uint32_t, double> uses;  // by byte read
+  uses[resource(of, bandwidth)] = 1;
+  const double reads = r.files ? std::ceil(r.bytes / kReadAhead) : r.bytes / kReadAhead;
+  if (limits.operations > 0) uses[resource(of + " operations", limits.operations)] = reads / r.bytes;
+  if (limits.metadata > 0 && r.files) uses[resource(of + " metadata", limits.metadata)] = 1 / r.bytes;
+  const double delay = (r.files ? 2 : 1) * limits.latency.seconds();
+  const double threads = r.threads > 0 ? r.threads : std::max(info.cores, 1);
+  if (delay > 0) t.cap = threads * r.bytes / delay;
+  t.bytes = r.samples * r.bytes * r.missed;
+  t.uses = uses_of(uses);
+  return t;
+}
+
+Transfer LinkCost::decode(VertexId to, Bytes decoded, double seconds, double threads) {
+  Transfer t;
+  const HostInfo& info = system_.host(system_.kind_of(system_.host_of(to)));
+  if (decoded.n <= 0 || seconds <= 0 || info.cores == 0) return t;
+  t.bytes = static_cast<double>(decoded.n);
+  const std::string cores = fmt::format("node{} decoding cores", system_.node_of(to));
+  t.uses = uses_of({{resource(cores, info.cores * info.core_speed), seconds / t.bytes}});
+  if (threads > 0) t.cap = threads * info.core_speed * t.bytes / seconds;
+  return t;
+}
+
+Transfer LinkCost::input(VertexId to, Bytes bytes) {
+  Transfer t;
   const VertexId host = system_.host_of(to);
-  const HostInfo& info = system_.host(system_.kind_of(to));
-  const auto payload = static_cast<double>(decoded.n);
-  const double read = static_cast<double>(stored.n) / payload;
+  if (host == to || bytes.n <= 0) return t;
   std::map<uint32_t, double> uses;
-  const auto on_node = [&](const char* what) { return fmt::format("node{} {}", system_.node_of(to), what); };
-  if (read > 0 && info.shared_storage.bytes_per_second > 0) {
-    uses[resource("shared storage", info.shared_storage.bytes_per_second)] += read;
-  }
-  if (read > 0 && info.local_storage.bytes_per_second > 0) {
-    uses[resource(on_node("storage"), info.local_storage.bytes_per_second)] += read;
-  }
-  if (decode_seconds > 0 && info.cores > 0) {
-    uses[resource(on_node("decoding cores"), info.cores * info.core_speed)] += decode_seconds / payload;
-  }
-  if (host != to) {
-    const Route route = system_.route(host, to);
-    put(uses, system_, route, 1 / overheads_.link_efficiency);
-    t.latency = route.latency + Time::from_seconds(library_->message_base);
-    t.cap = route.cap * overheads_.link_efficiency;
-  }
-  t.bytes = static_cast<double>((decoded * samples).n);
+  const Route route = system_.route(host, to);
+  put(uses, system_, route, 1 / overheads_.link_efficiency);
+  t.latency = route.latency + Time::from_seconds(library_->message_base);
+  t.cap = route.cap * overheads_.link_efficiency;
+  t.bytes = static_cast<double>(bytes.n);
   t.uses = uses_of(uses);
   return t;
 }

@@ -88,10 +88,21 @@ class LinkCost {
   /// again: `overlap` (Choice) counts once for all iterations.
   double reported(double seconds, double overlap, const Harness& harness) const;
 
-  /// Storage read, decode and host-to-device copy of `samples` samples for accelerator `to`, as one pipelined
-  /// transfer whose payload is the decoded bytes of all of them. `stored`, `decoded` and `decode_seconds` (on
-  /// one core of speed 1) are of one sample.
-  Transfer input(VertexId to, int64_t samples, Bytes stored, Bytes decoded, double decode_seconds);
+  /// Samples on their way to accelerator `to` (schemes/loading.h), one stage of input each.
+  struct Read {
+    double samples = 0, bytes = 0;  ///< bytes of a sample
+    bool files = false;             ///< a file each: opened, then read from its beginning
+    bool staged = false;            ///< read from the node's own disks, though storage is shared
+    double missed = 1;              ///< share that the page cache does not hold; what it holds takes no time
+    double threads = 0;  ///< that wait for storage at the same time; 0: as many cores as the node has
+  };
+  /// Operations are of read-ahead size, 128 KiB (the default of Linux, queue/read_ahead_kb); a file takes one
+  /// operation of its metadata. A thread waits twice for a file, to open and to read it, once for a record.
+  Transfer read(VertexId to, const Read& read);
+  /// To `decoded` bytes in `seconds` of one core of speed 1, by at most `threads` (0: all) of the cores that
+  /// the node's devices share.
+  Transfer decode(VertexId to, Bytes decoded, double seconds, double threads);
+  Transfer input(VertexId to, Bytes bytes);  ///< from its host
 
   /// Usable bytes/s (decoding cores: core-seconds per second) of every resource known so far.
   const std::vector<double>& capacity() const { return capacity_; }

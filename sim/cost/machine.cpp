@@ -221,6 +221,7 @@ void MachineProfile::read_transfers(const Json& d) {
   if (const Json* old = d.find("wire"))
     throw InputError(old->place(),
                      "\"wire\" is of version 0.1: make the profile anew (tandem measure, tandem fit)");
+  input_ = InputRates::from_json(d.find("input"));
   if (d.find("tcp") == nullptr) return;
   for (const Json& row : d.at("tcp").items()) {
     const double rate = row.at("bytes_per_second").as_real(0, 1e15);

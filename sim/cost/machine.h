@@ -15,6 +15,7 @@
 #include "base/precision.h"
 #include "base/units.h"
 #include "models/kernel.h"
+#include "sim/cost/input_rates.h"
 #include "sim/plan/plan.h"
 
 namespace tandem::sim {
@@ -119,6 +120,7 @@ class MachineProfile {
   /// time: as graphs left out of the fit show, and as a graph's own steps differ.
   double error(double distance) const { return std::hypot(error_per_distance_ * distance, step_sigma_); }
   double error_of_several() const { return error_of_several_; }  ///< what workers beside each other add to it
+  const InputRates& input() const { return input_; }
   /// What other programs took while this was measured, in words; "" on a quiet machine.
   const std::string& busy() const { return busy_; }
 
@@ -131,6 +133,7 @@ class MachineProfile {
   void read_disturbances(const Json& d);
   static double interpolate(const std::vector<Point>& table, double at);
   int64_t cores_ = 1;
+  InputRates input_;
   std::string busy_;
   std::unique_ptr<KernelNeighbours> kernels_;
   std::vector<std::vector<double>> slowdown_;   ///< [active - 1][kind]

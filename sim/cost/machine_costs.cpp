@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "models/optimizer.h"
@@ -23,6 +24,7 @@ class MachineCosts : public Costs {
       for (const Kernel& k : program().tasks[op.what].kernels)
         step_ += (k.read + k.written) * (k.repeat * times);
     });
+    share_cores();
   }
 
   Time task(const Task& task, VertexId, Site) override {
@@ -32,7 +34,7 @@ class MachineCosts : public Costs {
       seconds += time.seconds;
       if (time.distance >= KernelNeighbours::kFar) note_far(k);
     }
-    return Time::from_seconds(seconds);
+    return Time::from_seconds(seconds * crowded_);
   }
 
   /// Beside GPUs as long as the host's memory takes for what an update reads and writes, of which a copy is
@@ -52,7 +54,15 @@ class MachineCosts : public Costs {
   /// Between a device and its host: as copies were measured.
   Transfer copy(const Op& op, const Copy& copy, VertexId at) override {
     const CopyKind kind = copy.kind;
-    if (kind == CopyKind::input) return Costs::copy(op, copy, at);
+    if (kind == CopyKind::read || kind == CopyKind::decode) {
+      const double sample = of_sample(op, copy);
+      if (sample == 0) return Costs::copy(op, copy, at);
+      Transfer t;
+      const double turns = std::ceil(static_cast<double>(copy.samples) / threads());
+      t.latency = at_speed(Time::from_seconds(turns * sample * crowded_));
+      return t;
+    }
+    if (kind == CopyKind::decode_device) return Costs::copy(op, copy, at);
     const CopyWay way = !machine_->apart()                 ? CopyWay::memory
                         : kind == CopyKind::device_to_host ? CopyWay::from_device
                                                            : CopyWay::to_device;
@@ -130,6 +140,43 @@ class MachineCosts : public Costs {
   bool host_issues(VertexId, Site) const override { return false; }
 
  private:
+  double threads() const { return static_cast<double>(std::max<int64_t>(1, input().job.loading.workers)); }
+
+  /// Seconds of a thread for a sample that is read from the page cache, or decoded; 0: not measured.
+  double of_sample(const Op& op, const Copy& copy) const {
+    const auto& data = input().job.loading.data;
+    if (!data) return 0;
+    if (copy.kind == CopyKind::read) {
+      const auto& rate = machine_->input().read[data->files ? 1 : 0];
+      return rate ? rate->seconds(data->bytes) : 0;
+    }
+    const auto& rate = machine_->input().decode[static_cast<std::size_t>(data->format)];
+    const double values = static_cast<double>(op.bytes.n) / 4 / static_cast<double>(copy.samples);
+    return rate ? rate->seconds(data->bytes, data->pixels, values) : 0;
+  }
+
+  /// Workers compute on the cores by which they read and decode. Together these do nothing but work, so that
+  /// a step takes at least all of that over the cores.
+  void share_cores() {
+    double compute = 0, load = 0, longest = 0;
+    program().roles[0].ops.each_distinct([&](const Op& op, int64_t runs) {
+      const auto times = static_cast<double>(runs);
+      if (launched(op)) {
+        for (const Kernel& k : program().tasks[op.what].kernels)
+          compute += kernel_time(k).seconds * times / op.every;
+      }
+      if (op.kind != OpKind::copy || (op.lane != Lane::read && op.lane != Lane::decode)) return;
+      const Copy& copy = program().copies[op.what];
+      const double work = of_sample(op, copy) * static_cast<double>(copy.samples) * times;
+      load += work;
+      longest = std::max(longest, work / threads());
+    });
+    longest = std::max(longest, compute);
+    const double workers = machine_->apart() ? 0 : devices();
+    const double all = (workers * compute + devices() * load) / static_cast<double>(machine_->cores());
+    if (load > 0 && longest > 0) crowded_ = std::max(1.0, all / longest);
+  }
+
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;
     const double seconds = machine_->seconds(kernel, input().cluster.devices, step_, &distance);
@@ -193,7 +240,8 @@ class MachineCosts : public Costs {
   }
 
   std::shared_ptr<const MachineProfile> machine_;
-  Bytes step_;  ///< what a worker's kernels move in one
+  Bytes step_;          ///< what a worker's kernels move in one
+  double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
   Transfer message_;
   std::vector<std::string> extrapolates_;
   /// Over emulated nodes: processor seconds of a rank, by collective and bytes.

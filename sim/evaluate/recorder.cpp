@@ -131,7 +131,7 @@ Recorder::Stretches Recorder::stretches(const Tracked& t, const Done& d) const {
   Stretches out;
   switch (op.kind) {
     case OpKind::copy: {
-      const bool input = program.copies[op.what].kind == CopyKind::input;
+      const bool input = of_input(program.copies[op.what].kind);
       out.add(d.end, input ? Wait::input : Wait::communication, input ? 0 : kMoveCopy);
       break;
     }

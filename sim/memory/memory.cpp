@@ -81,7 +81,7 @@ std::vector<RoleMemory> of_stages(const Workload& work, const Device& device, co
     if (!role.works()) continue;
     const Graph slice = whole.slice(role.slice);
     const Workload part = make_workload(slice, work.batch, work.precision, *work.optimizer, work.input,
-                                        work.recompute, work.offload);
+                                        work.recompute, work.offload, work.loading);
     out.push_back({role.name, role.mesh.size(),
                    use({&part, &program, r, habits, {}, CachingAllocator::kEndless, 0}, device)});
   }

@@ -184,6 +184,7 @@ TEST(Engines, CompileEqualPrograms) {
         p.system = &system;
         p.job.precision = e.job.precision = static_cast<Precision>(i % kPrecisions);
         p.job.input = i >= kPrecisions;
+        p.job.loading.decoded = p.job.input;  // the executor's lie in memory
         e.data = p.job.input ? &data : nullptr;
         EXPECT_EQ(fingerprint(*make_plan(p).program), fingerprint(make_program(e)))
             << entry.name << " in " << name(p.job.precision) << " on " << system.name();

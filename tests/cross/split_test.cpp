@@ -373,7 +373,7 @@ TEST_P(Splits, RunTheSameOpsInBothEngines) {
   static const System box = System::load("dgx1-v100"), pairs = System::load("5090-2x", {{"nodes", "4"}});
   Prediction q;
   q.job = e.job;
-  q.job.input = e.data != nullptr;
+  q.job.input = q.job.loading.decoded = e.data != nullptr;
   q.system = s.nodes > 1 ? &pairs : &box;
   q.devices = s.devices;
   q.iterations = 4;

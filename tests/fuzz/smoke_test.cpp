@@ -28,7 +28,8 @@ constexpr Target kTargets[] = {{"hwloc_xml", fuzz::hwloc_xml},   {"json", fuzz::
                                {"nccl_tests", fuzz::nccl_tests}, {"nccl_xml", fuzz::nccl_xml},
                                {"options", fuzz::options},       {"report", fuzz::report},
                                {"system", fuzz::system},         {"hf_config", fuzz::hf_config},
-                               {"topo_m", fuzz::topo_m},         {"units", fuzz::units}};
+                               {"topo_m", fuzz::topo_m},         {"units", fuzz::units},
+                               {"image", fuzz::image},           {"record_file", fuzz::record_file}};
 constexpr int kMutations = 2000;
 
 std::vector<std::string> corpus(const std::string& target) {

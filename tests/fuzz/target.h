@@ -11,12 +11,14 @@
 namespace tandem::tests::fuzz {
 
 void hwloc_xml(std::string_view bytes);
+void image(std::string_view bytes);
 void json(std::string_view bytes);
 void link_tests(std::string_view bytes);
 void model(std::string_view bytes);
 void nccl_tests(std::string_view bytes);
 void nccl_xml(std::string_view bytes);
 void options(std::string_view bytes);
+void record_file(std::string_view bytes);
 void report(std::string_view bytes);
 void system(std::string_view bytes);
 void hf_config(std::string_view bytes);

@@ -16,7 +16,7 @@ Program small() {
   const uint32_t push = b.channel(w, s, Address::shards, {{100}, {200}});
   const uint32_t pull = b.channel(s, w, Address::reply, {{100}, {200}});
   const uint32_t store = b.store(s, {0, 4, 4, 0, false});
-  OpHandle in = w.input(32, {4096});
+  OpHandle in = w.input(CopyKind::input, 32, {4096}, "input");
   Kernel k;
   k.flops = {1000};
   k.read = {10};

@@ -67,7 +67,7 @@ class Generator {
       case 3:
         return worker ? role.send(there_, 0, {8}, "there") : role.recv(there_, 0, "there");
       case 4:
-        return role.input(1 + pick(4), {32});
+        return role.input(CopyKind::input, 1 + pick(4), {32}, "input");
       default:
         return role.compute({}, "work");
     }

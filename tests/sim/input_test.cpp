@@ -41,5 +41,92 @@ TEST(Input, IsReadFromTheNodesStorageAndFromTheSharedOne) {
   EXPECT_NEAR(rate(shared, 24, 16), 200, 2) << "one for all nodes";
 }
 
+/// alexnet on one device from a data set of 10,000 samples of 100 KB.
+double loaded(const System::Sets& sets, Loading loading, int64_t devices = 1,
+              const char* on = "v100-pcie-8x") {
+  static const Graph graph = Graph::load("alexnet");
+  const System system = System::load(on, sets);
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  Prediction p = prediction_of(graph, system, scheme, devices, 16);
+  p.job.input = true;
+  if (!loading.data) loading.data = StoredData{10'000, 100e3, 0, ImageFormat::jpeg, true};  // not encoded
+  p.job.loading = loading;
+  p.check_memory = false;
+  p.disturbance = Disturbance{};
+  return simulate(p).samples_per_second;
+}
+
+TEST(Input, OfManySmallFilesIsLimitedByMetadataAndOperations) {
+  const auto with = [](const char* limit, const char* value) {
+    return System::Sets{{"host.local_storage", "50MB/s"}, {std::string("host.local_") + limit, value}};
+  };
+  EXPECT_NEAR(loaded(with("metadata", "200"), {}), 200, 2);
+  EXPECT_NEAR(loaded(with("operations", "120"), {}), 120, 1.2);
+  EXPECT_NEAR(loaded(with("latency", "10ms"), {.workers = 2}), 100, 1) << "two threads wait 20 ms a file";
+  Loading records;
+  records.data = StoredData{10'000, 100e3, 0, ImageFormat::jpeg, false};
+  EXPECT_NEAR(loaded(with("metadata", "200"), records), 500, 5) << "50 MB/s: nothing is opened";
+  EXPECT_NEAR(loaded(with("operations", "120"), records), 120 * 131072 / 100e3, 1.6);
+}
+
+TEST(Input, ComesFromThePageCacheAfterTheFirstEpoch) {
+  const System::Sets slow{{"host.local_storage", "10MB/s"}},
+      room = {{"host.local_storage", "10MB/s"}, {"host.page_cache", "750MB"}},
+      all = {{"host.local_storage", "10MB/s"}, {"host.page_cache", "2GB"}};
+  EXPECT_NEAR(loaded(slow, {}), 100, 1);
+  EXPECT_NEAR(loaded(room, {}), 400, 4) << "three quarters are there";
+  EXPECT_NEAR(loaded(room, {.first_epoch = true}), 100, 1);
+  EXPECT_GT(loaded(all, {}), 1000) << "nothing is read";
+}
+
+TEST(Input, IsStagedToTheNodesOwnDisks) {
+  const System::Sets disks{
+      {"host.local_storage", "20MB/s"}, {"host.shared_storage", "30MB/s"}, {"nodes", "2"}};
+  EXPECT_NEAR(loaded(disks, {}, 16, "ethernet-cluster"), 300, 3);
+  EXPECT_NEAR(loaded(disks, {.staged = true}, 16, "ethernet-cluster"), 400, 4);
+}
+
+TEST(Input, StagesOverlapAsFarAsBatchesArePrefetched) {
+  // Read, then decoded: 10 ms each of a batch of 16, everything else is short.
+  const System::Sets sets{{"host.local_storage", "160MB/s"}, {"host.cores", "1"}, {"host.core_speed", "1"}};
+  Loading one;
+  one.data = StoredData{10'000, 100e3, 1, ImageFormat::jpeg, false};
+  const double decode = 16 * 4.2e-3 * 100 / 110, read = 10e-3;
+  one.prefetch = 1;
+  EXPECT_NEAR(loaded(sets, one), 16 / (decode + read), 0.03 * 16 / decode) << "one after the other";
+  one.prefetch = 2;
+  EXPECT_NEAR(loaded(sets, one), 16 / decode, 0.03 * 16 / decode) << "the slowest";
+  one.workers = 1;
+  EXPECT_NEAR(loaded({{"host.cores", "64"}, {"host.core_speed", "2"}}, one), 2 * 16 / decode,
+              0.01 * 32 / decode)
+      << "one thread of many cores";
+  one.on_device = true;
+  EXPECT_GT(loaded(sets, one), 1000) << "no core decodes";
+}
+
+TEST(Input, IsCopiedEncodedWhereTheDeviceDecodes) {
+  const Graph graph = Graph::load("alexnet");
+  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  Job job{&graph, &scheme, 16, Precision::fp32, &optimizer("momentum")};
+  const auto bytes = [&](CopyKind kind) {
+    const Program program = compile(job, {1, 1, 1});
+    for (const Op& op : program.roles[0].ops) {
+      if (op.kind == OpKind::copy && program.copies[op.what].kind == kind) return op.bytes.n;
+    }
+    return int64_t{-1};
+  };
+  const int64_t stored = 16 * graph.sample().stored.n, decoded = 16 * graph.sample().decoded.n;
+  EXPECT_EQ(bytes(CopyKind::read), stored);
+  EXPECT_EQ(bytes(CopyKind::decode), decoded);
+  EXPECT_EQ(bytes(CopyKind::input), decoded);
+  job.loading.on_device = true;
+  EXPECT_EQ(bytes(CopyKind::decode), -1);
+  EXPECT_EQ(bytes(CopyKind::input), stored);
+  EXPECT_EQ(bytes(CopyKind::decode_device), decoded);
+  job.loading.decoded = true;
+  EXPECT_EQ(bytes(CopyKind::read), -1);
+  EXPECT_EQ(bytes(CopyKind::input), decoded);
+}
+
 }  // namespace
 }  // namespace tandem::tests

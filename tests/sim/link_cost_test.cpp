@@ -215,19 +215,39 @@ TEST(NetworkSoftware, UnknownLibrariesAreRefusedWithTheKnownOnes) {
   }
 }
 
-TEST(Input, IsLimitedByItsSlowestStage) {
+TEST(Input, IsReadDecodedAndCopiedAtTheRateOfEachStage) {
   const System s = small();
   LinkCost links(s, {});
-  const auto rate = [&](int64_t stored, int64_t decoded, double decode) {
-    const Transfer t = links.input(s.accelerator(0), 1000, {stored}, {decoded}, decode);
-    EXPECT_EQ(t.bytes, 1000.0 * static_cast<double>(decoded));
-    return 1000 / (seconds(links, t) - t.latency.seconds());
+  const VertexId to = s.accelerator(0);
+  const auto rate = [&](const Transfer& t) { return 1000 / (seconds(links, t) - t.latency.seconds()); };
+  EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 0)), 8 * 2 / 0.01, 1);  // 8 cores of speed 2
+  EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 3)), 3 * 2 / 0.01, 1);
+  EXPECT_NEAR(rate(links.read(to, {.samples = 1000, .bytes = 1e6, .staged = true})), 1000, 1e-2);         // 1 GB/s local storage
+  EXPECT_NEAR(rate(links.input(to, {1'000'000'000})), 10'000, 1e-1);  // 10 GB/s to the device
+  EXPECT_EQ(links.read(to, {.samples = 1000, .bytes = 1e6, .missed = 0}).bytes, 0) << "all in the page cache";
+}
+
+TEST(Input, ReadsAsManyFilesAsOperationsMetadataAndWaitingThreadsAllow) {
+  const System s = small(
+      {{"host.local_operations", "2000"}, {"host.local_metadata", "500"}, {"host.local_latency", "1ms"}});
+  LinkCost links(s, {});
+  const auto rate = [&](LinkCost::Read read) {
+    const Transfer t = links.read(s.accelerator(0), read);
+    return read.samples / seconds(links, t);
   };
-  EXPECT_NEAR(rate(100'000, 600'000, 0.01), 8 * 2 / 0.01, 1);  // 16 core-seconds per second
-  EXPECT_NEAR(rate(1'000'000, 600'000, 1e-5), 1000, 1e-2);     // 1 GB/s local storage
-  EXPECT_NEAR(rate(0, 1'000'000, 0), 10'000, 1e-1);            // 10 GB/s to the device
-  EXPECT_EQ(links.resource_name(static_cast<uint32_t>(s.link_count())), "shared storage");
-  EXPECT_EQ(links.capacity().size(), s.link_count() + 3);
+  const double ahead = 128 << 10;
+  LinkCost::Read read{1000, 100e3, true, true, 1, 64};
+  EXPECT_NEAR(rate(read), 500, 0.1) << "a file is opened";
+  read.files = false;
+  EXPECT_NEAR(rate(read), 2000 * ahead / 100e3, 1) << "records are read one behind the other";
+  read.files = true;
+  read.bytes = 10 * ahead;
+  EXPECT_NEAR(rate(read), 200, 0.1) << "ten operations a file";
+  read.bytes = 1e3;
+  read.threads = 0.5;
+  EXPECT_NEAR(rate(read), 0.5 / 2e-3, 0.1) << "each waits twice for a file";
+  read.missed = 0.25;
+  EXPECT_NEAR(rate(read), 4 * 0.5 / 2e-3, 0.1) << "three of four are in the page cache";
 }
 
 TEST(Collective, IsFreeForOneMemberOrNoBytes) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/measure/measure_input.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>  // mkdtemp
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "exec/run/image.h"
+
+namespace tandem::app {
+
+namespace {
+
+std::string made_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "tandem-images-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw InputError(
+        fmt::format("{}: {}", std::filesystem::temp_directory_path().string(), std::strerror(errno)));
+  return name;
+}
+
+StoredImages made_images(const MadeImages& what, const std::string& folder, bool files) {
+  const std::string path = folder + (files ? "/images" : "/images.rec");
+  make_images(what, path);
+  return StoredImages::open(path);
+}
+
+/// Of one sample, the fastest of several passes over all.
+double seconds_of_sample(int64_t samples, int passes, const std::function<void(int64_t)>& work) {
+  double least = INFINITY;
+  for (int pass = 0; pass < passes; ++pass) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < samples; ++i) work(i);
+    const std::chrono::duration<double> all = std::chrono::steady_clock::now() - start;
+    least = std::min(least, all.count() / static_cast<double>(samples));
+  }
+  return least;
+}
+
+void measure_reads(const StoredImages& images, const StoredData& data, int passes, Measurements& m) {
+  std::vector<uint8_t> encoded;
+  const double seconds =
+      seconds_of_sample(images.samples(), passes, [&](int64_t i) { images.read(i, encoded); });
+  m.input.push_back({false, data.format, data.files, data.bytes, data.pixels, 0, seconds});
+}
+
+}  // namespace
+
+TemporaryImages::TemporaryImages(const MadeImages& what, bool files)
+    : folder_(made_folder()), images_(made_images(what, folder_, files)) {}
+
+TemporaryImages::~TemporaryImages() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void measure_input(bool quick, Measurements& m) {
+  const int passes = quick ? 3 : 8;
+  for (int f = 0; f < kImageFormats; ++f) {
+    for (const int64_t side : {64, 160, 384}) {
+      MadeImages what;
+      what.samples = 16;
+      what.width = what.height = side;
+      what.format = static_cast<ImageFormat>(f);
+      const TemporaryImages files(what, true), records(what, false);
+      const StoredData data = files.images().describe();
+      if (what.format == ImageFormat::jpeg) {
+        measure_reads(files.images(), data, passes, m);
+        measure_reads(records.images(), records.images().describe(), passes, m);
+      }
+      std::vector<std::vector<uint8_t>> encoded(static_cast<std::size_t>(what.samples));
+      for (int64_t i = 0; i < what.samples; ++i) files.images().read(i, encoded[static_cast<std::size_t>(i)]);
+      std::vector<uint8_t> scratch;
+      for (const int64_t to : {28, 32, 224}) {
+        const ImageShape shape{{to, to}, 3};
+        std::vector<float> values(static_cast<std::size_t>(shape.values()));
+        const double seconds = seconds_of_sample(what.samples, passes, [&](int64_t i) {
+          decode(encoded[static_cast<std::size_t>(i)], shape, scratch, values.data());
+        });
+        m.input.push_back(
+            {true, data.format, true, data.bytes, data.pixels, static_cast<double>(shape.values()), seconds});
+      }
+    }
+  }
+}
+
+}  // namespace tandem::app

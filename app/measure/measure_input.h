@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What this machine takes to read and to decode pictures.
+#include <string>
+
+#include "calibration/fit/machine_fit.h"
+#include "exec/run/stored_images.h"
+
+namespace tandem::app {
+
+/// Pictures made in a folder of their own below the system's temporary one, which goes when this does.
+/// For one thread.
+class TemporaryImages {
+ public:
+  /// Throws InputError where nothing can be written there.
+  TemporaryImages(const MadeImages& what, bool files);
+  ~TemporaryImages();
+  TemporaryImages(const TemporaryImages&) = delete;
+  TemporaryImages& operator=(const TemporaryImages&) = delete;
+  const StoredImages& images() const { return images_; }
+
+ private:
+  std::string folder_;
+  StoredImages images_;
+};
+
+/// Appends to `m.input`: JPEG and PNG of three sizes, decoded to inputs of three sizes; files and records
+/// read from the page cache. One thread, as the executor does it; of several repetitions the fastest.
+void measure_input(bool quick, Measurements& m);
+
+}  // namespace tandem::app

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "app/console/cli.h"
+#include "app/console/output.h"
+#include "exec/run/image.h"
+#include "exec/run/stored_images.h"
+
+namespace tandem::app {
+
+namespace {
+
+/// "256" or "500x375".
+ImageSize read_size(const std::string& text, const Place& place) {
+  const auto cross = text.find('x');
+  const int64_t width = parse_integer(text.substr(0, cross), 1, kMostSide, place);
+  const ImageSize out{
+      width, cross == std::string::npos ? width : parse_integer(text.substr(cross + 1), 1, kMostSide, place)};
+  if (out.pixels() > kMostPixels)
+    throw InputError(place, fmt::format("{} pixels: at most {}", out.pixels(), kMostPixels));
+  return out;
+}
+
+int make_data(const Arguments& a) {
+  MadeImages what;
+  what.samples = a.integer("samples", what.samples, 1, 100'000'000);
+  what.classes = a.integer("classes", what.classes, 1, 1'000'000);
+  const ImageSize size = a.value("size", "256", read_size);
+  what.width = size.width;
+  what.height = size.height;
+  what.format = a.choice("encoding", "jpeg", {"jpeg", "png"}) == "png" ? ImageFormat::png : ImageFormat::jpeg;
+  what.quality = static_cast<int>(a.integer("quality", what.quality, 1, 100));
+  what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
+  const std::string path = a.words()[0];
+  make_images(what, path);
+  const StoredData made = StoredImages::open(path).describe();
+  note(a, fmt::format("{}: {} samples of {:.0f} bytes in the mean", path, made.samples, made.bytes));
+  return 0;
+}
+
+}  // namespace
+
+void register_make_data(Registry<Verb>& registry) {
+  registry.add(
+      {.name = "make-data",
+       .summary = "make a data set of pictures in storage, for run --data and predict --data",
+       .usage = "FOLDER|FILE.rec [options]",
+       .flags = {{"samples", "N", "how many; default 256"},
+                 {"classes", "N", "of which so many in turn are one of each; default 10"},
+                 {"size", "WIDTH[xHEIGHT]", "in pixels; default 256"},
+                 {"encoding", "jpeg|png", "default jpeg"},
+                 {"quality", "N", "of JPEG, 1 to 100; default 90"},
+                 {"seed", "N", "of the noise; default 1"},
+                 quiet_flag()},
+       .least_words = 1,
+       .most_words = 1,
+       .run = make_data,
+       .details = "A folder gets a folder for each class, with a file for each picture; a name that ends in "
+                  ".rec becomes one record file (RecordIO). Either must be new.\n\nExamples\n"
+                  "  tandem make-data images --samples 1000 --size 500x375\n"
+                  "  tandem run --model resnet20-cifar --data images --decode-workers 1"});
+}
+
+}  // namespace tandem::app

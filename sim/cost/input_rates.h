@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What one thread of a measured machine takes to read and to decode a sample.
+#include <array>
+#include <optional>
+
+#include "base/json.h"
+#include "schemes/loading.h"
+
+namespace tandem::sim {
+
+/// Linear in what is decoded. A plain value.
+struct DecodeRate {
+  double base = 0;                     ///< seconds of every sample ...
+  double per_byte = 0, per_pixel = 0;  ///< ... of what is stored ...
+  double per_value = 0;                ///< ... and of what the model takes
+  double seconds(double bytes, double pixels, double values) const {
+    return base + per_byte * bytes + per_pixel * pixels + per_value * values;
+  }
+};
+/// From the page cache.
+struct ReadRate {
+  double base = 0, per_byte = 0;
+  double seconds(double bytes) const { return base + per_byte * bytes; }
+};
+
+struct InputRates {
+  std::array<std::optional<DecodeRate>, kImageFormats> decode;  ///< [format]
+  std::array<std::optional<ReadRate>, 2> read;                  ///< [a file each?]
+  /// "input" of a machine profile; nothing where that is absent. Throws InputError.
+  static InputRates from_json(const Json* input);
+};
+
+}  // namespace tandem::sim
