@@ -322,7 +322,7 @@ class Pricer {
                            : cost_.exchange(static_cast<LinkCost::Exchange>(index_ - kCollKinds), {bytes},
                                             members_, &out.choice);
     note_trunk(t, out);
-    out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), out.choice.overlap, request_.harness);
+    out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), out.choice, request_.harness);
     return out;
   }
 

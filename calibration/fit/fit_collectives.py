@@ -37,8 +37,10 @@ DATA = os.path.join(ROOT, "calibration/data/collectives")
 NOT_FITTED = re.compile(r"^(copper-k80|p4d\.24xlarge|p5\.48xlarge|g4dn-metal|p3dn-rings)|^dgx-h100,[^,]*nodes=|^hgx-h200,[^,]*nodes="
                         r"|^4090-pcie-8x,[^,]*,[^,]*,2,|^dgx-a100,[^,]*2\.20\.5;|^azure-ndv4-a100,[^,]*harness=1x[248]|^dgx-a100,[^,]*2\.18;nodes=")
 # A figure of calibration/profiles/network_software.json or a constant was taken from them: no judges. All-gathers over TCPX
-# and TCPXO that their steps come from, two p4de that "window" was set on.
-SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_gather|^p4d\.24xlarge,[^,]*2\.18;")
+# and TCPXO that their steps come from, two p4de that "window" was set on, one thread for 2, 4 and 8 devices of Azure's that
+# "launch" and "group_launch" were set on.
+SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_gather|^p4d\.24xlarge,[^,]*2\.18;"
+                    r"|^azure-ndv4-a100,[^,]*harness=1x[248]")
 
 # Constants that move, per entry: path in the entry. "@name" is the protocol of that name.
 SPACE = {
@@ -48,7 +50,7 @@ SPACE = {
     "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
-                  "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "self_copy",
+                  "@simple.step.host", "@simple.efficiency.fabric", "@simple.efficiency.pcie", "own_copy",
                   "exchange_efficiency", "exchange_peer", "@ll.copy", "@simple.copy",
                   "switch_step", "switch_efficiency.hopper",
                   "base_scale.hopper", "base_scale.blackwell", "step_scale.hopper", "step_scale.blackwell",
@@ -68,7 +70,7 @@ PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.ste
          "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
          "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
          "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
-         "@simple.efficiency.fabric": 0.95, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
+         "@simple.efficiency.fabric": 1, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
          "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
 LOG_ROWS = 21  # of the usual log
@@ -172,6 +174,8 @@ def put(entry, path, value, digits=6):
 def bounds(path):
     if is_time(path):
         return (0.02, 200.0)
+    if path.endswith("efficiency.fabric"):
+        return (0.05, 1.2)
     return (0.05, 1.0) if "efficiency" in path or "wire" in path else (0.05, 4.0)
 
 

@@ -112,7 +112,7 @@ void predict_collectives(std::vector<CollectiveRow>& rows, const std::string& fo
     LinkCost::Choice choice;
     const Transfer t = machine->links.collective(row.kind, "auto", {row.bytes}, members, &choice);
     row.predicted =
-        machine->links.reported(t.alone(machine->links.capacity()).seconds(), choice.overlap, row.harness);
+        machine->links.reported(t.alone(machine->links.capacity()).seconds(), choice, row.harness);
     row.algorithm = choice.algorithm;
     row.protocol = choice.protocol;
     row.spread = choice.spread;

@@ -145,7 +145,7 @@ double Costs::measured_factor(CollKind kind, Bytes bytes, std::span<const Vertex
   const auto predict = [this, measured, harness, group = key.second](int64_t size) {
     LinkCost::Choice choice;
     const Transfer t = links_.collective(measured, "auto", Bytes{size}, group, &choice);
-    return links_.reported(t.alone(links_.capacity()).seconds(), choice.overlap, harness);
+    return links_.reported(t.alone(links_.capacity()).seconds(), choice, harness);
   };
   return corrections_.emplace(std::move(key), CollectiveCorrection(points, predict))
       .first->second.factor(bytes.n);

@@ -7,6 +7,7 @@
 
 #include "base/data.h"
 #include "sim/cost/layout.h"
+#include "sim/cost/link_pattern.h"
 #include "sim/cost/nccl_tuning.h"
 
 namespace tandem::sim {
@@ -33,7 +34,7 @@ void read_protocol(const Json& json, Protocol& p) {
     read_per_hop(*step, p.step, [](const Json& j) { return j.as_time().seconds(); });
   }
   if (const Json* efficiency = json.find("efficiency")) {
-    read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1); });
+    read_per_hop(*efficiency, p.efficiency, [](const Json& j) { return j.as_real(0, 1.25); });
   }
 }
 
@@ -63,6 +64,26 @@ Device slowest_clock(const System& system) {
   return out;
 }
 
+/// What NCCL counts of the cables between two accelerators of a node, as a fraction of what copies reach; 1
+/// without cables.
+double counted_of_fabric(const System& system, const std::string& architecture) {
+  const auto& local = system.accelerators();
+  for (std::size_t i = 1; i < local.size(); ++i) {
+    const VertexId a = system.vertex(0, local.front()), b = system.vertex(0, local[i]);
+    const Route r = system.route(a, b);
+    if (hop_class(system, a, b, r) != HopClass::fabric) continue;
+    const LinkInfo cable = system.link(r.links.front());
+    const NcclTuning::Generation* known = nccl_tuning().generation(architecture);
+    // Without a switch between them 18 of 20 GB/s (src/graph/topo.h SM60_NVLINK_BW; 22 of 25 up to 2.17). The
+    // bound is for links that faults leave less than their cables.
+    const double whole = cable.bandwidth.bytes_per_second;
+    const bool switched = known != nullptr && r.links.size() > 1;
+    const double share = std::min(0.9, switched ? known->cable * cable.lanes / whole : 0.9);
+    return share * whole / cable.usable();
+  }
+  return 1;
+}
+
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
 /// and steps between devices scale, and whether switches reduce. Kernels run the protocols, so the times
 /// stated for one clock pass in inverse ratio to a device's own; scales by architecture are what is left
@@ -77,7 +98,9 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   const double stated = json.real("boost_mhz", 0, 0, 1e5);
   const double slower = stated > 0 && accelerator.boost_mhz > 0 ? stated / accelerator.boost_mhz : 1;
   const double base = slower * scale("base_scale"), step = slower * scale("step_scale");
+  const double counted = json.boolean("of_counted", false) ? counted_of_fabric(system, architecture) : 1;
   for (Protocol& p : lib.protocols) {
+    p.efficiency[0] *= counted;
     p.base *= base;
     p.step[0] *= step;
     p.step[1] *= step;
@@ -92,6 +115,7 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
       }
     }
   }
+  lib.own_rate = json.real("own_copy", 0, 0, 1) * accelerator.memory_bandwidth.bytes_per_second;
   lib.switch_step *= base;
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
     lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
@@ -107,11 +131,12 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
 
 Library read_library(const Json& json, const std::string& family) {
   json.only({"from",        "source",          "algorithms",          "protocols",    "pack_rings",
-             "self_copy",   "tree_efficiency", "exchange_efficiency", "switch_step",  "switch_efficiency",
+             "own_copy",    "tree_efficiency", "exchange_efficiency", "switch_step",  "switch_efficiency",
              "base_scale",  "step_scale",      "boost_mhz",           "wire",         "message_base",
              "staged_base", "launch",          "turnaround",          "spread",       "held_out",
              "tuned",       "switch_channels", "switch_channel_rate", "tree_as_ring", "window",
-             "chain_step",  "exchange_peer",   "exchange_ll",         "inside"});
+             "chain_step",  "of_counted",      "exchange_peer",       "exchange_ll",  "inside",
+             "group_launch"});
   Library lib;
   lib.name = family + "-" + json.at("from").as_text();
   lib.source = json.at("source").as_text();
@@ -122,7 +147,6 @@ Library read_library(const Json& json, const std::string& family) {
   if (const Json* wire = json.find("wire")) {
     read_per_hop(*wire, lib.wire, [](const Json& j) { return j.as_real(0, 1); });
   }
-  lib.self_copy = json.real("self_copy", 0, 0, 10);
   lib.tree_efficiency = json.real("tree_efficiency", 1, 0.01, 1);
   if (const Json* most = json.find("exchange_ll")) lib.exchange_ll = static_cast<double>(most->as_bytes().n);
   lib.window = json.real("window", 0, 0, 1000);
@@ -211,6 +235,12 @@ Library library_of(const System& system) {
   }
   Library lib = read_library(*best, family);
   lib.version = short_version(std::move(wanted));
+  if (const Json* group = best->find("group_launch")) {
+    group->only({"before", "block", "source"});
+    const Json& before = group->at("before");
+    if (lib.version < library_version(before.as_text(), before.place()))
+      lib.block_start = group->at("block").as_time().seconds();
+  }
   apply_architecture(*best, system, lib);
   if (communication.is_object()) apply_overrides(communication, lib);
   return lib;

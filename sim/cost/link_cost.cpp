@@ -120,9 +120,9 @@ double LinkCost::core_share(VertexId v) const {
   return system_.host(system_.kind_of(v)).core_speed / system_.host().core_speed;
 }
 
-double LinkCost::reported(double seconds, double overlap, const Harness& harness) const {
-  const double hidden = overlap * (1 - 1.0 / std::max(harness.iterations, 1));
-  return library_->reported(seconds - hidden, harness);
+double LinkCost::reported(double seconds, const Choice& choice, const Harness& harness) const {
+  const double hidden = choice.overlap * (1 - 1.0 / std::max(harness.iterations, 1));
+  return library_->reported(seconds - hidden, choice.blocks, harness);
 }
 
 Transfer LinkCost::read(VertexId to, const Read& r) {
@@ -208,7 +208,7 @@ PatternPrice LinkCost::priced(const Laid& laid, const std::map<uint32_t, double>
   PatternPrice out = price(p, threads, protocol, *library_, overheads_, capacity_);
   if (p.tree_in_node) add_tree_correction(out, size);
   if (p.heads > 0) add_rounds(out, size, p, *library_);
-  add_waits(out, size, p, protocol, *library_);
+  add_chunks(out, size, p, protocol, *library_);
   add_copies(out, size, p, protocol, *library_);
   return out;
 }
@@ -275,6 +275,14 @@ Transfer LinkCost::transfer(const Winner& winner, CollKind kind, Bytes bytes,
   const Running running{kind, static_cast<double>(members.size()), winner.pattern->heads > 0,
                         winner.protocol->name, winner.price.seconds_per_byte};
   occupy(t, running, *library_, system_.device(first));
+  if (chosen != nullptr && library_->block_start > 0) {
+    const PatternPrice bulk =
+        price(*winner.pattern, {}, library_->protocols.back(), *library_, overheads_, capacity_);
+    Transfer whole;
+    occupy(whole, {kind, running.ranks, false, "simple", bulk.seconds_per_byte}, *library_,
+           system_.device(first));
+    chosen->blocks = blocks_of(size, winner.protocol->name, running.ranks, whole.units);
+  }
   return t;
 }
 

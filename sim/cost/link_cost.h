@@ -56,6 +56,7 @@ class LinkCost {
     std::string protocol;   ///< of the library: "ll", "ll128", "simple", ...
     double spread = 0;      ///< nine of ten are measured within this factor, less 1; 0: not known
     double overlap = 0;     ///< seconds of its latency that hide under the next call of the same kind
+    double blocks = 1;      ///< thread blocks that its kernel has on each member
   };
   /// `bytes`: all_reduce, broadcast, reduce: the buffer; reduce_scatter, all_gather: the whole (unsharded)
   /// buffer; all_to_all: what each rank holds. members[0] is the root. `algorithm` "auto" picks the fastest
@@ -85,8 +86,8 @@ class LinkCost {
   double least_seconds(CollKind kind, Bytes bytes, std::span<const VertexId> members) const;
 
   /// What a benchmark driven as `harness` says reports for a collective of `seconds`. It calls it again and
-  /// again: `overlap` (Choice) counts once for all iterations.
-  double reported(double seconds, double overlap, const Harness& harness) const;
+  /// again: Choice::overlap counts once for all iterations.
+  double reported(double seconds, const Choice& choice, const Harness& harness) const;
 
   /// Samples on their way to accelerator `to` (schemes/loading.h), one stage of input each.
   struct Read {

@@ -24,9 +24,8 @@ struct Pattern {
   /// Payload bytes/s allowed by the routes' own caps, per class; 0 = none.
   PerHop cap{};
   double extra_time = 0;  ///< seconds per payload byte besides the busiest link (phases that cannot overlap)
-  /// Seconds per payload byte that a rank spends on copying its own chunk, at one pass at the rate of its
-  /// whole fabric.
-  double self_copy = 0;
+  /// Bytes per byte of payload that a rank copies while it sends nothing (rings).
+  double own_copy = 0;
   double efficiency = 1;         ///< of the algorithm, on top of the protocol's
   double fabric_efficiency = 1;  ///< the same, where fast links ask more of the cores that copy
   bool tree_in_node = false;     ///< a tree inside a node, whose efficiency depends on the size
@@ -112,8 +111,6 @@ Pattern sends_pattern(const System& system, const Group& group, const Sends& sen
 void share_channels(Pattern& p, const Group& group, const Library& library, double copied, double peers);
 /// The protocols that grouped sends run under: small messages "ll", others the bulk one, with the same start.
 std::vector<Protocol> message_protocols(const Library& library);
-/// Usable bytes/s of all fabric links that leave `v` towards its node's accelerators; infinite without any.
-double fabric_rate(const System& system, VertexId v);
 /// The least seconds per byte of payload that the links allow whatever the library does: cuts around members,
 /// sockets and nodes, and the volume that all members together must send. Latency is left out.
 double least_seconds_per_byte(const System& system, const Group& group, CollKind kind, bool switch_reduces);

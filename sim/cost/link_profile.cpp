@@ -5,8 +5,9 @@
 
 namespace tandem::sim {
 
-double Library::reported(double seconds, const Harness& harness) const {
-  return std::max(seconds, launch * harness.gpus_per_thread) +
+double Library::reported(double seconds, double blocks, const Harness& harness) const {
+  const bool together = harness.threads * harness.gpus_per_thread > 1;
+  return std::max(seconds, launch * harness.gpus_per_thread) + (together ? (blocks - 1) * block_start : 0) +
          turnaround * harness.threads / std::max(harness.iterations, 1);
 }
 

@@ -27,7 +27,8 @@ struct Protocol {
   std::string name;
   double base = 0;      ///< of every collective
   PerHop step{};        ///< software latency of one sequential step, besides the route's own
-  PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class
+  PerHop efficiency{};  ///< of the links' usable bandwidth; 0 = the protocol cannot run over this class.
+                        ///< In the data file, with "of_counted", of what NCCL counts of fast links' cables
   double most = 0;      ///< bytes of the largest message, per channel, that it is chosen for; 0: any
   double copy = 1;  ///< of what a channel's cores copy at most, that grouped sends reach between fast links
 };
@@ -51,9 +52,9 @@ struct Library {
   int version = 0;     ///< library_version()
   bool packs_rings =
       false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
-  PerHop wire{1, 1, 1, 1};     ///< fraction of a route's latency that a step waits for: writes are posted
-  double self_copy = 0;        ///< passes of a rank over its own chunk, in wire chunks (fabric rings)
-  double tree_efficiency = 1;  ///< of a tree against a ring
+  PerHop wire{1, 1, 1, 1};  ///< fraction of a route's latency that a step waits for: writes are posted
+  double own_rate = 0;  ///< bytes/s at which a rank copies what it does not send (fabric rings); 0: no limit
+  double tree_efficiency = 1;  ///< of a tree against a ring between nodes
   double chain_step = 0;       ///< seconds per hop of a tree inside one node; 0: it runs none there
   bool tree_as_ring = false;   ///< a tree gets no more of the network than a ring
   double window = 0;  ///< chunks of a tree's channel per latency of a step between nodes; 0: no limit
@@ -74,11 +75,15 @@ struct Library {
   /// machines that the constants were not fitted to; 0: not known. Wider where no fit has seen the
   /// accelerators' generation.
   std::array<std::array<double, 2>, kHopClasses> spread{};
+  /// Seconds by which every further thread block starts later where one process launches the kernels of all
+  /// its devices together (NCCL's launch mode GROUP); 0: it launches them one by one.
+  double block_start = 0;
   double turnaround = 0;  ///< seconds that starting and awaiting a loop takes per host thread
 
-  /// What a benchmark reports for a collective of `seconds`: no less than one thread's launches, plus the
-  /// loop's start and end shared among its iterations.
-  double reported(double seconds, const Harness& harness) const;
+  /// What a benchmark reports for a collective of `seconds` in `blocks` thread blocks: no less than one
+  /// thread's launches, plus the late start of its blocks, plus the loop's start and end shared among its
+  /// iterations.
+  double reported(double seconds, double blocks, const Harness& harness) const;
 };
 
 }  // namespace tandem::sim

@@ -77,6 +77,11 @@ void occupy(Transfer& t, const Running& c, const Library& library, const Device&
   t.traffic = bus * named(d.traffic, std::string(c.protocol), "simple");
 }
 
+double blocks_of(double bytes, std::string_view protocol, double ranks, double most) {
+  const double least = protocol == "ll" ? 512 * 8 * ranks : protocol == "ll128" ? 640 * 8 : 512 * 64;
+  return std::clamp(std::floor(bytes / least), 1.0, std::max(1.0, most));
+}
+
 Taken taken(const Transfer& t, double seconds, const Device& device) {
   if (t.units <= 0 || seconds <= 0) return {};
   constexpr double kMost = 0.9;  // a kernel that holds multiprocessors goes on

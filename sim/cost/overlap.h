@@ -28,6 +28,11 @@ struct Running {
 /// library copies through the host, or the device is no GPU.
 void occupy(Transfer& t, const Running& collective, const Library& library, const Device& device);
 
+/// Thread blocks that NCCL gives a buffer of `bytes`, of `most` (Transfer::units): fewer where each would get
+/// less than its threads are worth. LL: 512 threads of 8 bytes per rank; LL128: 640 of 8; else 512 of 64
+/// (NVIDIA/nccl 2.5 to 2.12, src/enqueue.cc getLoopInfo, and thresholds of src/graph/tuning.cc).
+double blocks_of(double bytes, std::string_view protocol, double ranks, double most);
+
 /// Shares of a device that a collective takes while it runs.
 struct Taken {
   double units = 0, memory = 0;  ///< of the multiprocessors; of the bandwidth that streaming kernels reach

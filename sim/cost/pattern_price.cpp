@@ -33,8 +33,8 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   for (const auto& [thread, weight] : threads) uses[thread] += weight;
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
-  // Between fast links the SMs that send also copy the rank's own chunk, in turn with sending.
-  const double copy = fabric > 0 ? library.self_copy * p.self_copy / protocol.efficiency[0] : 0;
+  // Between fast links the cores that send also copy, in turn with sending.
+  const double copy = fabric > 0 && library.own_rate > 0 ? p.own_copy / library.own_rate : 0;
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;
@@ -80,16 +80,20 @@ double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Librar
   return p.one_way && steps > 1 ? seconds * (steps - 1) / steps : 0;
 }
 
-void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
-               const Library& library) {
+void add_chunks(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+                const Library& library) {
   constexpr auto network = static_cast<std::size_t>(HopClass::network);
-  if (library.window == 0 || pattern.steps[network] <= 0) return;
-  const double round = pattern.heads > 0        ? switch_round(size, pattern.heads, library.switch_channels)
-                       : pattern.tree_depth > 0 ? tree_round(size, pattern.tree_depth, pattern.tree_channels)
-                                                : size;
+  if (pattern.steps[network] <= 0 || (pattern.heads == 0 && pattern.tree_depth <= 0)) return;
+  const double round = pattern.heads > 0 ? switch_round(size, pattern.heads, library.switch_channels)
+                                         : tree_round(size, pattern.tree_depth, pattern.tree_channels);
+  const double moved = round * p.seconds_per_byte;
+  if (pattern.heads == 0 && protocol.name != "ll") p.latency += (pattern.steps[network] - 1) * moved;
+  if (library.window == 0) return;
   const double wait =
       protocol.step[network] + pattern.wire[network] / pattern.steps[network] * library.wire[network];
-  p.latency += std::max(0.0, size / round - 1) * wait / library.window;
+  const double longer =
+      pattern.heads > 0 ? wait / (2 * library.window) : std::max(0.0, wait / library.window - moved);
+  p.latency += std::max(0.0, size / round - 1) * longer;
 }
 
 std::size_t worst_hop(const Pattern& p) {

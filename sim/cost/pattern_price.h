@@ -41,10 +41,13 @@ void add_copies(PatternPrice& p, double size, const Pattern& pattern, const Prot
 /// calls; else 0.
 double overlap_of_calls(const Pattern& p, const Protocol& protocol, const Library& library);
 
-/// What a transport that has few chunks under way at once (Library::window) adds: the latency of a step
-/// between nodes for every so many chunks of a channel but the first.
-void add_waits(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
-               const Library& library);
+/// What trees over nodes add for a buffer that they move in chunks. Where no switch reduces, the first chunk
+/// of each channel comes whole to a node before it goes on (not under LL, which sends words). A transport
+/// that has few chunks under way at once (Library::window) moves none in less than its share of the latency
+/// of a step between nodes; where the switch reduces, half of that comes on top (as two p5 and two H100
+/// servers show).
+void add_chunks(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol,
+                const Library& library);
 
 /// The worst class of hop that the pattern has a step on.
 std::size_t worst_hop(const Pattern& p);

@@ -64,9 +64,8 @@ double switch_round(double bytes, std::size_t members, int channels) {
 double tree_round(double bytes, double depth, double channels) {
   const NcclTuning::Tree& data = nccl_tuning().tree;
   double chunk = data.chunk;
-  for (const auto& row : data.smaller) {
-    while (chunk > row.chunk && bytes < row.rounds * depth * channels * chunk) chunk /= 2;
-  }
+  for (const auto& row : data.smaller)
+    chunk = std::clamp(bytes / (row.rounds * depth * channels), std::min(row.chunk, chunk), chunk);
   return std::min(bytes, channels * chunk);
 }
 

@@ -43,8 +43,9 @@ class Tuner {
 /// it cuts down for small buffers.
 double switch_round(double bytes, std::size_t members, int channels);
 
-/// Bytes of a buffer that NCCL moves through trees at once: channels x chunk, with a chunk that it halves
-/// while there are few of them for the tree's depth.
+/// Bytes of a buffer that NCCL moves through trees at once: channels x chunk. NCCL halves the chunk while
+/// there are few of them for the tree's depth; here it shrinks in between too, so that no size takes less
+/// than a smaller one.
 double tree_round(double bytes, double depth, double channels);
 
 }  // namespace tandem::sim

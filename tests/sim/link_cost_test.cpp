@@ -500,7 +500,8 @@ TEST(Spread, IsWiderForWhatNoFitHasSeen) {
   EXPECT_GT(spread("dgx-h100", "2", 16), seen);
   const int64_t small = 1 << 20;  // the largest that counts as small
   EXPECT_EQ(spread("dgx-h100", "1", 8, small), seen);
-  EXPECT_NE(spread("dgx-h100", "1", 8, small + 1), seen);
+  EXPECT_EQ(spread("l40s-pcie-8x", "1", 8, small), spread("l40s-pcie-8x", "1", 8));
+  EXPECT_NE(spread("l40s-pcie-8x", "1", 8, small + 1), spread("l40s-pcie-8x", "1", 8));
 }
 
 /// Rings of so many nodes of eight: (all sequential steps, bytes that each rank's node sends to others).

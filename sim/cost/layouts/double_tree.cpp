@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "sim/cost/layout.h"
+#include "sim/cost/nccl_tuning.h"
 #include "sim/cost/node_trees.h"
 
 namespace tandem::sim {
@@ -56,6 +57,7 @@ double busiest(const Pattern& p, const System& system) {
 Pattern lay_double_tree(const LayoutInput& input) {
   Pattern p = trees(input);
   p.efficiency = input.library.tree_efficiency;
+  p.fabric_efficiency = nccl_tuning().tree.share / input.library.tree_efficiency;
   p.tree_depth =
       static_cast<double>(input.group.by_node.front().size() - 1 + std::bit_width(input.group.nodes()) - 1);
   p.tree_channels = 2 * static_cast<double>(input.rings().size());

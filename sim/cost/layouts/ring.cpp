@@ -55,19 +55,6 @@ std::vector<RingHop> hops(const System& system, const Group& group, const Ring& 
 
 }  // namespace
 
-double fabric_rate(const System& system, VertexId v) {
-  std::set<uint32_t> seen;
-  double rate = 0;
-  for (const uint32_t local : system.accelerators(system.kind_of(v))) {
-    const VertexId peer = system.vertex(system.node_of(v), local);
-    if (peer == v) continue;
-    const Route r = system.route(v, peer);
-    if (hop_class(system, v, peer, r) != HopClass::fabric) continue;
-    if (seen.insert(resource_of(system, r.links.front())).second) rate += system.usable(r.links.front());
-  }
-  return rate > 0 ? rate : std::numeric_limits<double>::infinity();
-}
-
 Pattern ring_pattern(const System& system, const Group& group, CollKind kind, const std::vector<Ring>& rings,
                      bool on_rails) {
   const auto n = static_cast<double>(group.ranks());
@@ -79,10 +66,8 @@ Pattern ring_pattern(const System& system, const Group& group, CollKind kind, co
   Pattern p;
   p.ring_hop = sent / n;
   p.one_way = chain;
-  // Gathering and scattering move the own chunk between two buffers; reducing overlaps half of it; chains
-  // none.
-  const double passes = chain ? 0 : kind == CollKind::all_reduce ? 0.5 : 1;
-  p.self_copy = passes / n / fabric_rate(system, group.members.front());
+  // The last chunk that comes is put down with nothing to send meanwhile.
+  p.own_copy = chain ? 0 : 1 / n;
   for (const Ring& ring : rings) {
     for (const RingHop& h : hops(system, group, ring)) {
       const Route r = on_rails ? route_by_rail(system, h.from, h.to) : system.route(h.from, h.to);
