@@ -21,7 +21,7 @@ FairShare::FairShare(std::vector<double> capacity)
       link_(capacity.size()),
       facts_(capacity.size()),
       is_touched_(capacity.size()),
-      queue_at_(capacity.size()),
+      order_(capacity.size()),
       beside_(capacity.size()),
       beside_changes_(capacity.size()),
       slot_(capacity.size()),
@@ -179,6 +179,7 @@ double FairShare::sum(uint32_t l) {
 void FairShare::promote(uint32_t l) {
   facts_[l].hot = true;
   hot_.push_back(l);
+  order_.add(l, std::numeric_limits<double>::max());
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
@@ -192,6 +193,7 @@ void FairShare::promote(uint32_t l) {
 
 void FairShare::demote(uint32_t l) {
   facts_[l].hot = false;
+  order_.erase(l);
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
@@ -210,6 +212,7 @@ void FairShare::touch(uint32_t l) {
 
 void FairShare::note_level(uint32_t l, double level) {
   level_[l] = level;
+  if (level < kInfinite) order_.move(l, level);
   if (facts_[l].changed) return;
   facts_[l].changed = true;
   changed_.push_back(l);
@@ -336,38 +339,54 @@ void FairShare::set_level(uint32_t l, double level) {
   if (beside_changes_[l] > own_[l].size() / 2 + 4) gather_beside(l);
   const double change = level - level_[l];
   for (const Beside& beside : beside_[l]) {
-    if (beside.flows == 0) continue;
     Link& link = link_[beside.link];
+    const bool used = beside.flows != 0;
     link.left -= beside.weight * change;
-    link.top = std::max(link.top, level);
-    if (link.own == 0 ? link.left < 0 : link.queued == kInfinite || link.left < link.queued * link.own)
-      enqueue(beside.link);
+    link.top = std::max(link.top, used ? level : 0);
+    order_.mark(beside.link, used & (link.own > 0));
+    if (link.left < link.own * order_.before(beside.link)) fall(beside.link);
   }
   note_level(l, level);
 }
 
-void FairShare::push(uint32_t l, double key) {
-  Link& link = link_[l];
-  if (key >= link.queued) return;
-  if (link.queued == kInfinite) {
-    queue_.push({key, l}, queue_at_);
-  } else {
-    queue_.lower({key, l}, queue_at_);
+/// The level of a link will be less than that of the one in front of it. One that limits nobody is overfull:
+/// often only until the others are done, so that it waits for them.
+void FairShare::fall(uint32_t l) {
+  const Link& link = link_[l];
+  LinkFacts& facts = facts_[l];
+  if (link.own > 0) return order_.move(l, std::max(floor_, link.left / link.own));
+  if (!overfull(l)) return;
+  if (facts.woken == updates_) {
+    order_.mark(l);
+    order_.move(l, std::max(floor_, facts.capacity / facts.total));
+  } else if (!facts.overfull) {
+    facts.overfull = true;
+    overfull_.push_back(l);
   }
-  link.queued = key;
 }
 
-/// Queues a link whose level may be wrong, by the least of its old and its new one. The new one is at least
+/// Marks a link whose level may be wrong, at the least of its old and its new one. The new one is at least
 /// what its own flows get when all others keep their rates.
-void FairShare::enqueue(uint32_t l) {
+void FairShare::expect(uint32_t l) {
   const Link& link = link_[l];
-  if (link.own == 0) {
-    if (link.left < -1e-12 * facts_[l].capacity) push(l, floor_);
-    return;
+  if (link.own == 0) return fall(l);
+  order_.mark(l);
+  order_.move(l, std::max(floor_, std::min(level_[l], link.left / link.own)));
+}
+
+/// Has links that limit nobody and are overfull limit some. False: there are none.
+bool FairShare::wake() {
+  bool any = false;
+  for (const uint32_t l : overfull_) {
+    facts_[l].overfull = false;
+    if (!facts_[l].hot || !own_[l].empty() || !overfull(l)) continue;
+    any = true;
+    floor_ = 0;
+    facts_[l].woken = updates_;
+    fall(l);
   }
-  const double now = level_[l], used = now * link.own;
-  if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
-  push(l, std::max(floor_, link.left < used ? link.left / link.own : now));
+  overfull_.clear();
+  return any;
 }
 
 void FairShare::solve() {
@@ -380,15 +399,15 @@ void FairShare::solve() {
         link_[l].left = facts_[l].capacity;
         link_[l].top = 0;
       }
-      enqueue(l);
+      expect(l);
     }
     touched_.clear();
-    if (queue_.empty()) return;
-    const auto [key, l] = queue_.top();
-    queue_.erase(0, queue_at_);
-    link_[l].queued = kInfinite;
-    floor_ = key;
-    visit(l);
+    const LevelOrder::Entry* const first = order_.pop();
+    if (first == nullptr) {
+      if (!wake()) return;
+      continue;
+    }
+    visit(first->item, first->key);
   }
 }
 
@@ -438,16 +457,26 @@ double FairShare::own_level(uint32_t l) const {
   return own_[l].empty() ? kInfinite : std::max(0.0, link_[l].left / link_[l].own);
 }
 
-/// Brings a link to its level, as far as is known now.
-void FairShare::visit(uint32_t l) {
+/// Brings a link to its level, as far as is known now. `key`: the least that it was expected to be.
+void FairShare::visit(uint32_t l, double key) {
   Link& link = link_[l];
+  if (own_[l].empty()) {
+    if (!overfull(l)) return;
+  } else {
+    const double now = level_[l], used = now * link.own;
+    if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
+  }
   joining_.clear();
   if (own_[l].empty() || link.top > own_level(l) * kMore) sum(l);
   double level = own_level(l);
   if (own_[l].empty() ? link.left < 0 : link.top > level * kMore)
     level = joined_level(l, own_[l].empty() ? 0 : level);
   const double now = std::min(level_[l], level);
-  if (now > floor_ * kMore) return push(l, now);
+  if (now > std::max(floor_, key) * kMore) {
+    order_.mark(l);
+    return order_.move(l, now);
+  }
+  floor_ = std::max(floor_, now);
   if (!joining_.empty()) {
     if (own_[l].empty()) note_level(l, level);
     for (const Member& m : joining_) move(m.flow, l);
@@ -530,7 +559,7 @@ void FairShare::certify() {
 }
 
 void FairShare::refresh() {
-  if (++updates_ % kRefresh != 0 || hot_.empty()) return;
+  if (updates_ % kRefresh != 0 || hot_.empty()) return;
   if (next_hot_ >= hot_.size()) next_hot_ = 0;
   const uint32_t l = hot_[next_hot_];
   if (!own_[l].empty() || facts_[l].capacity - link_[l].left > kCold * facts_[l].capacity) {
@@ -547,6 +576,7 @@ void FairShare::refresh() {
 void FairShare::update() {
   begin();
   if (!added_.empty() || !touched_.empty()) {
+    ++updates_;
     refresh();
     for (const FlowId id : added_) place(id);
     solve();
