@@ -23,8 +23,6 @@ FairShare::FairShare(std::vector<double> capacity)
       is_touched_(capacity.size()),
       order_(capacity.size()),
       beside_(capacity.size()),
-      beside_changes_(capacity.size()),
-      slot_(capacity.size()),
       level_(capacity.size() + 1, kInfinite),
       members_(capacity.size()),
       member_shares_(capacity.size()),
@@ -46,7 +44,6 @@ void FairShare::reserve_shares(FlowId id, std::size_t count) {
     flow.first = static_cast<uint32_t>(pool_.size());
     pool_.resize(pool_.size() + flow.room);
     position_.resize(pool_.size());
-    beside_at_.resize(pool_.size());
   }
   flow.count = flow.hot = 0;
 }
@@ -108,7 +105,6 @@ void FairShare::swap_shares(uint32_t a, uint32_t b) {
   if (a == b) return;
   std::swap(pool_[a], pool_[b]);
   std::swap(position_[a], position_[b]);
-  std::swap(beside_at_[a], beside_at_[b]);
   member_shares_[pool_[a].link][position_[a]] = a;
   member_shares_[pool_[b].link][position_[b]] = b;
 }
@@ -185,7 +181,7 @@ void FairShare::promote(uint32_t l) {
     Flow& flow = flows_[id];
     const uint32_t share = flow.first + flow.hot++;
     swap_shares(member_shares_[l][i], share);
-    if (bottleneck_[id] < idle_) add_beside(bottleneck_[id], share);
+    if (bottleneck_[id] < idle_) add_beside(bottleneck_[id], pool_[share]);
   }
   sum(l);
   touch(l);
@@ -197,7 +193,7 @@ void FairShare::demote(uint32_t l) {
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
-    if (bottleneck_[id] < idle_) drop_beside(bottleneck_[id], member_shares_[l][i]);
+    if (bottleneck_[id] < idle_) drop_beside(bottleneck_[id], pool_[member_shares_[l][i]]);
     swap_shares(member_shares_[l][i], flow.first + --flow.hot);
   }
 }
@@ -229,7 +225,6 @@ void FairShare::leave(FlowId id, uint32_t from) {
   }
   link_[from].own = 0;
   beside_[from].clear();
-  beside_changes_[from] = 0;
   facts_[from].cap = facts_[from].watch = kInfinite;
   note_level(from, kInfinite);
 }
@@ -244,8 +239,8 @@ void FairShare::move(FlowId id, uint32_t to) {
     const uint32_t l = pool_[s].link;
     Link& link = link_[l];
     const auto weight = static_cast<double>(pool_[s].weight);
-    if (from < idle_ && l != from) drop_beside(from, s);
-    if (to < idle_ && l != to) add_beside(to, s);
+    if (from < idle_ && l != from) drop_beside(from, pool_[s]);
+    if (to < idle_ && l != to) add_beside(to, pool_[s]);
     if (l == to) {
       link.left += weight * before;
       link.own += weight;
@@ -297,53 +292,38 @@ void FairShare::place(FlowId id) {
 
 // ---- solving
 
-void FairShare::add_beside(uint32_t l, uint32_t share) {
-  beside_at_[share] = static_cast<uint32_t>(beside_[l].size());
-  beside_[l].push_back({pool_[share].link, 1, static_cast<double>(pool_[share].weight)});
-  ++beside_changes_[l];
+/// Where a link's list of what its flows use besides has another link, its end where it has not.
+std::vector<FairShare::Beside>::iterator FairShare::find_beside(uint32_t l, uint32_t other) {
+  return std::find_if(beside_[l].begin(), beside_[l].end(),
+                      [other](const Beside& b) { return b.link == other; });
 }
 
-void FairShare::drop_beside(uint32_t l, uint32_t share) {
-  Beside& beside = beside_[l][beside_at_[share]];
-  beside.weight -= static_cast<double>(pool_[share].weight);
-  --beside.flows;
-  ++beside_changes_[l];
-}
-
-/// Puts together what the flows of a link use of others, one entry for each of these.
-void FairShare::gather_beside(uint32_t l) {
-  beside_changes_[l] = 0;
-  auto& all = beside_[l];
-  all.clear();
-  for (const FlowId id : own_[l]) {
-    const Flow flow = flows_[id];
-    for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
-      const Share share = pool_[s];
-      if (share.link == l) continue;
-      const uint32_t slot = slot_[share.link];
-      const bool known = slot < all.size() && all[slot].link == share.link;
-      if (!known) {
-        slot_[share.link] = static_cast<uint32_t>(all.size());
-        all.push_back({share.link, 0, 0});
-      }
-      Beside& beside = all[slot_[share.link]];
-      beside.weight += static_cast<double>(share.weight);
-      ++beside.flows;
-      beside_at_[s] = slot_[share.link];
-    }
+void FairShare::add_beside(uint32_t l, const Share& share) {
+  const auto at = find_beside(l, share.link);
+  if (at == beside_[l].end()) {
+    beside_[l].push_back({share.link, 1, static_cast<double>(share.weight)});
+  } else {
+    ++at->flows;
+    at->weight += static_cast<double>(share.weight);
   }
+}
+
+void FairShare::drop_beside(uint32_t l, const Share& share) {
+  const auto at = find_beside(l, share.link);
+  at->weight -= static_cast<double>(share.weight);
+  if (--at->flows > 0) return;
+  *at = beside_[l].back();
+  beside_[l].pop_back();
 }
 
 /// Sets the level of a link, and tells those that its flows pass besides.
 void FairShare::set_level(uint32_t l, double level) {
-  if (beside_changes_[l] > own_[l].size() / 2 + 4) gather_beside(l);
   const double change = level - level_[l];
   for (const Beside& beside : beside_[l]) {
     Link& link = link_[beside.link];
-    const bool used = beside.flows != 0;
     link.left -= beside.weight * change;
-    link.top = std::max(link.top, used ? level : 0);
-    order_.mark(beside.link, used & (link.own > 0));
+    link.top = std::max(link.top, level);
+    order_.mark(beside.link, link.own > 0);
     if (link.left < link.own * order_.before(beside.link)) fall(beside.link);
   }
   note_level(l, level);

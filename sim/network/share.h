@@ -104,9 +104,9 @@ class FairShare {
   void touch(uint32_t link);
   void set_level(uint32_t link, double level);
   void note_level(uint32_t link, double level);
-  void add_beside(uint32_t link, uint32_t share);
-  void drop_beside(uint32_t link, uint32_t share);
-  void gather_beside(uint32_t link);
+  std::vector<Beside>::iterator find_beside(uint32_t link, uint32_t other);
+  void add_beside(uint32_t link, const Share& share);
+  void drop_beside(uint32_t link, const Share& share);
   void expect(uint32_t link);
   void fall(uint32_t link);
   bool overfull(uint32_t link) const { return link_[link].left < -1e-12 * facts_[link].capacity; }
@@ -146,9 +146,6 @@ class FairShare {
   LevelOrder order_;
   std::vector<uint32_t> overfull_;           ///< hot links that limit nobody and may be overfull
   std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links
-  std::vector<uint32_t> beside_changes_;     ///< [link]: since that was put together
-  std::vector<uint32_t> beside_at_;          ///< [index into pool_]: entry of the bottleneck's beside_
-  std::vector<uint32_t> slot_;               ///< [link], while beside_ is put together
   std::vector<Member> joining_;
   double floor_ = 0;  ///< while solving: all levels below are final
   uint32_t round_ = 0, updates_ = 0;
