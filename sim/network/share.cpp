@@ -21,10 +21,8 @@ FairShare::FairShare(std::vector<double> capacity)
       link_(capacity.size()),
       facts_(capacity.size()),
       is_touched_(capacity.size()),
-      queue_at_(capacity.size()),
+      order_(capacity.size()),
       beside_(capacity.size()),
-      beside_changes_(capacity.size()),
-      slot_(capacity.size()),
       level_(capacity.size() + 1, kInfinite),
       members_(capacity.size()),
       member_shares_(capacity.size()),
@@ -46,7 +44,6 @@ void FairShare::reserve_shares(FlowId id, std::size_t count) {
     flow.first = static_cast<uint32_t>(pool_.size());
     pool_.resize(pool_.size() + flow.room);
     position_.resize(pool_.size());
-    beside_at_.resize(pool_.size());
   }
   flow.count = flow.hot = 0;
 }
@@ -108,7 +105,6 @@ void FairShare::swap_shares(uint32_t a, uint32_t b) {
   if (a == b) return;
   std::swap(pool_[a], pool_[b]);
   std::swap(position_[a], position_[b]);
-  std::swap(beside_at_[a], beside_at_[b]);
   member_shares_[pool_[a].link][position_[a]] = a;
   member_shares_[pool_[b].link][position_[b]] = b;
 }
@@ -179,12 +175,13 @@ double FairShare::sum(uint32_t l) {
 void FairShare::promote(uint32_t l) {
   facts_[l].hot = true;
   hot_.push_back(l);
+  order_.add(l, std::numeric_limits<double>::max());
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
     const uint32_t share = flow.first + flow.hot++;
     swap_shares(member_shares_[l][i], share);
-    if (bottleneck_[id] < idle_) add_beside(bottleneck_[id], share);
+    if (bottleneck_[id] < idle_) add_beside(bottleneck_[id], pool_[share]);
   }
   sum(l);
   touch(l);
@@ -192,10 +189,11 @@ void FairShare::promote(uint32_t l) {
 
 void FairShare::demote(uint32_t l) {
   facts_[l].hot = false;
+  order_.erase(l);
   for (std::size_t i = 0; i < members_[l].size(); ++i) {
     const FlowId id = members_[l][i].flow;
     Flow& flow = flows_[id];
-    if (bottleneck_[id] < idle_) drop_beside(bottleneck_[id], member_shares_[l][i]);
+    if (bottleneck_[id] < idle_) drop_beside(bottleneck_[id], pool_[member_shares_[l][i]]);
     swap_shares(member_shares_[l][i], flow.first + --flow.hot);
   }
 }
@@ -210,6 +208,7 @@ void FairShare::touch(uint32_t l) {
 
 void FairShare::note_level(uint32_t l, double level) {
   level_[l] = level;
+  if (level < kInfinite) order_.move(l, level);
   if (facts_[l].changed) return;
   facts_[l].changed = true;
   changed_.push_back(l);
@@ -226,7 +225,6 @@ void FairShare::leave(FlowId id, uint32_t from) {
   }
   link_[from].own = 0;
   beside_[from].clear();
-  beside_changes_[from] = 0;
   facts_[from].cap = facts_[from].watch = kInfinite;
   note_level(from, kInfinite);
 }
@@ -241,8 +239,8 @@ void FairShare::move(FlowId id, uint32_t to) {
     const uint32_t l = pool_[s].link;
     Link& link = link_[l];
     const auto weight = static_cast<double>(pool_[s].weight);
-    if (from < idle_ && l != from) drop_beside(from, s);
-    if (to < idle_ && l != to) add_beside(to, s);
+    if (from < idle_ && l != from) drop_beside(from, pool_[s]);
+    if (to < idle_ && l != to) add_beside(to, pool_[s]);
     if (l == to) {
       link.left += weight * before;
       link.own += weight;
@@ -294,80 +292,81 @@ void FairShare::place(FlowId id) {
 
 // ---- solving
 
-void FairShare::add_beside(uint32_t l, uint32_t share) {
-  beside_at_[share] = static_cast<uint32_t>(beside_[l].size());
-  beside_[l].push_back({pool_[share].link, 1, static_cast<double>(pool_[share].weight)});
-  ++beside_changes_[l];
+/// Where a link's list of what its flows use besides has another link, its end where it has not.
+std::vector<FairShare::Beside>::iterator FairShare::find_beside(uint32_t l, uint32_t other) {
+  return std::find_if(beside_[l].begin(), beside_[l].end(),
+                      [other](const Beside& b) { return b.link == other; });
 }
 
-void FairShare::drop_beside(uint32_t l, uint32_t share) {
-  Beside& beside = beside_[l][beside_at_[share]];
-  beside.weight -= static_cast<double>(pool_[share].weight);
-  --beside.flows;
-  ++beside_changes_[l];
-}
-
-/// Puts together what the flows of a link use of others, one entry for each of these.
-void FairShare::gather_beside(uint32_t l) {
-  beside_changes_[l] = 0;
-  auto& all = beside_[l];
-  all.clear();
-  for (const FlowId id : own_[l]) {
-    const Flow flow = flows_[id];
-    for (uint32_t s = flow.first; s < flow.first + flow.hot; ++s) {
-      const Share share = pool_[s];
-      if (share.link == l) continue;
-      const uint32_t slot = slot_[share.link];
-      const bool known = slot < all.size() && all[slot].link == share.link;
-      if (!known) {
-        slot_[share.link] = static_cast<uint32_t>(all.size());
-        all.push_back({share.link, 0, 0});
-      }
-      Beside& beside = all[slot_[share.link]];
-      beside.weight += static_cast<double>(share.weight);
-      ++beside.flows;
-      beside_at_[s] = slot_[share.link];
-    }
+void FairShare::add_beside(uint32_t l, const Share& share) {
+  const auto at = find_beside(l, share.link);
+  if (at == beside_[l].end()) {
+    beside_[l].push_back({share.link, 1, static_cast<double>(share.weight)});
+  } else {
+    ++at->flows;
+    at->weight += static_cast<double>(share.weight);
   }
+}
+
+void FairShare::drop_beside(uint32_t l, const Share& share) {
+  const auto at = find_beside(l, share.link);
+  at->weight -= static_cast<double>(share.weight);
+  if (--at->flows > 0) return;
+  *at = beside_[l].back();
+  beside_[l].pop_back();
 }
 
 /// Sets the level of a link, and tells those that its flows pass besides.
 void FairShare::set_level(uint32_t l, double level) {
-  if (beside_changes_[l] > own_[l].size() / 2 + 4) gather_beside(l);
   const double change = level - level_[l];
   for (const Beside& beside : beside_[l]) {
-    if (beside.flows == 0) continue;
     Link& link = link_[beside.link];
     link.left -= beside.weight * change;
     link.top = std::max(link.top, level);
-    if (link.own == 0 ? link.left < 0 : link.queued == kInfinite || link.left < link.queued * link.own)
-      enqueue(beside.link);
+    order_.mark(beside.link, link.own > 0);
+    if (link.left < link.own * order_.before(beside.link)) fall(beside.link);
   }
   note_level(l, level);
 }
 
-void FairShare::push(uint32_t l, double key) {
-  Link& link = link_[l];
-  if (key >= link.queued) return;
-  if (link.queued == kInfinite) {
-    queue_.push({key, l}, queue_at_);
-  } else {
-    queue_.lower({key, l}, queue_at_);
+/// The level of a link will be less than that of the one in front of it. One that limits nobody is overfull:
+/// often only until the others are done, so that it waits for them.
+void FairShare::fall(uint32_t l) {
+  const Link& link = link_[l];
+  LinkFacts& facts = facts_[l];
+  if (link.own > 0) return order_.move(l, std::max(floor_, link.left / link.own));
+  if (!overfull(l)) return;
+  if (facts.woken == updates_) {
+    order_.mark(l);
+    order_.move(l, std::max(floor_, facts.capacity / facts.total));
+  } else if (!facts.overfull) {
+    facts.overfull = true;
+    overfull_.push_back(l);
   }
-  link.queued = key;
 }
 
-/// Queues a link whose level may be wrong, by the least of its old and its new one. The new one is at least
+/// Marks a link whose level may be wrong, at the least of its old and its new one. The new one is at least
 /// what its own flows get when all others keep their rates.
-void FairShare::enqueue(uint32_t l) {
+void FairShare::expect(uint32_t l) {
   const Link& link = link_[l];
-  if (link.own == 0) {
-    if (link.left < -1e-12 * facts_[l].capacity) push(l, floor_);
-    return;
+  if (link.own == 0) return fall(l);
+  order_.mark(l);
+  order_.move(l, std::max(floor_, std::min(level_[l], link.left / link.own)));
+}
+
+/// Has links that limit nobody and are overfull limit some. False: there are none.
+bool FairShare::wake() {
+  bool any = false;
+  for (const uint32_t l : overfull_) {
+    facts_[l].overfull = false;
+    if (!facts_[l].hot || !own_[l].empty() || !overfull(l)) continue;
+    any = true;
+    floor_ = 0;
+    facts_[l].woken = updates_;
+    fall(l);
   }
-  const double now = level_[l], used = now * link.own;
-  if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
-  push(l, std::max(floor_, link.left < used ? link.left / link.own : now));
+  overfull_.clear();
+  return any;
 }
 
 void FairShare::solve() {
@@ -380,15 +379,15 @@ void FairShare::solve() {
         link_[l].left = facts_[l].capacity;
         link_[l].top = 0;
       }
-      enqueue(l);
+      expect(l);
     }
     touched_.clear();
-    if (queue_.empty()) return;
-    const auto [key, l] = queue_.top();
-    queue_.erase(0, queue_at_);
-    link_[l].queued = kInfinite;
-    floor_ = key;
-    visit(l);
+    const LevelOrder::Entry* const first = order_.pop();
+    if (first == nullptr) {
+      if (!wake()) return;
+      continue;
+    }
+    visit(first->item, first->key);
   }
 }
 
@@ -438,16 +437,26 @@ double FairShare::own_level(uint32_t l) const {
   return own_[l].empty() ? kInfinite : std::max(0.0, link_[l].left / link_[l].own);
 }
 
-/// Brings a link to its level, as far as is known now.
-void FairShare::visit(uint32_t l) {
+/// Brings a link to its level, as far as is known now. `key`: the least that it was expected to be.
+void FairShare::visit(uint32_t l, double key) {
   Link& link = link_[l];
+  if (own_[l].empty()) {
+    if (!overfull(l)) return;
+  } else {
+    const double now = level_[l], used = now * link.own;
+    if (link.left <= used * kMore && link.left >= used * kLess && link.top <= now * kMore) return;
+  }
   joining_.clear();
   if (own_[l].empty() || link.top > own_level(l) * kMore) sum(l);
   double level = own_level(l);
   if (own_[l].empty() ? link.left < 0 : link.top > level * kMore)
     level = joined_level(l, own_[l].empty() ? 0 : level);
   const double now = std::min(level_[l], level);
-  if (now > floor_ * kMore) return push(l, now);
+  if (now > std::max(floor_, key) * kMore) {
+    order_.mark(l);
+    return order_.move(l, now);
+  }
+  floor_ = std::max(floor_, now);
   if (!joining_.empty()) {
     if (own_[l].empty()) note_level(l, level);
     for (const Member& m : joining_) move(m.flow, l);
@@ -530,7 +539,7 @@ void FairShare::certify() {
 }
 
 void FairShare::refresh() {
-  if (++updates_ % kRefresh != 0 || hot_.empty()) return;
+  if (updates_ % kRefresh != 0 || hot_.empty()) return;
   if (next_hot_ >= hot_.size()) next_hot_ = 0;
   const uint32_t l = hot_[next_hot_];
   if (!own_[l].empty() || facts_[l].capacity - link_[l].left > kCold * facts_[l].capacity) {
@@ -547,6 +556,7 @@ void FairShare::refresh() {
 void FairShare::update() {
   begin();
   if (!added_.empty() || !touched_.empty()) {
+    ++updates_;
     refresh();
     for (const FlowId id : added_) place(id);
     solve();

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/network/indexed_heap.h"
+#include "sim/network/level_order.h"
 #include "sim/plan/plan.h"
 
 namespace tandem::sim {
@@ -76,9 +76,8 @@ class FairShare {
     /// Of a hot link: capacity that the flows leave which it does not limit. Of a cold one: capacity that is
     /// dealt out to no flow.
     double left = 0;
-    double own = 0;             ///< weight of the flows that it limits
-    double top = 0;             ///< no other is faster
-    double queued = kInfinite;  ///< its key in queue_
+    double own = 0;  ///< weight of the flows that it limits
+    double top = 0;  ///< no other is faster
   };
   struct LinkFacts {
     double capacity = 0;
@@ -87,7 +86,8 @@ class FairShare {
     double watch = kInfinite;  ///< up to this level its flows stay within what cold links dealt out to them
     double rise = 0;           ///< of a cold link: what it deals out to a flow beyond its rate
     uint32_t looked = 0;       ///< round of the last look() while cold
-    bool hot = false, changed = false;
+    uint32_t woken = 0;        ///< update in which it was found overfull though it limited nobody
+    bool hot = false, changed = false, overfull = false;
   };
   uint32_t own_cap(FlowId flow) const { return idle_ + 1 + flow; }
   void reserve_shares(FlowId flow, std::size_t count);
@@ -104,13 +104,15 @@ class FairShare {
   void touch(uint32_t link);
   void set_level(uint32_t link, double level);
   void note_level(uint32_t link, double level);
-  void add_beside(uint32_t link, uint32_t share);
-  void drop_beside(uint32_t link, uint32_t share);
-  void gather_beside(uint32_t link);
-  void enqueue(uint32_t link);
-  void push(uint32_t link, double key);
+  std::vector<Beside>::iterator find_beside(uint32_t link, uint32_t other);
+  void add_beside(uint32_t link, const Share& share);
+  void drop_beside(uint32_t link, const Share& share);
+  void expect(uint32_t link);
+  void fall(uint32_t link);
+  bool overfull(uint32_t link) const { return link_[link].left < -1e-12 * facts_[link].capacity; }
+  bool wake();
   void solve();
-  void visit(uint32_t link);
+  void visit(uint32_t link, double key);
   double own_level(uint32_t link) const;
   double joined_level(uint32_t link, double least);
   void part_capped(uint32_t link);
@@ -140,12 +142,10 @@ class FairShare {
   std::vector<uint32_t> touched_;  ///< hot links whose sums have changed
   std::vector<uint32_t> changed_, hot_;
   std::vector<std::pair<FlowId, double>> risen_;  ///< flows beyond what was dealt out to them, and that
-  IndexedHeap queue_;  ///< links whose level may be wrong, by the least that it can be
-  IndexedHeap::Places queue_at_;
+  /// Hot links by level, and marked where that may be wrong, then by the least that it can be.
+  LevelOrder order_;
+  std::vector<uint32_t> overfull_;           ///< hot links that limit nobody and may be overfull
   std::vector<std::vector<Beside>> beside_;  ///< [link]: what its own flows use of other hot links
-  std::vector<uint32_t> beside_changes_;     ///< [link]: since that was put together
-  std::vector<uint32_t> beside_at_;          ///< [index into pool_]: entry of the bottleneck's beside_
-  std::vector<uint32_t> slot_;               ///< [link], while beside_ is put together
   std::vector<Member> joining_;
   double floor_ = 0;  ///< while solving: all levels below are final
   uint32_t round_ = 0, updates_ = 0;

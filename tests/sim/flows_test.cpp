@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "sim/network/level_order.h"
 #include "tests/sim/workloads.h"
 
 namespace tandem::tests {
@@ -140,6 +141,47 @@ TEST(IndexedHeap, HoldsTheLeastOnTopThroughPushesDropsAndErasures) {
     for (const double k : keys) least = k >= 0 ? std::min(least, k) : least;
     ASSERT_EQ(heap.empty(), least == 1e9);
     if (!heap.empty()) ASSERT_EQ(heap.top().key, least);
+  }
+}
+
+TEST(LevelOrder, GivesTheMarkedInOrderThroughMovesAndErasures) {
+  LevelOrder order(40);
+  std::vector<double> keys(40, -1);  // -1: not in the list
+  std::vector<char> marked(40, 0);
+  SplitMix64 random(9);
+  for (int step = 0; step < 5000; ++step) {
+    const auto item = static_cast<uint32_t>(random.next() % 40);
+    const auto key = static_cast<double>(random.next() % 1000);
+    const auto what = random.next() % 8;
+    if (keys[item] < 0) {
+      order.add(item, keys[item] = key);
+    } else if (what == 0) {
+      order.erase(item);
+      keys[item] = -1;
+      marked[item] = 0;
+    } else if (what < 4) {
+      order.move(item, keys[item] = key);
+    } else {
+      const bool on = what < 7;
+      order.mark(item, on);
+      marked[item] = marked[item] != 0 || on;
+    }
+    double least = -1, front = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (marked[i] != 0 && (least < 0 || keys[i] < least)) least = keys[i];
+      if (keys[item] >= 0 && keys[i] < keys[item]) front = std::max(front, keys[i]);
+    }
+    if (keys[item] >= 0) {
+      ASSERT_GE(order.before(item), front);
+      ASSERT_LE(order.before(item), keys[item]);
+    }
+    if (step % 3 != 0) continue;
+    const LevelOrder::Entry* const first = order.pop();
+    ASSERT_EQ(first == nullptr, least < 0);
+    if (first == nullptr) continue;
+    ASSERT_EQ(first->key, least);
+    ASSERT_EQ(keys[first->item], least);
+    marked[first->item] = 0;
   }
 }
 

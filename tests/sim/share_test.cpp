@@ -186,6 +186,42 @@ TEST(FairShare, AgreesWithTheTextbookWhereLinksFillUpAndEmptyAgain) {
   }
 }
 
+/// Hundreds of flows of which a few come and go at a time: a change runs from link to link through most of
+/// the network. Only rates that are max-min fair are as expect_max_min() asks.
+TEST(FairShare, IsMaxMinFairWhileHundredsOfFlowsComeAndGo) {
+  for (const char* kind : {"fat-tree", "star", "torus"}) {
+    const FlowNetwork network(kind, 16);
+    const auto pool = random_flows(network, 2000, false);
+    Instance now{network.capacity(), {}};
+    FairShare share(now.capacity);
+    std::vector<FairShare::FlowId> ids;
+    SplitMix64 random(11);
+    for (uint64_t step = 0; step < 400; ++step) {
+      const uint64_t arrives_of_8 = step / 100 % 2 == 0 ? 6 : 3;
+      for (uint64_t c = 0; c < 1 + random.next() % 10; ++c) {
+        if (ids.empty() || random.next() % 8 < arrives_of_8) {
+          Load load{pool[random.next() % pool.size()].uses};
+          for (Use& use : load.uses) use.weight = static_cast<float>(2 + random.next() % 3) / 2;
+          if (random.next() % 8 == 0)
+            load.cap = workloads::kCable / static_cast<double>(1 + random.next() % 9);
+          ids.push_back(share.add(load.uses, load.cap));
+          now.flows.push_back(std::move(load));
+        } else {
+          const auto victim = static_cast<std::ptrdiff_t>(random.next() % ids.size());
+          share.remove(ids[static_cast<std::size_t>(victim)]);
+          ids.erase(ids.begin() + victim);
+          now.flows.erase(now.flows.begin() + victim);
+        }
+      }
+      share.update();
+      std::vector<double> rate;
+      for (const auto id : ids) rate.push_back(share.rate(id));
+      expect_max_min(now, rate, step);
+      ASSERT_FALSE(HasFailure()) << kind;
+    }
+  }
+}
+
 TEST(FairShare, AColdLinkFillsWhenTheBottleneckOfItsFlowsWidens) {
   // Four flows of a narrow link each pass the wide one, at first at 1 each of its 100.
   FairShare share({4, 100, 1000});
