@@ -17,8 +17,8 @@ struct Job {
   bool input = true;  ///< samples come from storage or host memory; false: synthetic data on the device
   Recompute recompute = {};
   Offload offload = {};
-  std::vector<uint32_t> order = {};  ///< Workload::order
   Loading loading = {};  ///< of the input, where there is some
+  std::vector<uint32_t> order = {};  ///< Workload::order
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).

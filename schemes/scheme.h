@@ -31,10 +31,10 @@ struct Workload {
   /// scheme's own rule; behind the last of them every tensor is a bucket. Empty: the scheme's rule.
   std::vector<int64_t> buckets = {};
   Offload offload = {};
+  Loading loading = {};
   /// Buckets in the order in which they are summed where a scheme lets the layers that are needed first go
   /// first. Empty: as their gradients get ready.
   std::vector<uint32_t> order = {};
-  Loading loading = {};
 };
 
 /// The one way to a Workload, so that whoever compiles a scheme for the same question gets the same Program.
