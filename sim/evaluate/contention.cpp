@@ -178,25 +178,28 @@ std::string describe(const Plan& plan, const Load& load) {
                      plan.program->roles[load.role].name);
 }
 
-/// Takes an overfull link in, if copies are what is too much for it; else gives up.
-void take_in(const Plan& plan, uint32_t link, const std::vector<Load>& loads,
-             std::optional<ContendingCopies>& copies) {
-  if (!copies) return;
-  const auto copying = [](const Load& load) { return static_cast<Lane>(load.lane) == Lane::copy; };
-  const auto by = std::find_if(loads.begin(), loads.end(), copying);
-  if (by == loads.end() || loads.size() > 2 || (!copies->links.empty() && by->role != copies->role))
-    return copies.reset();
-  double others = 0;
-  for (const Load& load : loads) others += &load == &*by ? 0 : load.sum;
-  if (!fit_together(plan, link, others)) return copies.reset();
-  copies->role = by->role;
-  copies->links.push_back({link, others});
+/// Nothing but copies moves on the lane.
+bool only_copies(const Plan& plan, const Load& load) {
+  const auto lane = static_cast<Lane>(load.lane);
+  return !plan.program->roles[load.role].ops.any(
+      [&](const Op& op) { return op.lane == lane && op.kind != OpKind::copy; });
 }
 
-/// Nothing but copies moves on their lane.
-bool only_copies(const Plan& plan, uint32_t role) {
-  return !plan.program->roles[role].ops.any(
-      [](const Op& op) { return op.lane == Lane::copy && op.kind != OpKind::copy; });
+/// Takes an overfull link in. False: copies are not what is too much for it.
+bool take_in(const Plan& plan, uint32_t link, const std::vector<Load>& loads,
+             std::vector<ContendingCopies>& copies) {
+  const Load* by = nullptr;  // what asks most of it
+  for (const Load& load : loads) by = by == nullptr || load.sum > by->sum ? &load : by;
+  if (by == nullptr || loads.size() > 2 || !only_copies(plan, *by)) return false;
+  double others = 0;
+  for (const Load& load : loads) others += &load == by ? 0 : load.sum;
+  if (!fit_together(plan, link, others)) return false;
+  const auto lane = static_cast<Lane>(by->lane);
+  auto at = std::find_if(copies.begin(), copies.end(),
+                         [&](const ContendingCopies& c) { return c.role == by->role && c.lane == lane; });
+  if (at == copies.end()) at = copies.insert(at, {by->role, lane, {}});
+  at->links.push_back({link, others});
+  return true;
 }
 
 }  // namespace
@@ -210,17 +213,17 @@ Contention find_contention(const Plan& plan) {
   for (uint32_t r = 0; r < plan.program->roles.size(); ++r) {
     for (int lane = 0; lane < kLanes; ++lane) loads.add(r, lane);
   }
-  out.copies.emplace();
+  bool copies = true;
   for (uint32_t l = 0; l < plan.capacity.size(); ++l) {
     double sum = 0;
     for (const Load& load : loads.of(l)) sum += load.sum;
     if (fit_together(plan, l, sum)) continue;
-    take_in(plan, l, loads.of(l), out.copies);
+    copies = copies && take_in(plan, l, loads.of(l), out.copies);
     if (!out.who.empty()) continue;
     for (const Load& load : loads.of(l)) out.who += (out.who.empty() ? "" : " and ") + describe(plan, load);
     out.who += fmt::format(" share {}", plan.link_name(l));
   }
-  if (out.who.empty() || (out.copies && !only_copies(plan, out.copies->role))) out.copies.reset();
+  if (!copies) out.copies.clear();
   return out;
 }
 

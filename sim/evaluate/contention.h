@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Whether transfers of a plan can slow each other.
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,14 +8,15 @@
 
 namespace tandem::sim {
 
-/// Links that copies can fill, all of them on the copy lane of one role, so that they slow each other. Beside
-/// them at most one other lane uses each, and that alone has room.
+/// Links that the copies of one lane of one role can fill, so that they slow each other. Beside them at most
+/// one other lane uses each, and that alone has room.
 struct ContendingCopies {
   struct Link {
     uint32_t link = 0;
     double others = 0;  ///< of its capacity the other lane takes so much at most, in bytes/s
   };
   uint32_t role = 0;
+  Lane lane = Lane::copy;
   std::vector<Link> links;
 };
 
@@ -25,8 +25,8 @@ struct Contention {
   /// else which may, in words ("copy lane and comm lane share ..."). An upper bound: every lane makes its
   /// largest transfer at any time.
   std::string who;
-  /// Where copies are what is too much for every such resource.
-  std::optional<ContendingCopies> copies;
+  /// Where copies are what is too much for every such resource: those of each such lane. Else empty.
+  std::vector<ContendingCopies> copies;
 };
 /// O(instances x ops).
 Contention find_contention(const Plan& plan);

@@ -54,8 +54,8 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
     return trace;
   }
   const Contention shared = find_contention(plan);
-  if (shared.copies) {
-    if (std::optional<Trace> trace = run_sweep(plan, options, *shared.copies)) {
+  if (!shared.copies.empty()) {
+    if (std::optional<Trace> trace = run_sweep(plan, options, shared.copies)) {
       trace->reason = fmt::format(
           "copies that share links are timed together ({}); nothing else is slowed, so other times follow by "
           "max and plus",

@@ -26,7 +26,7 @@ class SharedCopies {
   struct Overlap {};
 
   SharedCopies(const Plan& plan, ContendingCopies found);
-  bool times(uint32_t role, const Op& op) const { return role == found_.role && op.lane == Lane::copy; }
+  bool times(uint32_t role, const Op& op) const { return role == found_.role && op.lane == found_.lane; }
   /// Ends of the copy op `op` of iteration `iteration`, one per instance of the role, given its starts.
   /// O(n^2) in the instances of a cluster. Throws Overlap.
   void run(uint32_t op, uint32_t iteration, const std::vector<int64_t>& start, std::vector<int64_t>& end);

@@ -104,7 +104,7 @@ struct Letter {
 /// What roles have in common.
 struct Mail {
   std::map<std::pair<uint32_t, uint32_t>, std::deque<Letter>> letters;  ///< by channel and key
-  SharedCopies* copies = nullptr;                                       ///< where copies share links
+  std::deque<SharedCopies> copies;                                      ///< by lane, where they share links
 };
 
 class RoleSweep {
@@ -292,8 +292,10 @@ class RoleSweep {
     }
     if (latest >= kNever) throw InputError("the simulated time exceeds 26 days; simulate fewer iterations");
     recorder_.makespan(latest);
-    if (mail_.copies != nullptr && has_transfer(op) && !shared(o))
-      mail_.copies->beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest);
+    for (SharedCopies& copies : mail_.copies) {
+      if (has_transfer(op) && !copies.times(r_, op))
+        copies.beside(r_, o, *std::min_element(start_.begin(), start_.end()), latest);
+    }
     for (uint32_t i = 0; i < kept; ++i) {
       if (i == 0 && recorder_.tracks(r_)) recorder_.ready(r_, iteration_, o, ready_[0]);
       const uint32_t last = collective ? last_[ops_[o].meeting->groups.of(i)] : i;
@@ -302,7 +304,13 @@ class RoleSweep {
     if (ops_[o].needed) store_ends(o, lane, collective && ops_[o].meeting->groups.count() == 1);
   }
 
-  bool shared(uint32_t o) const { return mail_.copies != nullptr && mail_.copies->times(r_, role_.ops[o]); }
+  /// What times the op's copies of all rows together; null: nothing does.
+  SharedCopies* shared(uint32_t o) const {
+    for (SharedCopies& copies : mail_.copies) {
+      if (copies.times(r_, role_.ops[o])) return &copies;
+    }
+    return nullptr;
+  }
 
   /// Where a compute op asks no more of one row than of another: what all of them wait for.
   std::optional<int64_t> uniform(uint32_t o) const {
@@ -360,8 +368,8 @@ class RoleSweep {
         run_recv(o, lane);
         break;
       default:
-        if (shared(o)) {
-          mail_.copies->run(o, iteration_, start_, lane);
+        if (SharedCopies* const copies = shared(o)) {
+          copies->run(o, iteration_, start_, lane);
         } else {
           run_durations(o, lane);
         }
@@ -487,12 +495,13 @@ Trace run_sweep(const Plan& plan, const EvaluateOptions& options) {
 }
 
 std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
-                               const ContendingCopies& contend) {
-  SharedCopies copies(plan, contend);
-  Mail mail{{}, &copies};
+                               const std::vector<ContendingCopies>& contend) {
+  Mail mail;
+  for (const ContendingCopies& of_lane : contend) mail.copies.emplace_back(plan, of_lane);
   try {
     Trace trace = sweep_roles<RoleSweep>(plan, options, "sweep", mail);
-    if (copies.exact()) return trace;
+    if (std::all_of(mail.copies.begin(), mail.copies.end(), [](SharedCopies& c) { return c.exact(); }))
+      return trace;
   } catch (const SharedCopies::Overlap&) {
   }
   return std::nullopt;

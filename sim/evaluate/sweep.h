@@ -3,6 +3,7 @@
 // Max-plus evaluation of static programs: an op at a time, for all instances at once. Any thread may call; a
 // Plan is only read.
 #include <optional>
+#include <vector>
 
 #include "sim/evaluate/contention.h"
 #include "sim/evaluate/trace.h"
@@ -16,7 +17,7 @@ Trace run_sweep(const Plan& plan, const EvaluateOptions& options);
 /// The same where copies alone can share too little (sim/evaluate/shared_copies.h); nothing where that cannot
 /// be told without events.
 std::optional<Trace> run_sweep(const Plan& plan, const EvaluateOptions& options,
-                               const ContendingCopies& copies);
+                               const std::vector<ContendingCopies>& copies);
 /// The same over one row per role, where all instances take equal times: requires what_differs() to be ""
 /// (sim/evaluate/fold.h).
 Trace run_folded(const Plan& plan, const EvaluateOptions& options);

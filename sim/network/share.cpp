@@ -14,6 +14,9 @@ constexpr double kMore = 1 + 1e-12, kLess = 1 - 1e-12;
 constexpr double kHot = 0.98, kCold = 0.9;
 // Every so many updates the sums of one hot link are formed anew, so that rounding errors do not add up.
 constexpr uint32_t kRefresh = 8;
+// Visits within one solve(), for each hot link: a few are usual. Nothing proves that rounding errors cannot
+// make two links call on each other for ever, so that more are a bug and end the program.
+constexpr std::size_t kMostVisits = 10'000;
 }  // namespace
 
 FairShare::FairShare(std::vector<double> capacity)
@@ -371,7 +374,8 @@ bool FairShare::wake() {
 
 void FairShare::solve() {
   floor_ = 0;
-  for (;;) {
+  for (std::size_t visits = 0;; ++visits) {
+    TANDEM_CHECK(visits <= kMostVisits * (hot_.size() + 1));
     for (const uint32_t l : touched_) {
       is_touched_[l] = 0;
       if (!facts_[l].hot) continue;

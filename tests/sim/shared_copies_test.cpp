@@ -47,9 +47,9 @@ TEST(SharedCopies, TakeTheTimesOfEvents) {
   for (uint64_t seed = 0; seed < 4000; ++seed) {
     const Plan plan = crowded(seed);
     const Contention found = find_contention(plan);
-    if (!found.copies) continue;
+    if (found.copies.empty()) continue;
     const EvaluateOptions options{.iterations = 6};
-    const auto together = run_sweep(plan, options, *found.copies);
+    const auto together = run_sweep(plan, options, found.copies);
     (together ? swept : by_events) += 1;
     const Trace events = run_events(plan, options);
     if (together) expect_same(*together, events, seed);
@@ -64,7 +64,7 @@ TEST(SharedCopies, TakeTheTimesOfEvents) {
 Plan border(double sum) {
   Builder b;
   RoleBuilder w = b.role("worker", Mesh{{{"data", 2}}});
-  const OpId in = w.input(1, Bytes{100});
+  const OpId in = w.input(CopyKind::input, 1, Bytes{100}, "input");
   w.collective(CollKind::all_reduce, 1, Bytes{1000}, "ring", "sum").after_last(in);
   Plan plan;
   plan.capacity = {8, 10, 10};
