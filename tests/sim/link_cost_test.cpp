@@ -222,7 +222,8 @@ TEST(Input, IsReadDecodedAndCopiedAtTheRateOfEachStage) {
   const auto rate = [&](const Transfer& t) { return 1000 / (seconds(links, t) - t.latency.seconds()); };
   EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 0)), 8 * 2 / 0.01, 1);  // 8 cores of speed 2
   EXPECT_NEAR(rate(links.decode(to, {600'000'000}, 1000 * 0.01, 3)), 3 * 2 / 0.01, 1);
-  EXPECT_NEAR(rate(links.read(to, {.samples = 1000, .bytes = 1e6, .staged = true})), 1000, 1e-2);         // 1 GB/s local storage
+  EXPECT_NEAR(rate(links.read(to, {.samples = 1000, .bytes = 1e6, .staged = true})), 1000,
+              1e-2);                                                  // 1 GB/s local storage
   EXPECT_NEAR(rate(links.input(to, {1'000'000'000})), 10'000, 1e-1);  // 10 GB/s to the device
   EXPECT_EQ(links.read(to, {.samples = 1000, .bytes = 1e6, .missed = 0}).bytes, 0) << "all in the page cache";
 }
@@ -527,86 +528,6 @@ TEST(Rings, OfManyNodesAreThoseOfFewerContinued) {
       EXPECT_NEAR(steps, kind == CollKind::all_reduce ? 2 * (n - 1) : n - 1, 1e-6 * n) << nodes;
       EXPECT_NEAR(sent, bus_factor(kind, n), 1e-9) << nodes;
     }
-  }
-}
-
-/// Most bytes that a member sends to and receives from other nodes, per byte of payload.
-std::pair<double, double> most(const Pattern& p) {
-  std::pair<double, double> out;
-  for (const auto& [v, ends] : p.ends)
-    out = {std::max(out.first, ends.sent), std::max(out.second, ends.received)};
-  return out;
-}
-
-TEST(Patterns, ExchangesOfManyNodesSendAllThatLeavesOne) {
-  // Up to 128 ranks every pair is looked at, beyond some that stand for all.
-  for (const int64_t nodes : {2, 16, 17, 40}) {
-    const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});
-    const auto members = first(s, 8 * nodes);
-    const Library library = library_of(s);
-    const Group group = make_group(s, members);
-    const Pattern p = lay_out({s, library, group, CollKind::all_to_all}, "direct").front().pattern;
-    const auto n = static_cast<double>(8 * nodes);
-    const auto [sent, received] = most(p);
-    EXPECT_NEAR(sent, (n - 8) / n, 1e-9) << nodes;
-    EXPECT_NEAR(received, (n - 8) / n, 1e-9) << nodes;
-  }
-}
-
-/// Most bytes on a link of one class, per byte of payload.
-double busiest(const Pattern& p, HopClass hop) {
-  double out = 0;
-  for (const auto& [link, weight] : p.load[static_cast<std::size_t>(hop)]) out = std::max(out, weight);
-  return out;
-}
-
-// Of n nodes, n (1 - C(E - E/n, k) / C(E, k)) have one of a token's k experts of E, in the mean, and as many
-// of the members; of one expert a token the relay sends what every pair for itself sends.
-TEST(Patterns, RelayedTokensGoOnceToANode) {
-  const auto laid = [](int64_t nodes, const char* algorithm) {
-    const System s = System::load("dgx-h100", {{"nodes", std::to_string(nodes)}});
-    const Library library = library_of(s);
-    const auto members = first(s, 8 * nodes);
-    const Group group = make_group(s, members);
-    return lay_out({s, library, group, CollKind::all_to_all}, algorithm).front().pattern;
-  };
-  // Two nodes, two experts a token of 16: both elsewhere with probability 8/16 x 7/15.
-  const double apart = 8.0 / 16 * 7 / 15;
-  const Pattern two = laid(2, "deepep/2/16");
-  EXPECT_NEAR(most(two).first, 2 * (1 - apart) / 2 / 2, 1e-9);
-  EXPECT_NEAR(most(two).second, 2 * (1 - apart) / 2 / 2, 1e-9);
-  const double hit = 16 * (1 - 15.0 / 16 * 14 / 15);
-  EXPECT_NEAR(busiest(two, HopClass::fabric), hit / 2 * 7 / 8, 1e-9);
-  for (const int64_t nodes : {2, 4, 40}) {
-    const auto n = static_cast<double>(nodes);
-    EXPECT_NEAR(most(laid(nodes, "deepep/1/640")).first, (n - 1) / n, 1e-9) << nodes;
-  }
-  // One of each member's experts: every token goes everywhere, once.
-  EXPECT_NEAR(busiest(laid(1, "deepep/8/8"), HopClass::fabric), 7.0 / 8, 1e-9);
-  // Many experts of one node: a single copy leaves for eight.
-  EXPECT_LT(most(laid(2, "deepep/8/128")).first, 0.26 * most(laid(2, "direct")).first);
-}
-
-TEST(Patterns, SchedulesLoadTheWireWithWhatTheySend) {
-  const System s = System::load("dgx-h100", {{"nodes", "4"}});
-  const auto members = first(s, 32);
-  const Group group = make_group(s, members);
-  for (const char* name : {"ring", "halving-doubling", "hierarchical"}) {
-    const CollectiveAlgorithm& a = *schemes::collectives_registry().find(name);
-    const Pattern p = schedule_pattern(s, group, CollKind::all_reduce, a);
-    const Schedule full = a.schedule(CollKind::all_reduce, {32, 8});
-    std::vector<double> leaves(32, 0);
-    for (const schemes::Step& step : full.steps) {
-      for (const schemes::Move& m : step.moves) {
-        if (m.from / 8 != m.to / 8) leaves[m.from] += static_cast<double>(m.count) / full.chunks;
-      }
-    }
-    EXPECT_NEAR(most(p).first, *std::max_element(leaves.begin(), leaves.end()), 1e-9) << name;
-    // The wire, not only the ends: the busiest link of the network carries what its busiest rank sends.
-    double busiest = 0;
-    for (const auto& [link, weight] : p.load[static_cast<std::size_t>(HopClass::network)])
-      busiest = std::max(busiest, weight);
-    EXPECT_GE(busiest, most(p).first - 1e-9) << name;
   }
 }
 
