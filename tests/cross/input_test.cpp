@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -20,9 +21,8 @@ namespace fs = std::filesystem;
 class Pictures : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder() = (fs::temp_directory_path() / "tandem-pictures-test").string();
-    fs::remove_all(folder());
-    fs::create_directories(folder());
+    folder() = (fs::temp_directory_path() / "tandem-pictures-XXXXXX").string();  // of this process alone
+    ASSERT_NE(mkdtemp(folder().data()), nullptr);
     MadeImages what;
     what.samples = 40;
     what.width = 48;
