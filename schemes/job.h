@@ -17,7 +17,7 @@ struct Job {
   bool input = true;  ///< samples come from storage or host memory; false: synthetic data on the device
   Recompute recompute = {};
   Offload offload = {};
-  Loading loading = {};  ///< of the input, where there is some
+  Loading loading = {};              ///< of the input, where there is some
   std::vector<uint32_t> order = {};  ///< Workload::order
 };
 

@@ -66,8 +66,8 @@ struct Prediction {
   /// Jobs whose transfers share the links; priced by the prediction's profile.
   std::vector<JobBeside> beside;
   std::vector<NetworkThen> then;  ///< in order
-  bool timeline = true;      ///< the report has one
-  bool check_memory = true;  ///< false: simulate also what does not fit, and count from one device
+  bool timeline = true;           ///< the report has one
+  bool check_memory = true;       ///< false: simulate also what does not fit, and count from one device
 };
 
 }  // namespace tandem::sim

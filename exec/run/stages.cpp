@@ -125,8 +125,8 @@ void check_sequence(const Execution& e, const Graph& slice) {
 
 bool of_micro_batch(const Op& op) {
   return op.lane != Lane::read && op.lane != Lane::decode && op.payload != Payload::gradients &&
-         op.payload != Payload::compressed &&
-         op.payload != Payload::parameters && op.payload != Payload::shard && op.payload != Payload::state &&
+         op.payload != Payload::compressed && op.payload != Payload::parameters &&
+         op.payload != Payload::shard && op.payload != Payload::state &&
          op.payload != Payload::tied_gradients && op.payload != Payload::sequence_gradients;
 }
 
