@@ -22,9 +22,9 @@ inline double quantile(std::vector<double> v, double q) {
 
 inline double median(const std::vector<double>& v) { return quantile(v, 0.5); }
 
-/// How far two rankings of the same things agree, from -1 (reversed) to 1: Kendall's tau-b, in which pairs
-/// that are equal in one of them count for neither side. 0 where one ranks nothing. Requires a.size() ==
-/// b.size(). O(n^2).
+/// How far two rankings of the same things agree, from -1 (reversed) to 1: Kendall's tau-b (Biometrika 33,
+/// 1945), in which pairs that are equal in one of them count for neither side. 0 where one ranks nothing.
+/// Requires a.size() == b.size(). O(n^2).
 inline double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
   double agree = 0, of_a = 0, of_b = 0;
   const auto sign = [](double x, double y) { return x < y ? -1 : x > y ? 1 : 0; };

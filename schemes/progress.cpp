@@ -92,9 +92,14 @@ SyncShape sync_shape(const Program& program) {
     find_exchanges(program, out);
     return out;
   }
-  out.counts_delay = true;
   out.step_samples = samples * store.batch * store.shares;
   return out;
+}
+
+double mean_delay(const Program& program, const Histogram& staleness) {
+  if (program.delay > 0) return program.delay;
+  const bool counted = !program.stores.empty() && program.stores[0].averaging.rule == Averaging::Rule::none;
+  return counted ? staleness.mean() : 0;
 }
 
 double relative_steps(const SyncShape& s, double delay, double noise) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/histogram.h"
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "schemes/program.h"
@@ -26,12 +27,14 @@ struct SyncShape {
   /// momentum). 1 without one.
   double outer_step = 1;
   int64_t apart_from = 0;  ///< steps whose gradients are summed first (post-local SGD)
-  /// Stores count how old a gradient is (Report::staleness); the mean of that is its delay.
-  bool counts_delay = false;
 };
 
 /// O(ops).
 SyncShape sync_shape(const Program& program);
+
+/// Steps by which a gradient is late in the mean: what the Program states, or of stores that count it the
+/// mean of `staleness`, theirs.
+double mean_delay(const Program& program, const Histogram& staleness);
 
 /// Steps to a target over those that the whole gradient needs, each at its best learning rate:
 ///

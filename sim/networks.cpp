@@ -109,6 +109,7 @@ std::vector<Network> networks_of(const Prediction& p) {
     Network network{out.front().prediction, then.passes};
     network.prediction.job.graph = then.graph;
     network.prediction.job.batch = then.batch;
+    network.prediction.job.input = false;  // it goes on with what the first network loaded
     network.prediction.timeline = false;
     out.push_back(std::move(network));
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Several networks trained in turn on the same devices: a generator and its discriminator, the stages of
-// training on growing images.
+// Several networks trained in turn on the same devices and samples: a generator and its discriminator.
 #include <vector>
 
 #include "schemes/report.h"
@@ -15,7 +14,8 @@ struct Network {
   double passes = 1;  ///< of each sample of the first network
 };
 
-/// The first network, then Prediction::then. Throws InputError with an anchor or with jobs beside them.
+/// The first network, which alone loads samples, then Prediction::then. Throws InputError with an anchor or
+/// with jobs beside them.
 std::vector<Network> networks_of(const Prediction& prediction);
 
 /// Adds to a report what the networks' own, `each` in the same order, come to. Rates are in samples of the

@@ -31,7 +31,8 @@ struct JobBeside {
   int64_t devices = 1;
 };
 
-/// A network that is trained in turn with the predicted one, on the same devices (sim/networks.h).
+/// A network that is trained in turn with the predicted one, on the same devices and samples
+/// (sim/networks.h).
 struct NetworkThen {
   const Graph* graph = nullptr;
   double passes = 1;   ///< of each sample of the predicted network

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "base/statistics.h"
@@ -121,13 +122,9 @@ void add_rates(Report& r, const Prediction& p, const Simulated& run) {
 
 /// The fewest devices that the scheme can use and that hold the model; beyond one node whole nodes, since a
 /// few devices of the last one would share its network cards unlike the others.
-int64_t speedup_base(const Prediction& p, const Simulation& simulation, Memories& memories) {
+int64_t speedup_base(const Prediction& p, const std::function<MemoryUse(int64_t)>& memory) {
   const Scheme& scheme = *p.job.scheme->scheme;
   const int64_t each = scheme.replica_devices == nullptr ? 1 : scheme.replica_devices(p.job.scheme->options);
-  const auto memory = [&](int64_t devices) {
-    const Cluster cluster = grown_cluster(*p.system, devices);
-    return largest(memories.of(cluster, simulation.program(cluster)));
-  };
   const int64_t fewest = p.check_memory ? fewest_devices(p, memory) : each;
   if (fewest == 0) return p.devices;  // so many and no fewer were asked for
   const auto node = static_cast<int64_t>(p.system->accelerators().size());
@@ -135,13 +132,11 @@ int64_t speedup_base(const Prediction& p, const Simulation& simulation, Memories
   return std::min(whole % each == 0 ? whole : fewest, p.devices);
 }
 
-void add_speedup(Report& r, const Prediction& p, const Simulation& simulation, Memories& memories,
-                 const Simulated& run, double scale) {
-  const int64_t base = speedup_base(p, simulation, memories);
-  const bool same = p.devices == base && p.beside.empty();
-  r.speedup = run.rate / (same ? run.rate : simulation.run(base, scale).rate);
+/// Of a job that `base` devices train at `rate` by itself.
+void add_speedup(Report& r, int64_t base, double rate) {
+  r.speedup = r.samples_per_second / rate;
   r.speedup_base_devices = base;
-  r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(p.devices);
+  r.scaling_efficiency = r.speedup * static_cast<double>(base) / static_cast<double>(r.devices);
 }
 
 /// Of networks in turn (sim/networks.h).
@@ -164,10 +159,8 @@ Report simulate_in_turn(const Prediction& p) {
   }
   add_networks(r, networks, each);
   Prediction base = p;
-  const int64_t fewest = p.check_memory ? fewest_devices(p) : 1;
-  base.devices = r.speedup_base_devices = fewest == 0 ? p.devices : std::min(fewest, p.devices);
-  r.speedup = base.devices == p.devices ? 1 : r.samples_per_second / throughput(base);
-  r.scaling_efficiency = r.speedup * static_cast<double>(base.devices) / static_cast<double>(p.devices);
+  base.devices = speedup_base(p, [&](int64_t devices) { return memory_on(p, devices); });
+  add_speedup(r, base.devices, base.devices == p.devices ? r.samples_per_second : throughput(base));
   return r;
 }
 
@@ -212,7 +205,12 @@ Report simulate(const Prediction& p) {
   const auto [scale, met] = fit_anchor(p, simulation, r.notes);
   const Simulated run = simulation.run(p.devices, scale, true, p.timeline);
   add_rates(r, p, run);
-  add_speedup(r, p, simulation, memories, run, scale);
+  const int64_t base = speedup_base(p, [&](int64_t devices) {
+    const Cluster fewer = grown_cluster(*p.system, devices);
+    return largest(memories.of(fewer, simulation.program(fewer)));
+  });
+  const bool same = p.devices == base && p.beside.empty();
+  add_speedup(r, base, same ? run.rate : simulation.run(base, scale).rate);
   if (run.program != program)
     add_memory(r, memories, cluster, run.program);  // of the buckets that were gathered
   explain(r, p, run, met);

@@ -131,8 +131,8 @@ Simulated Simulation::run(const Cluster& cluster, double scale) const {
 }
 
 std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, double shared) const {
-  std::vector<SharedRate> out = {{p_.job.graph->name(), devices, shared, run(devices, scale).rate}};
   const Bound own = bound(make_cluster(*p_.system, devices), scale);
+  std::vector<SharedRate> out = {{p_.job.graph->name(), devices, shared, evaluated(own, {}, false).rate}};
   const std::vector<Plan> plans = plans_beside(devices, scale);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     std::vector<Plan> others = plans;

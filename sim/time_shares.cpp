@@ -45,6 +45,7 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
                      const std::function<std::string(uint32_t)>& who) {
   double total = t.busy[static_cast<int>(Lane::compute)].seconds();
   for (const Time& time : t.exposed) total += time.seconds();
+  total -= t.filling.seconds();  // a training does that once
   if (total <= 0) return;
   const auto share = [&](Wait wait) { return t.exposed_to(wait).seconds() / total; };
   TimeShare& s = report.time_share;
@@ -52,7 +53,7 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
   s.launch = share(Wait::launch);
   s.exposed_communication = share(Wait::communication);
   s.waiting = share(Wait::waiting);
-  s.input = share(Wait::input);
+  s.input = (t.exposed_to(Wait::input).seconds() - t.filling.seconds()) / total;
   s.server = share(Wait::server);
   s.bubble = share(Wait::bubble);
   s.idle = share(Wait::idle);

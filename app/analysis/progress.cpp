@@ -72,7 +72,7 @@ class Answer {
     p_.models = shape_.models;
     p_.period = shape_.period;
     p_.mixing = shape_.mixing;
-    p_.delay = program.delay > 0 ? program.delay : shape_.counts_delay ? report.staleness.mean() : 0;
+    p_.delay = mean_delay(program, report.staleness);
   }
 
   TrainingProgress progress() {

@@ -223,11 +223,8 @@ std::vector<Flag> question_flags() {
   };
   const std::vector<Flag> tuning = fine_tuning_flags();
   out.insert(out.begin() + 1, tuning.begin(), tuning.end());
-  const auto with = std::find_if(out.begin(), out.end(), [](const Flag& f) { return f.name == "with"; });
-  const std::vector<Flag> board = board_flags();
-  out.insert(with, board.begin(), board.end());
-  const std::vector<Flag> input = input_flags();
-  out.insert(out.end(), input.begin(), input.end());
+  for (const std::vector<Flag>& more : {board_flags(), input_flags()})
+    out.insert(out.end(), more.begin(), more.end());
   return out;
 }
 

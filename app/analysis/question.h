@@ -62,9 +62,9 @@ struct Question {
 
 /// --model, --system, --devices, ... with their help.
 std::vector<Flag> question_flags();
-/// --data of pictures in storage, --decode-workers and --prefetch with their help.
+/// --decode-workers and --prefetch with their help.
 std::vector<Flag> loading_flags();
-/// What the latter two say; `workers`: where nothing is said.
+/// What they say; `workers`: where nothing is said.
 Loading read_loading(const Arguments& arguments, int64_t workers);
 /// --offload with its help.
 Flag offload_flag();

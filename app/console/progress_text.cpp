@@ -25,6 +25,15 @@ std::string target_text(const TrainingProgress& p) {
   return "";
 }
 
+/// "3.2 h", of whatever length.
+std::string duration_text(double seconds) {
+  constexpr double kHour = 3600, kDay = 24 * kHour;
+  if (seconds < 120) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.3g} min", seconds / 60);
+  if (seconds < 2 * kDay) return fmt::format("{:.3g} h", seconds / kHour);
+  return grouped(seconds / kDay) + " days";
+}
+
 std::string needed_text(const TrainingProgress& p) {
   if (!p.samples) return "unknown";
   std::string out = amount(*p.samples) + " samples";
@@ -45,20 +54,13 @@ std::string way_text(const TrainingProgress& p) {
   return out;
 }
 
-}  // namespace
-
-std::string duration_text(double seconds) {
-  constexpr double kHour = 3600, kDay = 24 * kHour;
-  if (seconds < 120) return fmt::format("{:.3g} s", seconds);
-  if (seconds < 2 * kHour) return fmt::format("{:.3g} min", seconds / 60);
-  if (seconds < 2 * kDay) return fmt::format("{:.3g} h", seconds / kHour);
-  return grouped(seconds / kDay) + " days";
+std::string target_line(const TrainingProgress& p) {
+  return fmt::format("{}: {}; {}.\n", target_text(p), needed_text(p), way_text(p));
 }
 
-std::string progress_lines(const Report& report) {
-  if (!report.progress) return "";
-  const TrainingProgress& p = *report.progress;
-  std::string out = fmt::format("{}: {}; {}.\n", target_text(p), needed_text(p), way_text(p));
+/// What is said of all device counts alike, and what a sample is worth on one of them.
+std::string worth_lines(const TrainingProgress& p) {
+  std::string out;
   if (p.efficiency)
     out += fmt::format(
         "A sample is worth {:.0f} % of one in the smallest steps: noise scale {} samples ({}); best learning "
@@ -70,22 +72,20 @@ std::string progress_lines(const Report& report) {
   return out;
 }
 
+}  // namespace
+
 std::string progress_lines(const std::vector<Report>& reports) {
   std::string out;
-  std::string last;
+  const TrainingProgress* last = nullptr;
   for (const Report& r : reports) {
     if (!r.progress) continue;
-    // What is said of all alike is said once, behind the last.
-    const std::string lines = progress_lines(r);
-    const auto end = lines.find('\n') + 1;
+    last = &*r.progress;
     if (reports.size() > 1) out += fmt::format("{} device{}: ", r.devices, r.devices == 1 ? "" : "s");
-    out += lines.substr(0, end);
-    last = lines.substr(end);
-    const TrainingProgress& p = *r.progress;
-    if (reports.size() > 1 && p.efficiency && &r != &reports.back())
-      out += fmt::format("  worth {:.0f} % a sample\n", 100 * *p.efficiency);
+    out += target_line(*last);
+    if (reports.size() > 1 && last->efficiency)
+      out += fmt::format("  worth {:.0f} % a sample\n", 100 * *last->efficiency);
   }
-  return out + last;
+  return last == nullptr ? out : out + worth_lines(*last);
 }
 
 }  // namespace tandem::app

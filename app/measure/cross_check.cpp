@@ -201,7 +201,8 @@ struct Runs {
 
 }  // namespace
 
-Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs) {
+Report predict_case(const CheckCase& c, const std::string& profile, std::size_t runs,
+                    std::shared_ptr<const Program>* program) {
   const Graph graph = graph_of(c);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   System::Sets slow;
@@ -217,7 +218,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.devices = c.devices;
   p.job.batch = c.batch;
   p.job.precision = c.precision;
-  p.job.optimizer = &optimizer("momentum");
+  p.job.optimizer = &optimizer(c.optimizer);
   p.job.input = c.images.has_value();
   if (c.images) {
     const TemporaryImages images(c.images->made, c.images->files);
@@ -225,7 +226,9 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   }
   p.profile = profile;
   p.check_memory = false;
-  if (!free_running(*Simulation(p).program(make_cluster(system, c.devices)))) return simulate(p);
+  const auto compiled = Simulation(p).program(make_cluster(system, c.devices));
+  if (program != nullptr) *program = compiled;
+  if (!free_running(*compiled)) return simulate(p);
   p.iterations = c.iterations;
   Report out = simulate(p);
   for (p.seed = 2; p.seed <= runs; ++p.seed) {
@@ -236,7 +239,8 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   return out;
 }
 
-Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop) {
+ExecutionResult execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop,
+                             const std::function<void(Execution&)>& change) {
   const Graph graph = graph_of(c);
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
   Execution e;
@@ -250,7 +254,7 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
   }
   e.job.batch = c.batch;
   e.job.precision = c.precision;
-  e.job.optimizer = &optimizer("momentum");
+  e.job.optimizer = &optimizer(c.optimizer);
   e.iterations = c.iterations;
   e.warmup = std::max<int32_t>(3, c.iterations / 10);
   e.stop = stop;
@@ -261,7 +265,8 @@ Report execute_case(const CheckCase& c, const Backend& backend, const std::atomi
     e.stored = &images->images();
     e.job.loading = {.workers = c.images->workers, .data = e.stored->describe()};
   }
-  return execute(e).report;
+  if (change) change(e);
+  return execute(e);
 }
 
 std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,

@@ -2,6 +2,7 @@
 #pragma once
 // Measure, fit, predict, run and compare on this machine: what measure, fit, check and demo share.
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,16 +72,20 @@ struct CheckCase {
   std::string adapter = {};                ///< as --adapter; empty: all of the model is trained
   double throttle = 1;                     ///< of the last worker, as --throttle
   std::optional<CheckImages> images = {};  ///< none: data that is there from the beginning
+  const char* optimizer = "momentum";
 };
 /// Of GPUs those in calibration/suite/check-gpu.json.
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);
 /// How often the suite is measured, and the cases run, unless the user says otherwise.
 int64_t usual_repetitions(const Backend& backend, bool quick);
 
-/// With the profile in `profile_file`; staleness of so many runs together. Throws InputError.
-Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs);
-/// Throws DeviceError.
-Report execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop);
+/// With the profile in `profile_file`; staleness of so many runs together. Throws InputError. `program`,
+/// where it is given: gets the case's.
+Report predict_case(const CheckCase& c, const std::string& profile_file, std::size_t runs,
+                    std::shared_ptr<const Program>* program = nullptr);
+/// Throws DeviceError. `change`: may ask more of the execution before it begins.
+ExecutionResult execute_case(const CheckCase& c, const Backend& backend, const std::atomic<bool>* stop,
+                             const std::function<void(Execution&)>& change = {});
 /// One row a metric; `executed` (at least one) is the same execution made several times: the fastest counts,
 /// and the staleness of all of them. How far every other run by itself is from the rest is the floor.
 std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,

@@ -8,10 +8,7 @@
 
 #include "base/random.h"
 #include "base/statistics.h"
-#include "sim/plan/placement.h"
-#include "sim/simulate.h"
-#include "sim/simulation.h"
-#include "topologies/system.h"
+#include "schemes/progress.h"
 
 namespace tandem::app {
 
@@ -19,45 +16,42 @@ namespace {
 
 constexpr int64_t kResamples = 1000;
 constexpr int64_t kSweepSeeds = 3, kReferenceSeeds = 9;
+constexpr int32_t kRateIterations = 64;  // of a run whose rate counts, for each step between two averages
 
 struct Ran {
   double samples = 0, rate = 0;
   bool there = false;
 };
 
-/// To the target on one node; with a `period` instead RaceTask::rate_iterations times that with the task's
-/// links.
-Ran run_once(const RaceTask& task, const std::string& scheme_text, int64_t workers, int64_t batch,
-             double rate, uint64_t seed, int32_t period, const std::atomic<bool>* stop) {
-  const Graph graph = Graph::load(task.model);
-  const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
-  Execution e;
-  e.job.graph = &graph;
-  e.job.scheme = &scheme;
-  e.job.batch = batch;
-  e.job.optimizer = &optimizer("sgd");
-  e.backend = &backends_registry().at("cpu");
-  e.cluster = {workers, 1, workers};
-  e.data = &task.samples;
-  e.seed = seed;
-  e.rate.base = rate;
-  e.stop = stop;
-  const int64_t step = batch * workers * make_program(e).micro_batches;
-  if (period > 0) {
-    // What a link carries before its limit holds is over after a quarter.
-    e.iterations = task.rate_iterations * period;
-    e.warmup = e.iterations / 4;
-    if (!task.rate_limit.empty()) {
-      e.cluster = {workers, workers, 1};
-      e.rate_limit = RateLimit{parse_bandwidth(task.rate_limit), {}};
+CheckCase case_of(const RaceTask& task, const std::string& scheme, int64_t workers, int64_t batch) {
+  CheckCase c{task.model, batch, workers, scheme, 0};
+  c.optimizer = "sgd";
+  c.rate_limit = task.rate_limit;
+  if (workers > 1) c.throttle = task.throttle;
+  return c;
+}
+
+/// To the target on one node, since links change no sample; with a `period` instead kRateIterations times
+/// that with the task's links.
+Ran run_once(const RaceTask& task, const std::string& scheme, int64_t workers, int64_t batch, double rate,
+             uint64_t seed, int32_t period, const std::atomic<bool>* stop) {
+  CheckCase c = case_of(task, scheme, workers, batch);
+  if (period == 0) c.rate_limit.clear();
+  const ExecutionResult r = execute_case(c, backends_registry().at("cpu"), stop, [&](Execution& e) {
+    e.data = &task.samples;
+    e.seed = seed;
+    e.rate.base = rate;
+    if (period > 0) {
+      // What a link carries before its limit holds is over after a quarter.
+      e.iterations = kRateIterations * period;
+      e.warmup = e.iterations / 4;
+    } else {
+      const int64_t step = batch * workers * make_program(e).micro_batches;
+      e.target = LossTarget{task.loss, task.window};
+      e.iterations = static_cast<int32_t>(std::max<int64_t>(8, task.most_samples / step));
+      e.warmup = 3;
     }
-  } else {
-    e.target = LossTarget{task.loss, task.window};
-    e.iterations = static_cast<int32_t>(std::max<int64_t>(8, task.most_samples / step));
-    e.warmup = 3;
-  }
-  if (workers > 1 && task.throttle != 1) e.throttle = {{static_cast<uint32_t>(workers - 1), task.throttle}};
-  const ExecutionResult r = execute(e);
+  });
   const bool there = r.samples_to_target.has_value();
   return {static_cast<double>(there ? *r.samples_to_target : task.most_samples), r.report.samples_per_second,
           there};
@@ -122,42 +116,19 @@ RaceReference race_reference(const RaceTask& task, int64_t batch, const std::ato
   return best;
 }
 
-RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme_text,
-                     int64_t workers, const std::string& profile) {
-  const Graph graph = Graph::load(task.model);
-  const ResolvedScheme scheme = resolve_scheme(scheme_text, {});
-  System::Sets slow;
-  if (task.throttle != 1)
-    slow = {{fmt::format("faults.cpu{}", workers - 1), fmt::format("{:.17g}", 1 / task.throttle)}};
-  if (!task.rate_limit.empty()) slow.emplace_back("network.bandwidth", task.rate_limit);
-  const System system = System::load(task.rate_limit.empty() ? "local" : "local-nodes", slow);
-  Prediction p;
-  p.job.graph = &graph;
-  p.job.scheme = &scheme;
-  p.job.batch = task.batch;
-  p.job.optimizer = &optimizer("sgd");
-  p.job.input = false;
-  p.system = &system;
-  p.devices = workers;
-  p.profile = profile;
-  p.check_memory = false;
-  const Report report = simulate(p);
-  const auto program = Simulation(p).program(make_cluster(system, workers));
+RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme, int64_t workers,
+                     const std::string& profile) {
+  std::shared_ptr<const Program> program;
+  const Report report = predict_case(case_of(task, scheme, workers, task.batch), profile, 1, &program);
   const SyncShape shape = sync_shape(*program);
+  const double delay = mean_delay(*program, report.staleness);
   RaceEntry out;
-  out.scheme = scheme_text;
+  out.scheme = scheme;
   out.workers = workers;
-  const double delay = program->delay > 0 ? program->delay : shape.counts_delay ? report.staleness.mean() : 0;
   out.learning_rate = model.learning_rate * learning_rate_share(shape, delay, model.noise);
+  out.period = static_cast<int32_t>(shape.period);
   out.predicted_rate = report.samples_per_second;
-  out.predicted.value = task.loss;
-  out.predicted.step_samples = shape.step_samples;
-  out.predicted.delay = delay;
-  out.predicted.models = shape.models;
-  out.predicted.period = shape.period;
-  out.predicted.mixing = shape.mixing;
-  out.predicted.steps = steps_to_target(shape, delay, model.noise, model.fewest_steps);
-  out.predicted.samples = *out.predicted.steps * shape.step_samples;
+  out.predicted_samples = shape.step_samples * steps_to_target(shape, delay, model.noise, model.fewest_steps);
   return out;
 }
 
@@ -169,8 +140,8 @@ void race_run(const RaceTask& task, uint64_t seed, const std::atomic<bool>* stop
 }
 
 void race_rate(const RaceTask& task, const std::atomic<bool>* stop, RaceEntry& entry) {
-  const Ran r = run_once(task, entry.scheme, entry.workers, task.batch, entry.learning_rate, 1,
-                         static_cast<int32_t>(entry.predicted.period), stop);
+  const Ran r =
+      run_once(task, entry.scheme, entry.workers, task.batch, entry.learning_rate, 1, entry.period, stop);
   entry.executed_rate = std::max(entry.executed_rate, r.rate);
 }
 

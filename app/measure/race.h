@@ -20,9 +20,8 @@ struct RaceTask {
   int64_t window = 1024;     ///< LossTarget
   int64_t most_samples = 0;  ///< a run that is not there by then counts as that late
   int64_t seeds = 20;
-  double throttle = 1;           ///< of the last worker
-  std::string rate_limit = {};   ///< of links between nodes of one worker each, "10Mbit/s"; empty: one node
-  int32_t rate_iterations = 64;  ///< of a run whose rate counts
+  double throttle = 1;          ///< of the last worker
+  std::string rate_limit = {};  ///< of links between nodes of one worker each, "10Mbit/s"; empty: one node
 };
 
 /// One worker to the target in steps of `batch` samples, at the best of the learning rates tried.
@@ -43,15 +42,14 @@ struct RaceEntry {
   std::string scheme;
   int64_t workers = 1;
   double learning_rate = 0;
-  TrainingProgress predicted;   ///< samples and steps; seconds by predicted_rate
-  double predicted_rate = 0;    ///< samples/s
-  double executed_rate = 0;     ///< the fastest of race_rate()
-  std::vector<double> samples;  ///< [seed]: executed to the target
-  int64_t missed = 0;           ///< seeds that were not there after RaceTask::most_samples
-  double predicted_seconds() const { return *predicted.samples / predicted_rate; }
-  /// The seeds' median samples at the executed rate.
+  int32_t period = 1;                                ///< steps between two averages of models
+  double predicted_samples = 0, predicted_rate = 0;  ///< to the target, and samples/s
+  double executed_rate = 0;                          ///< the fastest of race_rate()
+  std::vector<double> samples;                       ///< [seed]: executed to the target
+  int64_t missed = 0;  ///< seeds that were not there after RaceTask::most_samples
+  double predicted_seconds() const { return predicted_samples / predicted_rate; }
   double executed_samples() const;  ///< the seeds' median
-  double executed_seconds() const;
+  double executed_seconds() const;  ///< which takes so long at the executed rate
 };
 
 /// The order of predicted times against that of executed ones: Kendall's tau-b, and its 90 % interval over
@@ -68,7 +66,7 @@ RaceReference race_reference(const RaceTask& task, int64_t batch, const std::ato
 /// Predicts with the profile; the learning rate is the model's. Throws InputError.
 RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme, int64_t workers,
                      const std::string& profile);
-/// Executes a run of RaceTask::rate_iterations for its rate, with the task's links. Throws DeviceError.
+/// Executes a run of its own for the rate, with the task's links. Throws DeviceError.
 void race_rate(const RaceTask& task, const std::atomic<bool>* stop, RaceEntry& entry);
 /// Executes one seed to the target and adds it: on one node, since links change no sample. Throws
 /// DeviceError.

@@ -60,7 +60,7 @@ void run_cases(const std::vector<CheckCase>& cases, const Backend& backend, cons
                        c.adapter.empty() ? "" : " with " + c.adapter, c.devices, c.devices == 1 ? "" : "s",
                        c.scheme),
            static_cast<double>(i) / static_cast<double>(cases.size()));
-      Report report = execute_case(c, backend, &interrupted);
+      Report report = execute_case(c, backend, &interrupted).report;
       if (!interrupted) out.executed[i].push_back(std::move(report));
     }
   } catch (const DeviceError&) {

@@ -93,7 +93,7 @@ std::string proof(const std::filesystem::path& folder, int columns, std::vector<
   const auto run_repetition = [&](int64_t) {
     for (std::size_t i = 0; i < cases.size(); ++i) {
       if (cases[i].devices <= std::max(1U, std::thread::hardware_concurrency()))
-        executed[i].push_back(execute_case(cases[i], backend, nullptr));
+        executed[i].push_back(execute_case(cases[i], backend, nullptr).report);
     }
     return true;
   };

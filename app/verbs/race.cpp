@@ -120,7 +120,7 @@ std::string text(const Race& race, const std::string& format, int columns) {
     if (e.samples.empty()) continue;
     const auto [low, high] = seconds_interval(e);
     table.add({std::to_string(e.workers), e.scheme, fmt::format("{:.3g}", e.learning_rate),
-               grouped(*e.predicted.samples), grouped(e.executed_samples()) + (e.missed > 0 ? "+" : ""),
+               grouped(e.predicted_samples), grouped(e.executed_samples()) + (e.missed > 0 ? "+" : ""),
                grouped(e.predicted_rate), grouped(e.executed_rate),
                fmt::format("{:.3g}", e.predicted_seconds()), fmt::format("{:.3g}", e.executed_seconds()),
                fmt::format("{:.3g} .. {:.3g}", low, high)});
@@ -168,7 +168,7 @@ JsonWriter json(const Race& race) {
     out["entries"].push_back({{"workers", e.workers},
                               {"scheme", e.scheme},
                               {"learning_rate", e.learning_rate},
-                              {"predicted_samples", *e.predicted.samples},
+                              {"predicted_samples", e.predicted_samples},
                               {"predicted_samples_per_second", e.predicted_rate},
                               {"predicted_seconds", e.predicted_seconds()},
                               {"executed_samples", e.samples},

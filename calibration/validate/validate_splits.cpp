@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/data.h"
+#include "base/statistics.h"
 #include "calibration/validate/validation_statistics.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibration/validate/validation_statistics.h"
+#include "base/statistics.h"
 
 #include <fmt/format.h>
 
@@ -180,20 +181,6 @@ std::vector<Aim> aims(const std::vector<ValidationRow>& rows) {
     if (order.rows > 0) out.push_back(order);
   }
   return out;
-}
-
-double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
-  double agree = 0, ordered_a = 0, ordered_b = 0;
-  const auto sign = [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; };
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      const double in_a = sign(a[i] - a[j]), in_b = sign(b[i] - b[j]);
-      agree += in_a * in_b;
-      ordered_a += std::abs(in_a);
-      ordered_b += std::abs(in_b);
-    }
-  }
-  return ordered_a > 0 && ordered_b > 0 ? agree / std::sqrt(ordered_a * ordered_b) : 0;
 }
 
 double worst_ratio(const ValidationRow& r) {

@@ -57,10 +57,6 @@ struct Aim {
 };
 std::vector<Aim> aims(const std::vector<ValidationRow>& rows);
 
-/// Kendall's tau-b of two orders (Kendall, Biometrika 33, 1945): 1 = the same, -1 = reversed. O(n^2). 0 where
-/// one of them orders nothing.
-double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
-
 /// The row furthest off in each series, the worst `count` series. Of a row the larger of its two errors
 /// counts, as a ratio.
 std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& rows, std::size_t count);

@@ -41,17 +41,21 @@ class OpenFile {
       : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (descriptor_ < 0) unreadable(path_, std::strerror(errno));
     struct stat status {};
-    if (fstat(descriptor_, &status) != 0) unreadable(path_, std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) {
-      ::close(descriptor_);
-      unreadable(path_, "is no regular file");
+    const int failed = fstat(descriptor_, &status) == 0 ? 0 : errno;
+    if (failed == 0 && S_ISREG(status.st_mode)) {
+      size_ = status.st_size;
+      return;
     }
-    size_ = status.st_size;
+    ::close(descriptor_);
+    unreadable(path_, failed == 0 ? "is no regular file" : std::strerror(failed));
   }
   ~OpenFile() { ::close(descriptor_); }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   int64_t size() const { return size_; }
+  [[noreturn]] void fail(int64_t offset, const std::string& why) const {
+    unreadable(path_, fmt::format("offset {}: {}", offset, why));
+  }
   void read(int64_t offset, void* to, int64_t bytes) const {
     for (auto* at = static_cast<uint8_t*>(to); bytes > 0;) {
       const ssize_t got = pread(descriptor_, at, static_cast<std::size_t>(bytes), offset);
@@ -92,54 +96,59 @@ struct Part {
   int64_t padded() const { return (bytes + 3) / 4 * 4; }
 };
 
-Part read_part(const OpenFile& file, const std::string& path, int64_t offset) {
+Part read_part(const OpenFile& file, int64_t offset) {
   uint32_t head[2] = {};
-  if (file.size() - offset < kRecordHead)
-    unreadable(path, fmt::format("offset {}: a record is cut off", offset));
+  if (file.size() - offset < kRecordHead) file.fail(offset, "a record is cut off");
   file.read(offset, head, kRecordHead);
-  if (head[0] != kMagic)
-    unreadable(path,
-               fmt::format("offset {}: no record begins there (RecordIO's magic number is missing)", offset));
+  if (head[0] != kMagic) file.fail(offset, "no record begins there (RecordIO's magic number is missing)");
   const Part part{head[1] >> 29, head[1] & kLengthMask};
-  if (part.kind > 3) unreadable(path, fmt::format("offset {}: a part of kind {}", offset, part.kind));
+  if (part.kind > 3) file.fail(offset, fmt::format("a part of kind {}", part.kind));
   if (part.padded() > file.size() - offset - kRecordHead)
-    unreadable(path, fmt::format("offset {}: a record of {} bytes is cut off", offset, part.bytes));
+    file.fail(offset, fmt::format("a record of {} bytes is cut off", part.bytes));
   return part;
 }
 
-/// Its parts joined, with the magic numbers that divided them. `offset` moves behind it.
-void read_record(const OpenFile& file, const std::string& path, int64_t& offset, std::vector<uint8_t>& to) {
-  to.clear();
+/// f(part, where its bytes are) for all parts of the record at `offset`; returns where the next one begins.
+template <typename F>
+int64_t each_part(const OpenFile& file, int64_t offset, F f) {
+  int64_t bytes = 0;
   for (bool first = true;; first = false) {
-    const Part part = read_part(file, path, offset);
-    if (first ? part.kind > 1 : part.kind < 2)
-      unreadable(path, fmt::format("offset {}: the parts of a record are in disorder", offset));
-    if (!first) {
+    const Part part = read_part(file, offset);
+    if (first ? part.kind > 1 : part.kind < 2) file.fail(offset, "the parts of a record are in disorder");
+    bytes += part.bytes;
+    if (bytes > kMostEncoded)
+      file.fail(offset, fmt::format("a record of more than {} MiB", kMostEncoded >> 20));
+    f(part, offset + kRecordHead);
+    offset += kRecordHead + part.padded();
+    if (part.kind == 0 || part.kind == 3) return offset;
+  }
+}
+
+/// Its parts joined, with the magic numbers that divided them.
+void read_record(const OpenFile& file, int64_t offset, std::vector<uint8_t>& to) {
+  to.clear();
+  each_part(file, offset, [&](const Part& part, int64_t at) {
+    if (at != offset + kRecordHead) {
       const auto* magic = reinterpret_cast<const uint8_t*>(&kMagic);
       to.insert(to.end(), magic, magic + sizeof(kMagic));
     }
     const std::size_t before = to.size();
-    if (static_cast<int64_t>(before) + part.bytes > kMostEncoded)
-      unreadable(path, fmt::format("offset {}: a record of more than {} MiB", offset, kMostEncoded >> 20));
     to.resize(before + static_cast<std::size_t>(part.bytes));
-    file.read(offset + kRecordHead, to.data() + before, part.bytes);
-    offset += kRecordHead + part.padded();
-    if (part.kind == 0 || part.kind == 3) return;
-  }
+    file.read(at, to.data() + before, part.bytes);
+  });
 }
 
-int32_t label_of(const std::vector<uint8_t>& record, const std::string& path, int64_t offset) {
-  if (static_cast<int64_t>(record.size()) < kImageHead)
-    unreadable(path, fmt::format("offset {}: a record without a header", offset));
+/// What a record's first part begins with: how many labels, and one.
+struct ImageHead {
   uint32_t flag = 0;
   float label = 0;
-  std::memcpy(&flag, record.data(), 4);
-  std::memcpy(&label, record.data() + 4, 4);
-  if (flag != 0) unreadable(path, fmt::format("offset {}: {} labels, where one is read", offset, flag));
-  if (!(label >= 0 && label <= 1e6F) || label != std::floor(label))
-    unreadable(path,
-               fmt::format("offset {}: the label is {}, no whole number from 0 to 1000000", offset, label));
-  return static_cast<int32_t>(label);
+};
+
+int32_t label_of(const OpenFile& file, int64_t offset, const ImageHead& head) {
+  if (head.flag != 0) file.fail(offset, fmt::format("{} labels, where one is read", head.flag));
+  if (!(head.label >= 0 && head.label <= 1e6F) || head.label != std::floor(head.label))
+    file.fail(offset, fmt::format("the label is {}, no whole number from 0 to 1000000", head.label));
+  return static_cast<int32_t>(head.label);
 }
 
 }  // namespace
@@ -181,14 +190,20 @@ void StoredImages::open_folder() {
 
 void StoredImages::open_records() {
   const OpenFile file(path_);
-  std::vector<uint8_t> record;
   for (int64_t offset = 0; offset < file.size();) {
+    int64_t bytes = -4;  // a magic number is between two parts
     const int64_t begin = offset;
-    read_record(file, path_, offset, record);
-    labels_.push_back(label_of(record, path_, begin));
+    offset = each_part(file, begin, [&](const Part& part, int64_t at) {
+      bytes += part.bytes + 4;
+      if (at != begin + kRecordHead) return;
+      if (part.bytes < kImageHead) file.fail(begin, "a record without a header");
+      ImageHead head;
+      file.read(at, &head, sizeof(head));
+      labels_.push_back(label_of(file, begin, head));
+    });
     classes_ = std::max<int64_t>(classes_, labels_.back() + 1);
-    bytes_ += static_cast<double>(record.size() - kImageHead);
-    pieces_.push_back({begin, offset - begin});
+    bytes_ += static_cast<double>(bytes - kImageHead);
+    offsets_.push_back(begin);
   }
 }
 
@@ -202,15 +217,15 @@ void StoredImages::read(int64_t sample, std::vector<uint8_t>& to) const {
     return file.read(0, to.data(), file.size());
   }
   const OpenFile file(path_);
-  int64_t offset = pieces_[i].offset;
-  read_record(file, path_, offset, to);
-  label_of(to, path_, pieces_[i].offset);  // the file may have changed
+  read_record(file, offsets_[i], to);
+  if (static_cast<int64_t>(to.size()) < kImageHead)  // the file has changed
+    file.fail(offsets_[i], "a record without a header");
   to.erase(to.begin(), to.begin() + kImageHead);
 }
 
 std::string StoredImages::place(int64_t sample) const {
   const auto i = static_cast<std::size_t>(sample);
-  return files_ ? names_[i] : fmt::format("record {} (offset {})", sample, pieces_[i].offset);
+  return files_ ? names_[i] : fmt::format("record {} (offset {})", sample, offsets_[i]);
 }
 
 StoredData StoredImages::describe() const {
@@ -277,34 +292,49 @@ std::vector<uint8_t> make_image(const MadeImages& what, int64_t sample) {
   return encode(what.format, {what.width, what.height}, values, what.quality);
 }
 
+namespace {
+
+void put(const std::string& path, std::ostream& to, const std::vector<uint8_t>& bytes) {
+  to.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!to) unreadable(path, "cannot be written");
+}
+
+void write_records(const MadeImages& what, const std::string& path) {
+  std::ofstream all(path, std::ios::binary);
+  for (int64_t i = 0; i < what.samples; ++i)
+    put(path, all,
+        make_record(static_cast<uint64_t>(i), static_cast<int32_t>(i % what.classes), make_image(what, i)));
+  all.close();
+  if (!all) unreadable(path, "cannot be written");
+}
+
+void write_folder(const MadeImages& what, const std::string& path) {
+  const auto digits = [](int64_t count) { return std::to_string(std::max<int64_t>(count - 1, 0)).size(); };
+  const char* end = what.format == ImageFormat::png ? "png" : "jpg";
+  for (int64_t i = 0; i < what.samples; ++i) {
+    const std::string folder = fmt::format("{}/{:0{}}", path, i % what.classes, digits(what.classes));
+    fs::create_directories(folder);
+    const std::string name = fmt::format("{}/{:0{}}.{}", folder, i, digits(what.samples), end);
+    std::ofstream file(name, std::ios::binary);
+    put(name, file, make_image(what, i));
+    file.close();
+    if (!file) unreadable(name, "cannot be written");
+  }
+}
+
+}  // namespace
+
 void make_images(const MadeImages& what, const std::string& path) {
   std::error_code failed;
   if (fs::exists(path, failed)) unreadable(path, "is there already; a data set is made anew");
-  const bool records = path.ends_with(".rec");
-  if (!records) fs::create_directories(path, failed);
-  std::ofstream all;
-  if (records) all.open(path, std::ios::binary);
-  const auto digits = [](int64_t count) { return fmt::format("{}", std::max<int64_t>(count - 1, 0)).size(); };
-  for (int64_t i = 0; i < what.samples && !failed; ++i) {
-    const std::vector<uint8_t> image = make_image(what, i);
-    const auto label = static_cast<int32_t>(i % what.classes);
-    const auto write = [](std::ostream& to, const std::vector<uint8_t>& bytes) {
-      to.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    };
-    if (records) {
-      write(all, make_record(static_cast<uint64_t>(i), label, image));
-      continue;
-    }
-    const std::string folder = fmt::format("{}/{:0{}}", path, label, digits(what.classes));
-    fs::create_directories(folder, failed);
-    const char* end = what.format == ImageFormat::png ? "png" : "jpg";
-    std::ofstream file(fmt::format("{}/{:0{}}.{}", folder, i, digits(what.samples), end), std::ios::binary);
-    write(file, image);
-    file.close();
-    if (!file) failed = std::make_error_code(std::errc::io_error);
+  const std::string whole = path.substr(0, path.find_last_not_of('/') + 1), making = whole + ".part";
+  try {
+    fs::remove_all(making);  // of one that was interrupted
+    path.ends_with(".rec") ? write_records(what, making) : write_folder(what, making);
+    fs::rename(making, whole);
+  } catch (const fs::filesystem_error& error) {
+    unreadable(path, error.code().message());
   }
-  if (records) all.close();
-  if (failed || (records && !all)) unreadable(path, failed ? failed.message() : "cannot be written");
 }
 
 }  // namespace tandem::exec

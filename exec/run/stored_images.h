@@ -22,7 +22,7 @@ class StoredImages {
  public:
   /// Throws InputError with the file, and of a record file the offset, of what is wrong: nothing there, no
   /// classes, no pictures, a damaged record, a label that is no whole number from 0 on or several labels.
-  /// O(samples): pictures are not read, but the first ones, which describe() measures.
+  /// O(samples): of each its name and size, or its record's head, is read, and no picture.
   static StoredImages open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -38,9 +38,6 @@ class StoredImages {
   StoredData describe() const;
 
  private:
-  struct Piece {
-    int64_t offset = 0, bytes = 0;  ///< of the record file, with all of its parts
-  };
   void open_folder();
   void open_records();
 
@@ -50,7 +47,7 @@ class StoredImages {
   double bytes_ = 0;
   std::vector<int32_t> labels_;
   std::vector<std::string> names_;  ///< of files, below the path
-  std::vector<Piece> pieces_;       ///< of records
+  std::vector<int64_t> offsets_;    ///< of records
 };
 
 /// Does the name of a data set mean pictures in storage: a folder or a .rec file?
@@ -62,8 +59,8 @@ std::vector<uint8_t> make_record(uint64_t id, int32_t label, const std::vector<u
 
 /// A data set made from counters, of `classes` classes in turn: smooth waves whose direction and colour are
 /// the class's, with noise so that JPEG takes about as many bits as for photographs. The same arguments give
-/// the same files. `path`: a new folder, or a new .rec file. Throws InputError where it exists or cannot be
-/// written.
+/// the same files. `path`: a new folder, or a new .rec file, which is there when it is whole: until then it
+/// is called path.part. Throws InputError where it exists or cannot be written.
 struct MadeImages {
   int64_t samples = 256, classes = 10;
   int64_t width = 256, height = 256;

@@ -23,6 +23,7 @@ float* Worker::messages(uint32_t key) const {
 
 /// PowerSGD begins with random matrices that all workers have alike.
 void Worker::begin_compressed() {
+  if (run_.program().compression.kind != Compression::Kind::powersgd) return;
   std::vector<float> start(
       static_cast<std::size_t>(compressed_words(run_.program(), run_.execution_graph().graph())));
   for (std::size_t i = 0; i < start.size(); ++i)

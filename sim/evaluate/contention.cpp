@@ -227,6 +227,4 @@ Contention find_contention(const Plan& plan) {
   return out;
 }
 
-std::string contention(const Plan& plan) { return find_contention(plan).who; }
-
 }  // namespace tandem::sim

@@ -30,8 +30,6 @@ struct Contention {
 };
 /// O(instances x ops).
 Contention find_contention(const Plan& plan);
-/// Contention::who.
-std::string contention(const Plan& plan);
 /// Whether a link has so much, in bytes/s: exactly full is no contention.
 inline bool fit_together(const Plan& plan, uint32_t link, double load) {
   return load <= plan.capacity[link] * (1 + 1e-9);

@@ -172,6 +172,7 @@ void Recorder::charge(const Tracked& t, Stretch s, int64_t begin) {
   const Time time{s.end - begin};
   trace_.exposed[static_cast<int>(s.wait)] += time;
   if (s.wait == Wait::communication) trace_.moved[s.move] += time;
+  if (s.wait == Wait::input && t.compute_end == 0) trace_.filling += time;
   waits_ += s.wait == Wait::waiting ? 1 : 0;
   if (s.wait == Wait::waiting)
     trace_.awaited[static_cast<uint32_t>(grid_device(*plan_.program, *t.role, s.awaited))] += time;

@@ -12,7 +12,7 @@
 namespace tandem::sim {
 
 /// Requires is_static(program) (throws ProgramError) and no two transfers of different groups or lanes that
-/// share a resource at overlapping times; contention() tells (sim/evaluate/contention.h).
+/// share a resource at overlapping times; find_contention() tells (sim/evaluate/contention.h).
 Trace run_sweep(const Plan& plan, const EvaluateOptions& options);
 /// The same where copies alone can share too little (sim/evaluate/shared_copies.h); nothing where that cannot
 /// be told without events.

@@ -57,6 +57,7 @@ struct Trace {
   Time busy[kLanes];
   /// Of the same: time without compute, along the chain of ops that its next compute op waited for.
   Time exposed[kWaits];
+  Time filling;                      ///< of exposed[input]: the first batch's, in front of all compute
   Time moved[kMoves];                ///< exposed[communication] by kind
   std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker, or by device of a grid
   Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }

@@ -100,7 +100,7 @@ TEST(ProgressAnswer, ARunEndsAtTheLoss) {
 RaceEntry entry(double predicted, std::vector<double> samples) {
   RaceEntry e;
   e.workers = 2;
-  e.predicted.samples = predicted;
+  e.predicted_samples = predicted;
   e.predicted_rate = 10;
   e.executed_rate = 20;
   e.samples = std::move(samples);

@@ -68,14 +68,6 @@ TEST(ValidationStatistics, GroupsPartRowsByWhatWasSetOnThem) {
   EXPECT_EQ(others[0].speedups.all.size(), 1u);
 }
 
-TEST(ValidationStatistics, KendallsTau) {
-  EXPECT_EQ(kendall_tau({1, 2, 3, 4}, {10, 20, 30, 40}), 1);
-  EXPECT_EQ(kendall_tau({1, 2, 3, 4}, {4, 3, 2, 1}), -1);
-  EXPECT_NEAR(kendall_tau({1, 2, 3, 4}, {1, 2, 4, 3}), 4.0 / 6, 1e-12);
-  EXPECT_NEAR(kendall_tau({1, 1, 2}, {1, 2, 3}), 2 / std::sqrt(6.0), 1e-12) << "tau-b";
-  EXPECT_EQ(kendall_tau({1, 1}, {1, 2}), 0);
-}
-
 TEST(ValidationStatistics, OrderOfSchemesIsJudgedByModelAndDeviceCount) {
   std::vector<ValidationRow> rows;
   for (const double rate : {1.0, 2.0, 3.0}) {

@@ -58,8 +58,9 @@ TEST(MoreBandwidth, NeverSlowsAStaticProgram) {
                  fast = predict(graph, after, scheme, devices);
     if (slow.evaluator == "events" || fast.evaluator == "events") continue;
     ++sweeps;
-    // A faster collective takes more of the memory's bandwidth: kernels beside it, and it itself, take longer
-    // by that (sim/cost/overlap.h).
+    // A faster collective asks more of the memory. Kernels beside it take longer by what the report counts as
+    // slowed; it itself takes longer in the same proportion while they overlap, so by no more than that
+    // (sim/cost/overlap.h). A step grows by at most both.
     const double step = 1 / slow.samples_per_second, faster = 1 / fast.samples_per_second;
     const double taken = std::max(0.0, fast.slowed * faster - slow.slowed * step);
     EXPECT_LE(faster, (step + 2 * taken) * (1 + 1e-9)) << graph.name() << " " << scheme << " on " << devices

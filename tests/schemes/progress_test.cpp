@@ -73,9 +73,22 @@ TEST(Progress, ShapesOfSchemesThatSumGradients) {
   EXPECT_EQ(shape("zero:stage=3", 4).models, 1);
   EXPECT_EQ(shape("parameter-server", 4).step_samples, 128);
   EXPECT_EQ(shape("parameter-server:mode=async", 4).step_samples, 32);
-  EXPECT_TRUE(shape("parameter-server:mode=async", 4).counts_delay);
   EXPECT_EQ(shape("parameter-server:mode=softsync,n=2", 4).step_samples, 64);
   EXPECT_EQ(shape("parameter-server:mode=backup,backup=1", 4).step_samples, 96);
+}
+
+TEST(Progress, DelayIsStatedOrCounted) {
+  Histogram counted;
+  counted.add(3);
+  counted.add(5);
+  Program p;
+  EXPECT_EQ(mean_delay(p, counted), 0) << "no store counts";
+  p.stores.emplace_back();
+  EXPECT_EQ(mean_delay(p, counted), 4);
+  p.stores[0].averaging.rule = Averaging::Rule::elastic;
+  EXPECT_EQ(mean_delay(p, counted), 0) << "what is exchanged are models";
+  p.delay = 7;
+  EXPECT_EQ(mean_delay(p, counted), 7);
 }
 
 TEST(Progress, ShapesOfSchemesThatAverage) {
@@ -84,7 +97,6 @@ TEST(Progress, ShapesOfSchemesThatAverage) {
   EXPECT_EQ(local.models, 4);
   EXPECT_EQ(local.period, 8);
   EXPECT_EQ(local.mixing, 0);
-  EXPECT_FALSE(local.counts_delay);
   const SyncShape diloco = shape("diloco:every=50,outer-rate=0.7,outer-momentum=0.9", 4);
   EXPECT_EQ(diloco.period, 50);
   EXPECT_NEAR(diloco.outer_step, 7, 1e-9);

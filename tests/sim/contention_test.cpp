@@ -10,7 +10,7 @@
 namespace tandem::tests {
 namespace {
 
-using sim::contention;
+using sim::find_contention;
 using testing::HasSubstr;
 
 /// Workers that copy in and out on one lane, and a plan that gives each of them transfers of its own.
@@ -41,28 +41,30 @@ Transfer over(std::vector<Use> uses, double cap) { return {Time{}, 1000, cap, st
 
 TEST(Contention, IsMoreThanALinkHas) {
   // Two at 4 of 10 fit, three do not: exactly full is no contention.
-  EXPECT_EQ(contention(copies(2, {{over({{0, 1}}, 4)}}, {10})), "");
-  EXPECT_EQ(contention(copies(2, {{over({{0, 1}}, 5)}}, {10})), "");
-  EXPECT_THAT(contention(copies(3, {{over({{0, 1}}, 4)}}, {10})),
+  EXPECT_EQ(find_contention(copies(2, {{over({{0, 1}}, 4)}}, {10})).who, "");
+  EXPECT_EQ(find_contention(copies(2, {{over({{0, 1}}, 5)}}, {10})).who, "");
+  EXPECT_THAT(find_contention(copies(3, {{over({{0, 1}}, 4)}}, {10})).who,
               HasSubstr("copy 0 (copy lane of 3 instances of worker) share link 0"));
-  EXPECT_THAT(contention(copies(2, {{over({{0, 2}}, 4)}}, {10})), HasSubstr("link 0"))
+  EXPECT_THAT(find_contention(copies(2, {{over({{0, 2}}, 4)}}, {10})).who, HasSubstr("link 0"))
       << "each byte counts twice";
-  EXPECT_EQ(contention(copies(2, {{over({{0, 0.5F}}, 9)}}, {10})), "");
-  EXPECT_EQ(contention(copies(3, {{over({{0, 0}}, 9)}}, {10})), "");
+  EXPECT_EQ(find_contention(copies(2, {{over({{0, 0.5F}}, 9)}}, {10})).who, "");
+  EXPECT_EQ(find_contention(copies(3, {{over({{0, 0}}, 9)}}, {10})).who, "");
 }
 
 TEST(Contention, ALaneMakesOneTransferAtATime) {
   // Of one worker's copies the largest counts, and it is named; of two workers both.
   const Transfer small = over({{0, 1}}, 3), large = over({{0, 1}}, 6);
-  EXPECT_EQ(contention(copies(1, {{small, large}}, {6})), "");
-  EXPECT_THAT(contention(copies(2, {{small, large}}, {11})), HasSubstr("copy 1 (copy lane of 2 instances"));
-  EXPECT_THAT(contention(copies(2, {{large, small}}, {11})), HasSubstr("copy 0 (copy lane of 2 instances"));
+  EXPECT_EQ(find_contention(copies(1, {{small, large}}, {6})).who, "");
+  EXPECT_THAT(find_contention(copies(2, {{small, large}}, {11})).who,
+              HasSubstr("copy 1 (copy lane of 2 instances"));
+  EXPECT_THAT(find_contention(copies(2, {{large, small}}, {11})).who,
+              HasSubstr("copy 0 (copy lane of 2 instances"));
 }
 
 /// The same rate over other links, or the same links at another rate or weight, is another transfer.
 TEST(Contention, TransfersAreTheSameByRateAndUsesOnly) {
   const auto joined = [](const Transfer& a, const Transfer& b) {
-    return contention(copies(2, {{a}, {b}}, {10, 10, 10}));
+    return find_contention(copies(2, {{a}, {b}}, {10, 10, 10})).who;
   };
   EXPECT_EQ(joined(over({{0, 1}}, 6), over({{1, 1}}, 6)), "");
   EXPECT_THAT(joined(over({{0, 1}}, 6), over({{0, 1}}, 6)), HasSubstr("2 instances of worker"));
@@ -86,13 +88,13 @@ TEST(Contention, RolesAndLanesAddUp) {
   plan.transfers = {over({{0, 1}}, 1), over({{0, 1}}, 6), over({{0, 1}}, 8)};
   // Copies take 4 x 1. A member's share of its sums is 6 / 2 or 8 / 4, of which the larger counts: 4 x 3.
   plan.capacity = {16};
-  EXPECT_EQ(contention(plan), "");
+  EXPECT_EQ(find_contention(plan).who, "");
   plan.capacity = {15.9};
   EXPECT_EQ(
-      contention(plan),
+      find_contention(plan).who,
       "sum (comm lane of 4 instances of worker) and in (copy lane of 4 instances of worker) share link 0");
   plan.roles[0].transfer[0][0] = -1;
-  EXPECT_EQ(contention(plan), "");
+  EXPECT_EQ(find_contention(plan).who, "");
 }
 
 TEST(Contention, PairsThatShareFairlyDependOnWhoWaits) {

@@ -99,7 +99,9 @@ TEST(SharedCopies, AreWhatRealInputIsInNodesOfSeveralDevices) {
   const Report decoding = predict(true, {{"nodes", "4"}, {"host.cores", "4"}});
   EXPECT_EQ(hidden.evaluator, "sweep");
   EXPECT_NEAR(hidden.samples_per_second, none.samples_per_second, 1e-9 * none.samples_per_second);
+  EXPECT_EQ(hidden.time_share.input, 0) << "the first batch is waited for once in a training";
   EXPECT_EQ(decoding.evaluator, "sweep");
+  EXPECT_GT(decoding.time_share.input, 0.4);
   EXPECT_LT(decoding.samples_per_second, 0.5 * none.samples_per_second);
 }
 

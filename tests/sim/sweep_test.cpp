@@ -25,7 +25,7 @@ TEST(Sweep, EqualsEventsBitForBit) {
     const RandomPlanOptions options{
         .noisy = seed % 2 == 0, .irregular = seed % 5 == 0, .links = seed % 3 == 0};
     const Plan plan = RandomPlan(seed, options).make();
-    ASSERT_EQ(contention(plan), "") << seed;
+    ASSERT_EQ(find_contention(plan).who, "") << seed;
     expect_same(run_sweep(plan, kOptions), run_events(plan, kOptions), seed);
     if (HasFailure()) return;
   }
@@ -117,14 +117,14 @@ TEST(Evaluate, TimesCopiesOverOneLinkTogether) {
   plan.transfers = {{Time{}, 1000, 0, {{0, 1}}}};
   plan.roles = {{{}, {{Time{}}}, {{0}}}};
   plan.program = std::make_shared<Program>(b.finish());
-  EXPECT_EQ(contention(plan), "load (copy lane of 2 instances of worker) share pcie0");
+  EXPECT_EQ(find_contention(plan).who, "load (copy lane of 2 instances of worker) share pcie0");
   const Trace t = evaluate(plan, {.iterations = 1});
   EXPECT_EQ(t.evaluator, "sweep");
   EXPECT_THAT(t.reason, testing::HasSubstr("load (copy lane of 2 instances of worker) share pcie0"));
   EXPECT_EQ(t.makespan, Time{2'000'000});  // half the rate each
   EXPECT_EQ(t.link_bytes[0], 2000);
   plan.transfers[0].cap = 0.5e9;  // now both fit
-  EXPECT_EQ(contention(plan), "");
+  EXPECT_EQ(find_contention(plan).who, "");
   EXPECT_EQ(evaluate(plan, {.iterations = 1}).evaluator, "folded");
   EXPECT_EQ(run_events(plan, {.iterations = 1}).makespan, Time{2'000'000});
 }
@@ -155,11 +155,12 @@ TEST(Evaluate, SeesLanesOfOneInstanceAndGroupsThatShare) {
   plan.roles = {{{}, {{Time{}, Time{}}}, {{0, 1}}}};
   plan.transfers = {{Time{}, 1000, 0.2e9, {{0, 1}}}, {Time{}, 1000, 0.6e9, {{1, 1}}}};
   plan.program = std::make_shared<Program>(b.finish());
-  EXPECT_EQ(contention(plan), "reduce (comm lane of 4 instances of worker) share link 1");  // two groups
+  EXPECT_EQ(find_contention(plan).who,
+            "reduce (comm lane of 4 instances of worker) share link 1");  // two groups
   plan.transfers[1].cap = 0.5e9;
-  EXPECT_EQ(contention(plan), "");
+  EXPECT_EQ(find_contention(plan).who, "");
   plan.transfers[1].uses = {{0, 1}};
-  EXPECT_EQ(contention(plan),
+  EXPECT_EQ(find_contention(plan).who,
             "reduce (comm lane of 4 instances of worker) and input (copy lane of 4 instances of "
             "worker) share link 0");
 }
