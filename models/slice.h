@@ -17,8 +17,8 @@ struct LayerRange {
 
 /// Ranges of layers, and of those among them that split one of `ways` equal parts.
 struct ModelSlice {
-  std::vector<LayerRange> ranges;  ///< increasing, disjoint; none: all layers
-  int32_t ways = 1;                ///< devices that share each layer (tensor parallelism)
+  std::vector<LayerRange> ranges = {};  ///< increasing, disjoint; none: all layers
+  int32_t ways = 1;                     ///< devices that share each layer (tensor parallelism)
   /// Between the layers that split, each of these devices has an equal part of the sequence (Korthikanti et
   /// al. 2022, section 4.2.2): of several sequences an equal part of their positions, one behind the other.
   bool sequence = false;

@@ -137,7 +137,8 @@ std::vector<SharedRate> Simulation::side_by_side(int64_t devices, double scale, 
   for (std::size_t i = 0; i < plans.size(); ++i) {
     std::vector<Plan> others = plans;
     others[i] = own.plan;  // in the place of the one that is measured now
-    const Bound measured{.plan = plans[i]};
+    Bound measured;
+    measured.plan = plans[i];
     out.push_back({p_.beside[i].job.graph->name(), p_.beside[i].devices,
                    evaluated(measured, others, false).rate, evaluated(measured, {}, false).rate});
   }

@@ -36,7 +36,7 @@ struct Question {
   int32_t iterations = 0;  ///< 0: as many as steady figures need
   uint64_t seed = 1;
   std::string profile = "stock";
-  std::shared_ptr<const MeasuredCollectives> measured;  ///< of --collective-profile
+  std::shared_ptr<const MeasuredCollectives> measured{};  ///< of --collective-profile
   std::optional<Anchor> anchor;
   std::optional<Disturbance> disturbance;
   Stragglers stragglers{};

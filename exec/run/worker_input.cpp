@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/random.h"
+#include "exec/run/memory.h"
 #include "exec/run/worker.h"
 
 namespace tandem::exec {
