@@ -64,17 +64,11 @@ JsonWriter staleness_json(const Report& report) {
 }
 
 JsonWriter memory_json(const MemoryUse& m) {
-  JsonWriter out = {{"parameters", m.parameters.n},
-                    {"gradients", m.gradients.n},
-                    {"optimizer", m.optimizer.n},
-                    {"activations", m.activations.n},
-                    {"workspace", m.workspace.n},
-                    {"buffers", m.buffers.n},
-                    {"total", m.total().n},
-                    {"reserved", m.reserved.n},
-                    {"nvidia_smi", m.nvidia_smi.n},
-                    {"capacity", m.capacity.n},
-                    {"fits", m.fits()}};
+  JsonWriter out = {
+      {"parameters", m.parameters.n},   {"gradients", m.gradients.n}, {"optimizer", m.optimizer.n},
+      {"activations", m.activations.n}, {"workspace", m.workspace.n}, {"buffers", m.buffers.n},
+      {"total", m.total().n},           {"reserved", m.reserved.n},   {"nvidia_smi", m.nvidia_smi.n},
+      {"capacity", m.capacity.n},       {"fits", m.fits()},           {"barely_fits", m.barely_fits()}};
   if (m.host.n > 0) out["host"] = m.host.n;
   return out;
 }

@@ -194,6 +194,9 @@ std::string advice_text(const Advice& advice, const AdviceContext& context, int 
         "The first is faster than the second with probability {:.0f} %; errors that both have "
         "cancel.\n",
         100 * *advice.first_beats_second);
+  if (const MemoryUse& memory = advice.ranked[0].report.memory; memory.barely_fits())
+    prose += fmt::format("The first takes {} of {} on a device. {}\n", to_text(memory.needed()),
+                         to_text(memory.capacity), barely_fits_text());
   prose += inexact_text(*context.space);
   for (std::size_t f = 0; f < advice.outcomes.size(); ++f) {
     const std::string text = outcome_text(advice.outcomes[f], f, advice);

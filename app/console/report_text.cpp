@@ -172,7 +172,13 @@ std::string memory_line(const Report& report) {
       out += fmt::format(" Device{} of role {}: {}.", role.devices == 1 ? "" : "s", role.role,
                          to_text(role.memory.nvidia_smi));
   }
+  if (m.barely_fits()) out += " " + barely_fits_text();
   return out + "\n";
+}
+
+std::string barely_fits_text() {
+  return "That is closer to the capacity than predictions have been to published figures (VALIDATION.md, "
+         "Memory): it may not fit.";
 }
 
 std::string side_by_side_line(const Report& report) {

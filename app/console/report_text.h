@@ -25,6 +25,9 @@ std::vector<ReportPair> matched(const std::vector<Report>& a, const std::vector<
 /// What the memory column counts and what it is made of, for one report; empty where an executor measured it.
 std::string memory_line(const Report& report);
 
+/// What to say of a report whose memory.barely_fits().
+std::string barely_fits_text();
+
 /// The rates of the jobs that share the machine, beside what each has alone; "" without others.
 std::string side_by_side_line(const Report& report);
 

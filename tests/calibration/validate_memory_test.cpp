@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "schemes/report.h"
+
 namespace tandem::tests {
 namespace {
 
@@ -20,6 +22,19 @@ TEST(ValidateMemory, BertNeedsNoConstants) {
     EXPECT_LT(std::abs(r.error()), 0.02) << r.model << " batch " << r.batch;
   }
   EXPECT_EQ(rows, 12);
+}
+
+/// MemoryUse::kMeanError is what the table of kept-aside files prints.
+TEST(ValidateMemory, RoomThatIsTooLittleIsTheMeanError) {
+  double sum = 0;
+  int rows = 0;
+  for (const MemoryRow& r : validate_memory()) {
+    if (!r.held_out || r.failure != "" || r.doubtful != "" || r.metric == "fits") continue;
+    sum += std::abs(r.error());
+    ++rows;
+  }
+  ASSERT_GT(rows, 50);
+  EXPECT_NEAR(sum / rows, MemoryUse::kMeanError, 0.005);
 }
 
 TEST(ValidateMemory, TextAndRows) {
