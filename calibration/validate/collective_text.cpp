@@ -102,8 +102,12 @@ std::string machine_and_library(const CollectiveRow& row) {
 /// What a log of all-reduce is worth to the machine's other operations.
 std::string by_all_reduce(const std::vector<CollectiveRow>& rows) {
   std::map<std::string, std::map<std::string, Logs>> machines;
-  for (const CollectiveRow& r : rows)
-    machines[machine_and_library(r)][fmt::format("{}|{}", r.sets, r.devices)][r.kind].push_back(&r);
+  for (const CollectiveRow& r : rows) {
+    // Logs of one source alone: elsewhere the same system file stands for another machine.
+    const std::string log = fmt::format("{}|{}|{}|{}x{}x{}", r.table, r.sets, r.devices, r.harness.threads,
+                                        r.harness.gpus_per_thread, r.harness.iterations);
+    machines[machine_and_library(r)][log][r.kind].push_back(&r);
+  }
   GeometricErrors all_stock, all_corrected;
   std::string lines, worst;
   double most = 0;
