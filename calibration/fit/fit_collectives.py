@@ -46,7 +46,8 @@ SET_ON = re.compile(r"^dgx-h100,[^,]*transport.name=tcpxo?;harness=1x1x20,all_ga
 SPACE = {
     "nccl-2.0": ["@simple.base", "@simple.step.pcie", "@simple.step.host", "@simple.efficiency.pcie",
                  "@simple.efficiency.host"],
-    "nccl-2.4": ["@ll.step.network", "@ll.efficiency.network", "@simple.step.network", "@simple.efficiency.network"],
+    "nccl-2.4": ["@ll.step.network", "@ll.efficiency.network", "@ll128.step.network", "@ll128.efficiency.network",
+                 "@simple.step.network", "@simple.efficiency.network"],
     "nccl-2.18": ["@ll.base", "@ll.step.fabric", "@ll.step.pcie", "@ll.step.host", "@ll.efficiency.fabric",
                   "@ll.efficiency.pcie", "@ll.efficiency.host", "@ll128.base", "@ll128.step.fabric",
                   "@simple.base", "@simple.step.fabric", "@simple.step.pcie",
@@ -67,7 +68,7 @@ OWN = ("switch", "@simple.step.pcie", "@simple.efficiency.pcie")
 PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
          "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
          "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
-         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
+         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5, "@ll128.step.network": 4, "@ll128.efficiency.network": 0.92,
          "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
          "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
          "@simple.efficiency.fabric": 1, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
@@ -154,6 +155,8 @@ def share(profile):
         for path in SPACE[other] + [p for p in TIED if p.startswith("@")]:
             if not path.startswith(OWN):
                 put(mine, path, get(its, path))
+        for path in SPACE[name]:  # between nodes the later entry has what the earlier one was fitted to
+            put(its, path, get(mine, path))
 
 
 def is_time(path):
@@ -174,6 +177,8 @@ def put(entry, path, value, digits=6):
 def bounds(path):
     if is_time(path):
         return (0.02, 200.0)
+    if path == "own_copy":  # bytes per clock
+        return (1, 200)
     if path.endswith("efficiency.fabric"):
         return (0.05, 1.2)
     return (0.05, 1.0) if "efficiency" in path or "wire" in path else (0.05, 4.0)

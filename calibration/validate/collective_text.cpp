@@ -19,6 +19,10 @@ constexpr int64_t kSmall = int64_t{1} << 20;  // errors are told up to and above
 struct GeometricErrors {
   std::vector<double> small, large;
   void add(int64_t bytes, double log_ratio) { (bytes <= kSmall ? small : large).push_back(log_ratio); }
+  void add(const GeometricErrors& other) {
+    small.insert(small.end(), other.small.begin(), other.small.end());
+    large.insert(large.end(), other.large.begin(), other.large.end());
+  }
   std::string cells() const { return fmt::format("{} | {}", cell(small), cell(large)); }
   static std::string cell(const std::vector<double>& e) {
     return e.empty() ? "–" : fmt::format("{:.1f} % ({})", 100 * geometric_error(e), e.size());
@@ -61,6 +65,75 @@ GeometricErrors calibrated(const std::vector<const CollectiveRow*>& log) {
   return out;
 }
 
+/// Logs of one machine on one number of devices, by operation.
+using Logs = std::map<CollKind, std::vector<const CollectiveRow*>>;
+
+/// Adds the errors of what an all-reduce says something of, as they stand and corrected by it. Sizes that the
+/// all-reduce was not measured at are left out.
+void add_siblings(const Logs& logs, GeometricErrors& stock, GeometricErrors& corrected) {
+  const auto found = logs.find(CollKind::all_reduce);
+  if (found == logs.end()) return;
+  std::map<int64_t, const CollectiveRow*> measured;
+  for (const CollectiveRow* r : found->second) measured.emplace(r->bytes, r);
+  std::vector<CollectivePoint> points;
+  for (const auto& [bytes, r] : measured) points.push_back({bytes, r->measured});
+  if (points.size() < 4) return;
+  const CollectiveCorrection correction(points, [&](int64_t bytes) { return measured.at(bytes)->predicted; });
+  for (const auto& [kind, log] : logs) {
+    if (bearing(measured_name(CollKind::all_reduce), measured_name(kind)) != Bearing::sibling) continue;
+    for (const CollectiveRow* r : log) {
+      if (!measured.contains(r->bytes)) continue;
+      stock.add(r->bytes, r->log_ratio());
+      corrected.add(r->bytes, r->log_ratio() + std::log(correction.factor(r->bytes)));
+    }
+  }
+}
+
+/// "dgx-a100, nccl-2.27.3".
+std::string machine_and_library(const CollectiveRow& row) {
+  const std::string system = row.system.substr(0, row.system.find(".json"));
+  const std::string key = "communication.library=";
+  const std::size_t at = row.sets.find(key);
+  if (at == std::string::npos) return system;
+  const std::size_t from = at + key.size();
+  return system + ", " + row.sets.substr(from, row.sets.find(';', from) - from);
+}
+
+/// What a log of all-reduce is worth to the machine's other operations.
+std::string by_all_reduce(const std::vector<CollectiveRow>& rows) {
+  std::map<std::string, std::map<std::string, Logs>> machines;
+  for (const CollectiveRow& r : rows) {
+    // Logs of one source alone: elsewhere the same system file stands for another machine.
+    const std::string log = fmt::format("{}|{}|{}|{}x{}x{}", r.table, r.sets, r.devices, r.harness.threads,
+                                        r.harness.gpus_per_thread, r.harness.iterations);
+    machines[machine_and_library(r)][log][r.kind].push_back(&r);
+  }
+  GeometricErrors all_stock, all_corrected;
+  std::string lines, worst;
+  double most = 0;
+  for (const auto& [machine, groups] : machines) {
+    GeometricErrors stock, corrected;
+    for (const auto& [group, logs] : groups) add_siblings(logs, stock, corrected);
+    if (corrected.small.empty() && corrected.large.empty()) continue;
+    lines += fmt::format("| {} | {} | {} |\n", machine, stock.cells(), corrected.cells());
+    all_stock.add(stock);
+    all_corrected.add(corrected);
+    if (geometric_error(corrected.large) <= most) continue;
+    most = geometric_error(corrected.large);
+    worst = machine;
+  }
+  return "\nAll-gather and reduce-scatter, corrected by a log of all-reduce of the same machine and number "
+         "of "
+         "devices (`tandem collective\n--profile FILE`). All-to-all and broadcast take other ways: a log of "
+         "all-reduce corrects none of them.\n\n"
+         "| calibrated by all-reduce | stock: up to 1 MiB | above 1 MiB | calibrated: up to 1 MiB | above 1 "
+         "MiB "
+         "|\n| --- | ---: | ---: | ---: | ---: |\n" +
+         lines +
+         fmt::format("| **all** | {} | {} |\n\nWorst above 1 MiB: {}, {:.1f} %.\n", all_stock.cells(),
+                     all_corrected.cells(), worst, 100 * most);
+}
+
 std::string summary(const std::vector<CollectiveRow>& rows) {
   std::map<std::string, GeometricErrors> stock, tuned;
   std::map<std::string, std::vector<const CollectiveRow*>> logs;
@@ -72,10 +145,7 @@ std::string summary(const std::vector<CollectiveRow>& rows) {
         .push_back(&r);
   }
   for (const auto& [name, log] : logs) {
-    const GeometricErrors e = calibrated(log);
-    GeometricErrors& sum = tuned[group_of(*log.front())];
-    sum.small.insert(sum.small.end(), e.small.begin(), e.small.end());
-    sum.large.insert(sum.large.end(), e.large.begin(), e.large.end());
+    tuned[group_of(*log.front())].add(calibrated(log));
   }
   std::string out =
       "| all-reduce | stock: up to 1 MiB | above 1 MiB | calibrated: up to 1 MiB | above 1 MiB |\n"
@@ -175,7 +245,7 @@ std::string collectives_markdown(const std::vector<CollectiveRow>& rows) {
          "(`calibration/fit/fit_collectives.py "
          "--leave-one-out`).\n\"Calibrated\": every second size of a log corrects the prediction "
          "(`tandem collective --log FILE --calibrate`), the errors\nare those of its other sizes.\n\n" +
-         summary(rows) + held_out() + beside_astra_sim(rows);
+         summary(rows) + by_all_reduce(rows) + held_out() + beside_astra_sim(rows);
 }
 
 std::string collectives_csv(const std::vector<CollectiveRow>& rows) {

@@ -64,24 +64,49 @@ Device slowest_clock(const System& system) {
   return out;
 }
 
-/// What NCCL counts of the cables between two accelerators of a node, as a fraction of what copies reach; 1
-/// without cables.
-double counted_of_fabric(const System& system, const std::string& architecture) {
+/// The cables that join an accelerator to the others of its node.
+struct Cables {
+  LinkInfo first;  ///< to a switch, or to the first of those that it has cables to
+  bool switched = false;
+  int lanes = 0;  ///< of the accelerator; 0: it has none
+};
+
+Cables cables_of(const System& system) {
+  Cables out;
   const auto& local = system.accelerators();
   for (std::size_t i = 1; i < local.size(); ++i) {
     const VertexId a = system.vertex(0, local.front()), b = system.vertex(0, local[i]);
     const Route r = system.route(a, b);
     if (hop_class(system, a, b, r) != HopClass::fabric) continue;
     const LinkInfo cable = system.link(r.links.front());
-    const NcclTuning::Generation* known = nccl_tuning().generation(architecture);
-    // Without a switch between them 18 of 20 GB/s (src/graph/topo.h SM60_NVLINK_BW; 22 of 25 up to 2.17). The
-    // bound is for links that faults leave less than their cables.
-    const double whole = cable.bandwidth.bytes_per_second;
-    const bool switched = known != nullptr && r.links.size() > 1;
-    const double share = std::min(0.9, switched ? known->cable * cable.lanes / whole : 0.9);
-    return share * whole / cable.usable();
+    if (out.lanes == 0) {
+      out.first = cable;
+      out.switched = r.links.size() > 1;
+    }
+    if (out.lanes == 0 || r.links.size() == 1) out.lanes += cable.lanes;
   }
-  return 1;
+  return out;
+}
+
+/// What NCCL counts of those cables, as a fraction of what copies reach; 1 without cables.
+double counted_of_fabric(const Cables& cables, const std::string& architecture) {
+  if (cables.lanes == 0) return 1;
+  const NcclTuning::Generation* known = nccl_tuning().generation(architecture);
+  // Without a switch between them 18 of 20 GB/s (src/graph/topo.h SM60_NVLINK_BW; 22 of 25 up to 2.17). The
+  // bound is for links that faults leave less than their cables.
+  const double whole = cables.first.bandwidth.bytes_per_second;
+  const bool counted = known != nullptr && cables.switched;
+  const double share = std::min(0.9, counted ? known->cable * cables.first.lanes / whole : 0.9);
+  return share * whole / cables.first.usable();
+}
+
+/// Thread blocks of NCCL's rings over those cables: twice the channels that its search finds
+/// (src/graph/connect.cc), one channel for each cable where its figures are not known.
+double ring_blocks(const Cables& cables, const std::string& architecture) {
+  const NcclTuning::Generation* known = nccl_tuning().generation(architecture);
+  const double found =
+      known == nullptr ? 0 : nccl_tuning().channels(*known, known->cable * cables.lanes).count;
+  return 2 * (found > 0 ? found : cables.lanes);
 }
 
 /// What the entry says about the accelerators' architecture: which protocols the library allows, how start-up
@@ -98,10 +123,11 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
   const double stated = json.real("boost_mhz", 0, 0, 1e5);
   const double slower = stated > 0 && accelerator.boost_mhz > 0 ? stated / accelerator.boost_mhz : 1;
   const double base = slower * scale("base_scale"), step = slower * scale("step_scale");
-  const double counted = json.boolean("of_counted", false) ? counted_of_fabric(system, architecture) : 1;
+  const Cables cables = cables_of(system);
+  const double counted = json.boolean("of_counted", false) ? counted_of_fabric(cables, architecture) : 1;
   for (Protocol& p : lib.protocols) {
     p.efficiency[0] *= counted;
-    p.base *= base;
+    p.base *= p.sends_words() ? base : slower;
     p.step[0] *= step;
     p.step[1] *= step;
   }
@@ -115,11 +141,12 @@ void apply_architecture(const Json& json, const System& system, Library& lib) {
       }
     }
   }
-  lib.own_rate = json.real("own_copy", 0, 0, 1) * accelerator.memory_bandwidth.bytes_per_second;
+  lib.own_rate =
+      json.real("own_copy", 0, 0, 1000) * ring_blocks(cables, architecture) * 1e6 * accelerator.boost_mhz;
   lib.switch_step *= base;
   if (const Json* exchange = json.find("exchange_efficiency"); exchange && exchange->is_object())
     lib.exchange_efficiency = exchange->real(architecture, exchange->at("other").as_real(0.01, 1), 0.01, 1);
-  lib.exchange_peer *= step;
+  lib.exchange_peer *= slower;
   lib.channel_rate = nccl_tuning().channel_rate(architecture);
   if (const Json* spread = json.find("spread")) read_spread(*spread, architecture, lib);
   if (const Json* reducing = json.find("switch_efficiency")) {

@@ -206,6 +206,7 @@ PatternPrice LinkCost::priced(const Laid& laid, const std::map<uint32_t, double>
                               const Protocol& protocol, double size) const {
   const Pattern& p = laid.pattern;
   PatternPrice out = price(p, threads, protocol, *library_, overheads_, capacity_);
+  add_slices(out, size, p, protocol);
   if (p.tree_in_node) add_tree_correction(out, size);
   if (p.heads > 0) add_rounds(out, size, p, *library_);
   add_chunks(out, size, p, protocol, *library_);

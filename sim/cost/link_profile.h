@@ -31,6 +31,9 @@ struct Protocol {
                         ///< In the data file, with "of_counted", of what NCCL counts of fast links' cables
   double most = 0;      ///< bytes of the largest message, per channel, that it is chosen for; 0: any
   double copy = 1;  ///< of what a channel's cores copy at most, that grouped sends reach between fast links
+  /// NCCL's LL and LL128 send words that say themselves that they have arrived; others send bulk, then a
+  /// flag.
+  bool sends_words() const { return name == "ll" || name == "ll128"; }
 };
 
 /// How a benchmark drives the library (nccl-tests: -t, -g, -n). What it reports is more than the collective
@@ -53,7 +56,9 @@ struct Library {
   bool packs_rings =
       false;  ///< searches several rings over the links of a node (NCCL); else one, in rank order
   PerHop wire{1, 1, 1, 1};  ///< fraction of a route's latency that a step waits for: writes are posted
-  double own_rate = 0;  ///< bytes/s at which a rank copies what it does not send (fabric rings); 0: no limit
+  /// Bytes/s at which a rank puts down what it does not send (rings over fast links, in bulk): that of the
+  /// cores of all channels; 0: no limit.
+  double own_rate = 0;
   double tree_efficiency = 1;  ///< of a tree against a ring between nodes
   double chain_step = 0;       ///< seconds per hop of a tree inside one node; 0: it runs none there
   bool tree_as_ring = false;   ///< a tree gets no more of the network than a ring
@@ -63,8 +68,9 @@ struct Library {
   double channel_rate = 0;         ///< bytes/s that the cores of a channel copy at most; 0: no limit
   double exchange_ll =
       0;  ///< bytes of the largest of grouped sends that run under "ll"; 0: all protocols run
-  double switch_step =
-      0;  ///< reductions in the switch (NVLS): seconds that a round takes besides the wires ...
+  /// Reductions in the switch (NVLS): seconds that a round takes besides the wires for each member that
+  /// reduces a share, ...
+  double switch_step = 0;
   double switch_efficiency = 0;    ///< ... and fraction of the usable bandwidth; 0 = not offered
   double switch_channel_rate = 0;  ///< bytes/s of the buffer that one of their channels copies; 0: no limit
   int switch_channels = 16;        ///< channels that they use

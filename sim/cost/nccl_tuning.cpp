@@ -165,6 +165,20 @@ const NcclTuning::Rate& NcclTuning::Protocol::rate(int version) const {
   return *best;
 }
 
+NcclTuning::Channels NcclTuning::channels(const Generation& generation, double whole) const {
+  Channels out;
+  double rate = 0;  // of one channel
+  for (const double r : generation.channels) {
+    const double count = std::min(std::floor(whole / r), search.most_channels);
+    if (count * r <= out.rate || (rate > 0 && r <= search.least_rate * rate)) continue;
+    out = {count, count * r};
+    rate = r;
+  }
+  if (rate >= generation.split || (rate >= search.split_least && out.count <= search.split_few))
+    out.count *= 2;
+  return out;
+}
+
 const NcclTuning::Generation* NcclTuning::generation(std::string_view architecture) const {
   return find(generations, architecture);
 }

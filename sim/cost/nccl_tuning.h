@@ -76,6 +76,12 @@ struct NcclTuning {
   Tree tree;
   Exchange exchange;
 
+  /// The ring channels that the search finds on NVLink cables that count for `whole` bytes/s together. None
+  /// where no channel fits.
+  struct Channels {
+    double count = 0, rate = 0;  ///< rate: bytes/s of all together
+  };
+  Channels channels(const Generation& generation, double whole) const;
   /// Null where NCCL's figures for an architecture or a protocol are not known.
   const Generation* generation(std::string_view architecture) const;
   const Protocol* protocol(std::string_view name) const;

@@ -15,7 +15,7 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
   double caps = 0, fabric = 0, least = 1;
   std::map<uint32_t, double>& uses = out.uses;
   for (std::size_t c = 0; c < kHopClasses; ++c) {
-    out.latency += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
+    out.steps += p.steps[c] * protocol.step[c] + p.wire[c] * library.wire[c];
     if (p.load[c].empty()) continue;
     const bool network = c == static_cast<std::size_t>(HopClass::network);
     const bool on_fabric = c == static_cast<std::size_t>(HopClass::fabric);
@@ -30,18 +30,29 @@ PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, 
         fabric = std::max(fabric, weight / efficiency / capacity[link]);
     }
   }
+  out.latency += out.steps;
   for (const auto& [thread, weight] : threads) uses[thread] += weight;
   double busiest = caps;
   for (const auto& [link, weight] : uses) busiest = std::max(busiest, weight / capacity[link]);
-  // Between fast links the cores that send also copy, in turn with sending.
-  const double copy = fabric > 0 && library.own_rate > 0 ? p.own_copy / library.own_rate : 0;
+  // Between fast links the cores that send also put down what comes last, in turn with sending: words as fast
+  // as they send them.
+  const bool copies = fabric > 0 && library.own_rate > 0 && p.ring_hop > 0;
+  const double copy =
+      !copies ? 0 : p.own_copy * (protocol.sends_words() ? fabric / p.ring_hop : 1 / library.own_rate);
   out.seconds_per_byte = std::max(busiest, fabric + copy) + p.extra_time / least;
   out.possible = true;
   return out;
 }
 
+void add_slices(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol) {
+  if (pattern.ring_hop <= 0 || pattern.one_way || protocol.name != "simple") return;
+  if (worst_hop(pattern) != static_cast<std::size_t>(HopClass::fabric)) return;
+  p.latency -= std::min(p.steps, size * p.seconds_per_byte) / 2;
+}
+
 void add_rounds(PatternPrice& p, double size, const Pattern& pattern, const Library& library) {
   constexpr double fill = 2;
+  const double step = static_cast<double>(pattern.heads) * library.switch_step;
   const double round = switch_round(size, pattern.heads, library.switch_channels);
   double exchanged = 0;
   for (const auto& [head, ends] : pattern.ends) exchanged = std::max(exchanged, ends.sent + ends.received);
@@ -49,8 +60,8 @@ void add_rounds(PatternPrice& p, double size, const Pattern& pattern, const Libr
   if (library.switch_channel_rate > 0)
     p.seconds_per_byte = std::max(
         p.seconds_per_byte, (1 + exchanged / 2) / (library.switch_channels * library.switch_channel_rate));
-  p.latency += fill * (library.switch_step + round * p.seconds_per_byte);
-  p.latency += size / round * library.switch_step;
+  p.latency += fill * (step + round * p.seconds_per_byte);
+  p.latency += size / round * step;
 }
 
 void add_tree_correction(PatternPrice& p, double size) {

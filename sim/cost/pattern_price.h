@@ -14,6 +14,7 @@ namespace tandem::sim {
 struct PatternPrice {
   bool possible = false;  ///< the protocol can run over all classes of hops that the pattern has
   double latency = 0;     ///< seconds
+  double steps = 0;       ///< seconds of the steps, part of latency
   double seconds_per_byte = 0;
   double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   std::map<uint32_t, double> uses;  ///< resource -> bytes per byte of payload, over what is achieved
@@ -23,6 +24,11 @@ struct PatternPrice {
 /// bytes/s of every resource. O(links used).
 PatternPrice price(const Pattern& p, const std::map<uint32_t, double>& threads, const Protocol& protocol,
                    const Library& library, const Overheads& overheads, const std::vector<double>& capacity);
+
+/// What rings over fast links hide of a buffer of `size` bytes that they send in bulk. A chunk goes in two
+/// slices (NCCL, src/include/collectives.h, ALLREDUCE_CHUNKSTEPS over SLICESTEPS), the second of which is
+/// under way while the first is handed on: of steps and transfer half of the shorter one.
+void add_slices(PatternPrice& p, double size, const Pattern& pattern, const Protocol& protocol);
 
 /// What reducing in the switch adds to a buffer of `size` bytes. It goes in rounds (switch_round) through
 /// three stages at once (scatter, reduce, gather), so that a buffer takes two rounds more than it has.

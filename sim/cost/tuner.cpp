@@ -30,18 +30,10 @@ std::optional<Tuner> Tuner::of(const System& system, const Group& group, int ver
   out.ranks_ = static_cast<double>(group.ranks());
   const LinkInfo port = system.link(system.route(first, group.members[1]).links.front());
   const double whole = generation->cable * port.lanes;
-  const NcclTuning::Search& search = tuning.search;
-  double rate = 0;  // of one channel
-  for (const double r : generation->channels) {
-    const double count = std::min(std::floor(whole / r), search.most_channels);
-    if (count * r <= out.rate_ || (rate > 0 && r <= search.least_rate * rate)) continue;
-    out.rate_ = count * r;
-    out.channels_ = count;
-    rate = r;
-  }
-  if (rate <= 0) return {};  // cables that no channel fits on
-  if (rate >= generation->split || (rate >= search.split_least && out.channels_ <= search.split_few))
-    out.channels_ *= 2;
+  const NcclTuning::Channels found = tuning.channels(*generation, whole);
+  if (found.count <= 0) return {};  // cables that no channel fits on
+  out.rate_ = found.rate;
+  out.channels_ = found.count;
   // Every such member heads one channel, which costs its own port twice.
   out.heads_ = static_cast<double>(std::min(group.ranks(), tuning.in_switch.most_heads));
   for (const double r : generation->channels) {

@@ -75,6 +75,50 @@ TEST_F(Published, EverySecondSizeForetellsTheOthers) {
   EXPECT_LT(above("several nodes"), 5);
 }
 
+/// A log of all-reduce corrects the machine's other operations: at most 12 % off above 1 MiB on each machine.
+TEST_F(Published, AllReduceForetellsTheOthers) {
+  const std::string text = collectives_markdown(all());
+  const std::size_t from = text.find("| calibrated by all-reduce |");
+  ASSERT_NE(from, std::string::npos);
+  const std::string table = text.substr(from, text.find("\n\n", from) - from);
+  int machines = 0;
+  for (const std::string& line : split(table, '\n')) {
+    const auto cells = split(line, '|');
+    if (cells.size() < 6 || cells.at(5).find('%') == std::string::npos) continue;
+    ++machines;
+    EXPECT_LT(std::stod(cells.at(5)), 12) << line;  // percent, above 1 MiB
+    EXPECT_GT(std::stoi(cells.at(5).substr(cells.at(5).find('(') + 1)), 5) << line;
+  }
+  EXPECT_GE(machines, 8);
+}
+
+/// By hand: two operations that are off by the same factor, and one that all-reduce says nothing of.
+TEST(CollectiveData, AllReduceCorrectsItsSiblingsAlone) {
+  std::vector<CollectiveRow> rows;
+  const auto add = [&](CollKind kind, double off) {
+    for (int64_t bytes = kMiB / 4; bytes <= 4 * kMiB; bytes *= 2) {
+      CollectiveRow r;
+      r.table = "nvswitch";
+      r.system = "dgx-a100";
+      r.sets = "communication.library=nccl-2.27.3";
+      r.kind = kind;
+      r.devices = 8;
+      r.bytes = bytes;
+      r.predicted = 1e-9 * static_cast<double>(bytes);
+      r.measured = r.predicted * off;
+      rows.push_back(r);
+    }
+  };
+  add(CollKind::all_reduce, 1.5);
+  add(CollKind::all_gather, 1.5 * 1.1);
+  add(CollKind::all_to_all, 3);
+  const std::string text = collectives_markdown(rows);
+  EXPECT_NE(text.find("| dgx-a100, nccl-2.27.3 | 65.0 % (3) | 65.0 % (2) | 10.0 % (3) | 10.0 % (2) |"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Worst above 1 MiB: dgx-a100, nccl-2.27.3, 10.0 %."), std::string::npos) << text;
+}
+
 TEST(CollectiveData, GeometricErrorIsThatOfTheMeanLogarithm) {
   EXPECT_EQ(geometric_error({}), 0);
   EXPECT_NEAR(geometric_error({0.1, -0.3}), std::exp(0.2) - 1, 1e-12);
