@@ -100,10 +100,13 @@ uint32_t Builder::store(const RoleBuilder& holder, Store store) {
 }
 
 uint32_t Builder::label(std::string_view text) {
-  const auto known = labels_.find(text);
-  if (known != labels_.end()) return known->second;
-  const uint32_t fresh = append(program_.labels, std::string(text));
-  return labels_.emplace(text, fresh).first->second;
+  const auto is = [&](uint32_t l) { return l < program_.labels.size() && program_.labels[l] == text; };
+  if (is(recent_[0])) return recent_[0];
+  std::swap(recent_[0], recent_[1]);
+  if (is(recent_[0])) return recent_[0];
+  auto known = labels_.find(text);
+  if (known == labels_.end()) known = labels_.emplace(text, append(program_.labels, std::string(text))).first;
+  return recent_[0] = known->second;
 }
 
 Program Builder::finish() {
@@ -219,6 +222,8 @@ OpHandle RoleBuilder::reply(uint32_t channel, std::string_view label) {
   op.what = channel;
   return add(std::move(op), label);
 }
+
+void RoleBuilder::reserve(std::size_t ops) { builder_->program_.roles[index_].ops.reserve(ops); }
 
 void RoleBuilder::on(uint32_t channel) {
   builder_->program_.roles[index_].on_channel = static_cast<int32_t>(channel);

@@ -74,6 +74,7 @@ class Builder {
   uint32_t label(std::string_view text);
   Program program_;
   std::map<std::string, uint32_t, std::less<>> labels_;
+  uint32_t recent_[2] = {};  ///< labels asked for last
 };
 
 /// Appends ops to one role, in issue order.
@@ -102,6 +103,8 @@ class RoleBuilder {
   OpId call(uint32_t routine, int32_t micro);
   /// This role now runs once per message of `channel`.
   void on(uint32_t channel);
+  /// Room for so many ops.
+  void reserve(std::size_t ops);
   uint32_t index() const { return index_; }
   Builder& builder() { return *builder_; }
   /// Handle on an op added earlier.

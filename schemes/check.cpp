@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <utility>
 
+#include "schemes/check_messages.h"
 #include "schemes/program.h"
 
 namespace tandem::schemes {
@@ -20,13 +19,12 @@ bool is_word(std::string_view text) {
 
 class Checker {
  public:
-  explicit Checker(const Program& program) : p_(program) {}
+  explicit Checker(const Program& program) : p_(program), messages_(program) {}
 
   void run() {
     check_tables();
     for (role_ = 0; role_ < p_.roles.size(); ++role_) check_role();
-    check_messages();
-    check_deadlock();
+    messages_.check();
   }
 
  private:
@@ -42,6 +40,7 @@ class Checker {
         op_ = part.first + i;
         current_ = &role().ops.stored(part, i);
         check_op();
+        if (part.routine < 0) messages_.add(role_, *current_);
         for (const Dep& d : current_->deps) check_dep(part.routine < 0 ? d : Dep{d.op + part.first, d.lag});
       }
       if (part.routine >= 0) known[static_cast<std::size_t>(part.routine)] = true;
@@ -346,197 +345,10 @@ class Checker {
     require(d.lag == 0 || !served(role_), "a role that runs per message cannot look back");
   }
 
-  /// What a recv can wait for: (channel, key).
-  using Port = std::pair<uint32_t, uint32_t>;
-  /// An op of a repeating role that sends or receives, which no op of a routine does.
-  struct Place {
-    uint32_t role, op;
-    uint16_t every;
-  };
-  using Ports = std::map<Port, std::vector<Place>>;
-
-  /// The channels that deliver because of a send on `c`: itself, or where a role serves it, its replies.
-  std::vector<uint32_t> delivers(uint32_t c) const {
-    const uint32_t to = p_.channels[c].to_role;
-    if (!served(to)) return {c};
-    std::vector<uint32_t> out;
-    p_.roles[to].ops.each_distinct([&](const Op& answer, int64_t) {
-      if (answer.kind == OpKind::send) out.push_back(answer.what);
-    });
-    return out;
-  }
-
-  /// Fills sent_ and received_.
-  void collect() {
-    for (uint32_t r = 0; r < p_.roles.size(); ++r) {
-      if (served(r)) continue;
-      const OpList& ops = p_.roles[r].ops;
-      std::map<Port, std::vector<std::vector<Place>*>> sends;  // the lists that an op of the role belongs to
-      std::map<Port, std::vector<Place>*> recvs;
-      for (const OpList::Part& part : ops.parts()) {
-        for (uint32_t i = 0; i < part.count && part.routine < 0; ++i) {
-          const Op& o = ops.stored(part, i);
-          const Place at{r, part.first + i, o.every};
-          if (o.kind == OpKind::recv) {
-            const auto [known, fresh] = recvs.try_emplace({o.what, o.key});
-            if (fresh) known->second = &received_[{o.what, o.key}];
-            known->second->push_back(at);
-          }
-          if (o.kind != OpKind::send) continue;
-          const auto [known, fresh] = sends.try_emplace({o.what, o.key});
-          for (const uint32_t c : fresh ? delivers(o.what) : std::vector<uint32_t>{})
-            known->second.push_back(&sent_[{c, o.key}]);
-          for (std::vector<Place>* list : known->second) list->push_back(at);
-        }
-      }
-    }
-  }
-
-  static std::vector<uint16_t> rates(const std::vector<Place>& ops) {
-    std::vector<uint16_t> out;
-    for (const Place& at : ops) out.push_back(at.every);
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
-  /// Each recv must find the message that rule 3.4 promises it, and no message may be left lying.
-  void check_messages() {
-    collect();
-    for (const auto& [port, ops] : received_) sent_.try_emplace(port);
-    for (const auto& [port, ops] : sent_) {
-      const auto found = received_.find(port);
-      const std::vector<uint16_t> out = rates(ops);
-      const std::vector<uint16_t> in =
-          found == received_.end() ? std::vector<uint16_t>{} : rates(found->second);
-      if (out == in) continue;
-      throw ProgramError(
-          fmt::format("channel {}, key {}: {} sends but {} receives in an iteration, or at different "
-                      "`every` (rule 3.4)",
-                      port.first, port.second, out.size(), in.size()));
-    }
-  }
-
-  /// Lag-0 waits of all repeating roles: lane order, deps, and the n-th recv for the n-th send of its port.
-  /// A cycle among them never starts. Lists are topological, so only waits between lists can close one. A
-  /// call of a routine counts as one op, which asks for more than its ops do: what looks like a cycle then is
-  /// looked at op by op.
-  void check_deadlock() const {
-    const std::string cycle = Waits(p_).cycle(sent_, received_);
-    if (cycle.empty()) return;
-    Program plain = p_;
-    bool folded = false;
-    for (Role& role : plain.roles) {
-      folded = folded || !role.ops.routines().empty();
-      role.ops.begin();  // writes all ops out
-    }
-    const std::string real = folded ? Waits(plain).cycle(sent_, received_) : cycle;
-    if (!real.empty()) throw ProgramError(real);
-  }
-
-  /// What waits for what within an iteration: a node for each op that stands alone, and for each call.
-  class Waits {
-   public:
-    explicit Waits(const Program& program) : p_(program), first_(program.roles.size()) {
-      uint32_t nodes = 0;
-      for (std::size_t r = 0; r < p_.roles.size(); ++r) {
-        for (const OpList::Part& part : p_.roles[r].ops.parts()) {
-          first_[r].push_back(nodes);
-          nodes += part.routine < 0 ? part.count : 1;
-        }
-      }
-      waits_.resize(nodes);
-    }
-
-    /// "" or what to say of one.
-    std::string cycle(const Ports& sent, const Ports& received) {
-      std::vector<uint32_t> begin(waits_.size() + 1);  // [node]: where `next` has the ends of its edges
-      each_edge(sent, received, [&](uint32_t from, uint32_t to) {
-        ++begin[from + 1];
-        ++waits_[to];
-      });
-      for (std::size_t i = 0; i < waits_.size(); ++i) begin[i + 1] += begin[i];
-      std::vector<uint32_t> next(begin.back()), at = begin;
-      each_edge(sent, received, [&](uint32_t from, uint32_t to) { next[at[from]++] = to; });
-      std::vector<uint32_t> ready;
-      for (uint32_t i = 0; i < waits_.size(); ++i) {
-        if (waits_[i] == 0) ready.push_back(i);
-      }
-      for (std::size_t done = 0; done < ready.size(); ++done) {  // Kahn's algorithm
-        for (uint32_t e = begin[ready[done]]; e < begin[ready[done] + 1]; ++e) {
-          if (--waits_[next[e]] == 0) ready.push_back(next[e]);
-        }
-      }
-      return ready.size() == waits_.size() ? "" : text(waits_.size() - ready.size());
-    }
-
-   private:
-    uint32_t node(uint32_t role, uint32_t op) const {
-      const std::size_t k = p_.roles[role].ops.part_of(op);
-      const OpList::Part& part = p_.roles[role].ops.parts()[k];
-      return first_[role][k] + (part.routine < 0 ? op - part.first : 0);
-    }
-
-    /// f(from, to) for every edge: the same, in the same order, each time.
-    template <typename F>
-    void each_edge(const Ports& sent, const Ports& received, F f) const {
-      for (uint32_t r = 0; r < p_.roles.size(); ++r) each_edge_of(r, f);
-      for (const auto& [port, to] : received) {
-        const std::vector<Place>& from = sent.at(port);
-        for (std::size_t n = 0; n < to.size(); ++n)
-          f(node(from[n].role, from[n].op), node(to[n].role, to[n].op));
-      }
-    }
-
-    template <typename F>
-    void each_edge_of(uint32_t r, F& edge) const {
-      const OpList& ops = p_.roles[r].ops;
-      int64_t last[kLanes];
-      std::fill(std::begin(last), std::end(last), -1);
-      for (std::size_t k = 0; k < ops.parts().size(); ++k) {
-        const OpList::Part& part = ops.parts()[k];
-        for (uint32_t i = 0; i < part.count; ++i) {
-          const uint32_t own = first_[r][k] + (part.routine < 0 ? i : 0);
-          const Op& o = ops.stored(part, i);
-          int64_t& before = last[static_cast<std::size_t>(o.lane)];
-          if (before >= 0 && before != own) edge(static_cast<uint32_t>(before), own);
-          before = own;
-          if (part.routine >= 0) continue;
-          for (const Dep& d : o.deps) {
-            if (d.lag == 0) edge(node(r, d.op), own);
-          }
-        }
-        for (const auto& [i, dep] : part.deps) {
-          if (dep.lag == 0) edge(node(r, dep.op), first_[r][k]);
-        }
-      }
-    }
-
-    std::string text(std::size_t stuck) const {
-      const auto at = static_cast<uint32_t>(
-          std::find_if(waits_.begin(), waits_.end(), [](uint32_t w) { return w > 0; }) - waits_.begin());
-      for (uint32_t r = 0; r < p_.roles.size(); ++r) {
-        const auto& parts = p_.roles[r].ops.parts();
-        for (std::size_t k = parts.size(); k-- > 0;) {
-          if (first_[r][k] > at) continue;
-          if (at >= first_[r][k] + (parts[k].routine < 0 ? parts[k].count : 1)) break;
-          return fmt::format(
-              "role \"{}\", op {}: deadlock, it waits for itself through other ops ({} of {} ops never "
-              "start)",
-              p_.roles[r].name, parts[k].first + at - first_[r][k], stuck, waits_.size());
-        }
-      }
-      return "deadlock";
-    }
-
-    const Program& p_;
-    std::vector<std::vector<uint32_t>> first_;  ///< [role][part]: its first node
-    std::vector<uint32_t> waits_;               ///< [node]: for so many others
-  };
-
   const Program& p_;
+  MessageCheck messages_;
   uint32_t role_ = 0, op_ = 0;
   const Op* current_ = nullptr;
-  Ports sent_, received_;
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What an op waits for.
+#include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <stdexcept>
 #include <utility>
@@ -18,8 +19,8 @@ struct Dep {
   uint16_t lag = 0;
 };
 
-/// A vector of dependencies that keeps up to two in itself: most ops have no more, and Programs of messages
-/// have millions of ops. Const calls: any thread. All else: one thread at a time.
+/// A vector of dependencies that keeps a single one in itself: an op of a Program of messages has no more,
+/// and such Programs have millions of ops. Const calls: any thread. All else: one thread at a time.
 class Deps {
  public:
   using value_type = Dep;
@@ -32,20 +33,19 @@ class Deps {
     for (; from != to; ++from) push_back(*from);
   }
   Deps(const Deps& other) : Deps(other.begin(), other.end()) {}
-  Deps(Deps&& other) noexcept { swap(other); }
+  Deps(Deps&& other) noexcept : in_(other.in_), size_(std::exchange(other.size_, 0)) {}
   Deps& operator=(Deps other) noexcept {
-    swap(other);
+    std::swap(in_, other.in_);
+    std::swap(size_, other.size_);
     return *this;
   }
-  ~Deps() {
-    if (room_ > kOwn) delete[] far_;
-  }
+  ~Deps() { clear(); }
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  const Dep* begin() const { return room_ > kOwn ? far_ : near_; }
+  const Dep* begin() const { return size_ > 1 ? in_.far : &in_.near; }
   const Dep* end() const { return begin() + size_; }
-  Dep* begin() { return room_ > kOwn ? far_ : near_; }
+  Dep* begin() { return size_ > 1 ? in_.far : &in_.near; }
   Dep* end() { return begin() + size_; }
   const Dep& operator[](std::size_t i) const { return begin()[i]; }
   Dep& operator[](std::size_t i) { return begin()[i]; }
@@ -55,35 +55,41 @@ class Deps {
     return begin()[i];
   }
   void push_back(Dep dep) {
-    if (size_ == room_) grow();
-    begin()[size_++] = dep;
+    if (size_ == 0) {
+      in_.near = dep;
+    } else {
+      if (std::has_single_bit(size_)) grow();
+      in_.far[size_] = dep;
+    }
+    ++size_;
   }
-  void pop_back() { --size_; }
-  void clear() { size_ = 0; }
+  void pop_back() {
+    if (size_ == 2) {
+      Dep* const both = in_.far;
+      in_.near = both[0];
+      delete[] both;
+    }
+    --size_;
+  }
+  void clear() {
+    if (size_ > 1) delete[] in_.far;
+    size_ = 0;
+  }
 
  private:
-  static constexpr uint32_t kOwn = 2;
+  /// There may be room for more than the next power of two, of which push_back() makes no use.
   void grow() {
-    Dep* const more = new Dep[std::size_t{2} * room_];
-    for (uint32_t i = 0; i < size_; ++i) more[i] = begin()[i];
-    if (room_ > kOwn) delete[] far_;
-    far_ = more;
-    room_ *= 2;
-  }
-  void swap(Deps& other) noexcept {
-    unsigned char held[sizeof(near_)];  // bytes: either member, whichever it is
-    std::memcpy(held, near_, sizeof(held));
-    std::memcpy(near_, other.near_, sizeof(held));
-    std::memcpy(other.near_, held, sizeof(held));
-    std::swap(size_, other.size_);
-    std::swap(room_, other.room_);
+    Dep* const more = new Dep[std::size_t{2} * size_];
+    std::copy(begin(), end(), more);
+    if (size_ > 1) delete[] in_.far;
+    in_.far = more;
   }
 
   union {
-    Dep near_[kOwn] = {};
-    Dep* far_;
-  };
-  uint32_t size_ = 0, room_ = kOwn;
+    Dep near = {};
+    Dep* far;  ///< of several: as many as the next power of two
+  } in_;
+  uint32_t size_ = 0;
 };
 
 }  // namespace tandem::schemes

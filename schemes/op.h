@@ -47,17 +47,17 @@ struct Op {
   OpKind kind = OpKind::compute;
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
-  uint32_t what = 0;  ///< index into tasks / copies / collectives / channels / stores, by kind
+  uint16_t micro = 0;  ///< the micro-batch of the iteration that it works for
+  uint16_t every = 1;  ///< runs when (iteration + 1) % every == 0 ...
+  uint32_t what = 0;   ///< index into tasks / copies / collectives / channels / stores, by kind
   /// Index into buckets; server roles use the message's; of a channel between working roles index into its
   /// keys; of a collective inside a layer that devices share (a grid has them) the layer whose output it is.
   uint32_t key = 0;
-  Bytes bytes;             ///< payload per instance; 0 for compute, apply and gate
-  uint16_t micro = 0;      ///< the micro-batch of the iteration that it works for
-  uint16_t every = 1;      ///< runs when (iteration + 1) % every == 0 ...
-  uint32_t from = 0;       ///< ... in iterations from this one on ...
-  uint32_t until = kEver;  ///< ... and before this one
-  uint32_t label = 0;      ///< index into labels, e.g. "backward conv3"
-  Deps deps;               ///< program order within one lane is implied, not listed
+  Bytes bytes;                      ///< payload per instance; 0 for compute, apply and gate
+  uint32_t from = 0;                ///< ... in iterations from this one on ...
+  uint32_t until = kEver;           ///< ... and before this one
+  [[no_unique_address]] Deps deps;  ///< program order within one lane is implied, not listed
+  uint32_t label = 0;  ///< index into labels, e.g. "backward conv3"; behind `deps`, where room is
 
   static constexpr uint32_t kEver = UINT32_MAX;
   bool runs(uint32_t iteration) const {
@@ -67,5 +67,6 @@ struct Op {
   /// So many of the first `iterations`.
   int64_t times(int64_t iterations) const;
 };
+static_assert(sizeof(Op) == 48, "Programs of messages have millions of ops");
 
 }  // namespace tandem::schemes

@@ -8,7 +8,7 @@
 
 namespace tandem::schemes {
 
-void OpList::push_back(Op op) {
+void OpList::push_back(Op&& op) {
   changed();
   if (parts_.empty() || parts_.back().routine >= 0)
     parts_.push_back({static_cast<uint32_t>(size_), 0, -1, 0, static_cast<uint32_t>(alone_.size())});
@@ -59,6 +59,7 @@ uint32_t OpList::call(uint32_t routine, uint16_t micro) {
 }
 
 std::size_t OpList::part_of(uint32_t op) const {
+  if (op >= parts_.back().first) return parts_.size() - 1;
   const auto after = std::upper_bound(parts_.begin(), parts_.end(), op,
                                       [](uint32_t o, const Part& part) { return o < part.first; });
   return static_cast<std::size_t>(after - parts_.begin()) - 1;
@@ -78,8 +79,7 @@ Op& OpList::last() {
   return alone_.back();
 }
 
-const OpList::Ops& OpList::all() const {
-  if (routines_.empty()) return alone_;
+const OpList::Ops& OpList::written() const {
   std::call_once(written_->once, [&] { write_out(written_->ops); });
   return written_->ops;
 }

@@ -51,7 +51,10 @@ class OpList {
   void pop_back();
 
   // Writing.
-  void push_back(Op op);
+  void push_back(Op&& op);
+  void push_back(const Op& op) { push_back(Op(op)); }
+  /// Room for so many that stand alone.
+  void reserve(std::size_t ops) { alone_.reserve(ops); }
   /// Makes a routine of the ops from `first` on, which stand alone and work for one micro-batch, and puts a
   /// call of it in their place. The list reads the same. Returns its index.
   uint32_t fold(uint32_t first);
@@ -69,7 +72,7 @@ class OpList {
   const Op& stored(const Part& part, uint32_t i) const {
     return part.routine < 0 ? alone_[part.at + i] : routines_[static_cast<std::size_t>(part.routine)][i];
   }
-  /// Index into parts() of the one that op `op` is in. O(log parts).
+  /// Index into parts() of the one that op `op` is in. O(log parts), of the last O(1).
   std::size_t part_of(uint32_t op) const;
   /// f(op, times) for every op that stands alone and every op of a routine that is called, the latter once;
   /// `times`: how often the list has it. In no particular order. O(parts + ops of routines).
@@ -100,7 +103,8 @@ class OpList {
     std::once_flag once;
     Ops ops;
   };
-  const Ops& all() const;
+  const Ops& all() const { return routines_.empty() ? alone_ : written(); }
+  const Ops& written() const;
   Ops& edit();
   void write_out(Ops& out) const;
   /// What was written out is so no more; copies of the list keep theirs.

@@ -122,12 +122,17 @@ int64_t grid_device(const Program& program, const Role& role, int64_t i) {
 }
 
 bool is_static(const Program& program) {
+  const auto to_any = [](const Channel& c) {
+    return c.address != Address::same_index || c.from_role == c.to_role;
+  };
   const auto by_arrival = [&](const Op& op) {
     return op.kind == OpKind::apply || op.kind == OpKind::gate ||
-           ((op.kind == OpKind::send || op.kind == OpKind::recv) &&
-            (program.channels[op.what].address != Address::same_index ||
-             program.channels[op.what].from_role == program.channels[op.what].to_role));
+           ((op.kind == OpKind::send || op.kind == OpKind::recv) && to_any(program.channels[op.what]));
   };
+  // No need to look at millions of ops.
+  if (program.stores.empty() && std::none_of(program.channels.begin(), program.channels.end(), to_any))
+    return std::none_of(program.roles.begin(), program.roles.end(),
+                        [](const Role& role) { return role.on_channel >= 0; });
   return std::all_of(program.roles.begin(), program.roles.end(),
                      [&](const Role& role) { return role.on_channel < 0 && !role.ops.any(by_arrival); });
 }

@@ -48,17 +48,20 @@ void EventEngine::build_role(uint32_t r) {
   const OpList& list = info.role->ops;
   info.ops = {list.begin(), list.end()};
   const std::span<const Op> ops = info.ops;
-  info.position.reserve(ops.size());
-  for (uint32_t o = 0; o < ops.size(); ++o) {
-    std::vector<uint32_t>& of_lane = info.lane_ops[static_cast<int>(ops[o].lane)];
-    info.position.push_back(static_cast<uint32_t>(of_lane.size()));
-    of_lane.push_back(o);
-    info.lanes = static_cast<uint16_t>(info.lanes | 1U << static_cast<int>(ops[o].lane));
-  }
+  const auto end = static_cast<uint32_t>(ops.size());
+  info.issues = !info.costs->issued.empty();
+  info.next.assign(end, end);
+  uint32_t* last[kLanes];  // what the next op of a lane is written to
+  for (int lane = 0; lane < kLanes; ++lane) *(last[lane] = &info.first[lane]) = end;
   // Collectives on the same axes and lane meet in the same groups.
   std::map<std::pair<uint32_t, Lane>, uint32_t> known;
   shared_[r].assign(program_.collectives.size() * kLanes, kNone);
-  for (const Op& op : ops) {
+  for (uint32_t o = 0; o < end; ++o) {
+    const Op& op = ops[o];
+    uint32_t*& of_lane = last[static_cast<int>(op.lane)];
+    *of_lane = o;
+    of_lane = &info.next[o];
+    info.lanes = static_cast<uint16_t>(info.lanes | 1U << static_cast<int>(op.lane));
     if (op.kind != OpKind::collective) continue;
     const uint32_t axes = program_.collectives[op.what].axes;
     const auto [at, fresh] = known.try_emplace({axes, op.lane}, static_cast<uint32_t>(rendezvous_[r].size()));
@@ -95,12 +98,7 @@ Trace EventEngine::run() {
   while (!queue_.empty() && (plan_.measured_roles == 0 || open_lanes_ > 0)) {
     queue_.pop_batch(batch_);
     now_ = batch_.front().time;
-    const auto earlier = [](const MonotoneQueue::Item& a, const MonotoneQueue::Item& b) {
-      return a.data >> 32 < b.data >> 32;
-    };
-    if (batch_.size() > 1 && !std::is_sorted(batch_.begin(), batch_.end(), earlier)) {
-      std::stable_sort(batch_.begin(), batch_.end(), earlier);
-    }
+    if (batch_.size() > 1) sort_batch();
     for (const MonotoneQueue::Item& item : batch_) dispatch(item.data);
     if (flows_.pending() && !queue_.more_now()) {
       flows_.update(now_);
@@ -113,6 +111,19 @@ Trace EventEngine::run() {
     if (plan_.measured(program_.stores[s].role)) trace_.versions += stores_[s].versions();
   }
   return std::move(trace_);
+}
+
+/// By lane; of one lane as scheduled. What ran in the order of lanes mostly schedules two such runs.
+void EventEngine::sort_batch() {
+  const auto earlier = [](const MonotoneQueue::Item& a, const MonotoneQueue::Item& b) {
+    return a.data >> 32 < b.data >> 32;
+  };
+  const auto second = std::is_sorted_until(batch_.begin(), batch_.end(), earlier);
+  if (second == batch_.end()) return;
+  if (std::is_sorted(second, batch_.end(), earlier))
+    std::inplace_merge(batch_.begin(), second, batch_.end(), earlier);
+  else
+    std::stable_sort(batch_.begin(), batch_.end(), earlier);
 }
 
 void EventEngine::wake_flows() {
@@ -175,9 +186,10 @@ void EventEngine::begin() {
     if (info.serves) continue;
     for (uint32_t i = 0; i < info.count; ++i) {
       for (int lane = 0; lane < kLanes; ++lane) {
+        LaneState& state = lanes_[(info.base + i) * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
+        state.op = info.first[lane];
         if ((info.lanes >> lane & 1U) == 0 || options_.iterations <= 0) {
-          lanes_[(info.base + i) * std::size_t{kLanes} + static_cast<std::size_t>(lane)].state =
-              State::finished;
+          state.state = State::finished;
         } else if (plan_.measured(r)) {
           ++open_lanes_;
         }
@@ -208,8 +220,7 @@ void EventEngine::dispatch(uint64_t data) {
         const auto lane_id = static_cast<uint32_t>(tag >> 32);
         const uint32_t r = role_of(lane_id / kLanes), i = lane_id / kLanes - roles_[r].base;
         const LaneState& lane = lanes_[lane_id];
-        const uint32_t op = roles_[r].lane_ops[lane_id % kLanes][lane.position];
-        const auto [index, factor] = transfer_of(r, i, lane.iteration, op);
+        const auto [index, factor] = transfer_of(r, i, lane.iteration, lane.op);
         delay = plan_.transfers[static_cast<std::size_t>(index)].delay(factor).ps;
       }
       schedule(delay, tag);
@@ -234,7 +245,7 @@ void EventEngine::op_ended(uint32_t lane_id) {
   if (info.serves) return service_ended(global);
   const uint32_t instance = global - info.base;
   const LaneState& state = lanes_[lane_id];
-  const uint32_t op = info.lane_ops[lane][state.position];
+  const uint32_t op = state.op;
   if (info.ops[op].kind != OpKind::collective) return complete(r, instance, lane, state.start);
   Rendezvous& meeting = meeting_of(r, info.ops[op]);
   const int64_t start = state.start;
@@ -248,17 +259,18 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
   const uint32_t global = info.base + instance;
   LaneState* const lanes = &lanes_[std::size_t{global} * kLanes];
   LaneState& state = lanes[lane];
-  recorder_.op(r, instance, state.iteration, info.lane_ops[lane][state.position],
-               {state.ready, start, now_, last}, weight_[global]);
+  const uint32_t ended = state.op;
+  recorder_.op(r, instance, state.iteration, ended, {state.ready, start, now_, last}, weight_[global]);
   recorder_.makespan(now_);
-  const uint32_t ended = info.lane_ops[lane][state.position];
-  if (HostClock::waits_for(*info.costs, info.ops[ended].kind, ended))
+  if (info.issues && HostClock::waits_for(*info.costs, info.ops[ended].kind, ended))
     host_[global].ended(*info.costs, class_of(info, instance), ended, state.iteration, now_);
-  ++state.position;
+  state.op = info.next[ended];
   state.state = State::blocked;
-  for (int other = 0; other < kLanes; ++other) {
+  // Where thousands of instances go on by turns, what each needs next has left the cache by then.
+  __builtin_prefetch(info.ops.data() + std::min<std::size_t>(state.op + 2, info.ops.size()));
+  each_lane(info, [&](int other) {
     if (lanes[other].state == State::blocked) try_lane(r, instance, other);
-  }
+  });
 }
 
 bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t iteration, const Op& op) {
@@ -267,8 +279,7 @@ bool EventEngine::ready(const RoleInfo& info, const LaneState* lanes, uint32_t i
     if (on.lane == op.lane || dep.lag > iteration || !on.runs(iteration - dep.lag)) continue;
     const LaneState& other = lanes[static_cast<int>(on.lane)];  // its own is in order anyway
     const uint32_t at = iteration - dep.lag;
-    if (other.iteration < at || (other.iteration == at && other.position <= info.position[dep.op]))
-      return false;
+    if (other.iteration < at || (other.iteration == at && other.op <= dep.op)) return false;
   }
   return true;
 }
@@ -278,23 +289,23 @@ void EventEngine::try_lane(uint32_t r, uint32_t instance, int lane) {
   LaneState* const lanes = &lanes_[std::size_t{info.base + instance} * kLanes];
   LaneState& state = lanes[lane];
   if (state.state != State::blocked) return;
-  const std::vector<uint32_t>& list = info.lane_ops[lane];
+  const auto end = static_cast<uint32_t>(info.ops.size());
   const int leads = std::countr_zero(info.lanes);  // the compute lane, where there is one
   for (;;) {
-    if (state.position == list.size()) {
-      state.position = 0;
+    if (state.op == end) {
+      state.op = info.first[lane];
       if (lane == static_cast<int>(Lane::compute)) waited_[info.base + instance] = now_;
       ++state.iteration;
       if (r == 0) wrap(r, instance);
       if (r == 0 && lane == leads) begin_iteration(instance, state.iteration);
     }
     if (state.iteration >= limit(r, instance)) return finish_lane(r, instance, lane);
-    const uint32_t op = list[state.position];
-    if (info.ops[op].runs(state.iteration)) {
-      if (ready(info, lanes, state.iteration, info.ops[op])) start_op(r, instance, lane, op);
+    const Op& op = info.ops[state.op];
+    if (op.runs(state.iteration)) {
+      if (ready(info, lanes, state.iteration, op)) start_op(r, instance, lane, state.op);
       return;
     }
-    ++state.position;
+    state.op = info.next[state.op];
   }
 }
 
@@ -302,9 +313,7 @@ void EventEngine::wrap(uint32_t r, uint32_t instance) {
   const RoleInfo& info = roles_[r];
   const LaneState* const lanes = &lanes_[std::size_t{info.base + instance} * kLanes];
   uint32_t least = UINT32_MAX;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    if ((info.lanes >> lane & 1U) != 0) least = std::min(least, lanes[lane].iteration);
-  }
+  each_lane(info, [&](int lane) { least = std::min(least, lanes[lane].iteration); });
   while (completed_[instance] < least) recorder_.iteration(instance, completed_[instance]++, now_);
 }
 
@@ -421,7 +430,7 @@ void EventEngine::check_finished() const {
          ++l) {
       const LaneState& state = lanes_[l];
       if (state.state == State::finished) continue;
-      const uint32_t op = info.lane_ops[l % kLanes][state.position];
+      const uint32_t op = state.op;
       throw ProgramError(
           fmt::format("deadlock: role \"{}\", instance {} never gets past op {} ({}) of iteration {}",
                       info.role->name, l / kLanes - info.base, op, name(info.ops[op].kind), state.iteration));

@@ -5,6 +5,7 @@
 // Events happen in the order (time, round, lane, order of scheduling): a round is all that is pending for a
 // time; what its events schedule for the very same time makes the next round; a lane's number grows with
 // role, instance and lane. This is the canonical order in which ties of arrival are broken.
+#include <bit>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,13 +32,13 @@ class EventEngine {
 
  private:
   enum class State : uint8_t { blocked, running, waiting, finished };
-  /// A lane of a repeating instance: everything before (iteration, position) is done.
+  /// A lane of a repeating instance: its ops before (iteration, op) are done.
   struct LaneState {
     int64_t start = 0;  ///< of the op that runs
     int64_t ready = 0;  ///< the same, without waiting for other members of a collective
     uint32_t iteration = 0;
-    uint32_t position = 0;  ///< in the role's ops of this lane
-    uint32_t sending = 0;   ///< messages of a send that have not left yet
+    uint32_t op = 0;       ///< in the role's list; its end, behind the lane's last
+    uint32_t sending = 0;  ///< messages of a send that have not left yet
     State state = State::blocked;
   };
   /// The one lane of a serving instance that ops hold: its compute lane.
@@ -48,15 +49,16 @@ class EventEngine {
     bool busy = false, drops = false;      ///< `drops`: the gradient served is late and ignored
   };
   struct RoleInfo {
+    std::span<const Op> ops;
+    std::vector<uint32_t> next;  ///< [op]: the next of its lane; of the last the list's end
+    uint32_t base = 0;           ///< global number of instance 0
+    uint32_t count = 0;
+    uint16_t lanes = 0;  ///< bit set of lanes in use
+    bool serves = false;
+    bool issues = false;  ///< the host takes time to issue
     const Role* role = nullptr;
     const RoleCosts* costs = nullptr;
-    uint32_t base = 0;  ///< global number of instance 0
-    uint32_t count = 0;
-    bool serves = false;
-    uint16_t lanes = 0;  ///< bit set of lanes in use
-    std::span<const Op> ops;
-    std::vector<uint32_t> lane_ops[kLanes];
-    std::vector<uint32_t> position;  ///< [op]: in its lane's list
+    uint32_t first[kLanes] = {};  ///< op of each lane
   };
   /// How many iterations the workers make (semantics.md 1.7). Those of a group meet in collectives.
   struct Iterations {
@@ -104,6 +106,11 @@ class EventEngine {
   static bool shares(const Transfer& t) { return !t.uses.empty() && t.bytes != 0; }
   void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
   void schedule(int64_t after, uint64_t data);
+  void sort_batch();
+  template <typename F>
+  static void each_lane(const RoleInfo& info, F f) {
+    for (unsigned lanes = info.lanes; lanes != 0; lanes &= lanes - 1) f(std::countr_zero(lanes));
+  }
   void wake_flows();
   double compute_factor(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
   int64_t compute_time(uint32_t r, uint32_t instance, uint32_t iteration, uint32_t op);
@@ -168,7 +175,8 @@ class EventEngine {
   std::vector<std::optional<Inbox>> inboxes_;       ///< [channel], where it leads to a repeating role
   std::vector<int32_t> pull_of_;              ///< [channel]: whose inbox has the versions sent along, -1 none
   std::vector<int32_t> store_of_;             ///< [channel]: store that stamps or receives it, -1 none
-  std::vector<std::vector<uint32_t>> sent_;   ///< [channel][sender * keys + key]
+  std::vector<std::size_t> sent_at_;          ///< [channel]: where `sent_` has its senders
+  std::vector<uint32_t> sent_;                ///< [sender * keys + key] of each channel
   std::vector<std::vector<uint32_t>> heard_;  ///< [channel][receiver * keys + key], sampled_peer only
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones
   std::vector<Message> messages_;

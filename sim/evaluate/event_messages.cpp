@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Channels, servers and stores of the event evaluator.
 #include <algorithm>
+#include <bit>
 
 #include "sim/evaluate/event_engine.h"
 
@@ -27,7 +28,7 @@ void EventEngine::build_messages() {
   inboxes_.resize(channels.size());
   pull_of_.assign(channels.size(), -1);
   store_of_.assign(channels.size(), -1);
-  sent_.resize(channels.size());
+  sent_at_.assign(channels.size(), 0);
   heard_.resize(channels.size());
   for (uint32_t c = 0; c < channels.size(); ++c) {
     const Channel& ch = channels[c];
@@ -37,7 +38,8 @@ void EventEngine::build_messages() {
     for (std::size_t s = program_.stores.size(); s-- > 0;) {
       if (program_.stores[s].role == holder) store_of_[c] = static_cast<int32_t>(s);
     }
-    if (!replies) sent_[c].assign(std::size_t{roles_[ch.from_role].count} * keys, 0);
+    sent_at_[c] = sent_.size();
+    if (!replies) sent_.resize(sent_.size() + std::size_t{roles_[ch.from_role].count} * keys, 0);
     if (roles_[ch.to_role].serves) continue;
     uint32_t sources = 1;
     if (replies) {
@@ -86,7 +88,7 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
   } else if (channel.address == Address::sampled_peer || channel.address == Address::next_peer) {
     first = peer_of(channel.address, instance, receivers, plan_.seed, iteration);
   }
-  const uint32_t number = ++sent_[op.what][instance * keys_of(channel) + op.key];
+  const uint32_t number = ++sent_[sent_at_[op.what] + instance * keys_of(channel) + op.key];
   if (pushes(op.what)) unhandled_[instance] += count;
   const double factor = calm_ ? 1.0 : plan_.transfer_factor(r, instance, iteration, index);
   lanes_[lane_id].sending = count;
@@ -177,10 +179,12 @@ void EventEngine::arrive(uint32_t slot) {
   if (replies && store_of_[channel] >= 0) joined(static_cast<uint32_t>(store_of_[channel]), instance, key);
   free_messages_.push_back(slot);
   const RoleInfo& info = roles_[to_role];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    LaneState& state = lanes_[(info.base + instance) * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
+  for (unsigned lanes = info.lanes; lanes != 0; lanes &= lanes - 1) {
+    const int lane = std::countr_zero(lanes);
+    const LaneState& state =
+        lanes_[(info.base + instance) * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
     if (state.state != State::waiting) continue;
-    const Op& op = info.ops[info.lane_ops[lane][state.position]];
+    const Op& op = info.ops[state.op];
     if (op.kind != OpKind::recv || op.what != channel || op.key != key || !inbox.ready(instance, key))
       continue;
     inbox.take(instance, key);
@@ -348,7 +352,7 @@ void EventEngine::leave_stores(uint32_t worker) {
     const auto keys = static_cast<uint32_t>(keys_of(channel));
     for (uint32_t key = 0; key < keys; ++key) {
       for (uint32_t shard = 0; shard < roles_[channel.to_role].count; ++shard)
-        store.leave(shard, key, worker, sent_[c][worker * keys + key], released_);
+        store.leave(shard, key, worker, sent_[sent_at_[c] + worker * keys + key], released_);
     }
   }
 }

@@ -24,6 +24,8 @@ std::vector<uint32_t> leaders(const Plan& plan, uint32_t r, const Op& op) {
   return out;
 }
 
+}  // namespace
+
 int64_t units_of(const Plan& plan, uint32_t r, const Op& op) {
   const Mesh& mesh = plan.program->roles[r].mesh;
   int64_t units = mesh.size();
@@ -34,8 +36,6 @@ int64_t units_of(const Plan& plan, uint32_t r, const Op& op) {
   }
   return units;
 }
-
-}  // namespace
 
 std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t r, uint32_t o) {
   return transfers_of(plan, r, o, plan.program->roles[r].ops[o]);

@@ -17,6 +17,9 @@ std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t
 std::vector<std::pair<int32_t, int64_t>> transfers_of(const Plan& plan, uint32_t role, uint32_t index,
                                                       const Op& op);
 
+/// How many transfers that is, all together.
+int64_t units_of(const Plan& plan, uint32_t role, const Op& op);
+
 /// "" when all instances of every role take equal times, else what differs. Such a plan folds to one row per
 /// role: without noise, what is equal before an op is equal after it.
 std::string what_differs(const Plan& plan);

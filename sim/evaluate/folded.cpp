@@ -5,7 +5,7 @@
 // from the call before.
 
 #include <algorithm>
-#include <deque>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,7 +26,42 @@ using CallPart = OpList::Part;
 struct Posted {
   int64_t sent = 0, arrived = 0;
 };
-using Post = std::map<std::pair<uint32_t, uint32_t>, std::deque<Posted>>;  ///< by channel and key
+/// Those of one channel and key, in order.
+class PostBox {
+ public:
+  bool empty() const { return first_ == letters_.size(); }
+  void push(Posted letter) { letters_.push_back(letter); }
+  Posted pop() {
+    const Posted out = letters_[first_++];
+    if (2 * first_ >= letters_.size() && (empty() || first_ >= kMany)) {
+      letters_.erase(letters_.begin(), letters_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kMany = 64;
+  std::vector<Posted> letters_;
+  std::size_t first_ = 0;  ///< what is before has been received
+};
+/// All of them.
+class Post {
+ public:
+  explicit Post(const Program& program) {
+    std::size_t boxes = 0;
+    for (const Channel& c : program.channels) {
+      first_.push_back(boxes);
+      boxes += c.key_bytes.size();
+    }
+    boxes_.resize(boxes);
+  }
+  PostBox& box(const Op& op) { return boxes_[first_[op.what] + op.key]; }
+
+ private:
+  std::vector<std::size_t> first_;  ///< [channel]
+  std::vector<PostBox> boxes_;
+};
 
 /// What a call did behind its first work. Times count from the end of that.
 struct CallOutcome {
@@ -88,8 +123,10 @@ class FoldedRole {
         }
         for (; offset_ < part.count; ++offset_, moved = true) {
           const Op& op = ops_.stored(part, offset_);
-          if (op.kind == OpKind::recv && runs(op, iteration_) && box(op).empty()) return moved;
+          if (!runs(op, iteration_)) continue;
+          if (op.kind == OpKind::recv && mail_.box(op).empty()) return moved;
           run({&part, offset_, &op});
+          if (alike_ && has_transfer(op)) count_transfer(part.first + offset_, op, 1);
         }
       }
       waited_ = lanes_[static_cast<int>(Lane::compute)];
@@ -105,10 +142,10 @@ class FoldedRole {
     std::vector<int64_t> calls(routines_.size());
     for (std::size_t k = 0; k < variant_.size(); ++k) {
       const CallPart& part = ops_.parts()[k];
-      if (part.routine < 0)
-        count_transfers(part, 1);
-      else
+      if (part.routine >= 0)
         ++calls[variant_[k]];
+      else if (!alike_)
+        count_transfers(part, 1);
     }
     for (std::size_t k = 0; k < variant_.size(); ++k) {
       const CallPart& part = ops_.parts()[k];
@@ -121,9 +158,18 @@ class FoldedRole {
   void count_transfers(const CallPart& part, int64_t times) const {
     for (uint32_t i = 0; i < part.count; ++i) {
       const Op& op = ops_.stored(part, i);
-      for (const auto& [transfer, units] : transfers_of(plan_, r_, part.first + i, op)) {
-        if (transfer >= 0) recorder_.transfer(transfer, units * times * op.times(iterations_));
-      }
+      if (has_transfer(op)) count_transfer(part.first + i, op, times * op.times(iterations_));
+    }
+  }
+
+  void count_transfer(uint32_t o, const Op& op, int64_t times) const {
+    if (alike_) {
+      const int32_t transfer = costs_.transfer[0][o];
+      if (transfer >= 0) recorder_.transfer(transfer, units_of(plan_, r_, op) * times);
+      return;
+    }
+    for (const auto& [transfer, units] : transfers_of(plan_, r_, o, op)) {
+      if (transfer >= 0) recorder_.transfer(transfer, units * times);
     }
   }
 
@@ -189,6 +235,7 @@ class FoldedRole {
   /// Ends that are asked for from outside of a call, and those of earlier iterations.
   void find_exports() {
     exports_.resize(ops_.parts().size());
+    const bool called = !ops_.routines().empty();
     const auto ask = [&](uint32_t on, uint16_t lag) {
       const std::size_t k = ops_.part_of(on);
       const CallPart& part = ops_.parts()[k];
@@ -199,10 +246,15 @@ class FoldedRole {
     };
     for (const CallPart& part : ops_.parts()) {
       for (uint32_t i = 0; i < part.count && part.routine < 0; ++i) {
-        for (const Dep& dep : ops_.stored(part, i).deps) ask(dep.op, dep.lag);
+        const Op& op = ops_.stored(part, i);
+        thinned_ = thinned_ || !op.always();
+        for (const Dep& dep : op.deps) {
+          if (called || dep.lag > 0) ask(dep.op, dep.lag);
+        }
       }
       for (const auto& [i, dep] : part.deps) ask(dep.op, dep.lag);
     }
+    for (const CallKind& routine : routines_) thinned_ = thinned_ || !routine.repeats;
   }
 
   const Op& op_at(uint32_t index) const {
@@ -256,8 +308,6 @@ class FoldedRole {
     begin_ = host_->begin(costs_, class_, iteration_, waited_);
   }
 
-  std::deque<Posted>& box(const Op& op) { return mail_[{op.what, op.key}]; }
-
   /// Returns the end; how far the host bound it is in `late_`.
   int64_t run(const OpPlace& at) {
     const Op& op = *at.op;
@@ -272,12 +322,11 @@ class FoldedRole {
       case OpKind::send: {
         const Transfer& t = plan_.transfers.at(static_cast<std::size_t>(costs_.transfer[class_][o]));
         lane = start + t.payload(t.rate_alone(plan_.capacity), 1).ps;
-        box(op).push_back({start, lane + t.delay(1).ps});
+        mail_.box(op).push({start, lane + t.delay(1).ps});
         break;
       }
       case OpKind::recv: {
-        const Posted letter = box(op).front();
-        box(op).pop_front();
+        const Posted letter = mail_.box(op).pop();
         lane = std::max(start, letter.arrived);
         if (tracks) recorder_.heard(r_, 0, letter.sent);
         break;
@@ -393,7 +442,8 @@ class FoldedRole {
   std::vector<int64_t> alone_;                      ///< [transfer]: picoseconds; -1: not asked for yet
   std::unique_ptr<int64_t[]> end_;                  ///< [op], once it has run
   std::map<uint32_t, std::vector<int64_t>> rings_;  ///< ends of ops that later iterations ask for
-  bool thinned_ = ops_.any([](const Op& op) { return !op.always(); });
+  bool alike_ = costs_.class_of.empty();            ///< the transfers of all instances are the same
+  bool thinned_ = false;                            ///< some ops do not run in every iteration
   std::vector<CallKind> routines_;
   std::vector<uint32_t> variant_;               ///< [part]: of a call, index into routines_
   std::vector<std::vector<uint32_t>> exports_;  ///< [part]
@@ -411,7 +461,7 @@ class FoldedRole {
 }  // namespace
 
 Trace run_folded(const Plan& plan, const EvaluateOptions& options) {
-  Post mail;
+  Post mail(*plan.program);
   return sweep_roles<FoldedRole>(plan, options, "folded", mail);
 }
 

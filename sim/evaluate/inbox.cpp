@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/evaluate/inbox.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace tandem::sim {
 
 void Inbox::grow() {
-  const uint32_t depth = depth_ * 2;
-  std::vector<uint32_t> got(taken_.size() * depth, 0), stamp(taken_.size() * depth * sources_, 0);
-  for (std::size_t box = 0; box < taken_.size(); ++box) {
-    for (uint32_t n = taken_[box] + 1; n <= taken_[box] + depth_; ++n) {
-      const std::size_t from = box * depth_ + n % depth_, to = box * depth + n % depth;
-      got[to] = got_[from];
-      for (uint32_t s = 0; s < sources_; ++s) stamp[to * sources_ + s] = stamp_[from * sources_ + s];
-    }
+  const std::size_t boxes = data_.size() / stride();
+  Inbox more(static_cast<uint32_t>(boxes), 1, sources_);
+  more.depth_ = 2 * depth_;
+  more.data_.assign(boxes * more.stride(), 0);
+  const uint32_t each = 1 + sources_;
+  for (std::size_t i = 0; i < boxes; ++i) {
+    const uint32_t* const from = &data_[i * stride()];
+    uint32_t* const to = &more.data_[i * more.stride()];
+    std::copy_n(from, each, to);
+    for (uint32_t n = from[0] + 1; n <= from[0] + depth_; ++n)
+      std::copy_n(slot(from, n), each, more.slot(to, n));
   }
-  got_ = std::move(got);
-  stamp_ = std::move(stamp);
-  depth_ = depth;
+  data_ = std::move(more.data_);
+  depth_ = more.depth_;
 }
 
 }  // namespace tandem::sim

@@ -29,23 +29,21 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
     if (r > 0 && (!split || !role.works() || !plan.measured(r))) continue;
     Tracked& t = tracked_[r];
     t.role = &role;
-    t.lane.resize(role.ops.size());
-    const OpList::Part* scratch = nullptr;  // of no routine
+    if (role.ops.routines().empty() && !role.ops.empty()) t.plain = &role.ops[0];
+    t.lane.resize(role.ops.routines().empty() ? 0 : role.ops.size());
     std::vector<const OpList::Part*> known(role.ops.routines().size());
     for (const OpList::Part& part : role.ops.parts()) {
-      const OpList::Part*& same = part.routine < 0 ? scratch : known[static_cast<std::size_t>(part.routine)];
-      if (part.routine >= 0 && same != nullptr) {
-        std::copy_n(t.lane.begin() + same->first, part.count, t.lane.begin() + part.first);
-      } else {
-        for (uint32_t i = 0; i < part.count; ++i) t.lane[part.first + i] = role.ops.stored(part, i).lane;
+      const OpList::Part* same = part.routine < 0 ? nullptr : known[static_cast<std::size_t>(part.routine)];
+      if (same != nullptr) std::copy_n(t.lane.begin() + same->first, part.count, t.lane.begin() + part.first);
+      for (uint32_t i = 0; i < part.count && same == nullptr; ++i) {
+        const Op& op = role.ops.stored(part, i);
+        if (!t.lane.empty()) t.lane[part.first + i] = op.lane;
+        for (const Dep& dep : op.deps) t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
       }
-      same = &part;
+      if (part.routine >= 0) known[static_cast<std::size_t>(part.routine)] = &part;
       for (const auto& [op, dep] : part.deps)
         t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
     }
-    role.ops.each_distinct([&](const Op& op, int64_t) {
-      for (const Dep& dep : op.deps) t.numbers.ring = std::max<uint32_t>(t.numbers.ring, dep.lag + 8U);
-    });
     t.numbers.ops = role.ops.size();
     const std::size_t numbers = std::max<std::size_t>(1, role.ops.size() * t.numbers.ring);
     t.numbers.data.reset(static_cast<uint64_t*>(std::calloc(numbers, sizeof(uint64_t))));
@@ -55,8 +53,7 @@ Recorder::Recorder(const Plan& plan, const EvaluateOptions& options, Trace& trac
 
 void Recorder::keep(uint32_t role, uint32_t instance, uint32_t iteration, uint32_t op, const OpInterval& e,
                     uint32_t count, uint32_t worker) {
-  if (instance == 0 && tracks(role))
-    account(tracked_[role], iteration, op, plan_.program->roles[role].ops[op], e);
+  if (instance == 0 && tracks(role)) account(tracked_[role], iteration, op, tracked_[role].op(op), e);
   keep_span(role, instance, iteration, op, e, count, worker);
 }
 
@@ -197,11 +194,15 @@ void Recorder::charge_chain(Tracked& t, uint64_t last, int64_t at) {
 
 void Recorder::ready(uint32_t role, uint32_t iteration, uint32_t index, int64_t at) {
   Tracked& t = tracked_[role];
-  const Op& op = t.role->ops[index];
+  const Op& op = t.op(index);
   ready_behind(t, iteration, op.lane, at, {op.deps.begin(), op.deps.end()});
 }
 
 void Recorder::ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64_t at) {
+  if (op.part->routine < 0) {
+    const Deps& deps = op.op->deps;
+    return ready_behind(tracked_[role], iteration, op.op->lane, at, {deps.begin(), deps.end()});
+  }
   deps_.clear();
   each_dep(op, [&](uint32_t on, uint16_t lag) { deps_.push_back({on, lag}); });
   ready_behind(tracked_[role], iteration, op.op->lane, at, deps_);
@@ -212,7 +213,7 @@ void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t a
   uint64_t& after = t.after[static_cast<int>(lane)];
   after = 0;
   for (const Dep& dep : deps) {
-    const Lane other = t.lane[dep.op];
+    const Lane other = t.lane_of(dep.op);
     if (dep.lag > iteration || other == Lane::compute || other == lane) continue;
     const uint64_t n = t.numbers.at(dep.op, iteration - dep.lag);
     if (after == 0 && t.ended(n, at) && t.number(n)->iteration == iteration - dep.lag) after = n;
@@ -268,7 +269,7 @@ void Recorder::describe(uint32_t role, uint32_t iteration, const CallOps& call,
     if ((call.lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane], iteration, call.begin, key);
   }
   const auto ask = [&](uint32_t on, uint16_t lag) {
-    if (lag <= iteration && t.lane[on] != Lane::compute)
+    if (lag <= iteration && t.lane_of(on) != Lane::compute)
       describe_chain(t, t.numbers.at(on, iteration - lag), iteration, call.begin, key);
   };
   for (const uint32_t i : inputs) ask(call.part->first + i, 0);

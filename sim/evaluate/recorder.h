@@ -180,7 +180,8 @@ class Recorder {
   /// with some more before.
   struct Tracked {
     const Role* role = nullptr;
-    std::vector<Lane> lane;  ///< [op]
+    const Op* plain = nullptr;  ///< [op], where there are no routines
+    std::vector<Lane> lane;     ///< [op], where there are some
     std::deque<Done> recent;
     std::deque<Way> ways;  ///< of replies that ended recvs among these, numbered from 1
     uint64_t dropped = 0;  ///< before `recent`
@@ -191,6 +192,8 @@ class Recorder {
     std::pair<int64_t, uint32_t> final_end;             ///< ... and when, which op
     int64_t compute_end = 0;                            ///< all time up to here is accounted for
     std::pair<Way, bool> way;                           ///< whether a server replied
+    Lane lane_of(uint32_t op) const { return plain != nullptr ? plain[op].lane : lane[op]; }
+    const Op& op(uint32_t index) const { return plain != nullptr ? plain[index] : role->ops[index]; }
     uint64_t newest() const { return dropped + recent.size(); }
     void forget_accounted(const Program& program);
     const Done* number(uint64_t n) const { return n <= dropped ? nullptr : &recent[n - dropped - 1]; }

@@ -69,6 +69,7 @@ inline Transfer ring_message(int32_t ranks, double bytes) {
 /// A rank's part: it sends on when it has what came in the step before.
 inline void ring_steps(RoleBuilder& role, int32_t ranks, uint32_t to, uint32_t from, Bytes chunk) {
   OpId before;
+  role.reserve(std::size_t{4} * static_cast<std::size_t>(ranks - 1));
   for (int32_t step = 0; step < 2 * (ranks - 1); ++step) {
     role.send(to, 0, chunk, "send").on(Lane::send).after(before);
     before = role.recv(from, 0, "recv").on(Lane::recv);
