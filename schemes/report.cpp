@@ -162,6 +162,17 @@ JsonWriter goodput_json(const Goodput& g) {
   return out;
 }
 
+JsonWriter incast_json(const IncastRound& r) {
+  return {{"what", r.what},
+          {"senders", r.senders},
+          {"bytes", r.bytes.n},
+          {"ports", r.ports},
+          {"port_buffer_bytes", r.buffer.n},
+          {"timeouts", r.timeouts},
+          {"goodput_share", r.goodput},
+          {"delay_seconds", r.delay_seconds}};
+}
+
 JsonWriter side_by_side_json(const std::vector<SharedRate>& jobs) {
   JsonWriter out = JsonWriter::array();
   for (const SharedRate& job : jobs)
@@ -253,6 +264,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
   if (r.progress) out["progress"] = progress_json(*r.progress);
   out["calibrated"] = r.calibrated;
   out["extrapolates"] = r.extrapolates;
+  for (const IncastRound& round : r.incast) out["incast"].push_back(incast_json(round));
   out["notes"] = r.notes;
   if (r.training.real) {
     // Null after training that diverged.
@@ -417,6 +429,16 @@ void read_side_by_side(Report& r, const Json& d) {
                               job.real("samples_per_second_alone", 0, 0)});
 }
 
+void read_incast(Report& r, const Json& d) {
+  const Json* rounds = d.find("incast");
+  if (rounds == nullptr) return;
+  for (const Json& round : rounds->items())
+    r.incast.push_back({round.at("what").as_text(), round.real("senders", 1, 0),
+                        Bytes{round.integer("bytes", 0, 0)}, round.integer("ports", 1, 1),
+                        Bytes{round.integer("port_buffer_bytes", 0, 0)}, round.real("timeouts", 0, 0),
+                        round.real("goodput_share", 1, 0, 1), round.real("delay_seconds", 0, 0)});
+}
+
 constexpr double kMostSeconds = 1e15;  // of a timeline: what is added to it in other units stays finite
 
 void read_timeline(Report& r, const Json& d) {
@@ -442,6 +464,7 @@ Report read_report(const Json& document) {
   read_libraries(r, document);
   read_goodput(r, document);
   read_side_by_side(r, document);
+  read_incast(r, document);
   if (const Json* progress = document.find("progress")) r.progress = read_progress(*progress);
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");

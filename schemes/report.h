@@ -145,6 +145,19 @@ struct SharedRate {
   double shared = 0, alone = 0;
 };
 
+/// Senders that all send to one port at once, of a network that loses packets or pauses who sends
+/// (sim/cost/incast.h), while the receiver waits for the last of them.
+struct IncastRound {
+  std::string what;    ///< "worker to server", "all-to-all"
+  double senders = 1;  ///< as many as that in the mean
+  Bytes bytes;         ///< of each
+  int64_t ports = 1;   ///< into which they send so
+  Bytes buffer{};      ///< of the port; 0: nothing is lost
+  double timeouts = 0;
+  double goodput = 1;        ///< share of the link
+  double delay_seconds = 0;  ///< beyond what the link needs
+};
+
 /// A span with its names, for timelines (JSON key "timeline": role, instance, lane, label, iteration, start,
 /// end).
 struct TimelineEntry {
@@ -202,6 +215,8 @@ struct Report {
   std::optional<Goodput> goodput;  ///< under failures
   /// Of a prediction with jobs beside it: its own first, then theirs in order; else empty.
   std::vector<SharedRate> side_by_side;
+  /// The round of each kind that waits longest; empty where nothing is lost and nobody paused.
+  std::vector<IncastRound> incast;
   std::optional<TrainingProgress> progress;  ///< to a target, where one was given
   std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
   bool calibrated = false;

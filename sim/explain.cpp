@@ -11,6 +11,7 @@
 
 #include "base/statistics.h"
 #include "schemes/stage_timeline.h"
+#include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
 #include "sim/plan/placement.h"
@@ -207,12 +208,14 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.busiest_link = own_busiest(r, run);
   r.largest_share_is_bottleneck();
   r.calibrated = p.anchor ? anchored : run.bound.measured.has_value();  // by a profile of this machine
+  r.incast = run.bound.incast;
   r.errors = error_sources(r, p, run.bound.error);
   r.interval = interval(r.samples_per_second, r.errors);
   if (says_nothing(r.interval.low, r.interval.high)) r.notes.push_back(too_wide(r, p));
   r.extrapolates = extrapolates(p, run.bound, cluster);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
+  for (const IncastRound& round : r.incast) r.notes.push_back(incast_text(round));
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
   if (p.timeline) add_timeline(r, run);
 }

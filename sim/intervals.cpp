@@ -33,6 +33,9 @@ constexpr double kExperts = 0.2;
 // Of what kernels lose to collectives beside them: published pairs lie at up to 2.6 times it
 // (NVIDIA/nccl#1428).
 constexpr double kBeside = 1;
+// Of what rounds wait for timeouts: the published onset is met within two senders, how often rounds wait
+// beyond it within a factor of two to five (calibration/data/incast.json).
+constexpr double kTimeouts = 1;
 constexpr double kNormal90 = 1.645;
 
 bool has_experts(const Graph& graph) {
@@ -58,6 +61,11 @@ std::vector<ErrorSource> error_sources(const Report& r, const Prediction& p, con
   const double communication = t.exposed_communication + t.server;
   if (communication > 0)
     out.push_back({fmt::format("communication on {}", p.system->name()), communication * kLinkError});
+  double waits = 0;
+  for (const IncastRound& round : r.incast) waits += round.delay_seconds;
+  if (waits > 0)
+    out.push_back({fmt::format("timeouts on {}", p.system->name()),
+                   std::min(waits / r.iteration_median, communication) * kTimeouts});
   if (r.slowed > 0) out.push_back({"kernels beside collectives", r.slowed * kBeside});
   if (has_experts(*p.job.graph)) out.push_back({fmt::format("experts of {}", p.job.graph->name()), kExperts});
   if (t.input > 0) out.push_back({fmt::format("input on {}", p.system->name()), t.input * kLinkError});

@@ -170,6 +170,15 @@ std::string System::to_json_text() const {
         {"message_latency_seconds", impl_->transport.latency.seconds()},
         {"flow_cap_bytes_per_second", impl_->transport.flow_cap},
         {"gpudirect", topologies::name(impl_->transport.gpudirect)}};
+    const PacketLoss& loss = impl_->transport.loss;
+    out["network"]["loss"] = topologies::name(loss.kind);
+    if (loss.kind == PacketLoss::Kind::tcp) {
+      out["network"]["port_buffer_bytes"] = loss.buffer.n;
+      out["network"]["min_rto_seconds"] = loss.min_rto.seconds();
+      out["network"]["segment_bytes"] = loss.segment.n;
+      out["network"]["initial_window_segments"] = loss.initial_window;
+      out["network"]["ecn_threshold_bytes"] = loss.mark.n;
+    }
   }
   out["host"] = std::move(node["host"]);
   for (const NodeKind& kind : impl_->kinds) {

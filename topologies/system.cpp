@@ -220,6 +220,7 @@ std::string_view System::transport() const {
 Time System::transport_latency() const {
   return impl_->network == nullptr ? Time() : impl_->transport.latency;
 }
+const PacketLoss& System::packet_loss() const { return impl_->transport.loss; }
 
 VertexId System::vertex(int64_t node, uint32_t local) const {
   TANDEM_CHECK(node >= 0 && node < nodes());

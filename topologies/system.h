@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "topologies/device.h"
+#include "topologies/packet_loss.h"
 #include "topologies/vertex.h"
 
 namespace tandem::topologies {
@@ -104,6 +105,7 @@ class System {
   std::string_view transport() const;
   Time transport_latency()
       const;  ///< of one message, besides the network's hops; zero where nothing joins nodes
+  const PacketLoss& packet_loss() const;  ///< in the ports of what joins the nodes
 
   VertexId vertex(int64_t node, uint32_t local) const;
   int64_t node_of(VertexId v) const;

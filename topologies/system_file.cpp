@@ -295,12 +295,14 @@ void SystemReader::network() {
                  positive_bandwidth(spec->at("bandwidth")), spec->real("achieved", 1, 1e-6, 1),
                  spec->at("latency").as_time()};
   const Json& transport = spec->at("transport");
-  transport.only({"name", "latency", "flow_cap", "gpudirect", "source", "note"});
+  transport.only({"name", "latency", "flow_cap", "gpudirect", "loss", "buffer", "min_rto", "segment",
+                  "initial_window", "ecn", "source", "note"});
   out_->transport.name = transport.text("name", "tcp");
   out_->transport.latency = transport.at("latency").as_time();
   out_->transport.flow_cap = optional_cap(transport, "flow_cap");
   const Json& gpudirect = transport.at("gpudirect");
   out_->transport.gpudirect = parse_reach(gpudirect);
+  out_->transport.loss = read_packet_loss(transport);
   out_->network = block.make(out_->shape, *spec);
 }
 

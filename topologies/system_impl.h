@@ -12,6 +12,7 @@
 #include "topologies/network.h"
 #include "topologies/node.h"
 #include "topologies/node_kinds.h"
+#include "topologies/packet_loss.h"
 #include "topologies/system.h"
 
 namespace tandem::topologies {
@@ -31,6 +32,7 @@ struct Transport {
   Time latency;                   ///< per message: software and NIC of both ends
   double flow_cap = 0;            ///< bytes/s of one flow, 0 = the link's
   Reach gpudirect = Reach::none;  ///< the NIC reads device memory when their path needs no more than this
+  PacketLoss loss;
 };
 
 /// Consecutive nodes that are described alike.

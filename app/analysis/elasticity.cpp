@@ -199,6 +199,8 @@ std::vector<Resource> resources_of(const Question& q) {
   out.push_back({"launch", 1, false, &Speeds::launch});
   out.push_back({"server", 1, false, &Speeds::server});
   out.push_back({"latency", 1, false, &Speeds::latency});
+  if (q.system.packet_loss().kind == PacketLoss::Kind::tcp)
+    out.push_back({"timers", 1, false, &Speeds::timers});
   return out;
 }
 
@@ -372,7 +374,9 @@ std::string elasticities_as(const Question& q, const std::vector<Elasticity>& al
          "samples/s.\nUnlimited: what as good as endless of it would give. Where that is little, the figure "
          "beside it is true of the next per cent only.\nlaunch: the host's work for a step. server: "
          "processors "
-         "of servers. latency: of messages and collectives, besides their bytes.\n";
+         "of servers. latency: of messages and collectives, besides their bytes." +
+         std::string(q.system.packet_loss().kind == PacketLoss::Kind::tcp ? " timers: of retransmissions.\n"
+                                                                          : "\n");
 }
 
 }  // namespace tandem::app

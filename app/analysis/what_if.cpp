@@ -37,6 +37,7 @@ std::string twice(const Question& q, const Report& last) {
     const double rate = rate_with(q, resource, 2, last.devices);
     const double now = q.measured ? rate_with(q, resource, 1, last.devices) : last.samples_per_second;
     const std::string words = bound == "latency"                     ? "Half the latency of messages"
+                              : bound == "timers"                    ? "Half the least timeout"
                               : bound == "launch"                    ? "Launches in half the time"
                               : bound == "server" && q.offload.any() ? "Host's processors twice as fast"
                               : bound == "server"                    ? "A server's processor twice as fast"

@@ -101,7 +101,8 @@ std::string resource_words(const Report& r) {
       {"host.shared_metadata", "opening of files on shared storage"},
       {"launch", "the host's launches"},
       {"server", "the server's processor"},
-      {"latency", "latency of messages"}};
+      {"latency", "latency of messages"},
+      {"timers", "retransmission timeouts (incast)"}};
   if (path == "compute") return compute_words(r);
   if (path == "server" && !report_input(r, "offload").empty()) return "the host's processors, at the update";
   if (path == "waiting" && !r.waiting_for.empty()) return "waiting for " + r.waiting_for[0].first;

@@ -82,6 +82,17 @@ std::string network(const System& system, int width) {
                      table.text(true, width));
 }
 
+/// What its ports do with more than they hold, where they lose or pause anything.
+std::string ports(const System& system) {
+  const PacketLoss& loss = system.packet_loss();
+  if (loss.kind == PacketLoss::Kind::none || system.nodes() < 2) return "";
+  if (loss.kind == PacketLoss::Kind::pause)
+    return "\nports: nothing is lost, a full port pauses its feeders\n";
+  return fmt::format("\nports: {} of buffer, then packets of {} are lost; timeouts of at least {}{}\n",
+                     to_text(loss.buffer), to_text(loss.segment), to_text(loss.min_rto),
+                     loss.mark.n > 0 ? fmt::format("; marks above {} (DCTCP)", to_text(loss.mark)) : "");
+}
+
 /// "2 nodes with 4 accelerators each", of several kinds with their name, and what a node has.
 std::string nodes_of_kind(const System& system, std::size_t kind, int width) {
   Table devices({{"device"}, {"model"}, {"memory", true}, {"socket", true}});
@@ -107,8 +118,8 @@ std::string page(const System& system, int width) {
   std::string nodes;
   for (std::size_t kind = 0; kind < system.kinds().size(); ++kind)
     nodes += nodes_of_kind(system, kind, width);
-  return fmt::format("{}: {}\n\n{}{}{}{}", system.name(), system.summary(), nodes, links(system, width),
-                     routes(system, width), network(system, width));
+  return fmt::format("{}: {}\n\n{}{}{}{}{}", system.name(), system.summary(), nodes, links(system, width),
+                     routes(system, width), network(system, width), ports(system));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
 #include "calibration/fit/machine_fit.h"
+#include "sim/cost/incast_rounds.h"
 #include "sim/cost/layout.h"
 #include "sim/cost/libraries.h"
 #include "sim/plan/placement.h"
@@ -299,7 +300,8 @@ std::vector<CollectiveRequest> read_collective_requests(const Arguments& argumen
 /// Prices one kind on one group.
 class Pricer {
  public:
-  explicit Pricer(const CollectiveRequest& request) : request_(request), cost_(*request.system, Overheads{}) {
+  explicit Pricer(const CollectiveRequest& request)
+      : request_(request), cost_(*request.system, Overheads{}), incast_(*request.system, 1) {
     const Cluster cluster = make_cluster(*request.system, request.devices);
     for (int64_t i = 0; i < request.devices; ++i)
       members_.push_back(used_accelerator(*request.system, cluster, i));
@@ -323,10 +325,20 @@ class Pricer {
                                             members_, &out.choice);
     note_trunk(t, out);
     out.seconds = cost_.reported(t.alone(cost_.capacity()).seconds(), out.choice, request_.harness);
+    if (out.choice.algorithm == "direct") out.seconds += timeouts(bytes).seconds();
     return out;
   }
+  const std::vector<IncastRound>& incast() const { return incast_.worst(); }
 
  private:
+  /// Of members that all send at once, to each other or to the first.
+  Time timeouts(int64_t bytes) {
+    const bool gather = index_ - kCollKinds == static_cast<int>(LinkCost::Exchange::gather);
+    if (index_ >= kCollKinds && !gather) return {};
+    return incast_.group(request_.kind, members_,
+                         static_cast<double>(bytes) / static_cast<double>(members_.size()), gather);
+  }
+
   /// The busiest resource, where it is a link that several nodes share.
   void note_trunk(const Transfer& t, CollectiveLine& line) const {
     const System& system = *request_.system;
@@ -346,6 +358,7 @@ class Pricer {
 
   const CollectiveRequest& request_;
   LinkCost cost_;
+  IncastRounds incast_;
   std::vector<VertexId> members_;
   int index_ = 0;
 };
@@ -396,6 +409,7 @@ CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& reques
                                                   [&](const auto& p) { return p.bytes == bytes; });
     run.lines.push_back(std::move(line));
   }
+  for (const IncastRound& round : pricer.incast()) note(arguments, incast_text(round));
   return run;
 }
 

@@ -15,6 +15,7 @@
 #include "calibration/validate/collective_data.h"
 #include "calibration/validate/fitted.h"
 #include "calibration/validate/validate.h"
+#include "calibration/validate/validate_incast.h"
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"
 #include "calibration/validate/validate_regret.h"
@@ -90,6 +91,10 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? regret_csv(grids) : regret_markdown(grids));
     return 0;
   }
+  if (arguments.has("incast")) {
+    put_result(arguments, incast_markdown(validate_incast()));
+    return 0;
+  }
   Progress progress(arguments);
   const auto rows = validate(arguments.words(), threads, [&](int done, int total) {
     progress.show(fmt::format("series {} of {}", done, total));
@@ -110,8 +115,9 @@ int run_validate(const Arguments& arguments) {
   std::string document = validation_markdown(rows, kTables);
   if (all) {
     document += pairs_markdown(pairs) + splits_markdown(splits) + regret_markdown(regret) +
-                staleness_markdown(staleness) + collectives_markdown(collectives) + memory_markdown(memory) +
-                executed_markdown() + fitted_markdown();
+                staleness_markdown(staleness) + collectives_markdown(collectives) +
+                incast_markdown(validate_incast()) + memory_markdown(memory) + executed_markdown() +
+                fitted_markdown();
   }
   if (!arguments.text("out", "").empty())
     write_tables(arguments, rows, collectives, memory, splits, pairs, regret);
@@ -131,6 +137,7 @@ void register_validate(Registry<Verb>& registry) {
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
                  {"regret", "md|csv", "only the section about choices by predictions, or its rows"},
                  {"collectives", "md|csv", "only the section about collectives, or its rows"},
+                 {"incast", "", "only the section about many senders into one port"},
                  {"memory", "md|csv", "only the section about memory, or its rows"},
                  out_flag(),
                  quiet_flag()},

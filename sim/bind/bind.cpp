@@ -40,6 +40,7 @@ class Binder {
     for (const Channel& c : program_.channels) costs_->connect(where_[c.from_role], where_[c.to_role]);
     number_resources();
     if (asks_) bound_.plan.messages = bound_messages(in_.program, costs_, where_);
+    bound_.incast = costs_->incast().worst();
     bound_.extrapolates = costs_->extrapolates();
     bound_.extrapolates.insert(bound_.extrapolates.end(), costs_->measured_notes().begin(),
                                costs_->measured_notes().end());

@@ -16,6 +16,7 @@ struct Bound {
   std::optional<Disturbance> measured;  ///< what makes steps differ on a machine that was measured
   CostError error;                      ///< of the compute costs used
   std::vector<std::string> extrapolates;
+  std::vector<IncastRound> incast;
   /// Seconds of one iteration's compute on worker 0 per (kernel kind, pass), to name the bottleneck.
   double by_kind[kKernelKinds][kPasses] = {};
   double slowed_seconds = 0;  ///< what collectives beside them add to these

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/bind/bound_messages.h"
 
+#include <algorithm>
+#include <string>
+
 namespace tandem::sim {
 
 namespace {
@@ -9,11 +12,19 @@ class BoundMessages : public Plan::Messages {
  public:
   BoundMessages(std::shared_ptr<const Program> program, std::shared_ptr<Costs> costs,
                 std::vector<std::vector<VertexId>> where)
-      : program_(std::move(program)), costs_(std::move(costs)), where_(std::move(where)) {}
+      : program_(std::move(program)), costs_(std::move(costs)), where_(std::move(where)) {
+    if (costs_->incast().none()) return;
+    for (const Channel& c : program_->channels) delays_.push_back(delays(c));
+  }
 
   const Transfer& message(uint32_t channel, uint32_t key, uint32_t sender, uint32_t receiver) override {
     const Channel& c = program_->channels[channel];
-    return costs_->message(c, where_[c.from_role][sender], where_[c.to_role][receiver], payload(c, key));
+    const VertexId from = where_[c.from_role][sender], to = where_[c.to_role][receiver];
+    const Transfer& t = costs_->message(c, from, to, payload(c, key));
+    if (delays_.empty() || delays_[channel][receiver].ps == 0 || !over_network(from, to)) return t;
+    delayed_ = t;
+    delayed_.latency += delays_[channel][receiver];
+    return delayed_;
   }
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
@@ -22,15 +33,50 @@ class BoundMessages : public Plan::Messages {
   }
 
  private:
+  bool over_network(VertexId from, VertexId to) const {
+    const System& system = costs_->system();
+    return system.node_of(from) != system.node_of(to);
+  }
+
+  /// [receiver]: what its messages wait for timeouts. Those that a sender has under way at the same time fill
+  /// the same buffers, so that all keys of an iteration count as one round.
+  std::vector<Time> delays(const Channel& c) const {
+    ManyToMany round{.what = program_->roles[c.from_role].name + " to " + program_->roles[c.to_role].name,
+                     .senders = where_[c.from_role],
+                     .receivers = where_[c.to_role]};
+    for (uint32_t key = 0; key < c.key_bytes.size(); ++key)
+      round.bytes += static_cast<double>(payload(c, key).n);
+    if (c.address == Address::shards) {
+      round.at_once = pushed_at_once(c);
+    } else if (c.address == Address::reply && from_shards(c)) {
+      round.alone = !in_lock_step(*program_);
+    } else {
+      round.bytes = 0;  // one sender for each receiver
+    }
+    return costs_->incast().delays(round);
+  }
+
+  bool from_shards(const Channel& reply) const {
+    const auto asked = static_cast<std::size_t>(program_->roles[reply.from_role].on_channel);
+    return program_->channels[asked].address == Address::shards;
+  }
+
+  /// The share of the workers whose gradients make up a version, and so come in one round; 1 without a store.
+  double pushed_at_once(const Channel& c) const {
+    for (const Store& s : program_->stores) {
+      if (s.role != c.to_role) continue;
+      const double together = static_cast<double>(s.batch) * s.shares;
+      return std::min(1.0, together / static_cast<double>(where_[c.from_role].size()));
+    }
+    return 1;
+  }
+
   /// A channel's payload is split over the shards on the side that has several.
   Bytes payload(const Channel& c, uint32_t key) const {
     int64_t shards = 1;
     if (c.address == Address::shards) shards = static_cast<int64_t>(where_[c.to_role].size());
-    if (c.address == Address::reply) {
-      const auto asked = static_cast<std::size_t>(program_->roles[c.from_role].on_channel);
-      if (program_->channels[asked].address == Address::shards)
-        shards = static_cast<int64_t>(where_[c.from_role].size());
-    }
+    if (c.address == Address::reply && from_shards(c))
+      shards = static_cast<int64_t>(where_[c.from_role].size());
     return {(c.key_bytes[key].n + shards - 1) / shards};
   }
 
@@ -44,6 +90,8 @@ class BoundMessages : public Plan::Messages {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<Costs> costs_;
   std::vector<std::vector<VertexId>> where_;
+  std::vector<std::vector<Time>> delays_;  ///< [channel][receiver]; empty where nothing is lost
+  Transfer delayed_;
 };
 
 }  // namespace

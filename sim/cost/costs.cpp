@@ -44,7 +44,8 @@ Costs::Costs(const CostInput& input)
       overheads_(input.job.scheme->overheads),
       // One launcher starts a collective on each of its devices.
       start_up_(overheads_.collective * (overheads_.one_launcher ? input.cluster.per_node : 1)),
-      links_(*input.system, between_nodes(overheads_, input.cluster)) {}
+      links_(*input.system, between_nodes(overheads_, input.cluster)),
+      incast_(*input.system, input.speeds.timers) {}
 
 Time Costs::start(VertexId at, Site site) const {
   const Time iteration =
@@ -93,8 +94,17 @@ Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool
   Transfer t = collective_alone(op, members);
   // A coordinator looks every cycle: the last gradients wait for half of one in the mean.
   const double wait = last ? overheads_.cycle.seconds() / 2 : 0;
-  t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(last)));
+  t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(last))) + timeouts(op, members);
   return t;
+}
+
+/// Of collectives in which each member sends to every other, all at once.
+Time Costs::timeouts(const Op& op, std::span<const VertexId> members) {
+  const Collective& c = program().collectives[op.what];
+  const bool direct = c.kind == CollKind::all_to_all || c.algorithm == "direct";
+  if (!direct || incast_.none()) return {};
+  return incast_.group(std::string(schemes::name(c.kind)), members,
+                       static_cast<double>(op.bytes.n) / static_cast<double>(members.size()));
 }
 
 Transfer Costs::over_links(const Op& op, std::span<const VertexId> members) {

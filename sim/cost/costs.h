@@ -14,6 +14,7 @@
 
 #include "schemes/job.h"
 #include "schemes/program.h"
+#include "sim/cost/incast_rounds.h"
 #include "sim/cost/link_cost.h"
 #include "sim/cost/measured_collectives.h"
 #include "sim/cost/overlap.h"
@@ -110,6 +111,10 @@ class Costs {
   /// Which collectives were corrected by what was measured, and which were not, in words.
   const std::vector<std::string>& measured_notes() const { return measured_notes_; }
 
+  const System& system() const { return *in_.system; }
+  /// Rounds of messages into one port; of collectives, those priced so far.
+  IncastRounds& incast() { return incast_; }
+
   /// Usable bytes/s (decoding cores and threads: seconds per second) of every resource so far.
   const std::vector<double>& capacity() const { return links_.capacity(); }
   std::string resource_name(uint32_t resource) const { return links_.resource_name(resource); }
@@ -149,11 +154,13 @@ class Costs {
 
  private:
   Transfer input_stage(const Op& op, const Copy& copy, VertexId at);
+  Time timeouts(const Op& op, std::span<const VertexId> members);
 
   CostInput in_;
   Overheads overheads_;
   Time start_up_;
   LinkCost links_;
+  IncastRounds incast_;
   std::unordered_map<uint64_t, Way> ways_;  ///< by sender and receiver
   std::map<std::pair<CollKind, std::vector<VertexId>>, CollectiveCorrection> corrections_;
   std::vector<std::string> measured_notes_;

@@ -11,6 +11,7 @@ struct Speeds {
   double compute = 1;  ///< kernels on the devices that train
   double launch = 1;   ///< the host's work for a step: issuing operations, feeding the devices
   double server = 1;   ///< processors of servers, at applying gradients
+  double timers = 1;   ///< retransmission timers of a network that loses packets
   double latency = 1;  ///< what a message or a collective takes besides its bytes: steps, software
   bool operator==(const Speeds&) const = default;
 };

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rounds into one port add to predictions: nothing unless the system says that packets are lost.
+#include "sim/cost/incast_rounds.h"
+
+#include <gtest/gtest.h>
+
+#include "prediction.h"
+#include "schemes/scheme.h"
+
+namespace tandem::tests {
+namespace {
+
+System cluster(const System::Sets& more = {}) {
+  System::Sets sets = {{"nodes", "8"}};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return System::load("ethernet-cluster", sets);
+}
+
+const System::Sets kLossy = {{"network.transport.loss", "tcp"}, {"network.transport.buffer", "64KB"}};
+
+Report predicted(const System& system, const std::string& scheme, int64_t devices = 32) {
+  static const Graph graph = Graph::load("resnet50");
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  return simulate(prediction_of(graph, system, resolved, devices));
+}
+
+TEST(IncastRounds, ChangeNothingWhereNothingIsLost) {
+  const System plain = cluster(), said = cluster({{"network.transport.loss", "lossless"}}),
+               paused = cluster({{"network.transport.loss", "pfc"}});
+  for (const std::string scheme : {"parameter-server", "parameter-server:server=gpu", "allreduce"}) {
+    const Report a = predicted(plain, scheme), b = predicted(said, scheme), c = predicted(paused, scheme);
+    EXPECT_EQ(a.samples_per_second, b.samples_per_second) << scheme;
+    EXPECT_EQ(a.samples_per_second, c.samples_per_second) << scheme;
+    EXPECT_EQ(a.interval.low, c.interval.low) << scheme;
+    EXPECT_TRUE(a.incast.empty() && b.incast.empty()) << scheme;
+    EXPECT_EQ(c.incast.empty(), scheme == "allreduce") << "rings have one sender for each port";
+  }
+}
+
+TEST(IncastRounds, SlowParameterServersAndDirectSumsButNoRings) {
+  const System plain = cluster(), lossy = cluster(kLossy);
+  for (const std::string scheme : {"parameter-server", "parameter-server:server=gpu"}) {
+    const Report before = predicted(plain, scheme), after = predicted(lossy, scheme);
+    ASSERT_FALSE(after.incast.empty()) << scheme;
+    EXPECT_LT(after.samples_per_second, before.samples_per_second) << scheme;
+    EXPECT_GT(after.incast[0].timeouts, 0) << scheme;
+    EXPECT_LT(after.incast[0].goodput, 1) << scheme;
+    EXPECT_GT(after.interval.high / after.interval.low, before.interval.high / before.interval.low) << scheme;
+    EXPECT_NE(incast_text(after.incast[0]).find("64 KB"), std::string::npos) << incast_text(after.incast[0]);
+  }
+  EXPECT_EQ(predicted(plain, "allreduce").samples_per_second,
+            predicted(lossy, "allreduce").samples_per_second);
+}
+
+TEST(IncastRounds, CountWhoSendsToAPortFromOtherNodes) {
+  const Report r = predicted(cluster(kLossy), "parameter-server");
+  ASSERT_EQ(r.incast.size(), 2U);
+  EXPECT_EQ(r.incast[0].what, "worker to server");
+  EXPECT_EQ(r.incast[0].senders, 7 * 4);  // one server on each node, four workers on each other
+  EXPECT_EQ(r.incast[1].what, "server to worker");
+  EXPECT_EQ(r.incast[1].senders, 7 * 4);  // seven servers, to four workers behind the same port
+  EXPECT_EQ(r.incast[0].ports, 8);
+}
+
+TEST(IncastRounds, LeavePushesAloneThatComeAtAnyTime) {
+  const Report r = predicted(cluster(kLossy), "parameter-server:mode=async");
+  ASSERT_EQ(r.incast.size(), 1U);
+  EXPECT_EQ(r.incast[0].what, "server to worker");
+  EXPECT_EQ(r.incast[0].senders, 7);  // a worker pulls alone, from all servers
+}
+
+TEST(IncastRounds, EndWithAnEnoughBuffer) {
+  const Report plain = predicted(cluster(), "parameter-server");
+  const Report deep =
+      predicted(cluster({{"network.transport.loss", "tcp"}, {"network.transport.buffer", "100GB"}}),
+                "parameter-server");
+  EXPECT_EQ(deep.samples_per_second, plain.samples_per_second);
+}
+
+}  // namespace
+}  // namespace tandem::tests
