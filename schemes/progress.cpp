@@ -2,122 +2,28 @@
 #include "schemes/progress.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "schemes/noisy_quadratic.h"
 
 namespace tandem::schemes {
 
-namespace {
-
-bool of_models(Payload p) { return p == Payload::parameters || p == Payload::state || p == Payload::mean; }
-
-/// Of instances that a collective joins.
-double members(const Role& role, const Collective& c) {
-  double out = 1;
-  for (std::size_t axis = 0; axis < role.mesh.axes.size(); ++axis) {
-    if ((c.axes >> axis & 1U) != 0) out *= role.mesh.axes[axis].size;
-  }
+StepsNeeded steps_needed(const SyncShape& shape, double delay, double noise, double fewest) {
+  const double relative = 1 + delay + noise / shape.step_samples;
+  StepsNeeded out{relative, 1 / relative};
+  if (shape.models <= 1) return out;
+  // Where noise is all or nothing more or less of it changes nothing; and so do more steps than these.
+  constexpr double kMostNoise = 1000, kMostSteps = 20'000, kMostFewest = 1000, kLeastFewest = 4;
+  const double scale = std::clamp(noise, shape.step_samples / kMostNoise, shape.step_samples * kMostNoise);
+  const double few =
+      std::clamp(fewest, kLeastFewest, std::min(kMostFewest, kMostSteps / (1 + scale / shape.step_samples)));
+  SyncShape shown = shape;
+  shown.apart_from =
+      static_cast<int64_t>(static_cast<double>(shape.apart_from) * std::min(1.0, few / fewest));
+  const NoisyQuadratic q = fit_quadratic(few, scale);
+  const QuadraticSteps one = steps_of_one(q, shape.step_samples), apart = steps_of_shape(q, shown);
+  out.relative *= apart.steps / one.steps;
+  out.learning_rate_share *= apart.learning_rate / one.learning_rate;
   return out;
-}
-
-/// What one of `n` partners leaves of the squared distance when each has averaged with one other: of a random
-/// pair 1 - 1 / (n - 1) (Boyd et al. 2006, "Randomized gossip algorithms", of a complete graph).
-double gossip_mixing(double n) { return n > 2 ? std::pow(1 - 1 / (n - 1), n / 2) : 0; }
-
-/// Models are averaged with an anchor that is drawn to them.
-void add_rule(const Averaging& rule, double models, SyncShape& out) {
-  if (rule.rule == Averaging::Rule::momentum || rule.rule == Averaging::Rule::nesterov)
-    out.outer_step = rule.weight < 1 ? rule.rate / (1 - rule.weight) : rule.rate;
-  if (rule.rule == Averaging::Rule::elastic)
-    // Between workers a distance shrinks by 1 - weight, that of their mean to the centre by the rate besides.
-    out.mixing =
-        std::max(std::abs(1 - rule.weight), std::abs(1 - rule.weight - std::max(rule.rate, rule.weight)));
-  out.models = models;
-}
-
-/// Averages of models in collectives, from the list of role 0. An average every step behind updates that are
-/// alike, as of shards, is none.
-void find_averages(const Program& program, SyncShape& out) {
-  const Role& role = program.roles[0];
-  double reached = 1;  // models that one average joins
-  for (uint32_t i = 0; i < role.ops.size(); ++i) {
-    const Op& op = role.ops[i];
-    if (op.kind == OpKind::compute && op.payload == Payload::parameters &&
-        program.tasks[op.what].averaging.rule != Averaging::Rule::none)
-      add_rule(program.tasks[op.what].averaging, out.models, out);
-    if (op.kind != OpKind::collective || !of_models(op.payload)) continue;
-    const Collective& c = program.collectives[op.what];
-    const bool apart = c.kind == CollKind::all_reduce && (op.every > program.micro_batches || op.from > 0);
-    if (!apart) continue;
-    reached = std::max(reached, members(role, c));
-    out.models = static_cast<double>(replicas(program));
-    out.period = std::max(out.period, static_cast<double>(op.every) / program.micro_batches);
-    out.apart_from = op.from;
-  }
-}
-
-/// Models that a server's centre, or partners, average.
-void find_exchanges(const Program& program, SyncShape& out) {
-  const Store& store = program.stores[0];
-  out.models = static_cast<double>(replicas(program));
-  if (store.own_models) {
-    out.mixing = gossip_mixing(out.models);
-    return;
-  }
-  add_rule({Averaging::Rule::elastic, store.averaging.rate, store.averaging.rate}, out.models, out);
-  const Role& role = program.roles[0];
-  for (uint32_t i = 0; i < role.ops.size(); ++i) {
-    if (role.ops[i].kind == OpKind::send) out.period = role.ops[i].every;
-  }
-}
-
-double drift(const SyncShape& s) {
-  const double left = s.mixing * s.mixing;
-  return s.models > 1 ? s.models * (s.period * (1 + left) / (1 - left) - 1) : 0;
-}
-
-double noise_factor(const SyncShape& s, double noise) { return 1 + drift(s) / (1 + noise / s.step_samples); }
-
-}  // namespace
-
-SyncShape sync_shape(const Program& program) {
-  SyncShape out;
-  const auto samples = static_cast<double>(samples_per_step(program));
-  out.step_samples = samples * static_cast<double>(replicas(program));
-  if (program.stores.empty()) {
-    find_averages(program, out);
-    return out;
-  }
-  const Store& store = program.stores[0];
-  if (store.averaging.rule != Averaging::Rule::none) {
-    find_exchanges(program, out);
-    return out;
-  }
-  out.step_samples = samples * store.batch * store.shares;
-  return out;
-}
-
-double mean_delay(const Program& program, const Histogram& staleness) {
-  if (program.delay > 0) return program.delay;
-  const bool counted = !program.stores.empty() && program.stores[0].averaging.rule == Averaging::Rule::none;
-  return counted ? staleness.mean() : 0;
-}
-
-double relative_steps(const SyncShape& s, double delay, double noise) {
-  return 1 + delay + noise_factor(s, noise) * noise / s.step_samples;
-}
-
-double steps_to_target(const SyncShape& s, double delay, double noise, double fewest) {
-  const double apart = fewest * relative_steps(s, delay, noise);
-  if (s.apart_from == 0) return apart;
-  SyncShape summed = s;
-  summed.models = 1;
-  const double together = fewest * relative_steps(summed, delay, noise);
-  const auto first = static_cast<double>(s.apart_from);
-  return first >= together ? together : first + (1 - first / together) * apart;
-}
-
-double learning_rate_share(const SyncShape& s, double delay, double noise) {
-  return 1 / relative_steps(s, delay, noise) / s.outer_step;
 }
 
 double fewest_steps(double samples, double step_samples, double noise) {

@@ -1,63 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What samples are worth under a scheme: how many steps and samples a training needs until its loss is at a
-// target, against one that steps by the whole gradient. Closed forms of the literature, none of it fitted;
-// docs/progress.md derives them and says what they leave out. Pure functions and plain values.
+// target, against one that steps by the whole gradient. Laws and models of the literature, none of it fitted;
+// docs/progress.md says where they come from and what they leave out. Pure functions and plain values.
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/histogram.h"
 #include "base/json.h"
 #include "base/json_writer.h"
-#include "schemes/program.h"
+#include "schemes/sync_shape.h"
 
 namespace tandem::schemes {
 
-/// What of a Program decides on progress.
-struct SyncShape {
-  double step_samples = 1;  ///< B: whose gradients make one step, of all models together
-  double models = 1;        ///< m: that step apart between two averages; 1: a single one
-  double period = 1;        ///< tau: steps between two averages
-  /// zeta: what an average leaves of the distance between models; 0 where they are alike behind it, near 1
-  /// where each average joins few of them.
-  double mixing = 0;
-  /// By what an outer optimiser multiplies what models moved in the mean, its momentum summed up: rate / (1 -
-  /// momentum). 1 without one.
-  double outer_step = 1;
-  int64_t apart_from = 0;  ///< steps whose gradients are summed first (post-local SGD)
+/// What a target takes, each time at the best learning rate.
+struct StepsNeeded {
+  double relative = 1;             ///< steps over those that the whole gradient needs, S / S_min
+  double learning_rate_share = 1;  ///< of the largest learning rate that is any good with the whole gradient
 };
 
-/// O(ops).
-SyncShape sync_shape(const Program& program);
-
-/// Steps by which a gradient is late in the mean: what the Program states, or of stores that count it the
-/// mean of `staleness`, theirs.
-double mean_delay(const Program& program, const Histogram& staleness);
-
-/// Steps to a target over those that the whole gradient needs, each at its best learning rate:
+/// Of one model
 ///
-///   S / S_min = 1 + delay + kappa noise / B
+///   S / S_min = 1 + delay + noise / B
 ///
-/// with kappa = 1 + m (tau (1 + zeta^2) / (1 - zeta^2) - 1) / (1 + noise / B) where models step apart.
-/// - 1 + noise / B: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", equation 2.11.
+/// - 1 + noise / B, and the learning rate 1 / (1 + noise / B): McCandlish et al. 2018, "An Empirical Model of
+///   Large-Batch Training": its laws of steps and of the learning rate by the batch.
 /// - delay: Stich and Karimireddy 2020, "The Error-Feedback Framework", the rate of delayed gradients,
 ///   O(sigma^2 / (mu epsilon) + L delay / mu): a delay multiplies the part of the steps that curvature limits
 ///   and leaves the part of the noise alone; its constant is taken as that of no delay.
 ///   The delay from which on it costs anything is noise / B.
-/// - kappa: Wang and Joshi 2021, "Cooperative SGD", theorem 1: models that step apart add to the noise, at a
-///   learning rate eta, by eta L m (tau (1 + zeta^2) / (1 - zeta^2) - 1); eta L is that of the first rule, 1
-///   / (1 + noise / B).
-/// `noise`: the gradient noise scale in samples, >= 0; `delay` in steps, >= 0.
-double relative_steps(const SyncShape& shape, double delay, double noise);
-
-/// Steps until the target, of which the first SyncShape::apart_from go by summed gradients.
-double steps_to_target(const SyncShape& shape, double delay, double noise, double fewest_steps);
-
-/// The best learning rate, as a share of the largest that is any good with the whole gradient: McCandlish et
-/// al. 2018, equation 2.6, with delay and kappa as above, over SyncShape::outer_step.
-double learning_rate_share(const SyncShape& shape, double delay, double noise);
+///
+/// and of models that step apart as many times as much as in the noisy quadratic model
+/// (schemes/noisy_quadratic.h), in which one model needs what this says.
+/// `noise`: the gradient noise scale in samples, >= 0; `delay` in steps, >= 0; `fewest`: S_min, > 0. O(1) for
+/// one model; else a second at the most, since a long training is taken to be like one of 1000 fewest steps.
+StepsNeeded steps_needed(const SyncShape& shape, double delay, double noise, double fewest);
 
 /// S_min from what one model needed: so many samples with so many in a step, without delay.
 double fewest_steps(double samples, double step_samples, double noise);

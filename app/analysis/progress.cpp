@@ -78,11 +78,11 @@ class Answer {
   TrainingProgress progress() {
     facts_ = learning_facts(graph_, q_.target == TrainingProgress::Target::loss ? q_.value : 0);
     noise();
-    if (p_.noise_scale) worth();
     if (q_.target == TrainingProgress::Target::loss)
       to_loss();
     else
       budget();
+    if (p_.noise_scale) worth();
     if (p_.samples) times();
     return p_;
   }
@@ -106,13 +106,14 @@ class Answer {
 
   void worth() {
     const double noise = *p_.noise_scale;
-    p_.efficiency = noise > 0 ? noise / (p_.step_samples * relative_steps(shape_, p_.delay, noise)) : 0;
-    p_.learning_rate_share = learning_rate_share(shape_, p_.delay, noise);
-    p_.sources.emplace_back(
-        "steps and learning rate by batch: McCandlish et al. 2018, equations 2.11 and 2.6");
+    const StepsNeeded needed = steps_needed(shape_, p_.delay, noise, fewest_.value_or(kManySteps));
+    p_.efficiency = noise > 0 ? noise / (p_.step_samples * needed.relative) : 0;
+    p_.learning_rate_share = needed.learning_rate_share;
+    p_.sources.emplace_back("steps and learning rate by batch: McCandlish et al. 2018");
     if (p_.delay > 0)
       p_.sources.emplace_back("steps by delay: Stich and Karimireddy 2020, rate of delayed gradients");
-    if (p_.models > 1) p_.sources.emplace_back("steps by averaging period: Wang and Joshi 2021, theorem 1");
+    if (p_.models > 1)
+      p_.sources.emplace_back("steps of models apart: the noisy quadratic model of Zhang et al. 2019");
   }
 
   void to_loss() {
@@ -133,10 +134,12 @@ class Answer {
   }
 
   void set_steps(double fewest) {
-    p_.steps = steps_to_target(shape_, p_.delay, *p_.noise_scale, fewest);
+    fewest_ = fewest;
+    p_.steps = fewest * steps_needed(shape_, p_.delay, *p_.noise_scale, fewest).relative;
     p_.samples = *p_.steps * p_.step_samples;
   }
 
+  /// Of so many samples; the whole gradient would come as far in fewer steps.
   void budget() {
     if (q_.target == TrainingProgress::Target::tokens) {
       const auto tokens = static_cast<double>(graph_.tokens_per_sample());
@@ -150,7 +153,9 @@ class Answer {
       p_.unknown.push_back(
           fmt::format("samples of an epoch of {}: --epoch-samples says them", graph_.name()));
     }
-    if (p_.samples) p_.steps = *p_.samples / p_.step_samples;
+    if (!p_.samples) return;
+    p_.steps = *p_.samples / p_.step_samples;
+    if (p_.noise_scale) fewest_ = *p_.steps / (1 + *p_.noise_scale / p_.step_samples);
   }
 
   void times() {
@@ -162,11 +167,14 @@ class Answer {
     p_.seconds_high = over(report_.interval.low);
   }
 
+  static constexpr double kManySteps = 1000;  ///< of a training whose length is unknown
+
   const ProgressQuestion& q_;
   const Graph& graph_;
   const Report& report_;
   const SyncShape shape_;
   LearningFacts facts_;
+  std::optional<double> fewest_;  ///< that the whole gradient would need
   TrainingProgress p_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/measure/cross_check.h"
+#include "app/measure/race_results.h"
 
 namespace tandem::app {
 
@@ -28,6 +29,7 @@ struct RaceTask {
 struct RaceReference {
   int64_t batch = 0;
   double learning_rate = 0, samples = 0;  ///< median over the seeds
+  double seconds_per_sample = 0;          ///< of its runs together
 };
 
 /// From two references: E = S_min (B + noise), and the largest useful learning rate by McCandlish et al.
@@ -44,32 +46,53 @@ struct RaceEntry {
   double learning_rate = 0;
   int32_t period = 1;                                ///< steps between two averages of models
   double predicted_samples = 0, predicted_rate = 0;  ///< to the target, and samples/s
-  double executed_rate = 0;                          ///< the fastest of race_rate()
+  std::vector<double> rates;                         ///< [run]: executed samples/s
   std::vector<double> samples;                       ///< [seed]: executed to the target
   int64_t missed = 0;  ///< seeds that were not there after RaceTask::most_samples
   double predicted_seconds() const { return predicted_samples / predicted_rate; }
+  double executed_rate() const;     ///< upper quartile: what else runs on the machine only slows
   double executed_samples() const;  ///< the seeds' median
   double executed_seconds() const;  ///< which takes so long at the executed rate
 };
 
-/// The order of predicted times against that of executed ones: Kendall's tau-b, and its 90 % interval over
-/// bootstraps of the seeds.
-struct RaceOrder {
+/// Kendall's tau-b, and its 90 % interval over bootstraps of seeds and runs.
+struct RaceTau {
   double tau = 0, low = 0, high = 0;
 };
+/// The predicted order against the executed one, of those with so many workers that have results.
+struct RaceOrder {
+  RaceTau seconds;  ///< by time
+  RaceTau samples;  ///< by samples to the target alone
+  /// By time where executed samples are over predicted rates: what the rates' noise does not touch.
+  RaceTau at_predicted_rates;
+  int64_t pairs = 0;
+  /// Pairs whose executed times differ: 90 % of the bootstraps have the same one ahead. And by time, of these
+  /// pairs alone.
+  int64_t apart = 0;
+  RaceTau seconds_apart;
+};
 RaceOrder race_order(const std::vector<RaceEntry>& entries, int64_t workers);
-/// 90 % of the executed seconds by bootstraps of the seeds.
+/// 90 % of the executed seconds by bootstraps of the seeds and of the runs for the rate.
 std::pair<double, double> seconds_interval(const RaceEntry& entry);
 
+/// What a file of results is of.
+JsonWriter race_header(const RaceTask& task);
+// What follows recalls from `results` what was measured before. With `stop` set the answer is of no use.
+
 /// Runs one worker with learning rates a factor of two apart around the best. Throws DeviceError.
-RaceReference race_reference(const RaceTask& task, int64_t batch, const std::atomic<bool>* stop);
-/// Predicts with the profile; the learning rate is the model's. Throws InputError.
+RaceReference race_reference(const RaceTask& task, int64_t batch, const std::atomic<bool>* stop,
+                             RaceResults& results);
+/// Predicts with the profile that `profile` gives; the learning rate is the model's. Throws InputError.
 RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme, int64_t workers,
-                     const std::string& profile);
-/// Executes a run of its own for the rate, with the task's links. Throws DeviceError.
-void race_rate(const RaceTask& task, const std::atomic<bool>* stop, RaceEntry& entry);
+                     const std::function<std::string()>& profile, RaceResults& results);
+/// Executes a run of its own for the rate, with the task's links, and adds it. Throws DeviceError.
+void race_rate(const RaceTask& task, int64_t run, const std::atomic<bool>* stop, RaceResults& results,
+               RaceEntry& entry);
 /// Executes one seed to the target and adds it: on one node, since links change no sample. Throws
 /// DeviceError.
-void race_run(const RaceTask& task, uint64_t seed, const std::atomic<bool>* stop, RaceEntry& entry);
+void race_run(const RaceTask& task, int64_t seed, const std::atomic<bool>* stop, RaceResults& results,
+              RaceEntry& entry);
+/// "samples SCHEME WORKERS SEED": under which `results` know that.
+std::string race_key(const char* what, const RaceEntry& entry, int64_t number);
 
 }  // namespace tandem::app

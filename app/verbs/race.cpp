@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
@@ -25,6 +27,7 @@ struct Race {
   RaceTask task;
   RaceReference small, large;
   RaceModel model;
+  int64_t rate_runs = 0;
   std::vector<int64_t> workers;
   std::vector<RaceEntry> entries;
   std::vector<RaceOrder> orders;  ///< [of workers]
@@ -62,47 +65,95 @@ std::string profile_of(const Arguments& a, Progress& progress) {
   return file;
 }
 
-constexpr int kRateRuns = 2;
+/// "4 min" of work that is left.
+std::string minutes(double seconds) {
+  return seconds < 90 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60);
+}
 
-/// Rates first. Then seed by seed, so that what the machine does meanwhile meets all schemes alike.
-void run_all(Race& race, Progress& progress) {
-  for (int run = 0; run < kRateRuns && !interrupted; ++run) {
-    for (RaceEntry& e : race.entries) {
-      progress.show(fmt::format("rate of {} with {} workers", e.scheme, e.workers));
-      if (!interrupted) race_rate(race.task, &interrupted, e);
-    }
-  }
-  for (int64_t seed = 1; seed <= race.task.seeds && !interrupted; ++seed) {
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+/// Round by round, so that what the machine does meanwhile meets all schemes alike: a seed of each, and until
+/// there are enough a run for its rate.
+void run_all(Race& race, RaceResults& results, Progress& progress) {
+  const int64_t rounds = std::max(race.task.seeds, race.rate_runs);
+  const auto began = std::chrono::steady_clock::now();
+  int64_t made = 0;  // rounds that were not known
+  std::string left;
+  for (int64_t round = 1; round <= rounds && !interrupted; ++round) {
+    const int64_t known = results.size();
     for (RaceEntry& e : race.entries) {
       progress.show(
-          fmt::format("seed {} of {}: {} with {} workers", seed, race.task.seeds, e.scheme, e.workers));
-      race_run(race.task, static_cast<uint64_t>(seed), &interrupted, e);
+          fmt::format("round {} of {}: {} with {} workers{}", round, rounds, e.scheme, e.workers, left));
+      if (round <= race.task.seeds) race_run(race.task, round, &interrupted, results, e);
+      if (round <= race.rate_runs && !interrupted) race_rate(race.task, round, &interrupted, results, e);
     }
+    if (results.size() == known) continue;
+    ++made;
+    left = fmt::format("; about {} left", minutes(seconds_since(began) / static_cast<double>(made) *
+                                                  static_cast<double>(rounds - round)));
   }
+}
+
+/// Of runs to the target: samples of all, as quick as those of one worker, on so many cores.
+std::string duration(const Race& race) {
+  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  double seconds = 0;
+  for (const RaceEntry& e : race.entries)
+    seconds +=
+        e.predicted_samples * race.small.seconds_per_sample / std::min(cores, static_cast<double>(e.workers));
+  return minutes(seconds * static_cast<double>(race.task.seeds));
 }
 
 Race hold_race(const Arguments& a) {
   Race race;
   race.task = read_task(a);
+  race.rate_runs = a.integer("rate-runs", 5, 1, 10'000);
   race.workers = a.integers("devices", {2, 4}, 2, 64);
   std::vector<std::string> schemes = a.all("schemes");
   schemes = split_names(schemes.empty() ? std::vector<std::string>{kSchemes} : schemes);
   for (const std::string& s : schemes) resolve_scheme(s, option_place("schemes"));
-  Progress progress(a);
-  const std::string profile = profile_of(a, progress);
   const int64_t large = a.integer("large-batch", 16 * race.task.batch, race.task.batch + 1, 1 << 24);
+  RaceResults results(a.text("results", ""), race_header(race.task));
+  Progress progress(a);
   progress.show("one worker, in small and in large steps");
-  race.small = race_reference(race.task, race.task.batch, &interrupted);
-  race.large = race_reference(race.task, large, &interrupted);
+  race.small = race_reference(race.task, race.task.batch, &interrupted, results);
+  race.large = race_reference(race.task, large, &interrupted, results);
   if (interrupted) return race;
   race.model = race_model(race.small, race.large);
+  std::string file;
+  const auto profile = [&] {
+    if (file.empty()) file = profile_of(a, progress);
+    return file;
+  };
   for (const int64_t workers : race.workers) {
-    for (const std::string& s : schemes)
-      race.entries.push_back(race_entry(race.task, race.model, s, workers, profile));
+    for (const std::string& s : schemes) {
+      if (!interrupted)
+        race.entries.push_back(race_entry(race.task, race.model, s, workers, profile, results));
+    }
   }
-  run_all(race, progress);
+  if (interrupted) return race;
+  note(a, fmt::format(
+              "about {} for {} seeds of {} schemes, and {} runs each for their rates{}", duration(race),
+              race.task.seeds, race.entries.size(), race.rate_runs,
+              results.size() > static_cast<int64_t>(race.entries.size()) + 2 ? "; less what is known" : ""));
+  run_all(race, results, progress);
   for (const int64_t workers : race.workers) race.orders.push_back(race_order(race.entries, workers));
   return race;
+}
+
+std::string tau_text(const RaceTau& t) {
+  return fmt::format("{:.2f} (90 %: {:.2f} .. {:.2f})", t.tau, t.low, t.high);
+}
+
+std::string order_text(int64_t workers, const RaceOrder& o) {
+  return fmt::format(
+      "{} workers: order by time, predicted against executed: Kendall's tau {}\n"
+      "  {} of {} pairs differ by more than the runs scatter: tau {}\n"
+      "  by samples alone {}; by time at the predicted rates {}\n",
+      workers, tau_text(o.seconds), o.apart, o.pairs, tau_text(o.seconds_apart), tau_text(o.samples),
+      tau_text(o.at_predicted_rates));
 }
 
 std::string text(const Race& race, const std::string& format, int columns) {
@@ -117,11 +168,11 @@ std::string text(const Race& race, const std::string& format, int columns) {
                {"executed s", true},
                {"90 %", true}});
   for (const RaceEntry& e : race.entries) {
-    if (e.samples.empty()) continue;
+    if (e.samples.empty() || e.rates.empty()) continue;
     const auto [low, high] = seconds_interval(e);
     table.add({std::to_string(e.workers), e.scheme, fmt::format("{:.3g}", e.learning_rate),
                grouped(e.predicted_samples), grouped(e.executed_samples()) + (e.missed > 0 ? "+" : ""),
-               grouped(e.predicted_rate), grouped(e.executed_rate),
+               grouped(e.predicted_rate), grouped(e.executed_rate()),
                fmt::format("{:.3g}", e.predicted_seconds()), fmt::format("{:.3g}", e.executed_seconds()),
                fmt::format("{:.3g} .. {:.3g}", low, high)});
   }
@@ -139,11 +190,7 @@ std::string text(const Race& race, const std::string& format, int columns) {
             grouped(race.large.samples), race.large.batch, race.large.learning_rate,
             grouped(race.model.fewest_steps), grouped(race.model.noise)) +
         out + "\n";
-  for (std::size_t i = 0; i < race.orders.size(); ++i)
-    out += fmt::format(
-        "{} workers: order by time, predicted against executed: Kendall's tau {:.2f} (90 %: {:.2f} .. "
-        "{:.2f})\n",
-        race.workers[i], race.orders[i].tau, race.orders[i].low, race.orders[i].high);
+  for (std::size_t i = 0; i < race.orders.size(); ++i) out += order_text(race.workers[i], race.orders[i]);
   return out;
 }
 
@@ -163,7 +210,7 @@ JsonWriter json(const Race& race) {
         {{"batch", r->batch}, {"learning_rate", r->learning_rate}, {"samples", r->samples}});
   out["entries"] = JsonWriter::array();
   for (const RaceEntry& e : race.entries) {
-    if (e.samples.empty()) continue;
+    if (e.samples.empty() || e.rates.empty()) continue;
     const auto [low, high] = seconds_interval(e);
     out["entries"].push_back({{"workers", e.workers},
                               {"scheme", e.scheme},
@@ -172,18 +219,28 @@ JsonWriter json(const Race& race) {
                               {"predicted_samples_per_second", e.predicted_rate},
                               {"predicted_seconds", e.predicted_seconds()},
                               {"executed_samples", e.samples},
-                              {"executed_samples_per_second", e.executed_rate},
+                              {"executed_samples_per_second", e.executed_rate()},
+                              {"executed_rates", e.rates},
                               {"executed_seconds", e.executed_seconds()},
                               {"executed_seconds_low", low},
                               {"executed_seconds_high", high},
                               {"seeds_missed", e.missed}});
   }
   out["orders"] = JsonWriter::array();
-  for (std::size_t i = 0; i < race.orders.size(); ++i)
-    out["orders"].push_back({{"workers", race.workers[i]},
-                             {"kendall_tau", race.orders[i].tau},
-                             {"low", race.orders[i].low},
-                             {"high", race.orders[i].high}});
+  for (std::size_t i = 0; i < race.orders.size(); ++i) {
+    const RaceOrder& o = race.orders[i];
+    JsonWriter order = {{"workers", race.workers[i]}, {"pairs", o.pairs}, {"pairs_apart", o.apart}};
+    const auto add = [&order](const std::string& key, const RaceTau& t) {
+      order[key + "kendall_tau"] = t.tau;
+      order[key + "low"] = t.low;
+      order[key + "high"] = t.high;
+    };
+    add("", o.seconds);
+    add("apart_", o.seconds_apart);
+    add("samples_", o.samples);
+    add("at_predicted_rates_", o.at_predicted_rates);
+    out["orders"].push_back(order);
+  }
   return out;
 }
 
@@ -196,8 +253,8 @@ int race(const Arguments& a) {
   if (race.orders.empty()) return interrupt_code();
   put_page(a, format == "json" ? json(race).dump_wrapped() : text(race, format, result_columns(a)));
   if (interrupted) return interrupt_code();
-  const bool failed =
-      std::any_of(race.orders.begin(), race.orders.end(), [&](const RaceOrder& o) { return o.tau < least; });
+  const bool failed = std::any_of(race.orders.begin(), race.orders.end(),
+                                  [&](const RaceOrder& o) { return o.seconds.tau < least; });
   if (failed) note(a, fmt::format("exit 1: an order agrees less than --least-tau {:g}", least));
   return failed ? 1 : 0;
 }
@@ -210,31 +267,37 @@ void register_race(Registry<Verb>& registry) {
        .summary =
            "schemes to the same loss on this machine: the predicted order by time beside the executed one",
        .usage = "[options]",
-       .flags = {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families",
-                  true},
-                 {"devices", "N[,N...]", "worker counts; default 2,4"},
-                 {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
-                 {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
-                 {"target-loss", "LOSS", "where a run ends; default 1.5"},
-                 {"loss-window", "SAMPLES",
-                  "the loss is the mean of so many samples trained on last; default 2048"},
-                 {"batch", "N", "samples per worker and iteration; default 8"},
-                 {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
-                 {"most-samples", "N", "a run that is not there by then counts as that late; default 200000"},
-                 {"seeds", "N", "runs of each; default 20"},
-                 {"throttle", "FACTOR", "the last worker's calls take so many times as long; default 1"},
-                 {"rate-limit", "BANDWIDTH", "each worker is a node, with links of so much, e.g. 10Mbit/s"},
-                 {"profile", "FILE|stock", "of this machine, from tandem fit; default: measured now"},
-                 {"repetitions", "N", "of measuring; default 2"},
-                 {"least-tau", "TAU", "exit with 1 where an order agrees less"},
-                 format_flag(),
-                 out_flag(),
-                 quiet_flag()},
+       .flags =
+           {{"schemes", "NAME[:key=value,...],...", "who takes part; default nine of all families", true},
+            {"devices", "N[,N...]", "worker counts; default 2,4"},
+            {"model", "NAME|FILE", "what to train; default digits-mlp:hidden=256"},
+            {"data", "NAME|FILE", "on what; default teacher (docs/progress.md)"},
+            {"target-loss", "LOSS", "where a run ends; default 1.5"},
+            {"loss-window", "SAMPLES",
+             "the loss is the mean of so many samples trained on last; default 2048"},
+            {"batch", "N", "samples per worker and iteration; default 8"},
+            {"large-batch", "N", "steps of one worker's second reference; default 16 times --batch"},
+            {"most-samples", "N", "a run that is not there by then counts as that late; default 200000"},
+            {"seeds", "N", "runs of each; default 20"},
+            {"throttle", "FACTOR", "the last worker's calls take so many times as long; default 1"},
+            {"rate-limit", "BANDWIDTH", "each worker is a node, with links of so much, e.g. 10Mbit/s"},
+            {"profile", "FILE|stock", "of this machine, from tandem fit; default: measured now"},
+            {"repetitions", "N", "of measuring; default 2"},
+            {"rate-runs", "N", "runs of each for its rate; default 5"},
+            {"results", "FILE",
+             "grows with every run; given again, a race that was cut off goes on, with more seeds if asked"},
+            {"least-tau", "TAU", "exit with 1 where an order agrees less"},
+            format_flag(),
+            out_flag(),
+            quiet_flag()},
        .run = race,
        .details =
            "One worker is run in small and in large steps, each at the best of several learning rates. From "
            "that, samples to the target and learning rates of all schemes follow by published formulas, and "
-           "from the profile their rates. Then all are executed, with as many seeds.\n\nExample\n  tandem "
+           "from the profile their rates. Then all are executed, with as many seeds, and in runs of their "
+           "own for "
+           "their rates: time is the seeds' median of samples over the upper quartile of rates.\n\nExample\n "
+           " tandem "
            "race --devices 2 --seeds 20 --least-tau 0.8"});
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "app/measure/race.h"
 #include "tests/app/tool.h"
@@ -43,6 +44,10 @@ TEST(ProgressAnswer, ASampleIsWorthLessInLargeSteps) {
       small_predict({"--epochs", "1", "--noise-scale", "64", "--scheme", "delayed-allreduce:delay=2"}));
   EXPECT_DOUBLE_EQ(late.at("delay_steps").as_real(), 2);
   EXPECT_DOUBLE_EQ(late.at("efficiency").as_real(), 0.25);
+  const Json apart =
+      progress_of(small_predict({"--epochs", "1", "--noise-scale", "64", "--scheme", "local-sgd:every=8"}));
+  EXPECT_LT(apart.at("efficiency").as_real(), 0.5);
+  EXPECT_GT(apart.at("efficiency").as_real(), 64 / (32 * (1 + 64.0 / 32)) / 2) << "worth half of one alone";
 }
 
 TEST(ProgressAnswer, ALossComesAfterWhatOneWorkerNeededAndTheScheme) {
@@ -102,7 +107,7 @@ RaceEntry entry(double predicted, std::vector<double> samples) {
   e.workers = 2;
   e.predicted_samples = predicted;
   e.predicted_rate = 10;
-  e.executed_rate = 20;
+  e.rates = {20, 20, 20};
   e.samples = std::move(samples);
   return e;
 }
@@ -119,16 +124,69 @@ TEST(Race, OneWorkerInTwoStepsGivesTheModel) {
 TEST(Race, TheOrderIsJudgedWithTheSeedsScatter) {
   const std::vector<RaceEntry> apart = {entry(100, {10, 11, 12}), entry(200, {20, 21, 22}),
                                         entry(300, {30, 31, 32})};
-  EXPECT_EQ(race_order(apart, 2).tau, 1);
-  EXPECT_EQ(race_order(apart, 2).low, 1);
-  EXPECT_EQ(race_order(apart, 4).tau, 0) << "nobody has four workers";
+  const RaceOrder clear = race_order(apart, 2);
+  EXPECT_EQ(clear.seconds.tau, 1);
+  EXPECT_EQ(clear.seconds.low, 1);
+  EXPECT_EQ(clear.samples.tau, 1);
+  EXPECT_EQ(clear.pairs, 3);
+  EXPECT_EQ(clear.apart, 3);
+  EXPECT_EQ(clear.seconds_apart.tau, 1);
+  EXPECT_EQ(race_order(apart, 4).seconds.tau, 0) << "nobody has four workers";
+  EXPECT_EQ(race_order(apart, 4).pairs, 0);
   const std::vector<RaceEntry> mixed = {entry(100, {10, 40, 25}), entry(200, {24, 20, 60}),
                                         entry(300, {26, 31, 9})};
-  EXPECT_LT(race_order(mixed, 2).low, race_order(mixed, 2).high);
+  EXPECT_LT(race_order(mixed, 2).seconds.low, race_order(mixed, 2).seconds.high);
+  EXPECT_LT(race_order(mixed, 2).apart, 3);
   EXPECT_DOUBLE_EQ(apart[1].executed_seconds(), 21.0 / 20);
   const auto [low, high] = seconds_interval(apart[1]);
   EXPECT_DOUBLE_EQ(low, 1);
   EXPECT_DOUBLE_EQ(high, 1.1);
+}
+
+TEST(Race, PairsThatTheScatterHidesDoNotCount) {
+  // The first two are mistaken for each other, but by less than their seeds scatter.
+  const std::vector<RaceEntry> all = {entry(100, {20, 30, 40, 50}), entry(101, {19, 29, 39, 49}),
+                                      entry(200, {90, 91, 92, 93})};
+  const RaceOrder o = race_order(all, 2);
+  EXPECT_NEAR(o.seconds.tau, 1.0 / 3, 1e-12);
+  EXPECT_EQ(o.apart, 2);
+  EXPECT_EQ(o.seconds_apart.tau, 1);
+}
+
+TEST(Race, RatesThatScatterWidenTheTime) {
+  RaceEntry e = entry(100, {10, 10, 10});
+  e.rates = {10, 20, 40};
+  EXPECT_DOUBLE_EQ(e.executed_rate(), 30) << "upper quartile";
+  const auto [low, high] = seconds_interval(e);
+  EXPECT_LT(low, high);
+  // A rate that was mismeasured turns the order of times, not that at the predicted rates.
+  std::vector<RaceEntry> all = {entry(100, {10, 10, 10}), entry(200, {20, 20, 20})};
+  all[0].rates = {1, 1, 1};
+  EXPECT_EQ(race_order(all, 2).seconds.tau, -1);
+  EXPECT_EQ(race_order(all, 2).at_predicted_rates.tau, 1);
+}
+
+TEST(Race, ResultsAreKeptAndGoOn) {
+  const Scratch scratch;
+  const std::string file = scratch.file("r.jsonl");
+  const JsonWriter race = {{"model", "a"}};
+  const auto once = [](double value) {
+    return [value] { return std::optional(RaceResults::Values{value, 1}); };
+  };
+  {
+    RaceResults r(file, race);
+    EXPECT_EQ((*r.get("one", once(1.25)))[0], 1.25);
+    EXPECT_EQ(r.get("two", [] { return std::optional<RaceResults::Values>(); }), std::nullopt);
+  }
+  std::ofstream(file, std::ios::app) << "{\"what\":\"three\",\"val";  // cut off
+  RaceResults again(file, race);
+  EXPECT_EQ(again.size(), 1);
+  EXPECT_EQ((*again.get("one", once(7)))[0], 1.25) << "recalled";
+  EXPECT_EQ((*again.get("three", once(3)))[0], 3);
+  EXPECT_EQ(RaceResults(file, race).size(), 2);
+  EXPECT_THROW(RaceResults(file, JsonWriter{{"model", "b"}}), InputError);
+  std::ofstream(file, std::ios::app) << "nonsense\n";
+  EXPECT_THROW(RaceResults(file, race), InputError);
 }
 
 }  // namespace
