@@ -100,10 +100,10 @@ Lowered lower_layer(const std::vector<Layer>& layers, std::size_t index, int64_t
   const Attributes attributes(layer.attributes);
   const bool divided = sharing.ways > 1 && !layer.inputs.empty() && makes_part(layers, layer.inputs[0]);
   try {
-    Lowered out =
-        layer.type->lower({shapes, attributes, batch, precision, sharing.ways,
-                           sharing.sequence || sharing.samples, sharing.experts, sharing.whole_experts,
-                           sharing.capacity, sharing.context, divided, attributes.boolean("frozen", false)});
+    Lowered out = layer.type->lower({shapes, attributes, batch, precision, sharing.ways,
+                                     sharing.sequence || sharing.samples, sharing.experts,
+                                     sharing.whole_experts, sharing.capacity, sharing.context, divided,
+                                     attributes.boolean("frozen", false), sharing.norm_devices});
     if (attributes.has("stored")) attributes.text("stored", "");
     if (first) attributes.finish();
     return out;
@@ -477,6 +477,10 @@ std::vector<Lowered> Graph::lower(int64_t batch, Precision precision) const {
     bool learns = false;
     for (const uint32_t from : layers[i].inputs) learns = learns || impl_->trained[from];
     if (!learns) {
+      // Of what the input's gradient waits for, the parameters' are still made.
+      for (const Kernel& k : out[i].backward_data) {
+        if (k.pass == Pass::backward_weights) out[i].backward_weights.push_back(k);
+      }
       out[i].backward_data.clear();
       out[i].backward_exchanges.clear();
     }

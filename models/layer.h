@@ -81,6 +81,7 @@ struct Exchange {
     scatter,     ///< the reverse, summed
     shift,       ///< among those that have parts of a sequence: each sends to the next, the last to the first
     sum,         ///< among those that share the layer: of what each has made a part of
+    statistics,  ///< summed, among those that have samples of their own
   } kind = Kind::all_to_all;
   uint32_t after = 0;    ///< so many of the pass' kernels come before it
   uint32_t before = 0;   ///< the kernel that waits for it; behind the last: what comes after the layer
@@ -100,8 +101,9 @@ struct LayerInput {
   bool whole_experts = false;
   double capacity = 0;
   int32_t context = 1;
-  bool divided = false;  ///< its first input holds one of `ways` parts of the features
-  bool frozen = false;   ///< its weights are not learned: nothing is kept for their gradients
+  bool divided = false;      ///< its first input holds one of `ways` parts of the features
+  bool frozen = false;       ///< its weights are not learned: nothing is kept for their gradients
+  int32_t norm_devices = 1;  ///< as in ModelSlice
   /// The layer's "split", which must be `whole` or one of `valid`.
   Split split(std::initializer_list<Split> valid) const;
   /// One of `ways` equal parts of `count`; fails, calling them `what`, where it does not divide.

@@ -34,6 +34,9 @@ struct ModelSlice {
   double capacity = 0;
   /// Devices that have an equal part of every sequence each, between them all of it.
   int32_t context = 1;
+  /// Devices over which batch normalisation sums its statistics, each having samples of its own (MegDet: Peng
+  /// et al., CVPR 2018, section 3.2; PyTorch's SyncBatchNorm).
+  int32_t norm_devices = 1;
   bool holds(uint32_t layer) const {
     if (ranges.empty()) return true;
     for (const LayerRange& r : ranges) {

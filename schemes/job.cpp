@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tandem::schemes {
@@ -44,11 +45,52 @@ void check_offload(const Job& job) {
     refuse(job, "activations are what repeated blocks keep for being computed again (--recompute blocks)");
 }
 
+/// Names of the schemes whose workers all meet in every iteration.
+std::vector<std::string_view> meeting_schemes() {
+  std::vector<std::string_view> out;
+  for (const Scheme& s : sync_registry().all()) {
+    if (s.meets) out.push_back(s.name);
+  }
+  return out;
+}
+
+void check_batch_norm(const Job& job) {
+  if (!job.scheme->scheme->meets)
+    throw InputError(
+        fmt::format("{} cannot synchronise batch normalisation, since its workers do not all meet in every "
+                    "iteration; {} and their presets can",
+                    job.scheme->name, fmt::join(meeting_schemes(), ", ")));
+  if (job.recompute != Recompute{})
+    throw InputError(
+        "batch normalisation that is synchronised keeps its statistics: without --recompute, please");
+  const auto& layers = job.graph->layers();
+  const bool any = std::any_of(layers.begin(), layers.end(), [](const Layer& l) {
+    return l.type != nullptr && l.type->name == "batch-norm";
+  });
+  if (!any)
+    throw InputError(
+        fmt::format("{} has no batch normalisation that could be synchronised", job.graph->name()));
+}
+
 }  // namespace
+
+std::unique_ptr<Graph> synced_graph(const Job& job, const Cluster& cluster) {
+  if (!job.sync_batch_norm) return nullptr;
+  check_batch_norm(job);
+  if (cluster.devices == 1) return nullptr;
+  ModelSlice slice;
+  slice.norm_devices = static_cast<int32_t>(std::min<int64_t>(cluster.devices, INT32_MAX));
+  return std::make_unique<Graph>(job.graph->slice(slice));
+}
 
 Program compile(const Job& job, const Workload& work, const Cluster& cluster) {
   check_offload(job);
-  return job.scheme->scheme->compile(work, cluster, job.scheme->options);
+  const auto graph = synced_graph(job, cluster);
+  if (!graph) return job.scheme->scheme->compile(work, cluster, job.scheme->options);
+  Workload synced = work;
+  synced.graph = graph.get();
+  synced.layers = graph->lower(work.batch, work.precision);
+  return job.scheme->scheme->compile(synced, cluster, job.scheme->options);
 }
 
 Program compile(const Job& job, const Cluster& cluster) { return compile(job, make_workload(job), cluster); }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A training job: what is trained and how, before anything is said of a machine.
+#include <memory>
+#include <vector>
+
 #include "schemes/loading.h"
 #include "schemes/scheme.h"
 
@@ -19,10 +22,17 @@ struct Job {
   Offload offload = {};
   Loading loading = {};              ///< of the input, where there is some
   std::vector<uint32_t> order = {};  ///< Workload::order
+  /// Batch normalisation takes its statistics over the samples of all devices, not of each by itself.
+  bool sync_batch_norm = false;
 };
 
 /// One device's share of it. Throws InputError as Graph::lower does. O(layers).
 Workload make_workload(const Job& job);
+
+/// The job's model as its devices train it, where that is another: with batch normalisation over several of
+/// them. Null: it is the job's. Throws InputError where that is asked of a scheme whose workers do not meet
+/// in every iteration, of a model that has none, or beside recomputation. O(layers).
+std::unique_ptr<Graph> synced_graph(const Job& job, const Cluster& cluster);
 
 /// The Program of the job on `cluster`: the same for everyone who asks. Throws InputError where the scheme
 /// cannot run there, or offload what is asked.

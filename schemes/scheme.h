@@ -68,6 +68,9 @@ struct Scheme {
   PipelineUse (*pipeline)(const Options&, int64_t devices) = nullptr;
   /// What may be left in the host's memory. Null: nothing.
   Offload (*offloads)(const Options&) = nullptr;
+  /// Each device trains a whole model and meets all others in every iteration: batch normalisation may take
+  /// its statistics over all of them. What compile() is given says so (ModelSlice::norm_devices).
+  bool meets = false;
 };
 
 /// Generated from the list in schemes/CMakeLists.txt.

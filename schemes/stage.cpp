@@ -59,7 +59,7 @@ class Writer {
   /// What devices exchange in the middle of a pass.
   int32_t exchange(uint32_t layer, const Exchange& e) {
     constexpr CollKind kinds[] = {CollKind::all_to_all, CollKind::all_gather, CollKind::reduce_scatter,
-                                  CollKind::shift, CollKind::all_reduce};
+                                  CollKind::shift,      CollKind::all_reduce, CollKind::all_reduce};
     PassageStep step{PassageStep::Kind::join, {layer, 1}};
     step.inside = true;
     step.collective = kinds[static_cast<std::size_t>(e.kind)];

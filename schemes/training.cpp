@@ -37,6 +37,23 @@ void append_backward(std::vector<Kernel>& to, const Workload& work, std::size_t 
   append(to, lowered.backward_weights);
 }
 
+/// The layer's sums of statistics in a pass, of which `before` kernels of the list come before its own.
+std::vector<StatisticsSum> statistics_sums(const std::vector<Exchange>& exchanges, uint32_t layer,
+                                           std::size_t before, Precision precision) {
+  std::vector<StatisticsSum> out;
+  for (const Exchange& e : exchanges)
+    out.push_back({layer, before + e.after, Bytes{element_bytes(precision)} * e.elements});
+  return out;
+}
+
+/// `first` in front of `then`, whose passes' kernels are behind `kernels` others now.
+std::vector<StatisticsSum> joined(std::vector<StatisticsSum> first, std::vector<StatisticsSum> then,
+                                  std::size_t kernels) {
+  for (StatisticsSum& s : then) s.after += kernels;
+  first.insert(first.end(), then.begin(), then.end());
+  return first;
+}
+
 /// `count` neighbours become one; the last may be shorter.
 std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count) {
   std::vector<Segment> out;
@@ -45,11 +62,13 @@ std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count) {
       out.push_back(std::move(segments[i]));
       continue;
     }
-    out.back().layers += segments[i].layers;
-    append(out.back().forward, segments[i].forward);
-    segments[i].backward.insert(segments[i].backward.end(), out.back().backward.begin(),
-                                out.back().backward.end());
-    out.back().backward = std::move(segments[i].backward);  // backward runs from the last layer to the first
+    Segment &all = out.back(), &next = segments[i];
+    all.layers += next.layers;
+    all.forward_sums = joined(all.forward_sums, next.forward_sums, all.forward.size());
+    append(all.forward, next.forward);
+    all.backward_sums = joined(next.backward_sums, all.backward_sums, next.backward.size());
+    append(next.backward, all.backward);
+    all.backward = std::move(next.backward);  // backward runs from the last layer to the first
   }
   return out;
 }
@@ -149,14 +168,22 @@ void Training::split_into_segments() {
     if (learned && !has_parameters) segment.name = layers[i].name;
     has_parameters = has_parameters || learned;
     ++segment.layers;
-    append(segment.forward, work_.layers[i].forward);
+    const Lowered& lowered = work_.layers[i];
+    const auto sums_of = [&](const std::vector<Exchange>& exchanges, std::size_t before) {
+      return statistics_sums(exchanges, static_cast<uint32_t>(i), before, work_.precision);
+    };
+    segment.forward_sums =
+        joined(segment.forward_sums, sums_of(lowered.forward_exchanges, 0), segment.forward.size());
+    append(segment.forward, lowered.forward);
     std::vector<Kernel> backward;
-    append(backward, kernels_again(work_.recompute, layers[i], work_.layers[i]));
+    append(backward, kernels_again(work_.recompute, layers[i], lowered));
+    const auto sums = sums_of(lowered.backward_exchanges, backward.size());
     append_backward(backward, work_, i, learns);
     if (accumulation_.micro_batches > 1 && !accumulation_.of_shards && !sums_on_host()) {
       for (const Parameter& p : layers[i].parameters)
         backward.push_back(accumulation_kernel(p.elements, accumulation_.micro_batches));
     }
+    segment.backward_sums = joined(sums, segment.backward_sums, backward.size());
     segment.backward.insert(segment.backward.begin(), backward.begin(), backward.end());
   }
   if (segments_.size() > kMostSegments) {
@@ -217,13 +244,41 @@ void Training::fill_buckets(const BucketRule& rule) {
 
 Bytes Training::parameter_bytes() const { return Bytes{element_} * work_.graph->parameter_elements(); }
 
-OpHandle Training::pass(const Segment& segment, bool forward) {
-  Task task;
-  task.layer = segment.layer;
-  task.layers = segment.layers;
-  task.pass = forward ? Pass::forward : Pass::backward_weights;
-  task.kernels = forward ? segment.forward : segment.backward;
-  return role_.compute(std::move(task), fmt::format("{} {}", forward ? "forward" : "backward", segment.name));
+/// Where workers meet in the middle of a layer, the ops on both sides cover that layer: forward goes up from
+/// there, backward down.
+Training::Passed Training::pass(const Segment& segment, bool forward) {
+  const auto& kernels = forward ? segment.forward : segment.backward;
+  const auto& sums = forward ? segment.forward_sums : segment.backward_sums;
+  const std::string label = fmt::format("{} {}", forward ? "forward" : "backward", segment.name);
+  uint32_t begin = segment.layer, end = segment.layer + segment.layers;
+  std::size_t done = 0;  // kernels
+  Passed out;
+  OpId met;
+  for (std::size_t k = 0; k <= sums.size(); ++k) {
+    const bool last = k == sums.size();
+    const uint32_t from = forward || last ? begin : sums[k].layer,
+                   to = !forward || last ? end : sums[k].layer + 1;
+    const std::size_t until = last ? kernels.size() : sums[k].after;
+    Task task{from, to - from, forward ? Pass::forward : Pass::backward_weights, {}};
+    task.kernels.assign(kernels.begin() + static_cast<std::ptrdiff_t>(done),
+                        kernels.begin() + static_cast<std::ptrdiff_t>(until));
+    out.last = role_.compute(std::move(task), label).after(met);
+    if (k == 0) out.first = out.last;
+    if (last) break;
+    met = sum_statistics(sums[k], out.last);
+    done = until;
+    (forward ? begin : end) = forward ? sums[k].layer : sums[k].layer + 1;
+  }
+  return out;
+}
+
+OpId Training::sum_statistics(const StatisticsSum& sum, OpId made) {
+  const Mesh& mesh = role_.builder().program().roles[role_.index()].mesh;
+  return role_
+      .collective(CollKind::all_reduce, all_axes(mesh), sum.bytes, "auto",
+                  "sum statistics of " + work_.graph->layers()[sum.layer].name)
+      .of(Payload::exchanged, sum.layer)
+      .after(made);
 }
 
 void Training::forward(const Before& before) {
@@ -231,7 +286,10 @@ void Training::forward(const Before& before) {
   if (work_.input) input = add_input(role_, work_);
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     const OpId needed = before(i);
-    forward_.push_back(pass(segments_[i], true).after(needed));
+    const Passed passed = pass(segments_[i], true);
+    role_.op(passed.first).after(needed);
+    forward_.push_back(passed.first);
+    forward_ends_.push_back(passed.last);
     offload_inputs(i);
   }
   if (!input.ready.valid()) return;
@@ -248,7 +306,10 @@ void Training::backward(const Ready& ready, OpId start, const Before& before) {
     if (!segments_[s].backward.empty()) {
       const OpId needed = before(static_cast<uint32_t>(s));
       const OpId kept = reload_inputs(static_cast<uint32_t>(s), last_backward_);
-      backward_[s] = last_backward_ = pass(segments_[s], false).after(start).after(needed).after(kept);
+      const Passed passed = pass(segments_[s], false);
+      role_.op(passed.first).after(start).after(needed).after(kept);
+      backward_[s] = passed.first;
+      last_backward_ = passed.last;
       start = {};
     }
     for (; next < buckets_.size() && buckets_[next].segment == s; ++next) {
@@ -360,7 +421,7 @@ void Training::offload_inputs(uint32_t segment) {
     kept.down = role_.copy(CopyKind::device_to_host, kept.bytes, "offload input of " + kept.name)
                     .on(Lane::offload)
                     .of(Payload::activations, kept.layer)
-                    .after(forward_[segment]);
+                    .after(forward_ends_[segment]);
   }
 }
 

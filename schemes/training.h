@@ -11,12 +11,21 @@
 
 namespace tandem::schemes {
 
-/// What one compute op per pass covers: one layer with parameters and its parameterless neighbours (which
-/// changes no moment at which a gradient is ready or a parameter needed), or several such in long models.
+/// A sum over all workers in the middle of a pass over a layer: of statistics of batch normalisation.
+struct StatisticsSum {
+  uint32_t layer = 0;
+  std::size_t after = 0;  ///< so many of the pass' kernels over the segment come before it
+  Bytes bytes;
+};
+
+/// What one compute op per pass covers, or several where workers meet in the middle: one layer with
+/// parameters and its parameterless neighbours (which changes no moment at which a gradient is ready or a
+/// parameter needed), or several such in long models.
 struct Segment {
   uint32_t layer = 0, layers = 0;  ///< range of Graph::layers()
   std::string name;                ///< of its first layer with parameters
   std::vector<Kernel> forward, backward;
+  std::vector<StatisticsSum> forward_sums = {}, backward_sums = {};  ///< in the order of the passes
 };
 
 /// How gradients are grouped for communication.
@@ -103,13 +112,17 @@ class Training {
   /// The last segment with a layer of `bucket`; its first is bucket.segment.
   uint32_t last_segment(const GradientBucket& bucket) const;
   OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
-  OpId last_forward() const { return forward_.empty() ? OpId{} : forward_.back(); }
+  OpId last_forward() const { return forward_ends_.empty() ? OpId{} : forward_ends_.back(); }
   OpId last_backward() const { return last_backward_; }
 
  private:
   void split_into_segments();
   void fill_buckets(const BucketRule& rule);
-  OpHandle pass(const Segment& segment, bool forward);
+  struct Passed {
+    OpId first, last;
+  };
+  Passed pass(const Segment& segment, bool forward);
+  OpId sum_statistics(const StatisticsSum& sum, OpId made);
   OpHandle update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
                   int64_t elements, OpId sum);
   OpId to_host(const GradientBucket& bucket, int64_t elements, OpId sum);
@@ -125,7 +138,8 @@ class Training {
   int64_t element_;
   std::vector<Segment> segments_;
   std::vector<GradientBucket> buckets_;
-  std::vector<OpId> forward_, backward_;  ///< [segment]; invalid where a segment has no backward
+  std::vector<OpId> forward_, backward_;  ///< [segment]: first ops; invalid where it has no backward
+  std::vector<OpId> forward_ends_;        ///< [segment]: last ops
   std::vector<OpId> made_;                ///< [bucket]: with what its gradients are there
   /// What a repeated block keeps for being computed again, where that is offloaded: an output of `layer`,
   /// which segment `made` makes, and whose way down begins then; it comes up for the backward of segment

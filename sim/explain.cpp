@@ -177,6 +177,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
   if (p.split == BatchSplit::speed) in.emplace_back("batch_split", "speed");
   if (p.measured) in.emplace_back("collective_profile", p.measured->source);
   if (p.job.recompute != Recompute{}) in.emplace_back("recompute", p.job.recompute.text());
+  if (p.job.sync_batch_norm) in.emplace_back("batch_norm", "sync");
   if (p.job.offload.any()) in.emplace_back("offload", p.job.offload.text());
   for (const auto& [key, value] : p.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
   for (const auto& [key, value] : p.memory) in.emplace_back("memory." + key, value);

@@ -135,6 +135,17 @@ Flag offload_flag() {
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
 }
 
+Flag batch_norm_flag() {
+  return {
+      "batch-norm", "local|sync",
+      "whose samples batch normalisation takes its statistics over: each device's own (default), or those "
+      "of all devices (SyncBatchNorm), which sum them in both passes of every such layer"};
+}
+
+bool read_batch_norm(const Arguments& arguments) {
+  return arguments.choice("batch-norm", "local", {"local", "sync"}) == "sync";
+}
+
 namespace {
 
 /// What read_board_changes() reads.
@@ -188,6 +199,7 @@ std::vector<Flag> question_flags() {
        "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
        "norms, activations and attention joined by +; default off"},
       offload_flag(),
+      batch_norm_flag(),
       {"memory", "KEY=VALUE,...",
        "what the framework keeps in device memory, over the preset's: weights=fp32|master|half, "
        "update=foreach|each|fused|backward, gradients=freed|zeroed|whole, buckets=none|copies|views, "
@@ -326,6 +338,7 @@ Question read_question(const Arguments& arguments, const std::string& model, con
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
   q.recompute = arguments.value("recompute", "off", parse_recompute);
   q.offload = arguments.value("offload", "off", parse_offload);
+  q.sync_batch_norm = read_batch_norm(arguments);
   if (arguments.has("memory")) q.memory = arguments.value("memory", "", read_memory);
   q.input = arguments.choice("input", "real", {"real", "synthetic"}) == "real";
   q.loading = read_loading(arguments, 0);
@@ -368,6 +381,7 @@ std::vector<Flag> loading_flags() {
 Prediction Question::prediction(int64_t device_count) const {
   Prediction p;
   p.job = {&graph, &scheme, batch, precision, optimizer, input, recompute, offload, loading};
+  p.job.sync_batch_norm = sync_batch_norm;
   p.system = &system;
   p.devices = device_count;
   p.split = split;
@@ -388,6 +402,7 @@ Prediction Question::prediction(int64_t device_count) const {
     job.scheme = &other.scheme;
     job.batch = other.batch;
     job.offload = {};
+    job.sync_batch_norm = false;
     p.beside.push_back({job, other.devices});
   }
   return p;

@@ -30,6 +30,7 @@ struct Question {
   const Optimizer* optimizer = nullptr;
   Recompute recompute = {};
   Offload offload = {};
+  bool sync_batch_norm = false;
   std::vector<std::pair<std::string, std::string>> memory{};  ///< --memory key=value, in order
   bool input = true;
   Loading loading{};
@@ -68,6 +69,9 @@ std::vector<Flag> loading_flags();
 Loading read_loading(const Arguments& arguments, int64_t workers);
 /// --offload with its help.
 Flag offload_flag();
+/// --batch-norm with its help, and whether it says "sync".
+Flag batch_norm_flag();
+bool read_batch_norm(const Arguments& arguments);
 /// What --without, --swap, --with-bridges and --place ask for, as System::Sets in that order.
 std::vector<std::pair<std::string, std::string>> read_board_changes(const Arguments& arguments);
 /// --adapter and --freeze with their help.

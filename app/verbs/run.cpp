@@ -171,6 +171,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     refuse_option("offload",
                   "activations are offloaded in predictions alone; a run has optimizer, gradients and "
                   "parameters");
+  e.job.sync_batch_norm = read_batch_norm(a);
   // Of a device that is timed from afar some steps are timed op by op, some issued so, the others replayed.
   const bool afar = e.backend->asynchronous;
   e.iterations = static_cast<int32_t>(a.integer("iterations", afar ? 100 : 30, 1, 100'000'000));
@@ -394,6 +395,7 @@ std::vector<Flag> run_flags() {
       {"offload", "off|WHAT[+WHAT...]",
        "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
        "parameters (zero:stage=3); default off"},
+      batch_norm_flag(),
       {"learning-rate", "RATE", "default 0.01"},
       {"lr-scale", "", "times the number of workers (linear scaling)"},
       {"lr-warmup", "N", "iterations in which the rate rises from RATE to its full value"},

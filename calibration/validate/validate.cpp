@@ -59,6 +59,14 @@ ResolvedScheme scheme_at(const Json& series, int64_t devices) {
   return out;
 }
 
+/// "batch_norm": "sync".
+bool synced(const Json& series) {
+  const std::string how = series.text("batch_norm", "local");
+  if (how != "local" && how != "sync")
+    series.fail(fmt::format("no batch_norm \"{}\". Valid: local, sync", printable(how)));
+  return how == "sync";
+}
+
 std::string family_of(const Graph& graph) {
   bool conv = false, attention = false, recurrent = false;
   for (const Layer& l : graph.layers()) {
@@ -74,9 +82,10 @@ std::vector<Series> read_series(const Json& document) {
   document.only({"title", "source", "note", "left_out", "series"});
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
-    s.only({"system",       "set",   "model",     "scheme",    "accumulate", "precision", "recipe",
-            "input",        "batch", "optimizer", "recompute", "unit",       "values",    "relative",
-            "rate_assumed", "note",  "doubtful",  "reason",    "fitted",     "gives",     "anchor"});
+    s.only({"system", "set",      "model",        "scheme",    "accumulate", "precision",
+            "recipe", "input",    "batch",        "optimizer", "recompute",  "unit",
+            "values", "relative", "rate_assumed", "note",      "doubtful",   "reason",
+            "fitted", "gives",    "anchor",       "batch_norm"});
     Series series{
         *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
@@ -153,6 +162,7 @@ Setting make_setting(const Json& s) {
   p.job.precision = parse_precision(s.text("precision", "fp32"), s.place());
   p.job.optimizer = &optimizer(s.text("optimizer", "momentum"), s.place());
   p.job.recompute = parse_recompute(s.text("recompute", "off"), s.place());
+  p.job.sync_batch_norm = synced(s);
   p.check_memory = false;  // it ran
   return out;
 }

@@ -47,6 +47,8 @@ std::string_view name(Function function) {
       "batch-norm-inference",
       "batch-norm-sums",
       "batch-norm-backward",
+      "batch-norm-statistics",
+      "batch-norm-shared",
       "row-norm",
       "row-norm-sums",
       "row-norm-backward",

@@ -60,7 +60,12 @@ enum class Function : uint8_t {
   batch_norm_inference,  ///< {y, x, running mean, running variance[, scale, shift]}; shape and scalars as
                          ///< batch_norm
   batch_norm_sums,       ///< {dscale, dshift, x, dy, mean, deviation}
-  batch_norm_backward,   ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}
+  batch_norm_backward,   ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}; of several devices with a
+                         ///< fourth number in its shape: how many, whose sums dscale and dshift then are
+  batch_norm_statistics,  ///< {sums[2, channels], x, running mean}: of x less the running mean, which all
+                          ///< devices have alike, and of its square
+  batch_norm_shared,      ///< as batch_norm, with the sums of all devices behind the running variance; shape
+                          ///< {outer, channels, inner, devices}
   row_norm,  ///< {y, x, statistics[, scale[, shift]]}; shape {outer, groups, space, channels of a group, 1
              ///< for root mean square}: statistics of each (outer, group) over space and channels; scalars
              ///< {epsilon}

@@ -9,11 +9,16 @@
 
 namespace tandem::exec {
 
-/// batch_norm and its kin: statistics of each channel over `outer` and `inner`.
+/// batch_norm and its kin: statistics of each channel over `outer` and `inner`, of so many devices.
 struct ChannelShape {
-  int64_t outer, channels, inner;
-  explicit ChannelShape(const Call& c) : outer(c.shape[0]), channels(c.shape[1]), inner(c.shape[2]) {}
+  int64_t outer, channels, inner, devices;
+  explicit ChannelShape(const Call& c)
+      : outer(c.shape[0]),
+        channels(c.shape[1]),
+        inner(c.shape[2]),
+        devices(c.shape.size() > 3 ? c.shape[3] : 1) {}
   constexpr int64_t rows() const { return outer * inner; }  ///< elements of one channel
+  constexpr int64_t all_rows() const { return rows() * devices; }
   constexpr int64_t count() const { return outer * channels * inner; }
 };
 

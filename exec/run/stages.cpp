@@ -131,7 +131,9 @@ bool of_micro_batch(const Op& op) {
 }
 
 Stages::Stages(const Execution& e, const Program& program)
-    : whole_(*e.job.graph, e.job.batch, true, e.job.precision), stage_of_role_(program.roles.size()) {
+    : synced_(synced_graph(e.job, e.cluster)),
+      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision),
+      stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
     pieces_ = {{{0, 0, whole_.parameters()}}};

@@ -77,6 +77,7 @@ class Stages {
   const Stage& stage(uint32_t device) const { return stages_[stage_of_role_[places_[device].role]]; }
   std::size_t piece_of(uint32_t device) const;
 
+  std::unique_ptr<Graph> synced_;  ///< the model of whole(); null: the job's
   ExecutionGraph whole_;
   std::vector<GridPlace> places_;                  ///< [device]
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers

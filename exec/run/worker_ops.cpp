@@ -447,8 +447,8 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
     return {at, elements};
   }
   if (of_layers(op.payload)) {
-    if (!run_.stages().split()) return {outputs_, op.bytes.n / 4};
-    return buffer_of_layer(index);
+    const bool outputs = !run_.stages().split() && op.payload != Payload::exchanged;
+    return outputs ? Buffer{outputs_, op.bytes.n / 4} : buffer_of_layer(index);
   }
   if (op.payload == Payload::shard) {
     const Slice own = run_.share(op.key, instance_);

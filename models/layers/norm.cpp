@@ -17,6 +17,21 @@ Kernel norm(Pass pass, int64_t rows, int64_t length, int64_t reads, int64_t writ
 
 namespace {
 
+/// Batch normalisation whose statistics are summed over devices: x is read for the statistics, and once more
+/// when those of all devices are there. So are x and dy: the sums of a device's own samples are its gradients
+/// of scale and shift, those of all make dx. Two floats a channel travel in each pass.
+void over_devices(Lowered& out, const LayerInput& in, int64_t length, Kernel sums) {
+  const int64_t channels = out.output[0], size = in.element_size();
+  const Bytes two{8 * channels};
+  Kernel statistics = norm(Pass::forward, channels, length, 1, 0, 3, size);
+  statistics.written = sums.written = two;
+  out.forward = {statistics, norm(Pass::forward, channels, length, 1, 1, 2, size)};
+  out.backward_data = {sums, norm(Pass::backward_data, channels, length, 2, 1, 5, size)};
+  out.backward_weights.clear();
+  out.forward_exchanges = {{Exchange::Kind::statistics, 1, 1, two.n / size}};
+  out.backward_exchanges = out.forward_exchanges;
+}
+
 /// Statistics over batch and space for each channel. Forward: x is read for the statistics (3 FLOPs an
 /// element) and once more to be scaled (2). Backward: x and dy are read for the two sums that are also the
 /// gradients of scale and shift (5), and once more for dx (5).
@@ -37,6 +52,7 @@ Lowered batch_norm(const LayerInput& in) {
   } else {
     out.backward_data.insert(out.backward_data.begin(), sums);
   }
+  if (in.norm_devices > 1) over_devices(out, in, length, sums);
   out.keeps_input = true;
   out.buffers = 2 * channels;  // running mean and variance
   return out;

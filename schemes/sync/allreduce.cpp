@@ -267,7 +267,8 @@ void register_allreduce(Registry<Scheme>& registry) {
        nullptr,
        [](const Options& o) {
          return Offload{true, o.count("accumulate") == 1, false, true};
-       }});
+       },
+       true});
 }
 
 }  // namespace tandem::schemes

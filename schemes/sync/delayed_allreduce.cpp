@@ -50,7 +50,12 @@ void register_delayed_allreduce(Registry<Scheme>& registry) {
        {{"delay", Type::count, "1", "iterations after which a gradient is applied: its staleness", "", 1,
          100},
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"}},
-       compile_delayed_allreduce});
+       compile_delayed_allreduce,
+       nullptr,
+       nullptr,
+       nullptr,
+       nullptr,
+       true});
 }
 
 }  // namespace tandem::schemes

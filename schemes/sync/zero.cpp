@@ -210,7 +210,8 @@ void register_zero(Registry<Scheme>& registry) {
        [](const Options& o) {
          const bool reduces_each = o.count("accumulate") == 1 || o.count("stage") >= 2;
          return Offload{true, reduces_each, o.count("stage") == 3, true};
-       }});
+       },
+       true});
 }
 
 }  // namespace tandem::schemes

@@ -288,7 +288,8 @@ class Binder {
       for (uint32_t i = part.first; i < part.end(); ++i) {
         const Op& op = role.ops.stored(part, i - part.first);
         if (op.kind == OpKind::copy) out[i] = copy_transfer(r, instance, op);
-        if (op.kind == OpKind::collective) out[i] = collective_transfer(r, instance, op, i == last);
+        if (op.kind == OpKind::collective)
+          out[i] = collective_transfer(r, instance, op, i == last || op.payload == Payload::exchanged);
         if (op.kind == OpKind::send && is_static_) out[i] = message_transfer(r, instance, op);
       }
       if (same != nullptr) same->assign(out.begin() + part.first, out.begin() + part.end());
@@ -373,15 +374,17 @@ class Binder {
     return sends_[key] = add(resolve(together, role.mesh.size()));
   }
 
-  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool last) {
+  int32_t collective_transfer(uint32_t r, uint32_t instance, const Op& op, bool awaited) {
     const Role& role = program_.roles[r];
     const Collective& c = program_.collectives[op.what];
     const auto key =
-        std::make_tuple(r, first_of_group(role.mesh, c.axes, instance), op.what, op.bytes.n, last);
+        std::make_tuple(r, first_of_group(role.mesh, c.axes, instance), op.what, op.bytes.n, awaited);
     const auto known = collectives_.find(key);
     if (known != collectives_.end()) return known->second;
     const auto members = group_of(role.mesh, c.axes, instance);
-    const auto priced = [&](const std::vector<uint32_t>& group) { return collective_of(r, group, op, last); };
+    const auto priced = [&](const std::vector<uint32_t>& group) {
+      return collective_of(r, group, op, awaited);
+    };
     if (own_transfers(role)) return collectives_[key] = add(priced(members));
     std::vector<std::vector<uint32_t>> groups{members};
     const auto [begin, end] = node_around(r, instance);
@@ -397,12 +400,12 @@ class Binder {
     return collectives_[key] = add(resolve(together, all));
   }
 
-  Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op, bool last) {
+  Transfer collective_of(uint32_t r, const std::vector<uint32_t>& members, const Op& op, bool awaited) {
     std::vector<VertexId> at;
     at.reserve(members.size());
     for (const uint32_t m : members) at.push_back(where_[r][m]);
     std::rotate(at.begin(), at.begin() + program_.collectives[op.what].root, at.end());
-    return costs_->collective(op, at, last);
+    return costs_->collective(op, at, awaited);
   }
 
   /// Of the first instance; the error is that of the class with the largest.

@@ -8,7 +8,7 @@ namespace tandem::sim {
 namespace {
 
 struct Gradient {
-  double ready = 0;  ///< seconds after the iteration's start, by compute alone
+  double ready = 0;  ///< seconds after the iteration's start, by compute and what it waits for
   double bytes = 0;
   int64_t elements = 0;
   const Transfer* reduction = nullptr;
@@ -24,6 +24,8 @@ std::vector<Gradient> gradients(const Plan& plan) {
   for (std::size_t i = 0; i < role.ops.size(); ++i) {
     const Op& op = role.ops[i];
     if (op.lane == Lane::compute) now += costs.duration[0][i].seconds();
+    if (op.kind == OpKind::collective && op.payload == Payload::exchanged)  // the pass waits for it
+      now += plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])].alone(plan.capacity).seconds();
     end[i] = now;
     if (op.kind != OpKind::collective || op.payload != Payload::gradients) continue;
     Gradient g;

@@ -90,11 +90,12 @@ Transfer Costs::input_stage(const Op& op, const Copy& copy, VertexId at) {
   }
 }
 
-Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool last) {
+Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool awaited) {
   Transfer t = collective_alone(op, members);
-  // A coordinator looks every cycle: the last gradients wait for half of one in the mean.
-  const double wait = last ? overheads_.cycle.seconds() / 2 : 0;
-  t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(last))) + timeouts(op, members);
+  // A coordinator looks every cycle: what is awaited waits for half of one in the mean.
+  const double wait = awaited ? overheads_.cycle.seconds() / 2 : 0;
+  t.latency =
+      at_speed(t.latency + Time::from_seconds(wait + agreement(awaited))) + timeouts(op, members);
   return t;
 }
 

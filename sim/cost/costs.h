@@ -85,8 +85,9 @@ class Costs {
 
   /// A copy op, that of `copy`, of the instance at `at`.
   virtual Transfer copy(const Op& op, const Copy& copy, VertexId at);
-  /// One collective op of a group, whose root is the first of `members`. `last`: of the iteration's.
-  Transfer collective(const Op& op, std::span<const VertexId> members, bool last);
+  /// One collective op of a group, whose root is the first of `members`. `awaited`: nothing else goes on
+  /// while ranks agree to begin it, since it is the iteration's last, or in the middle of a pass.
+  Transfer collective(const Op& op, std::span<const VertexId> members, bool awaited);
   /// How many times as long as alone the task's kernels and a collective take beside each other; asked after
   /// collective(). `seconds`: of the collective alone, above 0.
   virtual Beside beside(const Op& op, const Transfer& collective, double seconds, const Task& task,
@@ -123,7 +124,7 @@ class Costs {
   /// A collective at full speed, without what ranks do to agree on it.
   virtual Transfer collective_alone(const Op& op, std::span<const VertexId> members) = 0;
   /// What ranks exchange to agree on a reduction: seconds.
-  virtual double agreement(bool last) const = 0;
+  virtual double agreement(bool awaited) const = 0;
   /// The host issues the ops of such a role, on a clock of its own.
   virtual bool host_issues(VertexId at, Site site) const = 0;
 

@@ -131,14 +131,14 @@ class StockCosts : public Costs {
   }
 
   /// Lists: rank 0 reads the size and then the list of every rank, one after the other. Bits: two reductions
-  /// along a tree of the nodes, for all gradients at once, so only the last ones wait for them.
-  double agreement(bool last) const override {
+  /// along a tree of the nodes, for all gradients at once, so that only what is awaited waits for them.
+  double agreement(bool awaited) const override {
     using Agreement = Overheads::Agreement;
     const Cluster& cluster = input().cluster;
     if (cluster.nodes == 1) return 0;
     const auto tree = static_cast<double>(std::bit_width(static_cast<uint64_t>(cluster.nodes - 1)));
     const double messages = overheads().agreement == Agreement::lists  ? 2 * devices()
-                            : overheads().agreement == Agreement::bits ? (last ? 4 * tree : 0)
+                            : overheads().agreement == Agreement::bits ? (awaited ? 4 * tree : 0)
                                                                        : 0;
     return messages * control_message(*input().system);
   }

@@ -13,6 +13,9 @@ namespace tandem::tests {
 struct LayerCase {
   std::string type;  ///< that it is about
   std::string inputs, layers;
+  /// Batch normalisation over so many devices: its sums are those of one, its counts those of all, so that
+  /// they are functions of one device's samples.
+  int32_t norm_devices = 1;
 };
 inline void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.layers; }
 
@@ -48,6 +51,9 @@ inline std::vector<LayerCase> layer_cases() {
       {"batch-norm", R"({"signal": [4, 12]})", R"({"type":"batch-norm"})"},
       {"batch-norm", kRowInput, R"({"type":"batch-norm"})"},
       {"batch-norm", R"({"clip": [4, 3, 5, 4]})", R"({"type":"batch-norm"})"},
+      {"batch-norm", kImage, R"({"type":"batch-norm"},{"type":"relu"})", 2},
+      {"batch-norm", kImage, R"({"type":"batch-norm","affine":false})", 3},
+      {"batch-norm", R"({"signal": [4, 12]})", R"({"type":"batch-norm"})", 2},
       {"group-norm", kImage, R"({"type":"group-norm","groups":1})"},
       {"group-norm", kImage, R"({"type":"group-norm","groups":2})"},
       {"pixel-norm", kImage, R"({"type":"pixel-norm"})"},
@@ -175,11 +181,15 @@ inline Graph graph_of(const LayerCase& c) {
   if (c.inputs == kImage || c.inputs.find("clip") != std::string::npos ||
       c.inputs.find("signal") != std::string::npos)
     front = kFront;
-  return Graph::from_json(Json::parse(
+  Graph graph = Graph::from_json(Json::parse(
       R"({"name":"t","summary":"t","source":"test","sample":{"unit":"samples","stored":"1B","decoded":"1B","decode":"0s"},
           "inputs":)" +
           c.inputs + R"(,"layers":[)" + front + c.layers + "]}",
       "gradient-case.json"));
+  if (c.norm_devices == 1) return graph;
+  ModelSlice over;
+  over.norm_devices = c.norm_devices;
+  return graph.slice(over);
 }
 
 }  // namespace tandem::tests

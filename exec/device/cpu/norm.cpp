@@ -57,66 +57,103 @@ void channel_sums(int64_t rows, int64_t channels, float* first, float* second, c
   }
 }
 
+/// Sums over all rows of x - pivot and of its square, for each channel.
+void sums_around(const ChannelShape& s, const float* x, const float* pivot, float* sum, float* square) {
+  if (s.inner == 1) {
+    channel_sums(s.outer, s.channels, sum, square, [x, pivot](int64_t at, int64_t i) {
+      const float d = x[at] - pivot[i];
+      return Two{d, d * d};
+    });
+    return;
+  }
+  std::fill_n(sum, s.channels, 0.0F);
+  std::fill_n(square, s.channels, 0.0F);
+  runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+    float of_run = 0, squares = 0;
+    const float p = pivot[ch];
+#pragma omp simd reduction(+ : of_run, squares)
+    for (int64_t i = 0; i < n; ++i) {
+      const float d = x[at + i] - p;
+      of_run += d;
+      squares += d * d;
+    }
+    sum[ch] += of_run;
+    square[ch] += squares;
+  });
+}
+
+/// y = x scale + shift, per channel.
+void scale_channels(const ChannelShape& s, float* y, const float* x, const float* scale, const float* shift) {
+  if (s.inner == 1) {
+    for (int64_t r = 0; r < s.outer; ++r) {
+      const float* from = x + r * s.channels;
+      float* to = y + r * s.channels;
+#pragma omp simd
+      for (int64_t i = 0; i < s.channels; ++i) to[i] = from[i] * scale[i] + shift[i];
+    }
+  } else {
+    runs(s, [&](int64_t ch, int64_t n, int64_t at) {
+      for (int64_t i = 0; i < n; ++i) y[at + i] = x[at + i] * scale[ch] + shift[ch];
+    });
+  }
+}
+
+/// What is left of a batch normalisation when the sums around `pivot` are known: operands as batch_norm's,
+/// `learned` being the first of scale and shift.
+struct NormOfSums {
+  ChannelShape s;
+  float epsilon, momentum;
+  bool affine;
+  std::size_t learned;
+
+  /// `factors`: room for two numbers a channel. `pivot` may be the running mean.
+  void run(std::span<float* const> o, const float* pivot, const float* sum, const float* square,
+           float* factors) const {
+    float *mean = o[2], *deviation = o[3], *scale = factors, *shift = scale + s.channels;
+    const int64_t rows = s.all_rows();
+    const float share = 1 / static_cast<float>(rows);
+    // The running variance is the unbiased one, as frameworks keep it.
+    const float unbiased = rows > 1 ? static_cast<float>(rows) / static_cast<float>(rows - 1) : 1;
+    for (int64_t i = 0; i < s.channels; ++i) {
+      const float d = sum[i] * share, variance = std::max(0.0F, square[i] * share - d * d);
+      mean[i] = pivot[i] + d;
+      o[4][i] += momentum * (mean[i] - o[4][i]);
+      o[5][i] += momentum * (unbiased * variance - o[5][i]);
+      deviation[i] = 1 / std::sqrt(variance + epsilon);
+      scale[i] = affine ? o[learned][i] * deviation[i] : deviation[i];
+      shift[i] = (affine ? o[learned + 1][i] : 0.0F) - mean[i] * scale[i];
+    }
+    scale_channels(s, o[0], o[1], scale, shift);
+  }
+};
+
 /// Mean and variance in one pass over x: sums of x - p and of its square, where the pivot p is the channel's
 /// first element. It lies within the spread of the data, so nothing cancels however large the mean is.
 Prepared batch_norm(const Call& c, int) {
   const ChannelShape s(c);
-  const float epsilon = c.scalars[0], momentum = c.scalars[1];
-  const bool affine = c.operands.size() > 6;
-  auto sums = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
+  const NormOfSums rest{s, c.scalars[0], c.scalars[1], c.operands.size() > 6, 6};
+  auto room = std::make_shared<std::vector<float>>(static_cast<std::size_t>(3 * s.channels));
   return [=](std::span<float* const> o, const IterationState&) {
-    float *y = o[0], *mean = o[2], *deviation = o[3];
-    const float* x = o[1];
-    float *scale = sums->data(), *shift = scale + s.channels, *pivot = shift + s.channels;
-    const float share = 1 / static_cast<float>(s.rows());
-    for (int64_t i = 0; i < s.channels; ++i) pivot[i] = x[i * s.inner];
-    if (s.inner == 1) {
-      channel_sums(s.outer, s.channels, mean, deviation, [x, pivot](int64_t at, int64_t i) {
-        const float d = x[at] - pivot[i];
-        return Two{d, d * d};
-      });
-    } else {
-      std::fill_n(mean, s.channels, 0.0F);
-      std::fill_n(deviation, s.channels, 0.0F);
-      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
-        float sum = 0, square = 0;
-        const float p = pivot[ch];
-#pragma omp simd reduction(+ : sum, square)
-        for (int64_t i = 0; i < n; ++i) {
-          const float d = x[at + i] - p;
-          sum += d;
-          square += d * d;
-        }
-        mean[ch] += sum;
-        deviation[ch] += square;
-      });
-    }
-    for (int64_t i = 0; i < s.channels; ++i) {
-      const float d = mean[i] * share;
-      mean[i] = pivot[i] + d;
-      deviation[i] = std::max(0.0F, deviation[i] * share - d * d);
-    }
-    // The running variance is the unbiased one, as frameworks keep it.
-    const float unbiased = s.rows() > 1 ? static_cast<float>(s.rows()) / static_cast<float>(s.rows() - 1) : 1;
-    for (int64_t i = 0; i < s.channels; ++i) {
-      o[4][i] += momentum * (mean[i] - o[4][i]);
-      o[5][i] += momentum * (unbiased * deviation[i] - o[5][i]);
-      deviation[i] = 1 / std::sqrt(deviation[i] + epsilon);
-      scale[i] = affine ? o[6][i] * deviation[i] : deviation[i];
-      shift[i] = (affine ? o[7][i] : 0.0F) - mean[i] * scale[i];
-    }
-    if (s.inner == 1) {
-      for (int64_t r = 0; r < s.outer; ++r) {
-        const float* from = x + r * s.channels;
-        float* to = y + r * s.channels;
-#pragma omp simd
-        for (int64_t i = 0; i < s.channels; ++i) to[i] = from[i] * scale[i] + shift[i];
-      }
-    } else {
-      runs(s, [&](int64_t ch, int64_t n, int64_t at) {
-        for (int64_t i = 0; i < n; ++i) y[at + i] = x[at + i] * scale[ch] + shift[ch];
-      });
-    }
+    float *factors = room->data(), *pivot = factors + 2 * s.channels;
+    for (int64_t i = 0; i < s.channels; ++i) pivot[i] = o[1][i * s.inner];
+    sums_around(s, o[1], pivot, o[2], o[3]);
+    rest.run(o, pivot, o[2], o[3], factors);
+  };
+}
+
+Prepared batch_norm_statistics(const Call& c, int) {
+  const ChannelShape s(c);
+  return [=](std::span<float* const> o, const IterationState&) {
+    sums_around(s, o[1], o[2], o[0], o[0] + s.channels);
+  };
+}
+
+Prepared batch_norm_shared(const Call& c, int) {
+  const ChannelShape s(c);
+  const NormOfSums rest{s, c.scalars[0], c.scalars[1], c.operands.size() > 7, 7};
+  auto factors = std::make_shared<std::vector<float>>(static_cast<std::size_t>(2 * s.channels));
+  return [=](std::span<float* const> o, const IterationState&) {
+    rest.run(o, o[4], o[6], o[6] + s.channels, factors->data());
   };
 }
 
@@ -172,7 +209,7 @@ Prepared batch_norm_backward(const Call& c, int) {
     float* dx = o[0];
     const float *x = o[1], *dy = o[2], *mean = o[3], *deviation = o[4], *dscale = o[5], *dshift = o[6];
     float *fy = factors->data(), *fx = fy + s.channels, *one = fx + s.channels;
-    const float share = 1 / static_cast<float>(s.rows());
+    const float share = 1 / static_cast<float>(s.all_rows());
     for (int64_t i = 0; i < s.channels; ++i) {
       fy[i] = deviation[i] * (affine ? o[7][i] : 1.0F);
       fx[i] = -fy[i] * dscale[i] * share * deviation[i];
@@ -358,6 +395,8 @@ void add_norm(Table& t) {
   set(t, Function::batch_norm_inference, batch_norm_inference);
   set(t, Function::batch_norm_sums, batch_norm_sums);
   set(t, Function::batch_norm_backward, batch_norm_backward);
+  set(t, Function::batch_norm_statistics, batch_norm_statistics);
+  set(t, Function::batch_norm_shared, batch_norm_shared);
   set(t, Function::row_norm, row_norm);
   set(t, Function::row_norm_sums, row_norm_sums);
   set(t, Function::row_norm_backward, row_norm_backward);

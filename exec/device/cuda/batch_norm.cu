@@ -18,13 +18,14 @@ struct Channels : ChannelShape {
 };
 
 /// x - p and its square, where the pivot p is the channel's first element: nothing cancels however large the
-/// mean.
+/// mean. Or a given one.
 template <typename T>
 struct Moments {
   Channels s;
   const T* x;
+  const float* pivot = nullptr;
   __device__ void operator()(int64_t r, int64_t c, float (&out)[2]) const {
-    const float d = load(x + s.at(r, c)) - load(x + s.at(0, c));
+    const float d = load(x + s.at(r, c)) - (pivot != nullptr ? pivot[c] : load(x + s.at(0, c)));
     out[0] = d;
     out[1] = d * d;
   }
@@ -35,17 +36,16 @@ struct Affine {
   float *factor, *shift;
 };
 
-template <typename T>
-struct Statistics {
+/// What the sums around a pivot make of a channel.
+struct ChannelNorm {
   Channels s;
   float epsilon, momentum;
-  const T* x;
   float *mean, *deviation, *running_mean, *running_variance;
   const float *scale, *shift;  ///< null: none
   Affine out;
-  __device__ void operator()(int64_t c, const float (&sums)[2]) const {
-    const auto n = static_cast<float>(s.rows());
-    const float d = sums[0] / n, m = load(x + s.at(0, c)) + d, variance = fmaxf(0.0F, sums[1] / n - d * d);
+  __device__ void finish(int64_t c, float pivot, float sum, float square) const {
+    const auto n = static_cast<float>(s.all_rows());
+    const float d = sum / n, m = pivot + d, variance = fmaxf(0.0F, square / n - d * d);
     // The running variance is the unbiased one, as frameworks keep it.
     const float unbiased = n > 1 ? n / (n - 1) : 1;
     mean[c] = m;
@@ -57,6 +57,30 @@ struct Statistics {
     out.shift[c] = (shift != nullptr ? shift[c] : 0.0F) - m * out.factor[c];
   }
 };
+
+template <typename T>
+struct Statistics {
+  ChannelNorm norm;
+  const T* x;
+  __device__ void operator()(int64_t c, const float (&sums)[2]) const {
+    norm.finish(c, load(x + norm.s.at(0, c)), sums[0], sums[1]);
+  }
+};
+
+/// Sums as they are, those of the squares behind the others.
+struct KeepSums {
+  float* sums;
+  int64_t channels;
+  __device__ void operator()(int64_t c, const float (&of)[2]) const {
+    sums[c] = of[0];
+    sums[channels + c] = of[1];
+  }
+};
+
+__global__ void shared_kernel(ChannelNorm norm, const float* sums) {
+  const int64_t c = global_index();
+  if (c < norm.s.channels) norm.finish(c, norm.running_mean[c], sums[c], sums[norm.s.channels + c]);
+}
 
 /// use(channel, element) for kWide elements a thread; neighbours share a channel or follow each other.
 template <typename T>
@@ -98,23 +122,66 @@ void apply(const Channels& s, T* y, const T* x, const Affine& f, Stream stream) 
   }
 }
 
+struct Running {
+  float epsilon, momentum;
+};
+/// Of a launch of batch_norm, or of batch_norm_shared with `learned` one higher: where scale and shift are.
+ChannelNorm channel_norm(const Channels& s, const Running& r, const Launch& l, std::size_t learned,
+                         bool affine, const Affine& out) {
+  float* const* o = l.operands;
+  return {s,
+          r.epsilon,
+          r.momentum,
+          o[2],
+          o[3],
+          o[4],
+          o[5],
+          affine ? o[learned] : nullptr,
+          affine ? o[learned + 1] : nullptr,
+          out};
+}
+
 template <typename T>
 Prepared batch_norm(const Call& c) {
   const Channels s(c);
-  const float epsilon = c.scalars[0], momentum = c.scalars[1];
+  const Running running{c.scalars[0], c.scalars[1]};
   const bool affine = c.operands.size() > 6;
   const ColumnCut cut(s.rows(), s.channels);
-  return {
-      [=](const Launch& l) {
-        float* const* o = l.operands;
-        const Affine out{l.scratch, l.scratch + s.channels};
-        const Statistics<T> finish{s,    epsilon, momentum, operand<T>(l, 1),        o[2],
-                                   o[3], o[4],    o[5],     affine ? o[6] : nullptr, affine ? o[7] : nullptr,
-                                   out};
-        column_sums<2>(cut, Moments<T>{s, operand<T>(l, 1)}, finish, l.scratch + 2 * s.channels, l.stream);
-        apply<T>(s, operand<T>(l, 0), operand<T>(l, 1), out, l.stream);
-      },
-      2 * s.channels + cut.scratch(2)};
+  return {[=](const Launch& l) {
+            const Affine out{l.scratch, l.scratch + s.channels};
+            const T* x = operand<T>(l, 1);
+            column_sums<2>(cut, Moments<T>{s, x},
+                           Statistics<T>{channel_norm(s, running, l, 6, affine, out), x},
+                           l.scratch + 2 * s.channels, l.stream);
+            apply<T>(s, operand<T>(l, 0), x, out, l.stream);
+          },
+          2 * s.channels + cut.scratch(2)};
+}
+
+template <typename T>
+Prepared batch_norm_statistics(const Call& c) {
+  const Channels s(c);
+  const ColumnCut cut(s.rows(), s.channels);
+  return {[=](const Launch& l) {
+            float* const* o = l.operands;
+            column_sums<2>(cut, Moments<T>{s, operand<T>(l, 1), o[2]}, KeepSums{o[0], s.channels}, l.scratch,
+                           l.stream);
+          },
+          cut.scratch(2)};
+}
+
+template <typename T>
+Prepared batch_norm_shared(const Call& c) {
+  const Channels s(c);
+  const Running running{c.scalars[0], c.scalars[1]};
+  const bool affine = c.operands.size() > 7;
+  return {[=](const Launch& l) {
+            const Affine out{l.scratch, l.scratch + s.channels};
+            launch(shared_kernel, blocks_for(s.channels), kThreads, l.stream,
+                   channel_norm(s, running, l, 7, affine, out), l.operands[6]);
+            apply<T>(s, operand<T>(l, 0), operand<T>(l, 1), out, l.stream);
+          },
+          2 * s.channels};
 }
 
 __global__ void inference_kernel(int64_t channels, float epsilon, const float* mean, const float* variance,
@@ -225,7 +292,7 @@ template <typename T>
 Prepared batch_norm_backward(const Call& c) {
   const Channels s(c);
   const bool affine = c.operands.size() > 7;
-  const float share = 1 / static_cast<float>(s.rows());
+  const float share = 1 / static_cast<float>(s.all_rows());
   return {[=](const Launch& l) {
             float* const* o = l.operands;
             const Factors f{l.scratch, l.scratch + s.channels, l.scratch + 2 * s.channels};
@@ -246,6 +313,10 @@ void add_batch_norm(Table& t) {
       half_operands<2, 3>);
   set(t, Function::batch_norm_backward, batch_norm_backward<float>, batch_norm_backward<Bf16>,
       batch_norm_backward<Fp16>, half_operands<0, 1, 2>);
+  set(t, Function::batch_norm_statistics, batch_norm_statistics<float>, batch_norm_statistics<Bf16>,
+      batch_norm_statistics<Fp16>, half_operands<1>);
+  set(t, Function::batch_norm_shared, batch_norm_shared<float>, batch_norm_shared<Bf16>,
+      batch_norm_shared<Fp16>, half_operands<0, 1>);
 }
 
 }  // namespace tandem::exec::cuda

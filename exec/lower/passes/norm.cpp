@@ -8,6 +8,48 @@ namespace tandem::exec {
 
 namespace {
 
+/// A vector of channels to or from its place among two.
+Call move_channels(TensorId to, TensorId from, int64_t channels, int64_t to_offset, int64_t from_offset) {
+  return make_move(Pass::backward_data, to, from, {{channels}, {{1}, {1}}, {to_offset, from_offset}});
+}
+
+/// Batch normalisation over the samples of several devices. A device's own sums are its gradients of scale
+/// and shift, which are summed as all gradients are; those of all devices make the input's.
+void over_devices(LayerCalls& l, std::vector<int64_t> shape) {
+  const Lowered& w = l.lowered();
+  const int64_t channels = shape[1];
+  const bool affine = !l.weights().empty(), learned = affine && l.learns();
+  shape.push_back(l.sharing().norm_devices);
+  const TensorId mean = l.keep(channels), deviation = l.keep(channels), sums = l.scratch(2 * channels),
+                 running_mean = l.buffer(channels, 0), running_variance = l.buffer(channels, 1),
+                 scale = affine ? l.parameter(0, 0, 1) : kNoTensor;
+  l.call(make_call(Function::batch_norm_statistics, Pass::forward, {sums, l.in(0), running_mean}, shape,
+                   {w.forward.at(0)}));
+  l.exchange(Pass::forward, {sums, sums});
+  std::vector<TensorId> forward{l.out(), l.in(0), mean, deviation, running_mean, running_variance, sums};
+  if (affine) forward.insert(forward.end(), {scale, l.parameter(1, 0)});
+  l.call(make_call(Function::batch_norm_shared, Pass::forward, forward, shape, {w.forward.at(1)},
+                   {kNormEpsilon, 0.1F}));
+  if (!learned && !l.needs_d_in(0)) return;
+  const TensorId dscale = learned ? l.gradient(0) : l.scratch(channels);
+  const TensorId dshift = learned ? l.gradient(1) : l.scratch(channels);
+  l.call(make_call(Function::batch_norm_sums, learned ? Pass::backward_weights : Pass::backward_data,
+                   {dscale, dshift, l.in(0), l.d_out(), mean, deviation}, shape,
+                   {l.needs_d_in(0) ? w.backward_data.at(0) : w.backward_weights.at(0)}));
+  if (!l.needs_d_in(0)) return;
+  const TensorId both = l.scratch(2 * channels), scale_of_all = l.scratch(channels),
+                 shift_of_all = l.scratch(channels);
+  l.call(move_channels(both, dscale, channels, 0, 0));
+  l.call(move_channels(both, dshift, channels, channels, 0));
+  l.exchange(Pass::backward_data, {both, both});
+  l.call(move_channels(scale_of_all, both, channels, 0, 0));
+  l.call(move_channels(shift_of_all, both, channels, 0, channels));
+  std::vector<TensorId> backward{l.d_in(0), l.in(0), l.d_out(), mean, deviation, scale_of_all, shift_of_all};
+  if (affine) backward.push_back(scale);
+  l.call(make_call(Function::batch_norm_backward, Pass::backward_data, backward, shape,
+                   {w.backward_data.back()}));
+}
+
 void batch_norm(LayerCalls& l) {
   const Shape& s = l.shape(0);
   const Lowered& w = l.lowered();
@@ -21,6 +63,7 @@ void batch_norm(LayerCalls& l) {
     return l.call(
         make_call(Function::batch_norm_inference, Pass::forward, operands, shape, {}, {kNormEpsilon}));
   }
+  if (l.sharing().norm_devices > 1) return over_devices(l, shape);
   const TensorId mean = l.keep(channels), deviation = l.keep(channels);
   std::vector<TensorId> forward{
       l.out(), l.in(0), mean, deviation, l.buffer(channels, 0), l.buffer(channels, 1)};
