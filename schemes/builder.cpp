@@ -109,7 +109,22 @@ uint32_t Builder::label(std::string_view text) {
   return recent_[0] = known->second;
 }
 
+void Builder::after_iteration(const RoleBuilder& role, OpId op) { serial_.emplace_back(role.index(), op); }
+
 Program Builder::finish() {
+  for (const auto& [role, op] : serial_) {
+    // What comes last may not be there in every iteration.
+    OpList& list = program_.roles[role].ops;
+    int64_t last = -1, always = -1;
+    int64_t i = 0;
+    for (const Op& o : std::as_const(list)) {
+      if (o.lane == Lane::compute) last = i;
+      if (o.lane == Lane::compute && o.always()) always = i;
+      ++i;
+    }
+    if (always >= 0) list.depend(op.index, {static_cast<uint32_t>(always), 1});
+    if (last > always) list.depend(op.index, {static_cast<uint32_t>(last), 1});
+  }
   check(program_);
   return std::move(program_);
 }

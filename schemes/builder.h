@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "schemes/program.h"
@@ -65,6 +66,8 @@ class Builder {
   Program& program() { return program_; }
   /// Index of a new task, for as many ops as do the same.
   uint32_t task(Task task);
+  /// `op` waits until the compute lane of its role has done the iteration before, whatever ops that gets.
+  void after_iteration(const RoleBuilder& role, OpId op);
   /// Runs check() and gives the Program away.
   Program finish();
 
@@ -75,6 +78,7 @@ class Builder {
   Program program_;
   std::map<std::string, uint32_t, std::less<>> labels_;
   uint32_t recent_[2] = {};  ///< labels asked for last
+  std::vector<std::pair<uint32_t, OpId>> serial_;  ///< (role, op): after_iteration()
 };
 
 /// Appends ops to one role, in issue order.

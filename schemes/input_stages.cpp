@@ -43,6 +43,16 @@ InputOps add_input(RoleBuilder& role, const Workload& work, int64_t parts, int32
 
 void keep_prefetch(RoleBuilder& role, const std::vector<InputOps>& batches, int64_t prefetch) {
   const auto count = static_cast<int64_t>(batches.size());
+  if (prefetch == 0) {
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const OpId first = batches[i].read.valid() ? batches[i].read : batches[i].copy;
+      if (i == 0)
+        role.builder().after_iteration(role, first);
+      else
+        role.op(first).after(batches[i - 1].copy);
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
     if (!batches[static_cast<std::size_t>(i)].read.valid()) continue;
     int64_t before = i - prefetch;

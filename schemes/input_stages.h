@@ -26,7 +26,8 @@ bool is_encoded(const Workload& work);
 InputOps add_input(RoleBuilder& role, const Workload& work, int64_t parts = 1, int32_t micro = 0);
 
 /// `batches`: the ops of all batches of an iteration, in order. A read waits for the copy of the batch so
-/// many before it, of this iteration or an earlier one.
+/// many before it, of this iteration or an earlier one. With `prefetch` 0 the first batch waits for the end
+/// of the iteration before, and each other for the copy of the one before it.
 void keep_prefetch(RoleBuilder& role, const std::vector<InputOps>& batches, int64_t prefetch);
 
 }  // namespace tandem::schemes

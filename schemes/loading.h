@@ -27,7 +27,7 @@ struct StoredData {
 /// The three stages of input (semantics.md 2.2): read, decode, copy.
 struct Loading {
   /// Batches of a device that are on the host at once, from the beginning of their read to the end of their
-  /// copy.
+  /// copy. 0: one, which is not begun before the device has computed the iteration before.
   int64_t prefetch = 4;
   /// Threads of a device that read, and as many that decode; 0: an even share of its host's cores.
   int64_t workers = 0;

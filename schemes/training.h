@@ -178,6 +178,13 @@ inline constexpr OptionSpec kGradientsOption{
     "format in which gradients travel; auto = that of the activations", "fp32|fp16|auto"};
 int64_t gradient_bytes(const Options& options, Precision precision);
 
+/// Buckets that are cut, and of which so many bytes are under way at once (schemes/bucket_order.h).
+inline constexpr OptionSpec kPartitionOption{"partition", OptionSpec::Type::bytes, "0B",
+                                             "larger buckets and tensors are cut; 0B = they stay whole"};
+inline constexpr OptionSpec kCreditOption{
+    "credit", OptionSpec::Type::bytes, "0B",
+    "priority: bytes that are under way before the next are chosen; 0B = one bucket"};
+
 /// Shards within nodes are replicated over them: MiCS (Zhang et al., VLDB 2022), FSDP's HYBRID_SHARD.
 inline constexpr OptionSpec kShardingGroupOption{
     "sharding-group", OptionSpec::Type::choice, "all",

@@ -365,8 +365,9 @@ Question read_question(const Arguments& arguments, const std::string& model, con
 
 Loading read_loading(const Arguments& arguments, int64_t workers) {
   Loading out;
-  out.prefetch = arguments.integer("prefetch", out.prefetch, 1, 1024);
-  out.workers = arguments.integer("decode-workers", workers, 1, 4096);
+  out.prefetch = arguments.integer("prefetch", out.prefetch, 0, 1024);
+  // A script that does one thing after the other reads and decodes in its own thread.
+  out.workers = arguments.integer("decode-workers", out.prefetch == 0 ? 1 : workers, 1, 4096);
   return out;
 }
 
@@ -375,7 +376,9 @@ std::vector<Flag> loading_flags() {
       {"decode-workers", "N",
        "threads of each device that read samples, and as many that decode them; default 1, in predictions "
        "an even share of the host's cores"},
-      {"prefetch", "N", "batches of each device that are read, decoded or copied at once; default 4"}};
+      {"prefetch", "N",
+       "batches of each device that are read, decoded or copied at once, 0: the next is read when a step "
+       "has ended, by one thread unless --decode-workers says more; default 4"}};
 }
 
 Prediction Question::prediction(int64_t device_count) const {

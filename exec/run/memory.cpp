@@ -110,7 +110,8 @@ Bytes loaded_bytes(const Execution& e, const Program& program, const Stages& sta
     if (op.kind == OpKind::copy && program.copies[op.what].kind == CopyKind::read) batch = op.bytes;
   }
   if (batch.n == 0) return {};
-  return (batch + words(stages.lowered(worker).input_elements())) * e.job.loading.prefetch;
+  return (batch + words(stages.lowered(worker).input_elements())) *
+         std::max<int64_t>(1, e.job.loading.prefetch);
 }
 
 int64_t tied_words(const Program& program, const Role& role) {

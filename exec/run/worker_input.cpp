@@ -32,9 +32,9 @@ void Worker::make_loader() {
   const Execution& e = run_.execution();
   if (e.stored == nullptr || !has_stage(run_.program(), role(), CopyKind::read)) return;
   loader_ = std::make_unique<Loader>(
-      Loader::Setup{e.stored, image_shape(graph()), graph().batch(), e.job.loading.prefetch,
-                    std::max<int64_t>(1, e.job.loading.workers), e.seed, run_.stages().replicas(),
-                    run_.stages().place(instance_).replica});
+      Loader::Setup{e.stored, image_shape(graph()), graph().batch(),
+                    std::max<int64_t>(1, e.job.loading.prefetch), std::max<int64_t>(1, e.job.loading.workers),
+                    e.seed, run_.stages().replicas(), run_.stages().place(instance_).replica});
 }
 
 void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {

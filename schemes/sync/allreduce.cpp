@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "schemes/bucket_order.h"
 #include "schemes/collectives.h"
 #include "schemes/compression.h"
 #include "schemes/training.h"
@@ -92,21 +93,17 @@ class Reductions {
         updates[open - 1] = t_.update(buckets[open - 1]);
       return OpId{};
     });
-    std::vector<uint32_t> order = work_.order;
-    for (uint32_t i = 0; work_.order.empty() && i < buckets.size(); ++i) order.push_back(i);
-    TANDEM_CHECK(order.size() == buckets.size());
-    std::vector<OpId> made(buckets.size());
-    std::size_t next = 0;
-    const auto sum_made = [&](OpId gradient) {  // what comes next in the order, as far as it is there
-      for (; next < order.size() && made[order[next]].valid(); ++next) {
-        const GradientBucket& bucket = buckets[order[next]];
-        const OpId after = gradient.valid() ? gradient : made[order[next]];
-        const OpId sum = collective(bucket, CollKind::all_reduce, bucket.bytes, "all-reduce", after);
-        w_.op(updates[order[next]]).after_last(sum);
-      }
+    BucketOrder order(work_.order, buckets.size());
+    const auto sum_made = [&](OpId start) {
+      order.take([&](uint32_t key, OpId gradient) {
+        const OpId after = start.valid() ? start : gradient;
+        const OpId sum =
+            collective(buckets[key], CollKind::all_reduce, buckets[key].bytes, "all-reduce", after);
+        w_.op(updates[key]).after_last(sum);
+      });
     };
     t_.backward([&](const GradientBucket& bucket, OpId gradient) {
-      made[bucket.key] = gradient;
+      order.made(bucket.key, gradient);
       if (options_.flag("overlap")) sum_made({});
     });
     sum_made(t_.last_backward());
@@ -250,11 +247,10 @@ void register_allreduce(Registry<Scheme>& registry) {
          "thin "
          "matrices",
          "none|fp16|int8|topk|powersgd"},
-        {"partition", Type::bytes, "0B", "larger buckets and tensors are cut; 0B = they stay whole"},
+        kPartitionOption,
         {"priority", Type::flag, "off",
          "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
-        {"credit", Type::bytes, "0B",
-         "priority: bytes that are under way before the next are chosen; 0B = one bucket"},
+        kCreditOption,
         {"density", Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1},
         {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
         {"error-feedback", Type::flag, "on",

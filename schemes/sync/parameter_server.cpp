@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "schemes/bucket_order.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -66,11 +67,12 @@ RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o) {
 /// carries each byte once per node, as when one device speaks for the node, and the devices' paths share it.
 class Worker {
  public:
-  Worker(RoleBuilder& role, Training& training, int64_t local) : w_(role), t_(training), local_(local) {}
+  Worker(RoleBuilder& role, Training& training, int64_t local)
+      : w_(role), t_(training), local_(local), pulled_(training.buckets().size()) {}
 
   Bytes share(const GradientBucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
 
-  void push(uint32_t channel, const GradientBucket& bucket, uint32_t key, OpId gradient) {
+  void push(uint32_t channel, const GradientBucket& bucket, OpId gradient) {
     if (local_ > 1) {
       gradient = w_.collective(CollKind::reduce_scatter, kLocalAxis, bucket.bytes, "auto",
                                "reduce-scatter " + bucket.name)
@@ -78,21 +80,21 @@ class Worker {
                      .after(gradient);
     }
     // In-node sums keep the comm lane; pushes then use the host lane, so that both proceed at once.
-    w_.send(channel, key, share(bucket), "push " + bucket.name)
+    w_.send(channel, bucket.key, share(bucket), "push " + bucket.name)
         .after(gradient)
         .on(local_ > 1 ? Lane::host : Lane::comm);
   }
 
-  /// The host lane lets later pushes pass a pull that waits for other workers.
-  void pull(uint32_t channel, const GradientBucket& bucket, uint32_t key) {
-    pulled_.push_back(w_.recv(channel, key, "pull " + bucket.name).on(Lane::host));
+  /// Not on the lane of pushes, which let no later ones pass a pull that waits for other workers.
+  void pull(uint32_t channel, const GradientBucket& bucket, Lane lane) {
+    pulled_[bucket.key] = w_.recv(channel, bucket.key, "pull " + bucket.name).on(lane);
   }
 
-  /// `whole`: no layer starts before every pull has ended.
-  void finish(bool whole) {
-    for (std::size_t i = 0; i < pulled_.size(); ++i) {
-      const GradientBucket& bucket = t_.buckets()[i];
-      OpId ready = pulled_[i];
+  /// `whole`: no layer starts before every pull has ended. `order`: in which buckets were pulled.
+  void finish(const std::vector<uint32_t>& order, bool whole) {
+    for (const uint32_t key : order) {
+      const GradientBucket& bucket = t_.buckets()[key];
+      OpId ready = pulled_[key];
       if (local_ > 1) {
         ready =
             w_.collective(CollKind::all_gather, kLocalAxis, bucket.bytes, "auto", "all-gather " + bucket.name)
@@ -112,15 +114,16 @@ class Worker {
   RoleBuilder& w_;
   Training& t_;
   int64_t local_;
-  std::vector<OpId> pulled_;
+  std::vector<OpId> pulled_;  ///< [bucket]
 };
 
 /// One synchronous shard on every device: pushing to all shards and pulling from all is an all-reduce in
 /// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
 /// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
 /// forward. `algorithm`: "direct" for shards on the devices, "auto" where a library sums them.
+/// `order`: of buckets, empty where they go as they get ready.
 Program on_devices(const Workload& work, const Cluster& cluster, const BucketRule& rule,
-                   const char* algorithm) {
+                   const char* algorithm, const std::vector<uint32_t>& order) {
   Builder b;
   const Mesh mesh = worker_mesh(cluster);
   RoleBuilder w = b.role("worker", mesh);
@@ -136,13 +139,16 @@ Program on_devices(const Workload& work, const Cluster& cluster, const BucketRul
     }
     return OpId{};
   });
-  std::size_t key = 0;
-  t.backward([&](const GradientBucket& bucket, OpId gradient) {
-    const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), bucket.bytes, algorithm,
-                                  "push and pull " + bucket.name)
-                         .of(Payload::gradients, bucket.key)
-                         .after(gradient);
-    w.op(updates[key++]).after_last(sum);
+  BucketOrder turns(order, buckets.size());
+  t.backward([&](const GradientBucket& ready, OpId made) {
+    turns.made(ready.key, made);
+    turns.take([&](uint32_t key, OpId gradient) {
+      const OpId sum = w.collective(CollKind::all_reduce, all_axes(mesh), buckets[key].bytes, algorithm,
+                                    "push and pull " + buckets[key].name)
+                           .of(Payload::gradients, key)
+                           .after(gradient);
+      w.op(updates[key]).after_last(sum);
+    });
   });
   return b.finish();
 }
@@ -158,15 +164,17 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   // early.
   const bool streamed = by_node && cluster.nodes > 1;
   const Bytes limit = overlap || streamed ? o.bytes("bucket") : BucketRule::kEndless;
-  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision)};
+  const BucketRule rule{limit, limit, gradient_bytes(o, work.precision), 0, o.bytes("partition")};
+  const bool by_need = o.flag("priority");
+  const std::vector<uint32_t> order = by_need ? work.order : std::vector<uint32_t>{};
   if (cluster.devices == 1) return train_alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
   if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node) {
-    return on_devices(work, cluster, rule, "direct");
+    return on_devices(work, cluster, rule, "direct", order);
   }
   // A node's devices that push as one have nobody to push to when they are all there is.
   if (o.text("mode") == "sync" && by_node && cluster.nodes == 1)
-    return on_devices(work, cluster, rule, "auto");
+    return on_devices(work, cluster, rule, "auto", order);
 
   const int64_t local = by_node ? cluster.per_node : 1;
   Builder b;
@@ -181,16 +189,23 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
-  std::vector<OpId> gradient;
-  t.backward([&](const GradientBucket& bucket, OpId done) {
-    gradient.push_back(done);
-    if (overlap) worker.push(push, bucket, static_cast<uint32_t>(gradient.size() - 1), done);
+  BucketOrder turns(order, t.buckets().size());
+  std::vector<uint32_t> pushed;  // in their order
+  const auto push_made = [&](OpId start) {
+    turns.take([&](uint32_t key, OpId gradient) {
+      worker.push(push, t.buckets()[key], start.valid() ? start : gradient);
+      pushed.push_back(key);
+    });
+  };
+  t.backward([&](const GradientBucket& bucket, OpId gradient) {
+    turns.made(bucket.key, gradient);
+    if (overlap) push_made({});
   });
-  for (uint32_t key = 0; !overlap && key < t.buckets().size(); ++key) {
-    worker.push(push, t.buckets()[key], key, gradient.back());
-  }
-  for (uint32_t key = 0; key < t.buckets().size(); ++key) worker.pull(pull, t.buckets()[key], key);
-  worker.finish(o.text("pull") == "all");
+  push_made(t.last_backward());
+  // Pushes by need are on the host lane where a node pushes as one: its pulls must not wait for all of them.
+  const Lane lane = by_need && local > 1 ? Lane::recv : Lane::host;
+  for (const uint32_t key : pushed) worker.pull(pull, t.buckets()[key], lane);
+  worker.finish(pushed, o.text("pull") == "all");
 
   s.on(push);
   OpId merged = s.apply(store);
@@ -226,6 +241,9 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
         {"pull", Type::choice, "layer",
          "what a layer's forward waits for: the pull of its own parameters, or every pull", "layer|all"},
+        kPartitionOption,
+        {"priority", Type::flag, "off", "of what is ready push what the next forward needs first"},
+        kCreditOption,
         {"rate", Type::choice, "fixed",
          "learning rate of a stale gradient: as any, divided by its staleness, or less where it is staler "
          "than "

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace tandem::sim {
 namespace {
@@ -11,10 +12,29 @@ struct Gradient {
   double ready = 0;  ///< seconds after the iteration's start, by compute and what it waits for
   double bytes = 0;
   int64_t elements = 0;
-  const Transfer* reduction = nullptr;
+  double seconds = 0;                   ///< of its reduction, or of the push, when it is alone
+  const Transfer* reduction = nullptr;  ///< null: it is pushed to servers
 };
 
-/// Of worker 0, in the order in which they are reduced.
+/// Until the pushes of all workers have left for all servers: what the link with the most to carry takes.
+double push_seconds(const Plan& plan, const Op& op) {
+  const Channel& c = plan.program->channels[op.what];
+  std::map<uint32_t, double> seconds;  // [link]
+  double longest = 0;
+  const auto workers = static_cast<uint32_t>(plan.program->roles[c.from_role].mesh.size()),
+             servers = static_cast<uint32_t>(plan.program->roles[c.to_role].mesh.size());
+  for (uint32_t w = 0; w < workers; ++w) {
+    for (uint32_t s = 0; s < servers; ++s) {
+      const Transfer& t = plan.messages->message(op.what, op.key, w, s);
+      for (const Use& use : t.uses) seconds[use.link] += t.bytes * use.weight / plan.capacity[use.link];
+      if (t.cap > 0) longest = std::max(longest, t.bytes / t.cap);
+    }
+  }
+  for (const auto& [link, sum] : seconds) longest = std::max(longest, sum);
+  return longest;
+}
+
+/// Of worker 0, in the order in which they are reduced, or pushed.
 std::vector<Gradient> gradients(const Plan& plan) {
   const Role& role = plan.program->roles[0];
   const RoleCosts& costs = plan.roles[0];
@@ -27,12 +47,15 @@ std::vector<Gradient> gradients(const Plan& plan) {
     if (op.kind == OpKind::collective && op.payload == Payload::exchanged)  // the pass waits for it
       now += plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])].alone(plan.capacity).seconds();
     end[i] = now;
-    if (op.kind != OpKind::collective || op.payload != Payload::gradients) continue;
+    const bool pushed = op.kind == OpKind::send && !plan.program->stores.empty();
+    const bool reduced = op.kind == OpKind::collective && op.payload == Payload::gradients;
+    if (plan.program->stores.empty() ? !reduced : !pushed) continue;
     Gradient g;
     for (const Dep& d : op.deps) g.ready = std::max(g.ready, d.lag == 0 ? end[d.op] : 0);
     g.bytes = static_cast<double>(op.bytes.n);
     g.elements = plan.program->buckets[op.key].elements;
-    g.reduction = &plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])];
+    if (reduced) g.reduction = &plan.transfers[static_cast<std::size_t>(costs.transfer[0][i])];
+    g.seconds = reduced ? g.reduction->alone(plan.capacity).seconds() : push_seconds(plan, op);
     out.push_back(g);
   }
   return out;
@@ -115,8 +138,7 @@ std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit) {
     }
     chosen[best] = true;
     out.push_back(static_cast<uint32_t>(best));
-    ends.push_back(std::max(now, ends.empty() ? 0 : ends.back()) +
-                   all[best].reduction->alone(plan.capacity).seconds());
+    ends.push_back(std::max(now, ends.empty() ? 0 : ends.back()) + all[best].seconds);
   }
   return out;
 }

@@ -17,8 +17,8 @@ bool by_need(const ResolvedScheme& scheme);
 /// Workload::order for buckets of the plan of the same job without one. Whenever less than `credit` bytes are
 /// under way, or nothing, of the gradients that are ready those of the layers nearest to the input go next
 /// (Jayarajan et al. 2019, P3; Peng et al. 2019, ByteScheduler, with its credit), and the link takes them one
-/// after the other. Backward begins with an idle link, since forward needs all that was summed. O(ops +
-/// buckets^2).
+/// after the other. Backward begins with an idle link, since forward needs all that was summed. Pushes to
+/// servers are priced as if all workers push the same at once. O(ops + buckets^2 + messages of an iteration).
 std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
 
 /// Elements of each bucket for Workload::buckets. `fine`: the plan of the same job with a bucket per tensor.

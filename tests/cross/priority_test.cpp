@@ -110,9 +110,10 @@ TEST(Priority, CreditDelaysWhatIsNeededFirst) {
 }
 
 /// The Program with the order that was predicted, executed: sums are those of any other order.
-TEST(Priority, IsExecutedInThePredictedOrder) {
-  const ResolvedScheme scheme = resolve_scheme("allreduce:priority=on,bucket=0B,partition=256B", {});
-  const Setting s{scheme.name, {2, 1, 2}};
+void expect_executed(const char* text, int64_t nodes, uint32_t applied) {
+  SCOPED_TRACE(text);
+  const ResolvedScheme scheme = resolve_scheme(text, {});
+  const Setting s{scheme.name, {2 * nodes, nodes, 2}};
   Execution e = execution(s, scheme, "cpu", 9);
   const std::size_t count = make_program(e).buckets.size();
   ASSERT_GE(count, 6U);
@@ -127,12 +128,65 @@ TEST(Priority, IsExecutedInThePredictedOrder) {
     const ExecutionResult r = execute(e, {false, true, true});
     for (std::size_t i = 0; i < r.parameters.size(); ++i) {
       int64_t sum = 0;
-      for (uint32_t w = 0; w < 2; ++w) {
-        for (uint32_t t = 0; t < 8; ++t) sum += integer_gradient(w, t, static_cast<int64_t>(i));
+      for (uint32_t w = 0; w < 2 * nodes; ++w) {
+        for (uint32_t t = 0; t < applied; ++t) sum += integer_gradient(w, t, static_cast<int64_t>(i));
       }
       ASSERT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << backend.name;
     }
   }
+}
+
+TEST(Priority, IsExecutedInThePredictedOrder) {
+  expect_executed("allreduce:priority=on,bucket=0B,partition=256B", 1, 8);
+  expect_executed("parameter-server:priority=on,bucket=0B,partition=256B", 1, 9);
+  expect_executed("parameter-server:priority=on,bucket=0B,partition=256B,push=node", 2, 9);
+  expect_executed("parameter-server:priority=on,bucket=0B,partition=256B,server=gpu", 1, 8);
+}
+
+/// Pushes are overtaken as sums are. With one server on a node of its own its link is what takes time: all
+/// that both workers push passes it, and what the first layer pushes late goes before the rest of the second.
+TEST(Priority, OfPushesLetsTheFirstLayerPass) {
+  const System system = System::load("5090-2x", {{"nodes", "3"}, {"network.bandwidth", "10Gbit/s"}});
+  const auto keys = [&](const ResolvedScheme& scheme) {
+    std::vector<uint32_t> out;
+    for (const Op& op : make_plan(question(scheme, system)).program->roles[0].ops) {
+      if (op.kind == OpKind::send) out.push_back(op.key);
+    }
+    return out;
+  };
+  const auto place = [&](const char* text) {  // of the first layer's
+    const std::vector<uint32_t> order = keys(resolve_scheme(text, {}));
+    return std::max_element(order.begin(), order.end()) - order.begin();
+  };
+  const char* const kPlain = "parameter-server:server=nodes,shards=1,bucket=0B,partition=1MiB";
+  const auto with = [&](const char* more) { return place((std::string(kPlain) + more).c_str()); };
+  EXPECT_EQ(with(""), static_cast<std::ptrdiff_t>(keys(resolve_scheme(kPlain, {})).size()) - 1);
+  const auto one = with(",priority=on"), more = with(",priority=on,credit=8MiB"),
+             all = with(",priority=on,credit=1GiB");
+  EXPECT_LT(one, more);
+  EXPECT_LT(more, all);
+}
+
+/// VGG-16's first layers take most of the time and have few parameters: their forward hides behind the pushes
+/// of the others, and no more than that is to be gained.
+TEST(Priority, OfPushesHidesTheNextForward) {
+  const System system = System::load("5090-2x", {{"nodes", "3"}, {"network.bandwidth", "10Gbit/s"}});
+  const Graph vgg = Graph::load("vgg16");
+  const auto plan = [&](const std::string& more) {
+    const ResolvedScheme scheme =
+        resolve_scheme("parameter-server:server=nodes,shards=1,bucket=0B,partition=1MiB" + more, {});
+    Prediction p = question(scheme, system);
+    p.job.graph = &vgg;
+    p.job.batch = 32;
+    return make_plan(p);
+  };
+  const Plan first = plan("");
+  const double plain = iteration(first), need = iteration(plan(",priority=on")),
+               whole = iteration(plan(",priority=on,pull=all"));
+  const double forward = seconds(first, "forward");
+  EXPECT_LT(need, plain - 0.5 * forward);
+  EXPECT_GT(need, plain - forward);
+  EXPECT_NEAR(whole, plain, 0.1 * forward) << "who waits for every pull gains nothing by order";
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-server_gpu", "parameter-server:server=gpu,bucket=64KiB"},
     {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
     {"parameter-server_ssp_node", "parameter-server:mode=ssp,slack=2,push=node,server=nodes,shards=3"},
+    {"parameter-server_priority", "parameter-server:push=node,priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
     {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
     {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},

@@ -94,6 +94,12 @@ TEST(Input, StagesOverlapAsFarAsBatchesArePrefetched) {
   const double decode = 16 * 4.2e-3 * 100 / 110, read = 10e-3;
   one.prefetch = 1;
   EXPECT_NEAR(loaded(sets, one), 16 / (decode + read), 0.03 * 16 / decode) << "one after the other";
+  one.prefetch = 0;
+  const double serial = 16 / loaded(sets, one);
+  EXPECT_GT(serial, decode + read) << "and the device computes behind that";
+  Loading ready = one;
+  ready.decoded = true;
+  EXPECT_NEAR(serial, decode + read + 16 / loaded(sets, ready), 1e-3 * serial) << "read, decode, copy, step";
   one.prefetch = 2;
   EXPECT_NEAR(loaded(sets, one), 16 / decode, 0.03 * 16 / decode) << "the slowest";
   one.workers = 1;
