@@ -18,6 +18,7 @@ nccl-2.0, nccl-2.4, nccl-2.18 ("from").
 """
 import argparse
 import collections
+import concurrent.futures
 import csv
 import io
 import json
@@ -68,7 +69,8 @@ OWN = ("switch", "@simple.step.pcie", "@simple.efficiency.pcie")
 PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
          "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
          "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
-         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5, "@ll128.step.network": 4, "@ll128.efficiency.network": 0.92,
+         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
+         "@ll128.step.network": 4, "@ll128.efficiency.network": 0.92,
          "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
          "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
          "@simple.efficiency.fabric": 1, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
@@ -298,25 +300,34 @@ def errors_of(rows):
     return {kind: [mean(log_ratios(rows, kind, above)) for above in (False, True)] for kind in sorted({r[2] for r in rows})}
 
 
+def machine_of(line):
+    return line.split(",")[0]
+
+
+def without(program, name, lines, comment, profile, group, machines):
+    """The rows of `machines`, predicted by a fit to the others; none where there are no others."""
+    rest = [line for line in lines if machine_of(line) not in machines]
+    if not rest:
+        return []
+    trial = json.loads(json.dumps(profile))
+    for scales in ("base_scale", "step_scale"):
+        if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
+            put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
+    fit(program, name, rest, comment, trial, quick=True)
+    return Runner(program, [line for line in lines if machine_of(line) in machines])(comment, trial)
+
+
 def leave_one_out(program, name, lines, comment, profile):
     """{machine or generation left out: its rows, predicted without it}."""
-    def machine(line):
-        return line.split(",")[0]
-
-    out = {}
-    single = {m: (m,) for m in sorted({machine(line) for line in lines})}
+    single = {m: (m,) for m in sorted({machine_of(line) for line in lines})}
     groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
-    for group, machines in groups.items():
-        rest = [line for line in lines if machine(line) not in machines]
-        if not rest:
-            continue
-        trial = json.loads(json.dumps(profile))
-        for scales in ("base_scale", "step_scale"):
-            if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
-                put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
-        fit(program, name, rest, comment, trial, quick=True)
-        out[group] = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
-        print(f"  without {group}: up to and above 1 MiB {errors_of(out[group])}", flush=True)
+    out = {}
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        tasks = {g: pool.submit(without, program, name, lines, comment, profile, g, m) for g, m in groups.items()}
+        for group, task in tasks.items():
+            if task.result():
+                out[group] = task.result()
+                print(f"  without {group}: up to and above 1 MiB {errors_of(out[group])}", flush=True)
     return out
 
 
