@@ -12,12 +12,13 @@ of the machines left out, "unseen" from whole generations left out, "network" fr
 the rows left out lie inside.
 
 Reads calibration/data/collectives/*.csv. The predictions come from the program itself (dump_collectives), run on a
-copy of calibration/profiles/links.json with trial constants; scipy's least_squares (soft L1 on log ratios, every log
-the same weight) moves them, and holds them near NCCL's own. Without --fit it prints the error table only. ENTRY:
+copy of calibration/profiles/links.json with trial constants; Gauss-Newton steps (soft L1 on log ratios, every log the
+same weight) move them from where they are, and hold them near NCCL's own. Without --fit it prints the error table only. ENTRY:
 nccl-2.0, nccl-2.4, nccl-2.18 ("from").
 """
 import argparse
 import collections
+import concurrent.futures
 import csv
 import io
 import json
@@ -68,14 +69,17 @@ OWN = ("switch", "@simple.step.pcie", "@simple.efficiency.pcie")
 PRIOR = {"@ll.base": 6.6, "@ll.step.fabric": 0.6, "@ll.step.pcie": 1.0, "@ll.step.host": 1.0, "@ll.step.network": 2.7,
          "@ll128.base": 14, "@ll128.step.fabric": 1.9, "@simple.base": 8.4, "@simple.step.fabric": 3.4,
          "@simple.step.pcie": 5.7, "@simple.step.host": 5.7, "@simple.step.network": 14, "@ll.efficiency.fabric": 0.5,
-         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5, "@ll128.step.network": 4, "@ll128.efficiency.network": 0.92,
+         "@ll.efficiency.pcie": 0.5, "@ll.efficiency.host": 0.5, "@ll.efficiency.network": 0.5,
+         "@ll128.step.network": 4, "@ll128.efficiency.network": 0.92,
          "switch_efficiency.hopper": 0.85, "tree_efficiency": 0.92, "base_scale.hopper": 1,
          "base_scale.blackwell": 1, "step_scale.hopper": 1, "step_scale.blackwell": 1,
          "@simple.efficiency.fabric": 1, "@simple.efficiency.pcie": 0.95, "@simple.efficiency.host": 0.95,
          "@simple.efficiency.network": 0.95}
 PRIOR_ROWS = 1
 LOG_ROWS = 21  # of the usual log
-MOST_STEPS = 30  # of the search for the constants
+MOST_STEPS = 8  # of the search for the constants
+DIFFERENCE = 0.03  # of a constant's logarithm, for derivatives
+SOFT = 0.1  # residuals far above count by their size, far below by their square
 SMALL = 1 << 20  # bytes; errors are told up to and above
 # Machines of one generation of GPUs: left out together, nothing of their architecture's scales is known.
 GENERATIONS = {"Ampere": ("dgx-a100", "azure-ndv4-a100"), "Hopper": ("dgx-h100", "hgx-h200", "h800-sxm-8x"),
@@ -253,36 +257,72 @@ def row_weights(lines):
     return [WEIGHT[log.split(",")[2]] * math.sqrt(LOG_ROWS / max(sizes[log], 5)) for log in logs]
 
 
-def fit(program, name, lines, comment, profile, quick=False):
-    """Moves the constants of an entry in `profile`. Quick: fewer steps, for leaving out."""
-    import numpy
-    from scipy.optimize import least_squares
-    run = Runner(program, lines)
-    entry, paths = entry_of(profile, name), SPACE[name]
-    weights = row_weights(lines)
+class Constants:
+    """The constants of an entry as logarithms, and what they predict of some rows."""
 
-    # Logarithms, moved away from zero because the finite differences below are relative to |x|.
-    def coordinate(value):
-        return math.log(value) + 10
+    def __init__(self, program, name, lines, comment, profile):
+        self.run, self.weights = Runner(program, lines), row_weights(lines)
+        self.name, self.comment, self.profile, self.paths = name, comment, profile, SPACE[name]
+        self.low, self.high = ([math.log(bounds(p)[end]) for p in self.paths] for end in (0, 1))
 
-    def residuals(x):
-        for path, value in zip(paths, x):
-            put(entry, path, math.exp(value - 10))
+    def now(self):
+        entry = entry_of(self.profile, self.name)
+        return [min(max(math.log(get(entry, p)), low), high) for p, low, high in zip(self.paths, self.low, self.high)]
+
+    def put(self, x, digits=6):
+        entry = entry_of(self.profile, self.name)
+        for path, value in zip(self.paths, x):
+            put(entry, path, math.exp(value), digits)
         tie(entry)
-        share(profile)
-        rows = [w * math.log(float(r[6]) / float(r[5])) for w, r in zip(weights, run(comment, profile))]
-        prior = [PRIOR_ROWS * (value - coordinate(PRIOR[path])) for path, value in zip(paths, x) if path in PRIOR]
-        return numpy.array(rows + prior)
+        share(self.profile)
 
-    low, high = zip(*(map(coordinate, bounds(p)) for p in paths))
-    start = numpy.clip([coordinate(PRIOR.get(p, get(entry, p))) for p in paths],
-                       numpy.array(low) + 1e-6, numpy.array(high) - 1e-6)
-    result = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=0.1, diff_step=0.004,
-                           max_nfev=MOST_STEPS // 2 if quick else MOST_STEPS, x_scale=0.3)
-    for path, value in zip(paths, result.x):
-        put(entry, path, math.exp(value - 10), digits=3)
-    tie(entry)
-    share(profile)
+    def residuals(self, x):
+        self.put(x)
+        rows = [w * math.log(float(r[6]) / float(r[5])) for w, r in zip(self.weights, self.run(self.comment, self.profile))]
+        return rows + [PRIOR_ROWS * (value - math.log(PRIOR[path])) for path, value in zip(self.paths, x) if path in PRIOR]
+
+    def derivatives(self, x, at):
+        """[residual][constant]"""
+        columns = []
+        for i in range(len(x)):
+            moved = [value + DIFFERENCE * (i == j) for j, value in enumerate(x)]
+            columns.append([(b - a) / DIFFERENCE for a, b in zip(at, self.residuals(moved))])
+        return list(zip(*columns))
+
+
+def step(residuals, derivatives, x, low, high):
+    """Gauss and Newton's, of soft L1: weights of the rows are made anew until they stand."""
+    import numpy
+    f, d, x = numpy.array(residuals), numpy.array(derivatives), numpy.array(x)
+    out = numpy.zeros(len(x))
+    for _ in range(25):
+        share = (1 + ((f + d @ out) / SOFT) ** 2) ** -0.25
+        a = numpy.vstack([share[:, None] * d, 0.02 * numpy.eye(len(x))])
+        new = numpy.linalg.lstsq(a, numpy.concatenate([-share * f, 0 * x]), rcond=None)[0]
+        new = numpy.clip(x + numpy.clip(new, -0.35, 0.35), low, high) - x
+        if abs(new - out).max() < 1e-4:
+            return list(x + new)
+        out = new
+    return list(x + out)
+
+
+def cost(residuals):
+    return sum(math.sqrt(1 + (r / SOFT) ** 2) - 1 for r in residuals)
+
+
+def fit(program, name, lines, comment, profile, quick=False):
+    """Moves the constants of an entry in `profile`, from where they are. Quick: two steps, for leaving out of what was
+    fitted to all."""
+    known = Constants(program, name, lines, comment, profile)
+    x = known.now()
+    at = known.residuals(x)
+    for _ in range(2 if quick else MOST_STEPS):
+        y = step(at, known.derivatives(x, at), x, known.low, known.high)
+        there = known.residuals(y)
+        if cost(there) > cost(at) * 0.999:
+            break
+        x, at = y, there
+    known.put(x, digits=3)
 
 
 def log_ratios(rows, kind=None, above=None):
@@ -298,25 +338,34 @@ def errors_of(rows):
     return {kind: [mean(log_ratios(rows, kind, above)) for above in (False, True)] for kind in sorted({r[2] for r in rows})}
 
 
+def machine_of(line):
+    return line.split(",")[0]
+
+
+def without(program, name, lines, comment, profile, group, machines):
+    """The rows of `machines`, predicted by a fit to the others; none where there are no others."""
+    rest = [line for line in lines if machine_of(line) not in machines]
+    if not rest:
+        return []
+    trial = json.loads(json.dumps(profile))
+    for scales in ("base_scale", "step_scale"):
+        if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
+            put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
+    fit(program, name, rest, comment, trial, quick=True)
+    return Runner(program, [line for line in lines if machine_of(line) in machines])(comment, trial)
+
+
 def leave_one_out(program, name, lines, comment, profile):
     """{machine or generation left out: its rows, predicted without it}."""
-    def machine(line):
-        return line.split(",")[0]
-
-    out = {}
-    single = {m: (m,) for m in sorted({machine(line) for line in lines})}
+    single = {m: (m,) for m in sorted({machine_of(line) for line in lines})}
     groups = single | {g: m for g, m in GENERATIONS.items() if sum(x in single for x in m) > 1}
-    for group, machines in groups.items():
-        rest = [line for line in lines if machine(line) not in machines]
-        if not rest:
-            continue
-        trial = json.loads(json.dumps(profile))
-        for scales in ("base_scale", "step_scale"):
-            if group in GENERATIONS and group.lower() in entry_of(trial, name).get(scales, {}):
-                put(entry_of(trial, name), f"{scales}.{group.lower()}", PRIOR[f"{scales}.{group.lower()}"])
-        fit(program, name, rest, comment, trial, quick=True)
-        out[group] = Runner(program, [line for line in lines if machine(line) in machines])(comment, trial)
-        print(f"  without {group}: up to and above 1 MiB {errors_of(out[group])}", flush=True)
+    out = {}
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        tasks = {g: pool.submit(without, program, name, lines, comment, profile, g, m) for g, m in groups.items()}
+        for group, task in tasks.items():
+            if task.result():
+                out[group] = task.result()
+                print(f"  without {group}: up to and above 1 MiB {errors_of(out[group])}", flush=True)
     return out
 
 
@@ -444,12 +493,12 @@ def main():
     for name in args.fit:
         lines = rows_of(sets, name, profile)
         print(f"fitting {name} on {len(lines)} rows")
+        fit(args.program, name, lines, comment, profile)
+        for path in SPACE[name]:
+            print(f"  {path} = {get(entry_of(profile, name), path):.4g}", flush=True)
         if args.leave_one_out:
             for group, rows in leave_one_out(args.program, name, lines, comment, profile).items():
                 left_out.setdefault(group, []).extend(rows)
-        fit(args.program, name, lines, comment, profile)
-        for path in SPACE[name]:
-            print(f"  {path} = {get(entry_of(profile, name), path):.4g}")
     for name in args.fit if args.leave_one_out else []:
         judge(args.program, name, sets, left_out, comment, profile)
     report(Runner(args.program, [line for _, line in sets])(comment, profile), sets, args.rows)

@@ -32,10 +32,12 @@ NetworkSoftware read(std::string_view library, std::string_view transport, const
   if (const Json* rate = entry->find("handling")) out.handling = rate->as_bandwidth().bytes_per_second * core;
   const Json* way = entry->at("transports").find(std::string(transport));
   if (way == nullptr) return out;
-  way->only({"send", "receive", "message", "step", "trips", "flush", "protocols", "algorithms", "source"});
+  way->only(
+      {"send", "receive", "message", "step", "trips", "flush", "whole", "protocols", "algorithms", "source"});
   if (const Json* step = way->find("step")) out.step = step->as_time().seconds();
   out.trips = static_cast<int>(way->integer("trips", 1, 1, 10));
   out.flush = way->boolean("flush", false);
+  out.whole = way->boolean("whole", false);
   if (const Json* carried = way->find("protocols")) {
     for (const Json& name : carried->items()) out.protocols.push_back(name.as_text());
   }
@@ -60,6 +62,7 @@ void carry(Library& library, const NetworkSoftware& transport, double latency) {
   const std::vector<std::string>& carried = transport.protocols;
   for (Protocol& p : library.protocols) {
     const bool flushes = transport.flush && p.name == "simple";
+    if (transport.whole) p.step[network] = 0;
     p.step[network] += transport.step + (transport.trips - 1 + flushes) * latency;
     if (!carried.empty() && std::find(carried.begin(), carried.end(), p.name) == carried.end())
       p.efficiency[network] = 0;

@@ -22,7 +22,8 @@ struct NetworkSoftware {
   double handling =
       0;            ///< bytes/s at which a server process sums and applies gradients; 0 = its memory's rate
   double step = 0;  ///< seconds that a collective's step between nodes takes beside wire and library
-  int trips = 1;    ///< one-way messages that must follow each other before a receiver has the data
+  bool whole = false;  ///< the transport's latency holds what the library takes for a step
+  int trips = 1;       ///< one-way messages that must follow each other before a receiver has the data
   bool flush = false;  ///< one trip more for bulk data, which a read behind it makes visible to the device
   std::vector<std::string> protocols;   ///< of collectives that the transport can carry; empty: all
   std::vector<std::string> algorithms;  ///< that collectives over several nodes may take; empty: all

@@ -47,9 +47,8 @@ double switch_round(double bytes, std::size_t members, int channels) {
   const NcclTuning::Switch& data = nccl_tuning().in_switch;
   const double chunks = static_cast<double>(members) * channels;
   double chunk = data.chunk;
-  for (const auto& smaller : data.smaller) {
-    if (bytes < smaller.rounds * chunks * chunk) chunk = smaller.chunk;
-  }
+  for (const auto& row : data.smaller)
+    chunk = std::clamp(bytes / (row.rounds * chunks), std::min(row.chunk, chunk), chunk);
   return std::min(bytes, chunks * chunk);
 }
 

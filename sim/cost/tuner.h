@@ -40,7 +40,8 @@ class Tuner {
 };
 
 /// Bytes of a buffer that NCCL reduces in the switch at once: channels x members x chunk, with a chunk that
-/// it cuts down for small buffers.
+/// it cuts down for small buffers; here it shrinks in between too, so that no size takes less than a smaller
+/// one.
 double switch_round(double bytes, std::size_t members, int channels);
 
 /// Bytes of a buffer that NCCL moves through trees at once: channels x chunk. NCCL halves the chunk while
