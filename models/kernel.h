@@ -62,6 +62,8 @@ struct Kernel {
   bool counts = false;
   /// No framework fuses it with its neighbours: it moves what it says (Recipe::Kernels::stream).
   bool apart = false;
+  /// Adds a gradient to the sum over the micro-batches before (Recipe::accumulation).
+  bool sums = false;
 };
 
 /// Geometry of a convolution; spatial arrays are {depth, height, width} with 1 (0 for pad) where unused.

@@ -26,6 +26,9 @@ const std::vector<Optimizer>& optimizers() {
       // Shazeer & Stern 2018 (arXiv 1804.04235), without momentum, as T5 is trained.
       {"adafactor", "Adafactor without momentum: the second moment as sums of rows and columns", 0, 20, 4,
        true},
+      // You et al. 2020 (arXiv 1904.00962), algorithm 2; two FLOPs an element for each norm.
+      {"lamb", "LAMB: AdamW, each tensor's step scaled by the ratio of the tensor's norm to the step's", 2,
+       20, 4, false, false, true},
   };
   return all;
 }
@@ -68,6 +71,12 @@ Kernel update_kernel(const Optimizer& optimizer, int64_t parameters) {
   // The square, its means over rows and columns, their product, the update, its mean square, what it is
   // clipped to, and the step: a pass each (optimization.py of Hugging Face Transformers, Adafactor.step).
   if (optimizer.factored) update.parts = 8;
+  // Two kernels with the step between them, and norms of gradients, parameters and steps (Apex,
+  // csrc/multi_tensor_lamb.cu): 9 tensors are read and 4 written, where Adam's kernel reads 4 and writes 3.
+  if (optimizer.by_norms) {
+    update.read += tensor * 5;
+    update.written += tensor;
+  }
   return update;
 }
 

@@ -21,9 +21,11 @@ struct Optimizer {
   bool factored = false;
   /// The state lies in the host's memory and is paged in for each update.
   bool paged = false;
+  /// Steps are scaled by norms of the parameter and of the step, both of a whole tensor.
+  bool by_norms = false;
   bool updates() const { return flops > 0; }
   /// The executor has it.
-  bool executed() const { return state_bytes == 4 && !factored && !paged; }
+  bool executed() const { return state_bytes == 4 && !factored && !paged && !by_norms; }
   /// Bytes on the device of the state of one tensor of `elements`.
   int64_t device_state(int64_t elements) const;
 };

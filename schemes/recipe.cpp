@@ -17,6 +17,11 @@ Recipe::Kernels read_kernels(const Json& json) {
           json.real("attention", 1, 0.1, 4), json.real("scores", 1, 0.1, 4), json.real("softmax", 1, 0.1, 4)};
 }
 
+Recipe::Composed read_composed(const Json& json) {
+  json.only({"kernels", "traffic"});
+  return {json.at("kernels").as_int(1, 100), json.at("traffic").as_int(1, 100)};
+}
+
 Recipe::Host read_host(const Json& json) {
   json.only({"forward", "backward", "mixed", "experts", "micro_batch", "collective", "update", "runs_ahead",
              "awaits_sums", "awaits_messages", "awaits_sends", "awaits_counts", "overlaps_chunks"});
@@ -46,12 +51,20 @@ Recipe::Host read_host(const Json& json) {
   return host;
 }
 
+/// What is done to a micro-batch's gradient, in multiples of adding it.
+Recipe::Composed accumulation(const Recipe& recipe, Precision precision) {
+  const Recipe::Accumulation& a = recipe.accumulation;
+  const int64_t mixed = element_bytes(precision) == 2 ? 1 : 0;
+  return {a.plain.kernels + mixed * a.mixed.kernels, a.plain.traffic + mixed * a.mixed.traffic};
+}
+
 }  // namespace
 
 Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   const Json json = Json::load(find_data(kRecipes, "recipe", name_or_file, place));
   json.only({"name", "summary", "composes", "wide_parts", "fused_bias", "fused_kernels", "fused_update",
-             "composed_updates", "host", "fp32", "matrix", "products_in_parts", "fitted", "source"});
+             "composed_updates", "accumulation", "host", "fp32", "matrix", "products_in_parts", "fitted",
+             "source"});
   Recipe out;
   out.name = json.at("name").as_text();
   out.summary = json.at("summary").as_text();
@@ -64,10 +77,13 @@ Recipe load_recipe(const std::string& name_or_file, const Place& place) {
   out.fused_update = json.boolean("fused_update", true);
   if (const Json* composed = json.find("composed_updates")) {
     for (const auto& [name, update] : composed->members()) {
-      update.only({"kernels", "traffic"});
-      out.composed_updates[std::string(optimizer(name, composed->place()).name)] = {
-          update.at("kernels").as_int(1, 100), update.at("traffic").as_int(1, 100)};
+      out.composed_updates[std::string(optimizer(name, composed->place()).name)] = read_composed(update);
     }
+  }
+  if (const Json* sums = json.find("accumulation")) {
+    sums->only({"plain", "mixed"});
+    out.accumulation.plain = read_composed(sums->at("plain"));
+    if (const Json* mixed = sums->find("mixed")) out.accumulation.mixed = read_composed(*mixed);
   }
   out.host = read_host(json.at("host"));
   if (const Json* kernels = json.find("fp32")) out.fp32 = read_kernels(*kernels);
@@ -87,7 +103,8 @@ Recipe with_updates_of(Recipe recipe, const Optimizer& optimizer) {
   return recipe;
 }
 
-int64_t launches(const Recipe& recipe, const Kernel& kernel) {
+int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision) {
+  if (kernel.sums) return kernel.repeat * accumulation(recipe, precision).traffic;
   if (kernel.kind == KernelKind::optimizer)
     return kernel.repeat * (recipe.fused_update ? recipe.update.traffic : kernel.parts);
   return kernel.repeat * (recipe.composes && kernel.kind != KernelKind::gemm ? kernel.parts : 1);
@@ -117,6 +134,8 @@ Time issue_time(const Recipe& recipe, const Task& task, Precision precision, con
   const Time mixed = element_bytes(precision) == 2 ? host.mixed : Time{};
   Time sum;
   for (const Kernel& k : task.kernels) {
+    if (k.sums && recipe.accumulation.composed())
+      sum += host.update[0] * (k.repeat * accumulation(recipe, precision).kernels);
     const Time forward = mixed + (k.routed ? host.experts[0] : host.forward);
     if (k.pass == Pass::update)
       sum += host.update[static_cast<std::size_t>(state)] * (k.repeat * recipe.update.kernels);

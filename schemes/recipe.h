@@ -61,12 +61,19 @@ struct Recipe {
   };
   std::map<std::string, Composed, std::less<>> composed_updates;  ///< by optimiser
   Composed update;                                                ///< of the job's optimiser
+  /// What is done to each micro-batch's gradient beside adding it to the sum, as checking and clipping it.
+  struct Accumulation {
+    Composed plain;        ///< beside a kernel that adds
+    Composed mixed{0, 0};  ///< on top where operations compute in 2 bytes: casts, loss scale, overflow
+    bool composed() const { return plain.kernels > 1; }
+  };
+  Accumulation accumulation;
   Host host;
   Kernels fp32, matrix;  ///< by the arithmetic that a device computes with: plain units or matrix units
 };
 
 /// Kernels that the recipe launches for `kernel`, over the same tensors each.
-int64_t launches(const Recipe& recipe, const Kernel& kernel);
+int64_t launches(const Recipe& recipe, const Kernel& kernel, Precision precision = Precision::fp32);
 /// The tensors of `kernel` have 4 bytes an element though those of the model have 2.
 bool upcasts(const Recipe& recipe, const Kernel& kernel, Precision precision);
 /// The kernel that adds the bias to what `kernel` makes; without shape where there is none.

@@ -128,6 +128,7 @@ Kernel accumulation_kernel(int64_t elements, int64_t micro_batches) {
   k.flops = {added};
   k.read = Bytes{4} * added;  // the sum so far; the gradient was just written and is still in a cache
   k.written = Bytes{4} * added;
+  k.sums = true;
   return k;
 }
 

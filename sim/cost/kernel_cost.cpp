@@ -174,7 +174,8 @@ struct KernelCost::Impl {
   double fused(const Kernel& k) const {
     const bool streams =
         k.kind == KernelKind::norm || k.kind == KernelKind::pool || k.kind == KernelKind::elementwise;
-    return streams && !k.apart ? factors.stream : 1;
+    const bool counted = k.sums && recipe.accumulation.composed();
+    return streams && !k.apart && !counted ? factors.stream : 1;
   }
 
   /// What work() finds besides the seconds.
@@ -328,7 +329,7 @@ double KernelCost::seconds(const Kernel& kernel, Needs* needs) const {
   if (needs != nullptr) *needs = found.needs;
   const double floor =
       std::max(count(kernel.flops.n) / (d.peak_of(kernel) * found.gain), bytes / d.bandwidth);
-  const double repeat = count(launches(d.recipe, kernel));
+  const double repeat = count(launches(d.recipe, kernel, d.precision));
   if (const Kernel bias = bias_after(d.recipe, kernel); !bias.shape.empty())
     return repeat * std::max(floor, d.launch + work) + seconds(bias);
   if (kernel.kind == KernelKind::optimizer) return d.launch + repeat * std::max(floor, work);

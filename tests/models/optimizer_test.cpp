@@ -12,6 +12,8 @@ TEST(Optimizer, StateIsWhatEachRuleKeeps) {
   EXPECT_EQ(optimizer("rmsprop").state, 1);
   EXPECT_EQ(optimizer("adam").state, 2);
   EXPECT_EQ(optimizer("adamw").state, 2);
+  EXPECT_EQ(optimizer("lamb").state, 2);
+  EXPECT_FALSE(optimizer("lamb").executed());
 }
 
 TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
@@ -21,8 +23,10 @@ TEST(Optimizer, UpdateReadsGradientParameterAndStateAndWritesBack) {
     EXPECT_EQ(k.kind, KernelKind::optimizer);
     EXPECT_EQ(k.pass, Pass::update);
     EXPECT_EQ(k.flops.n, 1000 * o.flops);
-    EXPECT_EQ(k.read.n, 8000 + 1000 * o.state * o.state_bytes) << o.name;
-    EXPECT_EQ(k.written.n, 4000 + 1000 * o.state * o.state_bytes) << o.name;
+    // LAMB besides writes and reads its step, and reads gradients, parameters and steps for their norms.
+    const int64_t step = o.by_norms ? 4000 : 0;
+    EXPECT_EQ(k.read.n, 8000 + 1000 * o.state * o.state_bytes + 5 * step) << o.name;
+    EXPECT_EQ(k.written.n, 4000 + 1000 * o.state * o.state_bytes + step) << o.name;
     EXPECT_FALSE(o.summary.empty());
   }
 }

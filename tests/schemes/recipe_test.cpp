@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "models/graph.h"
+#include "schemes/training.h"
 
 namespace tandem::tests {
 namespace {
@@ -27,6 +28,23 @@ TEST(Recipe, AnOptimiserWithoutAKernelOfItsOwnIsWrittenInOperations) {
   EXPECT_EQ(launched("adam"), 1);
   EXPECT_EQ(launched("adamw"), recipe.composed_updates.at("adamw").traffic);
   EXPECT_EQ(issued("adamw").ps, issued("adam").ps * recipe.composed_updates.at("adamw").kernels);
+}
+
+TEST(Recipe, ClippingEachMicroBatchTakesOperationsBesideTheSum) {
+  const Recipe plain = load_recipe("mxnet"), composed = load_recipe("tensorflow");
+  const Task task{0, 1, Pass::backward_weights, {accumulation_kernel(1000, 4)}};
+  const Kernel& sum = task.kernels[0];
+  const auto issued = [&](const Recipe& recipe, Precision precision) {
+    return issue_time(recipe, task, precision, optimizer("lamb"));
+  };
+  EXPECT_EQ(launches(plain, sum, Precision::fp16), 1);
+  EXPECT_EQ(issued(plain, Precision::fp16), Time{}) << "issued with the gradient";
+  const Recipe::Accumulation& each = composed.accumulation;
+  EXPECT_EQ(launches(composed, sum, Precision::fp32), each.plain.traffic);
+  EXPECT_EQ(launches(composed, sum, Precision::fp16), each.plain.traffic + each.mixed.traffic);
+  EXPECT_EQ(issued(composed, Precision::tf32), composed.host.update[0] * each.plain.kernels);
+  EXPECT_EQ(issued(composed, Precision::bf16),
+            composed.host.update[0] * (each.plain.kernels + each.mixed.kernels));
 }
 
 TEST(Recipe, KernelByKernelUpdatesMoveTheirStateMoreOften) {
