@@ -216,7 +216,9 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
   r.extrapolates = extrapolates(p, run.bound, cluster);
   note_stragglers(r, p, cluster, run.bound.plan);
   note_pauses(r, p, run);
-  for (const IncastRound& round : r.incast) r.notes.push_back(incast_text(round));
+  for (const IncastRound& round : r.incast) {
+    if (worth_telling(round)) r.notes.push_back(incast_text(round));
+  }
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
   if (p.timeline) add_timeline(r, run);
 }

@@ -409,7 +409,9 @@ CollectiveRun run_of(const Arguments& arguments, const CollectiveRequest& reques
                                                   [&](const auto& p) { return p.bytes == bytes; });
     run.lines.push_back(std::move(line));
   }
-  for (const IncastRound& round : pricer.incast()) note(arguments, incast_text(round));
+  for (const IncastRound& round : pricer.incast()) {
+    if (worth_telling(round)) note(arguments, incast_text(round));
+  }
   return run;
 }
 

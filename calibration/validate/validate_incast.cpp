@@ -39,7 +39,7 @@ double most_senders(const IncastPort& port, double bytes) {
   return senders;
 }
 
-double predict(const Json& row, const std::string& metric) {
+double predicted_incast(const Json& row, const std::string& metric) {
   const IncastPort port = port_of_row(row);
   const double bytes = row.at("bytes").as_real(1, 1e15);
   if (metric == "most_senders") return most_senders(port, bytes);
@@ -55,14 +55,14 @@ double predict(const Json& row, const std::string& metric) {
   row.at("metric").fail("Valid: timeouts, suffering, most_senders, seconds, goodput, utilisation");
 }
 
-IncastRow::Is relation(const Json& is) {
+IncastRow::Is incast_relation(const Json& is) {
   if (is.as_text() == "equal") return IncastRow::Is::equal;
   if (is.as_text() == "at_least") return IncastRow::Is::at_least;
   if (is.as_text() == "at_most") return IncastRow::Is::at_most;
   is.fail("Valid: equal, at_least, at_most");
 }
 
-std::string figure(const IncastRow& row, double value) {
+std::string incast_figure(const IncastRow& row, double value) {
   if (value < 1e-6) value = 0;
   if (row.metric == "seconds") return fmt::format("{:.3g} ms", 1e3 * value);
   if (row.metric == "most_senders") return fmt::format("{:.0f}", value);
@@ -89,7 +89,7 @@ std::vector<IncastRow> validate_incast() {
     const std::string& metric = row.at("metric").as_text();
     document.at("sources").at(row.at("source").as_text());
     out.push_back({row.at("source").as_text(), row.at("what").as_text(), metric, row.text("buffer", "-"),
-                   relation(row.at("is")), row.at("value").as_real(0), predict(row, metric)});
+                   incast_relation(row.at("is")), row.at("value").as_real(0), predicted_incast(row, metric)});
   }
   return out;
 }
@@ -109,7 +109,7 @@ std::string incast_markdown(const std::vector<IncastRow>& rows) {
     std::string words = r.metric;
     std::replace(words.begin(), words.end(), '_', ' ');
     out += fmt::format("| {} | {} | {} | {} | {}{} | {} | {} |\n", r.source, r.what, r.buffer, words, bound,
-                       figure(r, r.published), figure(r, r.predicted), r.met() ? "yes" : "no");
+                       incast_figure(r, r.published), incast_figure(r, r.predicted), r.met() ? "yes" : "no");
   }
   out += "\n";
   for (const auto& [name, text] : document.at("sources").members())

@@ -93,7 +93,7 @@ SplitRow read_split(const Json& document, const Json& json) {
 
 bool judged(const SplitRow& r) { return r.failure.empty() && r.doubtful.empty() && r.held_out; }
 
-using Rate = double SplitRow::*;
+using SplitRate = double SplitRow::*;
 
 /// Errors of one kind of prediction on the rows of a file.
 struct Judgement {
@@ -102,7 +102,7 @@ struct Judgement {
       order;  ///< Kendall's tau over the configurations of one model, in the mean over models
 };
 
-Judgement judge(const std::vector<const SplitRow*>& rows, Rate rate) {
+Judgement judge(const std::vector<const SplitRow*>& rows, SplitRate rate) {
   Judgement out;
   double scale = 0;
   for (const SplitRow* r : rows) {

@@ -102,16 +102,16 @@ std::vector<std::string> files_of(const std::vector<ValidationRow>& rows) {
   return out;
 }
 
-std::string stem(const std::string& file) { return file.substr(0, file.rfind(".json")); }
+std::string stem_of(const std::string& file) { return file.substr(0, file.rfind(".json")); }
 
 void unpredicted(std::string& out, const std::vector<ValidationRow>& rows) {
   out += "\n## What cannot be predicted\n\n";
   std::vector<std::string> lines;
   for (const ValidationRow& r : rows) {
     std::string line;
-    if (!r.left_out.empty()) line = fmt::format("- {}: {}\n", stem(r.file), r.left_out);
+    if (!r.left_out.empty()) line = fmt::format("- {}: {}\n", stem_of(r.file), r.left_out);
     if (!r.error.empty())
-      line = fmt::format("- {}, {} on {}: {}\n", stem(r.file), r.model, r.system, r.error);
+      line = fmt::format("- {}, {} on {}: {}\n", stem_of(r.file), r.model, r.system, r.error);
     if (!line.empty() && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
   for (const std::string& line : lines) out += line;
@@ -135,7 +135,7 @@ void source_table(std::string& out, const std::vector<ValidationRow>& rows, cons
     const Errors s = speedup_errors(rows, here), t = rate_errors(rows, here);
     const auto first = std::find_if(rows.begin(), rows.end(), here);
     const auto mean = [](const Errors& e) { return e.all.empty() ? std::string("–") : percent(e.mean()); };
-    out += fmt::format("| [{0}]({1}/{0}.csv) | {2} | {3} | {4} | {5} | {6} |\n", stem(file), tables,
+    out += fmt::format("| [{0}]({1}/{0}.csv) | {2} | {3} | {4} | {5} | {6} |\n", stem_of(file), tables,
                        first->source, s.all.size(), mean(s), t.all.size(), mean(t));
   }
 }

@@ -46,10 +46,15 @@ class BoundMessages : public Plan::Messages {
                      .receivers = where_[c.to_role]};
     for (uint32_t key = 0; key < c.key_bytes.size(); ++key)
       round.bytes += static_cast<double>(payload(c, key).n);
+    const bool replies = c.address == Address::reply;
+    for (const Store& s : program_->stores) {
+      if (s.role == (replies ? c.from_role : c.to_role)) round.as_one = s.shares;
+    }
     if (c.address == Address::shards) {
       round.at_once = pushed_at_once(c);
-    } else if (c.address == Address::reply && from_shards(c)) {
+    } else if (replies && from_shards(c)) {
       round.alone = !in_lock_step(*program_);
+      if (round.alone) round.as_one = 1;
     } else {
       round.bytes = 0;  // one sender for each receiver
     }

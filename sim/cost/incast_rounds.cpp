@@ -60,12 +60,12 @@ std::vector<Time> IncastRounds::delays(const ManyToMany& round) {
   std::map<LinkId, Time> delay;
   const PacketLoss& loss = system_.packet_loss();
   for (const auto& [link, ending] : endings) {
-    const double flows = round.alone ? ending.flows / ending.receivers : ending.flows;
+    const double flows = (round.alone ? ending.flows / ending.receivers : ending.flows) / round.as_one;
+    const double bytes = round.bytes * round.as_one;
     if (!(flows > 1)) continue;
-    IncastRound seen{round.what, flows, Bytes{std::llround(round.bytes)},
-                     static_cast<int64_t>(endings.size())};
+    IncastRound seen{round.what, flows, Bytes{std::llround(bytes)}, static_cast<int64_t>(endings.size())};
     if (loss.kind == PacketLoss::Kind::tcp) {
-      const Incast one = incast({system_.usable(link), ending.port.rtt, loss}, flows, round.bytes);
+      const Incast one = incast({system_.usable(link), ending.port.rtt, loss}, flows, bytes);
       seen.buffer = loss.buffer;
       seen.timeouts = one.timeouts;
       seen.goodput = one.goodput();

@@ -18,6 +18,7 @@ struct ManyToMany {
   std::span<const VertexId> senders, receivers;
   double bytes = 0;    ///< from each to each
   double at_once = 1;  ///< share of the senders that send in the same round
+  double as_one = 1;   ///< devices of a node that share its connections, each with its part of the bytes
   bool alone = false;  ///< each receiver has a round of its own, at another time than its neighbours
 };
 
@@ -45,6 +46,8 @@ class IncastRounds {
   std::vector<IncastRound> worst_;
 };
 
+/// More than half a per cent of the link is lost, or pauses may hold others back.
+inline bool worth_telling(const IncastRound& round) { return round.buffer.n == 0 || round.goodput < 0.995; }
 /// "incast: 28 senders into one port of 1 MB: ...".
 std::string incast_text(const IncastRound& round);
 

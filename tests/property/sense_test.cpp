@@ -237,6 +237,22 @@ std::string SecondNodesNeverMoreThanDouble(Answers& answers, const Asked& a) {
   return less("half of two nodes", rate(answers.ask(on(a, 8))), rate(answers.ask(two)), 1 / 2.04);
 }
 
+/// What a port drops costs time, and the less it holds the more.
+std::string DeeperBuffersNeverSlow(Answers& answers, const Asked& a) {
+  Asked whole = on(a, 16);
+  whole.system = "ethernet-cluster";
+  whole.scheme = "parameter-server";
+  whole.sets = {{"nodes", "4"}};
+  Asked deep = whole, shallow = whole;
+  deep.sets.insert(deep.sets.end(), {{"network.transport.loss", "tcp"}, {"network.transport.buffer", "1MB"}});
+  shallow.sets.insert(shallow.sets.end(),
+                      {{"network.transport.loss", "tcp"}, {"network.transport.buffer", "32KB"}});
+  const double most = rate(answers.ask(whole)), less_lost = rate(answers.ask(deep));
+  const std::string text = less("nothing lost", most, less_lost, 0.9999);
+  return text.empty() ? less("1 MB of buffer beside 32 KB", less_lost, rate(answers.ask(shallow)), 0.9999)
+                      : text;
+}
+
 // --- wait for the cost model of chip and host, and for accumulation under ZeRO
 // ---------------------------------
 
@@ -305,20 +321,19 @@ const auto rule_name = [](const testing::TestParamInfo<Rule>& info) { return std
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Sense,
-    testing::Values(TANDEM_RULE(SharesAddUpToOne), TANDEM_RULE(RateLiesInItsInterval),
-                    TANDEM_RULE(RateIsSamplesOverSeconds), TANDEM_RULE(SpeedupIsAgainstItsBase),
-                    TANDEM_RULE(SeedsHardlyMatter), TANDEM_RULE(WiderLinksNeverSlow),
-                    TANDEM_RULE(FasterKernelsNeverSlow), TANDEM_RULE(TwiceTheKernelSpeedGivesAtMostTwice),
-                    TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
-                    TANDEM_RULE(InputThatIsThereNeverSlows),
-                    TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
-                    TANDEM_RULE(OffloadingTheOptimizerSavesMemory),
-                    TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate), TANDEM_RULE(MemoryGrowsWithTheBatch),
-                    TANDEM_RULE(MemoryNeverGrowsWithTheDevices), TANDEM_RULE(ShardingNeverNeedsMoreMemory),
-                    TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
-                    TANDEM_RULE(SecondNodesNeverMoreThanDouble), TANDEM_RULE(AccumulationNeverLowersTheRate),
-                    TANDEM_RULE(NothingScalesBetterThanPerfectly), TANDEM_RULE(ShardedUpdatesSaveLittle),
-                    TANDEM_RULE(SmallerFormatsNeverSlow), TANDEM_RULE(NewerGenerationsAreNoSlower)),
+    testing::Values(
+        TANDEM_RULE(SharesAddUpToOne), TANDEM_RULE(RateLiesInItsInterval),
+        TANDEM_RULE(RateIsSamplesOverSeconds), TANDEM_RULE(SpeedupIsAgainstItsBase),
+        TANDEM_RULE(SeedsHardlyMatter), TANDEM_RULE(WiderLinksNeverSlow), TANDEM_RULE(DeeperBuffersNeverSlow),
+        TANDEM_RULE(FasterKernelsNeverSlow), TANDEM_RULE(TwiceTheKernelSpeedGivesAtMostTwice),
+        TANDEM_RULE(TwiceTheMachineGivesMoreAndAtMostTwice), TANDEM_RULE(SlowDevicesNeverHelp),
+        TANDEM_RULE(InputThatIsThereNeverSlows), TANDEM_RULE(RecomputationCostsTimeAndSavesMemory),
+        TANDEM_RULE(OffloadingTheOptimizerSavesMemory), TANDEM_RULE(MoreSamplesADeviceNeverLowerTheRate),
+        TANDEM_RULE(MemoryGrowsWithTheBatch), TANDEM_RULE(MemoryNeverGrowsWithTheDevices),
+        TANDEM_RULE(ShardingNeverNeedsMoreMemory), TANDEM_RULE(MoreDevicesLoseOnlyToCommunication),
+        TANDEM_RULE(SecondNodesNeverMoreThanDouble), TANDEM_RULE(AccumulationNeverLowersTheRate),
+        TANDEM_RULE(NothingScalesBetterThanPerfectly), TANDEM_RULE(ShardedUpdatesSaveLittle),
+        TANDEM_RULE(SmallerFormatsNeverSlow), TANDEM_RULE(NewerGenerationsAreNoSlower)),
     rule_name);
 
 }  // namespace

@@ -46,7 +46,8 @@ TEST(IncastRounds, SlowParameterServersAndDirectSumsButNoRings) {
     EXPECT_GT(after.incast[0].timeouts, 0) << scheme;
     EXPECT_LT(after.incast[0].goodput, 1) << scheme;
     EXPECT_GT(after.interval.high / after.interval.low, before.interval.high / before.interval.low) << scheme;
-    EXPECT_NE(incast_text(after.incast[0]).find("64 KB"), std::string::npos) << incast_text(after.incast[0]);
+    EXPECT_NE(incast_text(after.incast[0]).find("62.5 KiB"), std::string::npos)
+        << incast_text(after.incast[0]);
   }
   EXPECT_EQ(predicted(plain, "allreduce").samples_per_second,
             predicted(lossy, "allreduce").samples_per_second);
@@ -67,6 +68,18 @@ TEST(IncastRounds, LeavePushesAloneThatComeAtAnyTime) {
   ASSERT_EQ(r.incast.size(), 1U);
   EXPECT_EQ(r.incast[0].what, "server to worker");
   EXPECT_EQ(r.incast[0].senders, 7);  // a worker pulls alone, from all servers
+}
+
+TEST(IncastRounds, CountANodesDevicesAsOneWhereTheyPushAsOne) {
+  const Report each = predicted(cluster(kLossy), "parameter-server"),
+               node = predicted(cluster(kLossy), "parameter-server:push=node");
+  ASSERT_EQ(node.incast.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(node.incast[i].senders, 7);
+    EXPECT_NEAR(static_cast<double>(node.incast[i].bytes.n), static_cast<double>(each.incast[i].bytes.n),
+                1e3);
+    EXPECT_LT(node.incast[i].timeouts, each.incast[i].timeouts);
+  }
 }
 
 TEST(IncastRounds, EndWithAnEnoughBuffer) {

@@ -57,11 +57,12 @@ TEST(PacketLoss, RefusesWhatMakesNoSense) {
   const auto tcp = [&](const std::string& key, const std::string& value) {
     return refusal({{at + "loss", "tcp"}, {at + "buffer", "1MB"}, {at + key, value}});
   };
-  EXPECT_THAT(refusal({{at + "loss", "tpc"}}), testing::HasSubstr("Did you mean \"tcp\"?"));
+  EXPECT_THAT(refusal({{at + "loss", "tpc"}}), testing::HasSubstr("Did you mean tcp?"));
   EXPECT_THAT(refusal({{at + "loss", "tcp"}}), testing::HasSubstr("needs \"buffer\""));
   EXPECT_THAT(refusal({{at + "buffer", "1MB"}}), testing::HasSubstr("\"loss\": \"tcp\""));
   EXPECT_THAT(refusal({{at + "loss", "pfc"}, {at + "ecn", "30KB"}}), testing::HasSubstr("\"loss\": \"tcp\""));
-  EXPECT_THAT(refusal({{at + "loss", "tcp"}, {at + "bufer", "1MB"}}), testing::HasSubstr("\"buffer\""));
+  EXPECT_THAT(refusal({{at + "loss", "tcp"}, {at + "bufer", "1MB"}}),
+              testing::HasSubstr("Did you mean buffer?"));
   EXPECT_THAT(tcp("buffer", "1KB"), testing::HasSubstr("are possible here"));
   EXPECT_THAT(tcp("min_rto", "0s"), testing::HasSubstr("1us to 60s"));
   EXPECT_THAT(tcp("min_rto", "2h"), testing::HasSubstr("1us to 60s"));
