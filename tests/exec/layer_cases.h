@@ -13,8 +13,7 @@ namespace tandem::tests {
 struct LayerCase {
   std::string type;  ///< that it is about
   std::string inputs, layers;
-  /// Batch normalisation over so many devices: its sums are those of one, its counts those of all, so that
-  /// they are functions of one device's samples.
+  /// Batch normalisation over so many devices, all of which have the same samples.
   int32_t norm_devices = 1;
 };
 inline void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.layers; }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -49,8 +50,10 @@ class TestRun {
       if (x.kind == TensorKind::buffer) std::fill_n(at(t), x.elements, x.initial);
     }
     const auto layers = static_cast<uint32_t>(graph.layers().size());
-    for (uint32_t i = 0; i < layers; ++i) add(execution_graph_.forward(i), forward_);
-    for (uint32_t i = layers; i-- > 0;) add(execution_graph_.backward(i), backward_);
+    for (uint32_t i = 0; i < layers; ++i)
+      add(execution_graph_.forward(i), execution_graph_.slice(i).forward, forward_);
+    for (uint32_t i = layers; i-- > 0;)
+      add(execution_graph_.backward(i), execution_graph_.slice(i).backward, backward_);
     // A model without a loss is judged by the sum of its outputs times fixed random weights.
     if (execution_graph_.losses().empty()) {
       const auto& last = graph.layers().back();
@@ -157,6 +160,7 @@ class TestRun {
   struct Launch {
     uint32_t prepared;
     std::vector<float*> operands;
+    std::vector<std::pair<float*, int64_t>> summed = {};  ///< over devices, before it
   };
   struct Mirror {
     std::vector<float> host;
@@ -199,15 +203,27 @@ class TestRun {
     }
     return out;
   }
-  void add(const std::vector<Call>& calls, std::vector<Launch>& to) {
+  void add(const std::vector<Call>& calls, const std::vector<ExchangedTensors>& exchanges,
+           std::vector<Launch>& to) {
     if (&to == &backward_ && to.empty() && !calls.empty()) seed_is_half_ = calls.front().half(0);
-    for (const Call& c : calls) {
-      Launch l{device_->prepare(c), {}};
-      for (const TensorId t : c.operands) l.operands.push_back(device_address(at(t)));
+    for (uint32_t k = 0; k < calls.size(); ++k) {
+      Launch l{device_->prepare(calls[k]), {}};
+      for (const TensorId t : calls[k].operands) l.operands.push_back(device_address(at(t)));
+      for (const ExchangedTensors& x : exchanges) {
+        if (x.before == k)
+          l.summed.emplace_back(device_address(at(x.to)), execution_graph_.tensors()[x.to].elements);
+      }
       to.push_back(std::move(l));
     }
   }
-  void run(Launch& l) { device_->launch(l.prepared, l.operands, step_, Lane::compute); }
+  /// Where batch normalisation is over several devices, all have the same samples.
+  void run(Launch& l) {
+    const auto devices = static_cast<float>(execution_graph_.graph().sharing().norm_devices);
+    for (const auto& [sums, elements] : l.summed) {
+      if (devices > 1) device_->scale(sums, devices, elements, Lane::compute);
+    }
+    device_->launch(l.prepared, l.operands, step_, Lane::compute);
+  }
 
   ExecutionGraph execution_graph_;
   Precision half_;  ///< of what is stored in 2 bytes
