@@ -39,8 +39,7 @@ AnchorFit meet(const Simulation& simulation, const Anchor& anchor, std::vector<s
       continue;
     }
     const Time working = r.trace.busy[static_cast<int>(Lane::compute)] + r.trace.exposed_to(Wait::launch);
-    const double compute =
-        working.seconds() / static_cast<double>(r.trace.iteration_end.size()) * r.program->micro_batches;
+    const double compute = working.seconds() / r.trace.timed_iterations() * r.program->micro_batches;
     // "All but worker 0's compute and its issuing stays": exact when nothing else is exposed.
     const double next = scale * (compute + want - got) / compute;
     scale = std::clamp(next, std::max(kLeastScale, scale * 0.2), scale * 5);

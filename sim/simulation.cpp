@@ -37,18 +37,35 @@ int64_t transient(const Program& program) {
   return (iterations + program.micro_batches - 1) / program.micro_batches;
 }
 
+/// Workers that wait for nobody are out of step after so many rounds.
+constexpr int64_t kParting = 8;
+
+/// Of so many steps those that do not count: pipelines fill, and workers that wait for nobody, who all begin
+/// at once and so find the links and each other's versions as they never are later, get out of step.
+int64_t run_in(const Program& program, int64_t steps) {
+  const int64_t parting = is_static(program) || in_lock_step(program) ? 0 : std::min(kParting, steps * 2 / 5);
+  int64_t out = std::min(steps - 1, std::max({int64_t{2}, parting, steps / 6}));
+  if (const int64_t before = transient(program); before < steps) out = std::max(out, before);
+  const int64_t whole = period(program), periods = (out + whole - 1) / whole * whole;
+  return periods < steps ? periods : out;
+}
+
+/// Of many workers that do not wait for the network a few rounds tell the rate: within 0.5 %.
+constexpr int32_t kFirstRounds = 16;
+bool may_be_steady(const Program& program) {
+  return free_running(program) && program.roles[0].mesh.size() >= kManyWorkers && period(program) == 1 &&
+         transient(program) == 0;
+}
+
 /// Lengths of the steps that count, and their rate.
 void steady(Simulated& r) {
   const Program& program = *r.program;
   const auto& end = r.trace.iteration_end;
-  const auto each = static_cast<std::size_t>(program.micro_batches),
-             whole = static_cast<std::size_t>(period(program)), steps = end.size() / each;
-  std::size_t warm = std::min(steps - 1, std::max<std::size_t>(2, steps / 6));
-  const auto before = static_cast<std::size_t>(transient(program));
-  if (before < steps) warm = std::max(warm, before);
-  const std::size_t periods = (warm + whole - 1) / whole * whole;
-  if (periods < steps) warm = periods;
-  for (std::size_t i = warm; i < steps; ++i) {
+  const auto each = static_cast<std::size_t>(program.micro_batches), steps = end.size() / each;
+  const int64_t least =
+      std::min<int64_t>(r.trace.run_in / program.micro_batches, static_cast<int64_t>(steps) - 1);
+  const int64_t warm = std::max(run_in(program, static_cast<int64_t>(steps)), least);
+  for (auto i = static_cast<std::size_t>(warm); i < steps; ++i) {
     const Time begin = i == 0 ? Time{} : end[i * each - 1];
     r.lengths.push_back((end[(i + 1) * each - 1] - begin).seconds());
   }
@@ -81,7 +98,11 @@ void evaluate_steady(Simulated& out, EvaluateOptions options, bool timeline) {
   options.fingerprint = false;
   if (!out.program->grid.axes.empty()) options.kept_iterations = options.kept_instances = 1;  // long steps
   if (!timeline) options.kept_iterations = 0;
+  const int32_t each = out.program->micro_batches;
+  options.run_in = static_cast<int32_t>(run_in(*out.program, options.iterations / each)) * each;
   out.trace = evaluate(out.bound.plan, options);
+  if (options.most_iterations > options.iterations && out.trace.run_in == 0)
+    out.trace.run_in = options.run_in;
   steady(out);
 }
 
@@ -115,7 +136,9 @@ Simulated Simulation::evaluated(Bound bound, const std::vector<Plan>& others, bo
   out.bound = std::move(bound);
   out.program = out.bound.plan.program;
   EvaluateOptions options;
-  options.iterations = iterations(out.bound.plan);
+  options.most_iterations = options.iterations = iterations(out.bound.plan);
+  if (p_.iterations == 0 && others.empty() && !(p_.pauses.every > 0) && may_be_steady(*out.program))
+    options.iterations = std::min(options.iterations, kFirstRounds * out.program->micro_batches);
   if (!others.empty()) out.bound.plan = sim::side_by_side(out.bound.plan, others);
   evaluate_steady(out, options, timeline);
   return out;

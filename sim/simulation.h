@@ -26,6 +26,10 @@ struct Simulated {
 /// Of all workers in one step of the optimiser.
 double samples_of_all(const Program& program);
 
+/// So many workers that wait for nobody make some rounds first, and only where their rate is not steady yet
+/// all that fewer make.
+inline constexpr int64_t kManyWorkers = 64;
+
 /// Pauses that all devices of the measured job draw in an iteration, in the mean.
 double pauses_per_iteration(const Plan& plan);
 

@@ -66,8 +66,7 @@ void add_time_shares(Report& report, const Trace& t, const Bound& bound,
     if (time.ps > 0) report.waiting_for.emplace_back(who(worker), time.seconds() / total);
   largest_first(report.waiting_for);
   if (report.waiting_for.size() > kMostAwaited) report.waiting_for.resize(kMostAwaited);
-  report.slowed =
-      std::min(s.compute, bound.slowed_seconds * static_cast<double>(t.iteration_end.size()) / total);
+  report.slowed = std::min(s.compute, bound.slowed_seconds * t.timed_iterations() / total);
   report.kernels = kernel_shares(bound, s.compute - report.slowed);
 }
 

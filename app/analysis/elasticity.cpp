@@ -13,6 +13,7 @@
 
 #include "app/console/table.h"
 #include "sim/capacity.h"
+#include "sim/simulation.h"
 
 namespace tandem::app {
 
@@ -28,6 +29,8 @@ constexpr double kUnlimited = 1e3;
 constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
+constexpr int64_t kMostOfFewRounds =
+    800'000;  // where the prediction may have made fewer rounds than changes do
 
 /// Adds a figure of the document or of one of its kinds of nodes, whose path begins with `prefix`.
 void add_figure(const std::string& prefix, const std::string& path, const Json& value, bool bandwidth,
@@ -252,7 +255,9 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
 }
 
 bool quick_to_vary(const Question& q, const Report& report) {
-  return report.simulated_events <= kMostEventsVaried && q.system.link_count() <= kMostLinksVaried;
+  const bool few = q.iterations == 0 && report.devices >= kManyWorkers && report.staleness.max() > 0;
+  return report.simulated_events <= (few ? kMostOfFewRounds : kMostEventsVaried) &&
+         q.system.link_count() <= kMostLinksVaried;
 }
 
 void find_bottleneck(const Question& q, Report& report) {

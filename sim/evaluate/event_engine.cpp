@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
+#include <numeric>
 
 namespace tandem::sim {
 
@@ -151,7 +153,7 @@ void EventEngine::begin_iteration(uint32_t worker, uint32_t iteration) {
   const auto step = static_cast<uint32_t>(program_.micro_batches);
   begun += step;
   iterations_.open -= step;
-  if (iterations_.open > 0) return;
+  if (iterations_.open > 0 || prolong()) return;
   for (uint32_t i = 0; i < roles_[0].count; ++i)
     iterations_.limit[i] = iterations_.begun[iterations_.groups->of(i)];
   for (uint32_t i = 0; i < roles_[0].count; ++i) {
@@ -161,6 +163,37 @@ void EventEngine::begin_iteration(uint32_t worker, uint32_t iteration) {
       if (stands && state.iteration >= iterations_.limit[i]) finish_lane(0, i, lane);
     }
   }
+}
+
+/// All iterations have begun. Where those ended do not tell a steady rate, they become the run-in, and as
+/// many more are made as may be.
+bool EventEngine::prolong() {
+  const int32_t more = options_.most_iterations - options_.iterations;
+  const int64_t ended = trace_.worker_iterations / int64_t{roles_[0].count};
+  if (more <= 0 || steady(options_.run_in, ended)) return false;
+  options_.iterations += more;
+  options_.run_in = trace_.run_in = static_cast<int32_t>(ended);
+  iterations_.open += int64_t{more} * iterations_.groups->count();
+  trace_.iteration_end.resize(static_cast<std::size_t>(options_.iterations));
+  trace_.staleness = {};
+  for (Histogram& of_worker : trace_.staleness_by_worker) of_worker = {};
+  trace_.dropped = 0;
+  recorder_.forget_time();
+  return true;
+}
+
+/// The iterations from `first` up to `ended` are alike, and not longer or shorter towards their end.
+bool EventEngine::steady(int64_t first, int64_t ended) const {
+  constexpr double kSpread = 0.05, kDrift = 0.005;  // where the network decides, they spread by 20 % and more
+  const int64_t half = (ended - first) / 2;
+  if (first == 0 || half <= 0) return true;
+  std::vector<double> length;
+  for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(ended); ++i)
+    length.push_back((trace_.iteration_end[i] - trace_.iteration_end[i - 1]).seconds());
+  const auto [least, most] = std::minmax_element(length.begin(), length.end());
+  const double early = std::accumulate(length.begin(), length.begin() + half, 0.0),
+               late = std::accumulate(length.end() - half, length.end(), 0.0);
+  return *most <= *least * (1 + kSpread) && std::abs(early / late - 1) <= kDrift;
 }
 
 uint32_t EventEngine::limit(uint32_t r, uint32_t instance) const {

@@ -97,6 +97,8 @@ class EventEngine {
   void wrap(uint32_t r, uint32_t instance);
   void count_iterations();
   void begin_iteration(uint32_t worker, uint32_t iteration);
+  bool prolong();
+  bool steady(int64_t first, int64_t ended) const;
   uint32_t limit(uint32_t r, uint32_t instance) const;
   void finish_lane(uint32_t r, uint32_t instance, int lane);
   void start_op(uint32_t r, uint32_t instance, int lane, uint32_t op);
@@ -128,6 +130,10 @@ class EventEngine {
   void message_event(uint32_t slot, uint32_t lane_id);
   void arrive(uint32_t slot);
   void joined(uint32_t store, uint32_t worker, uint32_t key);
+  /// The workers have made the iterations in front of those that count, in the mean.
+  bool run_in() const {
+    return trace_.worker_iterations >= int64_t{options_.run_in} * int64_t{roles_[0].count};
+  }
   void count_staleness(int64_t versions, uint32_t worker);
   void explain_recv(const Message& m, bool reply);
   void open_gate(uint32_t parked, const Message& by, uint32_t r);

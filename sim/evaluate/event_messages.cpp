@@ -208,6 +208,7 @@ void EventEngine::joined(uint32_t s, uint32_t worker, uint32_t key) {
 }
 
 void EventEngine::count_staleness(int64_t versions, uint32_t worker) {
+  if (!run_in()) return;
   trace_.staleness.add(versions);
   if (worker < trace_.staleness_by_worker.size()) trace_.staleness_by_worker[worker].add(versions);
 }
@@ -369,7 +370,7 @@ void EventEngine::apply(uint32_t slot, const Op& op, bool dropped) {
   const bool counts = plan_.measured(program_.stores[op.what].role);
   if (program_.stores[op.what].own_models) return store.merge(m.receiver, m.key, m.sender);  // nobody waits
   if (dropped) {
-    trace_.dropped += counts ? 1 : 0;
+    trace_.dropped += counts && run_in() ? 1 : 0;
   } else if (!counts) {
     store.merge(m.receiver, m.key, m.sender);
   } else {

@@ -88,9 +88,19 @@ void Recorder::iteration(uint32_t instance, uint32_t iteration, int64_t end, uin
   }
   made_[instance] = iteration + 1;
   last_[instance] = end;
+  if (instance == 0 && made_[0] == static_cast<uint32_t>(options_.run_in)) forget_time();
   const auto workers = static_cast<int64_t>(made_.size());
   if (trace_.worker_iterations % workers == 0)
     trace_.iteration_end[static_cast<std::size_t>(trace_.worker_iterations / workers) - 1] = Time{end};
+}
+
+void Recorder::forget_time() {
+  std::copy_n(trace_.busy, kLanes, early_.busy);
+  std::copy_n(trace_.exposed, kWaits, early_.exposed);
+  std::copy_n(trace_.moved, kMoves, early_.moved);
+  early_.awaited = trace_.awaited;
+  trace_.filling = {};
+  trace_.timed_from = static_cast<int32_t>(made_[0]);
 }
 
 void Recorder::message(const Transfer& transfer) {
@@ -374,6 +384,10 @@ void Recorder::finish() {
   for (Tracked& t : tracked_) {
     if (t.role != nullptr) charge_chain(t, t.final_, t.final_end.first);
   }
+  for (int i = 0; i < kLanes; ++i) trace_.busy[i].ps -= early_.busy[i].ps;
+  for (int i = 0; i < kWaits; ++i) trace_.exposed[i].ps -= early_.exposed[i].ps;
+  for (int i = 0; i < kMoves; ++i) trace_.moved[i].ps -= early_.moved[i].ps;
+  for (const auto& [worker, time] : early_.awaited) trace_.awaited[worker].ps -= time.ps;
   for (std::size_t t = 0; t < runs_.size(); ++t) {
     const Transfer& transfer = plan_.transfers[t];
     for (const std::vector<Use>* uses : {&transfer.uses, &transfer.resolved}) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -117,6 +118,8 @@ class Recorder {
   /// Iteration `iteration` of `count` workers from `instance` on ended at `end`. Of a free-running program in
   /// the order of time.
   void iteration(uint32_t instance, uint32_t iteration, int64_t end, uint32_t count = 1);
+  /// The time that is accounted for so far is of the run-in: it will not be counted.
+  void forget_time();
   /// Plan::transfers[index] ran once more, `count` times.
   void transfer(int32_t index, int64_t count = 1) { runs_[static_cast<std::size_t>(index)] += count; }
   void message(const Transfer& transfer);
@@ -243,6 +246,11 @@ class Recorder {
   std::vector<Tracked> tracked_;  ///< [role]
   std::vector<Dep> deps_;         ///< of the op that is ready
   int64_t waits_ = 0;             ///< charges to other workers
+  /// Trace's sums when the run-in ended.
+  struct {
+    Time busy[kLanes], exposed[kWaits], moved[kMoves];
+    std::map<uint32_t, Time> awaited;
+  } early_;
   /// When a call began: the newest execution and that which ended last, the sums so far, `waits_`.
   uint64_t call_newest_ = 0, call_final_ = 0;
   CallEffect call_sums_;

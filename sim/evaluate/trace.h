@@ -16,6 +16,9 @@ namespace tandem::sim {
 
 struct EvaluateOptions {
   int32_t iterations = 20;      ///< of each worker; of a free-running program their mean (semantics.md 1.7)
+  int32_t most_iterations = 0;  ///< so many of a free-running program whose rate is not steady yet
+  int32_t run_in = 0;           ///< so many of them, which every worker has made in the mean before staleness
+                                ///< and dropped gradients are counted, of a free-running program time, too
   int32_t kept_iterations = 4;  ///< spans kept for the timeline: the last so many iterations ...
   int32_t kept_instances = 8;   ///< ... of the first so many instances of each role
   bool fingerprint = true;      ///< fill Trace::fingerprint: two thirds of a sweep over many rows
@@ -50,7 +53,10 @@ struct Trace {
   /// together had ended k + 1 iterations for each worker, up to when the first of them has none left.
   std::vector<Time> iteration_end;
   int64_t worker_iterations = 0;  ///< completed by all workers together
-  Time makespan;                  ///< end of the last op
+  int32_t run_in = 0;             ///< iterations before a rate that was not steady yet asked for more
+  int32_t timed_from = 0;         ///< iteration of worker 0 from which on its time is accounted for
+  double timed_iterations() const { return static_cast<double>(iteration_end.size()) - timed_from; }
+  Time makespan;  ///< end of the last op
   /// Of worker 0, and where stages divide the model of the first instance of each, added up: busy time per
   /// lane. busy[compute] counts compute and apply ops only, so that busy[compute] and the sum of `exposed`
   /// are the ends of their last ops.
@@ -62,11 +68,12 @@ struct Trace {
   std::map<uint32_t, Time> awaited;  ///< exposed[waiting] by worker, or by device of a grid
   Time exposed_to(Wait wait) const { return exposed[static_cast<int>(wait)]; }
   /// One sample per gradient kept and shard: version at the end of its apply less the version of the
-  /// parameters it was computed from.
+  /// parameters it was computed from. Of those applied after the run-in.
   Histogram staleness;
   std::vector<Histogram> staleness_by_worker;  ///< first 64 workers
   std::vector<double> link_bytes;              ///< [link] payload x weight carried
-  int64_t versions = 0, dropped = 0;           ///< summed over shards and keys; gradients dropped as late
+  int64_t versions = 0;                        ///< summed over shards and keys
+  int64_t dropped = 0;                         ///< gradients dropped as late, after the run-in
   /// Of the gradients that reached a store, so many were merged.
   double kept_share() const {
     const auto kept = static_cast<double>(staleness.count());

@@ -14,22 +14,20 @@ constexpr double kMore = 1 + 1e-12, kLess = 1 - 1e-12;
 constexpr double kHot = 0.98, kCold = 0.9;
 // Every so many updates the sums of one hot link are formed anew, so that rounding errors do not add up.
 constexpr uint32_t kRefresh = 8;
-// Visits within one solve(), for each hot link: a few are usual. Nothing proves that rounding errors cannot
-// make two links call on each other for ever, so that more are a bug and end the program.
-constexpr std::size_t kMostVisits = 10'000;
 }  // namespace
 
-FairShare::FairShare(std::vector<double> capacity)
-    : idle_(static_cast<uint32_t>(capacity.size())),
+FairShare::FairShare(std::vector<double> capacity, std::size_t most_visits)
+    : most_visits_(most_visits),
+      idle_(static_cast<uint32_t>(capacity.size())),
       link_(capacity.size()),
       facts_(capacity.size()),
       is_touched_(capacity.size()),
-      order_(capacity.size()),
-      beside_(capacity.size()),
       level_(capacity.size() + 1, kInfinite),
       members_(capacity.size()),
       member_shares_(capacity.size()),
-      own_(capacity.size()) {
+      own_(capacity.size()),
+      order_(capacity.size()),
+      beside_(capacity.size()) {
   level_[idle_] = 0;
   for (uint32_t l = 0; l < idle_; ++l) {
     if (!(capacity[l] >= 0) || std::isinf(capacity[l]))
@@ -375,7 +373,7 @@ bool FairShare::wake() {
 void FairShare::solve() {
   floor_ = 0;
   for (std::size_t visits = 0;; ++visits) {
-    TANDEM_CHECK(visits <= kMostVisits * (hot_.size() + 1));
+    if (visits > most_visits_ * (hot_.size() + 1)) return fill();
     for (const uint32_t l : touched_) {
       is_touched_[l] = 0;
       if (!facts_[l].hot) continue;

@@ -22,19 +22,27 @@ namespace tandem::sim {
 ///
 /// Links with room to spare are "cold" and hear nothing: each deals out more of its capacity to its flows
 /// than they use. A flow that rises beyond what was dealt out to it, and a new one, asks for more, and a cold
-/// link that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic. For
-/// one thread at a time.
+/// link that has no more to deal is looked at anew. Levels are right to a relative 1e-12. Deterministic.
+///
+/// Without rounding the order of levels ends it: what is below the level in hand is final. Nothing proves
+/// that rounding errors cannot make two links call on each other for ever, where an overfull link begins the
+/// order anew. So visits to links are counted, and beyond many times the usual number all rates are formed
+/// from nothing (fill()), which takes as many rounds as there are flows at most. For one thread at a time.
 class FairShare {
  public:
   using FlowId = uint32_t;
-  /// Throws InputError for a capacity that is not finite or negative.
-  explicit FairShare(std::vector<double> capacity);
+  /// Visits within one solution, for each hot link; a few are usual.
+  static constexpr std::size_t kMostVisits = 1000;
+  /// Throws InputError for a capacity that is not finite or negative. `most_visits`: beyond so many a
+  /// solution is formed from nothing.
+  explicit FairShare(std::vector<double> capacity, std::size_t most_visits = kMostVisits);
   /// Registers a flow; ids are reused after remove(). `uses` is copied; uses of one link add up. cap 0 =
   /// none; a flow with neither uses nor cap has infinite rate. Throws InputError for weights that are not
   /// finite or negative. O(uses).
   FlowId add(std::span<const Use> uses, double cap);
   void remove(FlowId flow);
-  /// Solves what changed. O(k log k) in the flows of the bottlenecks whose levels change and their hot links.
+  /// Solves what changed. O(k log k) in the flows of the bottlenecks whose levels change and their hot links;
+  /// from nothing O(flows x links).
   void update();
   /// As of the last update(): what limits the flow, below links() a link, else its cap.
   uint32_t bottleneck(FlowId flow) const { return bottleneck_[flow]; }
@@ -117,12 +125,16 @@ class FairShare {
   double joined_level(uint32_t link, double least);
   void part_capped(uint32_t link);
 
+  std::vector<uint32_t> filled(std::vector<double>& levels) const;
+  void fill();
+
   void certify();
   void find_risen();
   void deal(FlowId flow, double had);
   void look(uint32_t link);
   void refresh();
 
+  std::size_t most_visits_;
   uint32_t idle_;  ///< bottleneck of flows that have none yet, of level 0; behind it every flow's cap
   std::vector<Link> link_;
   std::vector<LinkFacts> facts_;              ///< [link]

@@ -102,10 +102,13 @@ void expect_max_min(const Instance& x, const std::vector<double>& rate, uint64_t
   }
 }
 
+/// Every other time, rates are formed from nothing as soon as a second link is visited.
+std::size_t most_visits(uint64_t seed) { return seed % 2 == 0 ? FairShare::kMostVisits : 0; }
+
 TEST(FairShare, IsMaxMinFairAndAgreesWithTheTextbookThroughArrivalsAndDepartures) {
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
     const Instance all = random_instance(seed);
-    FairShare share(all.capacity);
+    FairShare share(all.capacity, most_visits(seed));
     Instance now{all.capacity, {}};
     std::vector<FairShare::FlowId> ids;
     SplitMix64 random(seed + 1000);
@@ -150,13 +153,13 @@ TEST(FairShare, IsMaxMinFairAndAgreesWithTheTextbookThroughArrivalsAndDepartures
 /// Larger networks, in which links fill up and empty again: cold ones that get too small, links without
 /// capacity, bursts, and everybody leaving.
 TEST(FairShare, AgreesWithTheTextbookWhereLinksFillUpAndEmptyAgain) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 90; ++seed) {
     SplitMix64 random(seed);
     Instance now;
     const auto links = 5 + random.next() % 30;
     for (uint64_t l = 0; l < links; ++l)
       now.capacity.push_back(random.next() % 40 == 0 ? 0 : std::exp2(static_cast<double>(random.next() % 8)));
-    FairShare share(now.capacity);
+    FairShare share(now.capacity, most_visits(seed));
     std::vector<FairShare::FlowId> ids;
     for (int step = 0; step < 60; ++step) {
       const bool grows = step / 15 % 2 == 0;
@@ -219,6 +222,32 @@ TEST(FairShare, IsMaxMinFairWhileHundredsOfFlowsComeAndGo) {
       expect_max_min(now, rate, step);
       ASSERT_FALSE(HasFailure()) << kind;
     }
+  }
+}
+
+/// Some updates end at the bound and others do not: each begins where the last one ended.
+TEST(FairShare, GoesOnFromRatesThatWereFormedFromNothing) {
+  const FlowNetwork network("fat-tree", 4);
+  const auto pool = random_flows(network, 600, false);
+  FairShare usual(network.capacity()), bounded(network.capacity(), 1);
+  std::vector<FairShare::FlowId> ids, others;
+  SplitMix64 random(5);
+  for (int step = 0; step < 600; ++step) {
+    if (!ids.empty() && random.next() % 5 < (step < 300 ? 1U : 3U)) {
+      const auto victim = static_cast<std::ptrdiff_t>(random.next() % ids.size());
+      usual.remove(ids[static_cast<std::size_t>(victim)]);
+      bounded.remove(others[static_cast<std::size_t>(victim)]);
+      ids.erase(ids.begin() + victim);
+      others.erase(others.begin() + victim);
+    } else {
+      const auto& uses = pool[random.next() % pool.size()].uses;
+      ids.push_back(usual.add(uses, 0));
+      others.push_back(bounded.add(uses, 0));
+    }
+    usual.update();
+    bounded.update();
+    for (std::size_t f = 0; f < ids.size(); ++f)
+      ASSERT_NEAR(bounded.rate(others[f]) / usual.rate(ids[f]), 1, 1e-9) << step;
   }
 }
 

@@ -58,6 +58,48 @@ TEST(Staleness, MeanIsWorkersLessOneAtAnySpeeds) {
   }
 }
 
+/// Behind the run-in alike workers come one after the other, round by round: W - 1 to the last digit, however
+/// few rounds. Before it, the first gradients are on the version that all began with.
+TEST(Staleness, WithoutTheRunInIsExactInFewRounds) {
+  for (const int32_t workers : {2, 5, 16, 64}) {
+    const Plan plan = parameter_server({.workers = workers});
+    const Trace all = run_events(plan, {.iterations = 10}),
+                steady = run_events(plan, {.iterations = 10, .run_in = 4});
+    EXPECT_NEAR(all.staleness.mean(), (workers - 1) * 0.95, 1e-9);
+    EXPECT_EQ(steady.staleness.mean(), workers - 1);
+    EXPECT_EQ(steady.staleness.count(), 6 * workers);
+    EXPECT_EQ(steady.fingerprint, all.fingerprint);
+    EXPECT_EQ(steady.versions, all.versions);
+  }
+}
+
+/// Unlike workers and noise: a tenth of the rounds tells the mean as well as all of them did with the run-in.
+TEST(Staleness, WithoutTheRunInIsWorkersLessOneInFewRounds) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const auto workers = static_cast<int32_t>(8 + seed % 7 * 4);
+    ServerSetting s{.workers = workers};
+    s.message = {Time{static_cast<int64_t>(seed % 3) * 300'000}, 100, 1e9, {}};
+    Plan plan = parameter_server(s);
+    plan.seed = seed;
+    plan.disturbance.compute_sigma = 0.1 * static_cast<double>(1 + seed % 5);
+    const Trace t = run_events(plan, {.iterations = 20, .run_in = 8});
+    EXPECT_NEAR(t.staleness.mean(), workers - 1, 0.02 * workers) << seed;
+    EXPECT_NEAR(static_cast<double>(t.staleness.count()), 12 * workers, workers) << seed;
+  }
+}
+
+/// Of gradients dropped, too, those before are not counted: of four, one at half speed, a seventh are.
+TEST(Staleness, WithoutTheRunInAsManyGradientsAreDropped) {
+  ServerSetting s{.workers = 4, .gate = true};
+  s.store = {.batch = 3, .quorum = 3, .slack = 0, .drop_late = true};
+  Plan plan = parameter_server(s);
+  plan.disturbance.slow = {{3, 2.0}};
+  const Trace all = run_events(plan, {.iterations = 400}),
+              steady = run_events(plan, {.iterations = 400, .run_in = 200});
+  EXPECT_NEAR(steady.kept_share(), all.kept_share(), 0.01);
+  EXPECT_NEAR(static_cast<double>(steady.dropped), 0.5 * static_cast<double>(all.dropped), 4);
+}
+
 /// The rate of unlike workers is the sum of their own.
 TEST(Staleness, DifferentWorkersRatesAddUp) {
   Plan plan = parameter_server({.workers = 4, .compute = Time{1'000'000}});
@@ -135,6 +177,27 @@ TEST(Staleness, OfNodesThatPushAsOneIsNodesLessOne) {
                                system, 4 * nodes, {});
       EXPECT_NEAR(r.staleness.mean(), static_cast<double>(nodes - 1), 0.02) << nodes << " " << overlap;
     }
+  }
+}
+
+/// Of many workers that the network does not hold up few rounds are simulated: as good as many, and without
+/// the run-in the mean staleness is what the law says. Where it does, as many as of few workers.
+TEST(Staleness, OfManyWorkersNeedsFewRounds) {
+  const ResolvedScheme scheme = resolve_scheme("parameter-server:mode=async,overlap=off,shards=4", {});
+  for (const bool wide : {true, false}) {
+    SCOPED_TRACE(wide);
+    const System system = System::load(wide ? "infiniband-cluster" : "ethernet-cluster");
+    const Graph graph = Graph::load(wide ? "resnet50" : "vgg16");
+    Prediction p = prediction_of(graph, system, scheme, 64);
+    p.check_memory = false;
+    const Report tried = simulate(p);
+    p.iterations = 62;  // 4000 updates
+    const Report many = simulate(p);
+    const bool few = tried.simulated_events < many.simulated_events / 3;
+    EXPECT_EQ(few, wide);
+    EXPECT_NEAR(tried.samples_per_second / many.samples_per_second, 1, few ? 0.01 : 0.05);
+    EXPECT_NEAR(tried.staleness.mean(), 63, 0.02 * 63);
+    EXPECT_NEAR(many.staleness.mean(), 63, 0.02 * 63);
   }
 }
 
