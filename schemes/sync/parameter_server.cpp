@@ -117,6 +117,39 @@ class Worker {
     pulled_[bucket.key] = w_.recv(channel, bucket.key, "pull " + bucket.name).on(lane);
   }
 
+  /// How buckets go to servers and come back.
+  struct Exchange {
+    uint32_t push, pull;          ///< channels
+    std::vector<Bytes> bytes;     ///< [bucket], of a push
+    std::vector<uint32_t> order;  ///< of buckets; empty: as they get ready
+    Compression rule;
+    bool overlap, by_need, whole;
+  };
+  /// Backward, pushes and pulls.
+  void exchange(const Exchange& e) {
+    const auto& buckets = t_.buckets();
+    BucketOrder turns(e.order, buckets.size());
+    std::vector<uint32_t> pushed;  // in their order
+    const auto push_made = [&](OpId start) {
+      turns.take([&](uint32_t key, OpId gradient) {
+        push(e.push, buckets[key], e.bytes[key], start.valid() ? start : gradient);
+        pushed.push_back(key);
+      });
+    };
+    OpId last;
+    t_.backward([&](const GradientBucket& bucket, OpId gradient) {
+      last = compress(bucket, e.rule, gradient);
+      turns.made(bucket.key, last);
+      if (e.overlap) push_made({});
+    });
+    push_made(last);
+    // Pushes are on the host lane where a node pushes as one: pulls by need must not wait for all of them.
+    const Lane lane = e.by_need && local_ > 1 ? Lane::recv : Lane::host;
+    for (const uint32_t key : pushed) pull(e.pull, buckets[key], lane);
+    finish(pushed, e.whole);
+  }
+
+ private:
   /// `whole`: no layer starts before every pull has ended. `order`: in which buckets were pulled.
   void finish(const std::vector<uint32_t>& order, bool whole) {
     for (const uint32_t key : order) {
@@ -136,7 +169,6 @@ class Worker {
     }
   }
 
- private:
   static constexpr uint32_t kLocalAxis = 2;  // bit of the mesh's second axis
   RoleBuilder& w_;
   Training& t_;
@@ -225,25 +257,7 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
-  BucketOrder turns(order, t.buckets().size());
-  std::vector<uint32_t> pushed;  // in their order
-  const auto push_made = [&](OpId start) {
-    turns.take([&](uint32_t key, OpId gradient) {
-      worker.push(push, t.buckets()[key], pushes[key], start.valid() ? start : gradient);
-      pushed.push_back(key);
-    });
-  };
-  OpId last;
-  t.backward([&](const GradientBucket& bucket, OpId gradient) {
-    last = worker.compress(bucket, rule_of_pushes, gradient);
-    turns.made(bucket.key, last);
-    if (overlap) push_made({});
-  });
-  push_made(last);
-  // Pushes by need are on the host lane where a node pushes as one: its pulls must not wait for all of them.
-  const Lane lane = by_need && local > 1 ? Lane::recv : Lane::host;
-  for (const uint32_t key : pushed) worker.pull(pull, t.buckets()[key], lane);
-  worker.finish(pushed, o.text("pull") == "all");
+  worker.exchange({push, pull, pushes, order, rule_of_pushes, overlap, by_need, o.text("pull") == "all"});
 
   s.on(push);
   OpId merged = s.apply(store);
