@@ -195,6 +195,10 @@ class Checker {
     const int64_t pushing = p_.roles[in.from_role].mesh.size();
     const bool peers = in.address == Address::sampled_peer || in.address == Address::next_peer;
     table(s.own_models == peers, "store", i, "models of workers meet each other's, and no others do");
+    const bool plain = s.batch == 1 && s.shares == 1 && !s.drop_late && !s.own_models &&
+                       s.averaging.rule == Averaging::Rule::none;
+    table(s.locked || (plain && p_.roles[s.role].mesh.size() == 1), "store", i,
+          "without a lock one shard takes gradients, each a version of its own");
     table(s.shares >= 1 && pushing % s.shares == 0, "store", i,
           fmt::format("{} shares of a key do not divide over {} workers", s.shares, pushing));
     const int64_t workers = pushing / s.shares;  // that have a share in common

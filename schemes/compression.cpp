@@ -67,12 +67,16 @@ std::vector<Factors> factors_of(const Graph& graph, const Bucket& bucket, int32_
 
 }  // namespace
 
-CompressedBucket::CompressedBucket(const Compression& how, const Graph& graph, const Bucket& bucket,
-                                   int64_t among)
-    : rule(how), elements(bucket.elements), workers(among) {
+CompressedBucket::CompressedBucket(const Compression& how, int64_t count) : rule(how), elements(count) {
   if (rule.kind == Compression::Kind::topk)
     kept = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(rule.density * static_cast<double>(elements))),
                                1, elements);
+}
+
+CompressedBucket::CompressedBucket(const Compression& how, const Graph& graph, const Bucket& bucket,
+                                   int64_t among)
+    : CompressedBucket(how, bucket.elements) {
+  workers = among;
   if (rule.kind == Compression::Kind::powersgd) factors = factors_of(graph, bucket, rule.rank);
 }
 
@@ -147,9 +151,32 @@ std::vector<Kernel> CompressedBucket::decompress() const {
   return out;
 }
 
+int64_t pushed_words(const Compression& rule, int64_t elements, int64_t shards) {
+  return CompressedBucket(rule, (elements + shards - 1) / shards).message();
+}
+
+Compression read_compression(const Options& o) {
+  const std::string& kind = o.text("compression");
+  Compression c;
+  if (kind == "none" || kind == "fp16") return c;
+  c.kind = kind == "int8"   ? Compression::Kind::int8
+           : kind == "topk" ? Compression::Kind::topk
+                            : Compression::Kind::powersgd;
+  if (kind == "topk") c.density = o.real("density");
+  if (kind == "powersgd") c.rank = static_cast<int32_t>(o.count("rank"));
+  c.feedback = o.flag("error-feedback");
+  return c;
+}
+
 int64_t compressed_words(const Program& program, const Graph& graph) {
   if (program.compression.kind == Compression::Kind::none) return 0;
   int64_t sum = 0;
+  if (!program.stores.empty()) {
+    const int64_t shards = program.roles[program.stores[0].role].mesh.size();
+    for (const Bucket& b : program.buckets)
+      sum += shards * pushed_words(program.compression, b.elements, shards);
+    return sum;
+  }
   for (const Bucket& b : program.buckets)
     sum += CompressedBucket(program.compression, graph, b, program.roles[0].mesh.size()).words();
   return sum;

@@ -12,6 +12,7 @@
 // Karimireddy et al. 2019, "Error Feedback Fixes SignSGD").
 #include <vector>
 
+#include "base/options.h"
 #include "models/graph.h"
 #include "schemes/program.h"
 
@@ -34,6 +35,8 @@ struct Factors {
 struct CompressedBucket {
   /// `graph` is the whole model, whose flat vector `bucket` is a part of. O(layers).
   CompressedBucket(const Compression& rule, const Graph& graph, const Bucket& bucket, int64_t workers);
+  /// So many elements of one worker on the way to a server; not with powersgd, which sums over all workers.
+  CompressedBucket(const Compression& rule, int64_t elements);
 
   Compression rule;
   int64_t elements = 0, workers = 1;
@@ -50,6 +53,14 @@ struct CompressedBucket {
   std::vector<Kernel> orthogonal() const;  ///< between the sums
   std::vector<Kernel> decompress() const;  ///< what is left is the sum over workers
 };
+
+/// What a worker pushes to each of `shards` servers, in words of 4 bytes: each gets its part of the elements
+/// compressed apart, and as much as the one with most.
+int64_t pushed_words(const Compression& rule, int64_t elements, int64_t shards);
+/// Of options "compression", "density", "rank" and "error-feedback"; fp16 is none.
+Compression read_compression(const Options& options);
+inline constexpr OptionSpec kDensityOption{
+    "density", OptionSpec::Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1};
 
 /// Of a worker's buffers for all buckets; 0 without compression.
 int64_t compressed_words(const Program& program, const Graph& graph);

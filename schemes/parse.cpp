@@ -215,6 +215,7 @@ class Parser {
     averaging(s.averaging);
     if (has("rate=")) s.rate = enumerator<Store::Rate>(field("rate"), 3);
     if (has("models=")) s.own_models = field("models") == "own";
+    if (has("locked=")) s.locked = number(field("locked"), 0, 1) == 1;
     p_.stores.push_back(s);
   }
 

@@ -165,6 +165,8 @@ struct Store {
   Rate rate = Rate::fixed;
   /// Every shard holds a model of its own: that of the worker of its number (semantics.md 4.6).
   bool own_models = false;
+  /// Gradients are merged one after the other; else beside each other, as they come (semantics.md 4.8).
+  bool locked = true;
 };
 std::string_view name(Store::Rate rate);
 

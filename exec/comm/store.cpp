@@ -2,6 +2,7 @@
 #include "exec/comm/store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -23,6 +24,7 @@ struct ParameterStore::Entry {
     std::function<void()> ready;
   };
   std::vector<Asked> asked;  ///< at the gate, in the order they came
+  std::vector<float> unpacked;
 };
 
 /// A shard on a device. Its entries share one lane: one of them at a time.
@@ -40,6 +42,8 @@ ParameterStore::ParameterStore(Setup setup, Abort& abort, int spins)
   for (uint32_t s = 1; s < setup_.shards && setup_.rules.own_models; ++s)
     parameters_.insert(parameters_.end(), setup_.start, setup_.start + setup_.elements);
   if (setup_.rules.batch > 1 && setup_.devices.empty()) sums_.resize(parameters_.size());
+  if (!setup_.rules.locked)
+    read_.assign(static_cast<std::size_t>(setup_.workers), parameters_), moved_ = read_;
   for (DeviceSession* device : setup_.devices) {
     homes_.push_back(std::make_unique<Home>());
     Home& h = *homes_.back();
@@ -69,7 +73,16 @@ ParameterStore::Entry& ParameterStore::entry(uint32_t shard, uint32_t key, uint3
 void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice,
                           const float* gradient, float* reply, std::function<void()> ready) {
   Entry& e = entry(shard, key, worker);
+  if (!setup_.rules.locked) {
+    add_beside(e, worker, slice, gradient, reply);
+    return ready();
+  }
   e.lock.lock(abort_, spins_);
+  if (setup_.unpack) {
+    e.unpacked.resize(static_cast<std::size_t>(slice.elements));
+    setup_.unpack(slice, gradient, e.unpacked.data());
+    gradient = e.unpacked.data();
+  }
   accept(e, worker, slice, gradient);
   e.asked.push_back({worker, slice, reply, std::move(ready)});
   unlock(e);
@@ -160,6 +173,27 @@ void ParameterStore::apply(Entry& e, uint32_t worker, const Slice& slice, const 
   if (e.merged == batch) e.merged = 0;
   // Where late gradients are dropped a clock is the round that was answered (rule 4.5), else a count.
   e.clock[at] = setup_.rules.drop_late ? read + 1 : e.clock[at] + 1;
+}
+
+/// Others add to the same parameters meanwhile. All that several threads reach is atomic.
+void ParameterStore::add_beside(Entry& e, uint32_t worker, const Slice& slice, const float* gradient,
+                                float* reply) {
+  const std::atomic_ref<int64_t> version(e.version), kept(e.kept);
+  const std::size_t own = place(worker);
+  float *const shared = at(slice), *const read = read_[worker].data() + slice.first,
+               *const moved = moved_[worker].data() + slice.first;
+  std::copy_n(read, slice.elements, moved);
+  setup_.step(worker, slice, gradient, moved, e.staleness[own].count() + 1,
+              version.load(std::memory_order_relaxed) - e.read[own]);
+  for (int64_t i = 0; i < slice.elements; ++i)
+    std::atomic_ref(shared[i]).fetch_add(moved[i] - read[i], std::memory_order_relaxed);
+  const int64_t before = version.fetch_add(1, std::memory_order_acq_rel);
+  kept.fetch_add(1, std::memory_order_relaxed);
+  e.staleness[own].add(before - e.read[own]);
+  e.read[own] = before + 1;  // what follows has at least that
+  for (int64_t i = 0; i < slice.elements; ++i)
+    read[i] = std::atomic_ref(shared[i]).load(std::memory_order_relaxed);
+  std::copy_n(read, slice.elements, reply);
 }
 
 bool ParameterStore::open(const Entry& e, uint32_t worker) const {

@@ -24,6 +24,11 @@ struct Slice {
 using Merge =
     std::function<void(const Slice& slice, const float* gradient, int64_t version, int64_t staleness)>;
 
+/// Where stores have no lock: makes of the parameters `moved` of the slice those after the worker's
+/// `number`-th step, from 1, by `gradient` and a state of its own. Several workers' at a time.
+using Step = std::function<void(uint32_t worker, const Slice& slice, const float* gradient, float* moved,
+                                int64_t number, int64_t staleness)>;
+
 class ParameterStore {
  public:
   struct Setup {
@@ -41,6 +46,9 @@ class ParameterStore {
     /// process's memory. Each holds a flat vector of which it uses its slices. Gradients and replies are then
     /// in memory that the device's copy() reaches.
     std::vector<DeviceSession*> devices;
+    /// Makes the gradient of what a worker pushed of a slice; empty: that is the gradient. For many threads.
+    std::function<void(const Slice& slice, const float* message, float* gradient)> unpack = {};
+    Step step = {};  ///< instead of `merge` where rules.locked is false
   };
   ParameterStore(Setup setup, Abort& abort, int spins);
   ~ParameterStore();
@@ -91,6 +99,7 @@ class ParameterStore {
   void accept(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
   Entry& entry(uint32_t shard, uint32_t key, uint32_t worker);
   void apply(Entry& e, uint32_t worker, const Slice& slice, const float* gradient);
+  void add_beside(Entry& e, uint32_t worker, const Slice& slice, const float* gradient, float* reply);
   bool open(const Entry& e, uint32_t worker) const;
   void unlock(Entry& e);
   void snapshot(Entry& e, uint32_t worker, const Slice& slice, float* reply);
@@ -99,6 +108,7 @@ class ParameterStore {
   Abort& abort_;
   int spins_;
   std::vector<float> parameters_, sums_;
+  std::vector<std::vector<float>> read_, moved_;  ///< [worker], without a lock: what it read, after its step
   std::vector<std::unique_ptr<Entry>> entries_;
   std::vector<std::unique_ptr<Home>> homes_;  ///< [shard]
 };

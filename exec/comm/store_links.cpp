@@ -65,7 +65,8 @@ void StoreLinks::push(uint32_t worker, uint32_t shard, uint32_t key, const float
   back.elements = elements;
   // Replies under different keys overtake each other at a gate: each key has a stream of its own.
   transport_.post(there, here, {setup_.channel + 1 + key, key, shard, worker, 0}, back);
-  transport_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient, elements, true);
+  transport_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient,
+                  setup_.words ? setup_.words(key) : elements, true);
 }
 
 void StoreLinks::await(uint32_t worker, uint32_t shard, uint32_t key) {

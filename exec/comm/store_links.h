@@ -25,6 +25,7 @@ class StoreLinks {
     uint32_t channel = 0;  ///< first of 1 + keys that are free on the transport
     /// What a worker sends to a shard under a key.
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
+    std::function<int64_t(uint32_t key)> words = {};  ///< of a push, where that is no gradient
   };
   /// `transport` and `store` outlive it; before any message.
   StoreLinks(Setup setup, exec::Transport& transport, ParameterStore& store, Abort& abort);

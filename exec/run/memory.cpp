@@ -180,6 +180,14 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
   if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
   // Models that others reach, and of each worker the one that it sent and what came back.
   if (!program.stores.empty() && program.stores[0].own_models) sum += whole * (3 * int64_t{workers} - 1);
+  // What is pushed in another form: of each shard the gradient, and from devices the messages.
+  if (!program.stores.empty() && program.compression.kind != Compression::Kind::none) {
+    sum += whole;
+    if (e.backend->asynchronous)
+      sum += words(compressed_words(program, stages.whole().graph())) * int64_t{workers};
+  }
+  // Without a lock: what each worker read and what it moved, and its optimiser's state.
+  if (!program.stores.empty() && !program.stores[0].locked) sum += (whole * 2 + state) * int64_t{workers};
   if (keep.parameters) sum += (whole + state) * 2 + frozen;  // the result, and one worker's on its way there
   return sum;
 }

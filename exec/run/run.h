@@ -146,6 +146,7 @@ class Run {
     return !program_.stores.empty() && program_.stores[0].averaging.rule != Averaging::Rule::none;
   }
   /// Has each worker a model of its own in the store, which others reach?
+  bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
   bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
   /// Whose model a worker's is averaged with, of its own.
   uint32_t partner(const Op& op, uint32_t instance, int32_t iteration) const {
@@ -168,6 +169,8 @@ class Run {
   int64_t pushing() const;  ///< workers that have a share of a key in common
   Merge updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices);
   Merge averaging_merge(const std::function<std::size_t(const Slice&)>& server_of);
+  Step step_of_workers();
+  std::function<void(const Slice&, const float*, float*)> unpacking() const;
   void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameter server of a run: where its shards are kept, who merges, and the links to those elsewhere.
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "exec/device/averaging.h"
+#include "exec/device/compression.h"
 #include "exec/run/learning_rate.h"
 #include "exec/run/run.h"
 
@@ -33,7 +36,11 @@ void Run::make_store() {
                               gated,
                               std::move(merge),
                               {},
+                              {},
+                              {},
                               {}};
+  if (compresses()) setup.unpack = unpacking();
+  if (!rules.locked) setup.step = step_of_workers();
   const Store::Rate rate = rate_rule();
   if (rules.batch > 1 && rate != Store::Rate::fixed)
     setup.weight = [rate, pushing = pushing()](int64_t staleness) {
@@ -87,6 +94,51 @@ Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server
     servers_[server]->launch(prepared->at({server, slice.elements}),
                              {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
                              Lane::compute);
+  };
+}
+
+/// What workers push, as it comes to host memory.
+std::function<void(const Slice&, const float*, float*)> Run::unpacking() const {
+  auto forms = std::make_shared<std::map<int64_t, std::function<void(std::span<float* const>)>>>();
+  for_each_slice([&](const Slice& slice) {
+    if (slice.elements == 0 || forms->count(slice.elements) != 0) return;
+    const CompressedBucket form(program_.compression, slice.elements);
+    forms->emplace(slice.elements, host_compression(compression_call(Function::decompress, form)));
+  });
+  return [forms](const Slice& slice, const float* message, float* gradient) {
+    if (slice.elements == 0) return;
+    float* const operands[] = {gradient, const_cast<float*>(message), nullptr};
+    forms->at(slice.elements)(operands);
+  };
+}
+
+/// Where workers merge beside each other: each has a state of its own, with which it makes the step.
+Step Run::step_of_workers() {
+  auto states =
+      std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(workers_), start_state_);
+  auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
+  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
+  for_each_slice([&](const Slice& slice) {
+    if (prepared->count(slice.elements) != 0) return;
+    Call update;
+    update.function = Function::update;
+    update.pass = Pass::update;
+    update.shape = {slice.elements, execution_.integer_gradients ? 0 : rule};
+    prepared->emplace(slice.elements, servers_[0]->prepare(update));
+  });
+  return [this, states, prepared, rate = rate_rule(), pushing = pushing()](
+             uint32_t worker, const Slice& slice, const float* gradient, float* moved, int64_t number,
+             int64_t staleness) {
+    float* operands[4] = {moved, const_cast<float*>(gradient), nullptr, nullptr};
+    for (int64_t k = 0; k < execution_.job.optimizer->state; ++k)
+      operands[2 + k] = (*states)[worker].data() + k * execution_graph().parameters() + slice.first;
+    IterationState s = state(worker, static_cast<int32_t>(number - 1));
+    s.gradient_scale = 1;
+    s.updates = first_iteration_ + number;
+    s.learning_rate = stale_rate(rate, s.learning_rate, staleness, pushing);
+    servers_[0]->launch(prepared->at(slice.elements),
+                        {operands, static_cast<std::size_t>(2 + execution_.job.optimizer->state)}, s,
+                        Lane::compute);
   };
 }
 
@@ -160,6 +212,11 @@ void Run::make_links() {
   setup.keys = static_cast<uint32_t>(program_.buckets.size());
   setup.channel = channels_;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
+  if (compresses()) {
+    setup.words = [this](uint32_t key) {
+      return pushed_words(program_.compression, program_.buckets[key].elements, shards_);
+    };
+  }
   links_ = std::make_unique<StoreLinks>(std::move(setup), *transport_, *store_, abort_);
 }
 

@@ -301,6 +301,8 @@ void Worker::meet_store() {
     replies_ = sent_ + graph().parameters();
     return;
   }
+  const int64_t words = compressed_words(run_.program(), run_.execution_graph().graph());
+  if (words > 0) sent_messages_ = driver_->host_memory(messages_, words);
   sent_ = driver_->host_memory(outgoing_, graph().parameters());
   replies_ = driver_->host_memory(incoming_, graph().parameters());
 }

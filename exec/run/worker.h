@@ -109,7 +109,11 @@ class Worker {
   void narrow_share(uint32_t key, float* words, Lane lane);
   void upcast_shards(uint32_t key, const Run::Member& m, const float* words, int64_t each, Lane lane);
   CompressedBucket compressed(uint32_t key) const;
+  int64_t message_words(uint32_t key) const;
+  int64_t pushed(uint32_t key) const;
+  int64_t messages_before(uint32_t key) const;
   float* messages(uint32_t key) const;
+  Act compress_pushes(const Op& op);
   void begin_compressed();
   Act compress(const Op& op);
   std::pair<float*, int64_t> compressed_words_of(uint32_t index) const;
@@ -156,6 +160,7 @@ class Worker {
   /// What a store reads and writes in place of gradients and parameters (LaneDriver::host_memory).
   float *sent_ = nullptr, *replies_ = nullptr;
   float *outgoing_ = nullptr, *incoming_ = nullptr;  ///< what these are copies of, on the device
+  float* sent_messages_ = nullptr;                   ///< of messages_, likewise
   std::vector<float> models_;  ///< of Run::own_models: the one sent and the mean that came back
   /// A layer's calls. Where devices exchange something in the middle of a pass they are run part by part.
   struct LayerLaunches {

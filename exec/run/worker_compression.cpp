@@ -14,11 +14,43 @@ CompressedBucket Worker::compressed(uint32_t key) const {
           int64_t{run_.workers()}};
 }
 
-/// Where the bucket's buffer begins.
-float* Worker::messages(uint32_t key) const {
-  float* at = messages_;
-  for (uint32_t k = 0; k < key; ++k) at += compressed(k).words();
-  return at;
+/// Words of the bucket's buffer, and of what goes to one server.
+int64_t Worker::message_words(uint32_t key) const {
+  return run_.program().stores.empty() ? compressed(key).words() : run_.shards() * pushed(key);
+}
+int64_t Worker::pushed(uint32_t key) const {
+  return pushed_words(run_.program().compression, run_.program().buckets[key].elements, run_.shards());
+}
+
+/// Where the bucket's buffer begins, from the first.
+int64_t Worker::messages_before(uint32_t key) const {
+  int64_t sum = 0;
+  for (uint32_t k = 0; k < key; ++k) sum += message_words(k);
+  return sum;
+}
+float* Worker::messages(uint32_t key) const { return messages_ + messages_before(key); }
+
+/// Each server's part of what this worker pushes.
+Worker::Act Worker::compress_pushes(const Op& op) {
+  std::vector<Launch> list;
+  for (uint32_t s = 0; s < run_.shards(); ++s) {
+    const Slice slice = run_.slice(op.key, instance_, s);
+    if (slice.elements == 0) continue;
+    const CompressedBucket form(run_.program().compression, slice.elements);
+    Call call = compression_call(Function::compress, form);
+    if (s == 0) call.kernels = run_.program().tasks[op.what].kernels;  // the whole bucket's
+    Launch l;
+    l.prepared = device_->prepare(call);
+    l.time = driver_->timed(call);
+    float *const gradients = gradients_ + slice.first, *const left_out = left_out_ + slice.first;
+    l.operands = {
+        {messages(op.key) + s * pushed(op.key), form.rule.feedback ? left_out : gradients, gradients}};
+    list.push_back(std::move(l));
+  }
+  return [this, list](int32_t iteration) {
+    driver_->launch(list, 0, run_.state(instance_, iteration));
+    return int64_t{0};
+  };
 }
 
 /// PowerSGD begins with random matrices that all workers have alike.
@@ -32,6 +64,7 @@ void Worker::begin_compressed() {
 }
 
 Worker::Act Worker::compress(const Op& op) {
+  if (!run_.program().stores.empty()) return compress_pushes(op);
   const CompressedBucket form = compressed(op.key);
   const Task& task = run_.program().tasks[op.what];
   const Bucket& bucket = run_.program().buckets[op.key];

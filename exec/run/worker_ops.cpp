@@ -34,12 +34,17 @@ Worker::Act Worker::action(uint32_t index) {
 
 Worker::Act Worker::send(uint32_t index) {
   const Op& op = role().ops[index];
-  for (uint32_t s = 0; s < run_.shards(); ++s) bytes_[index] += 4 * run_.slice(op.key, instance_, s).elements;
-  return [this, key = op.key, lane = op.lane](int32_t) {
+  const int64_t pushed_words = run_.compresses() ? pushed(op.key) : 0, before = messages_before(op.key);
+  for (uint32_t s = 0; s < run_.shards(); ++s)
+    bytes_[index] += 4 * (pushed_words > 0 ? pushed_words : run_.slice(op.key, instance_, s).elements);
+  return [this, key = op.key, lane = op.lane, pushed_words, before](int32_t) {
     for (uint32_t s = 0; s < run_.shards(); ++s) {
       const Slice slice = run_.slice(key, instance_, s);
-      float *gradient = sent_ + slice.first, *reply = replies_ + slice.first;
-      driver_->to_host(gradient, outgoing_ + slice.first, slice.elements, lane);
+      const int64_t at = before + s * pushed_words;
+      float *const gradient = pushed_words > 0 ? sent_messages_ + at : sent_ + slice.first,
+                   *const from = pushed_words > 0 ? messages_ + at : outgoing_ + slice.first,
+                   *const reply = replies_ + slice.first;
+      driver_->to_host(gradient, from, pushed_words > 0 ? pushed_words : slice.elements, lane);
       if (run_.apart(instance_, s)) {
         run_.links()->push(instance_, s, key, gradient, reply);
         continue;

@@ -28,19 +28,6 @@ Task cast(const GradientBucket& bucket, Pass pass, bool shrink) {
   return {bucket.layer, bucket.layers, pass, {k}};
 }
 
-Compression compression_of(const Options& o) {
-  const std::string& kind = o.text("compression");
-  Compression c;
-  if (kind == "none" || kind == "fp16") return c;
-  c.kind = kind == "int8"   ? Compression::Kind::int8
-           : kind == "topk" ? Compression::Kind::topk
-                            : Compression::Kind::powersgd;
-  if (kind == "topk") c.density = o.real("density");
-  if (kind == "powersgd") c.rank = static_cast<int32_t>(o.count("rank"));
-  c.feedback = o.flag("error-feedback");
-  return c;
-}
-
 /// The ops of a program.
 class Reductions {
  public:
@@ -53,7 +40,7 @@ class Reductions {
         casts_(parallel_ && options.text("compression") == "fp16"),
         w_(builder.role("worker", mesh_)),
         t_(w_, work, rule(), {options.count("accumulate"), false}) {
-    if (parallel_) builder.program().compression = compression_of(options);
+    if (parallel_) builder.program().compression = read_compression(options);
     rule_ = builder.program().compression;
   }
 
@@ -251,7 +238,7 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"priority", Type::flag, "off",
          "of what is ready sum what the next forward needs first, which waits for its own layer alone"},
         kCreditOption,
-        {"density", Type::real, "0.01", "topk: share of the gradients that travels", "", 1e-6, 1},
+        kDensityOption,
         {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
         {"error-feedback", Type::flag, "on",
          "int8, topk, powersgd: what was left out is added to the next gradients"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "schemes/bucket_order.h"
+#include "schemes/compression.h"
 #include "schemes/training.h"
 
 namespace tandem::schemes {
@@ -51,6 +52,21 @@ Rules rules(const Cluster& cluster, const Options& o, int64_t shares) {
   return r;
 }
 
+/// Pushes are compressed on their way to servers that lie on hosts; what is pulled is not.
+Compression pushed_as(const Options& o) {
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(fmt::format("parameter-server: compression={} {}", o.text("compression"), why));
+  };
+  if (o.text("compression") == "powersgd")
+    refuse("makes sums over all workers in the middle, which only an all-reduce does: allreduce");
+  const Compression rule = read_compression(o);
+  if (rule.kind == Compression::Kind::none) return rule;
+  if (o.text("push") == "node") refuse("is of what a device pushes: push=device");
+  if (o.text("server") == "gpu") refuse("is undone by the server's processors: server=cpu or nodes");
+  if (o.text("gradients") != "fp32") refuse("is made of fp32: gradients=fp32");
+  return rule;
+}
+
 RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o) {
   const std::string& where = o.text("server");
   const int64_t all = where == "gpu" ? cluster.devices : cluster.nodes;
@@ -70,9 +86,20 @@ class Worker {
   Worker(RoleBuilder& role, Training& training, int64_t local)
       : w_(role), t_(training), local_(local), pulled_(training.buckets().size()) {}
 
+  /// What the bucket's gradients become on the way to so many servers.
+  OpId compress(const GradientBucket& bucket, const Compression& rule, OpId gradient) {
+    if (rule.kind == Compression::Kind::none) return gradient;
+    return w_
+        .compute({bucket.layer, bucket.layers, Pass::backward_weights,
+                  CompressedBucket(rule, bucket.elements).compress()},
+                 "compress " + bucket.name)
+        .of(Payload::gradients, bucket.key)
+        .after(gradient);
+  }
+
   Bytes share(const GradientBucket& bucket) const { return {(bucket.bytes.n + local_ - 1) / local_}; }
 
-  void push(uint32_t channel, const GradientBucket& bucket, OpId gradient) {
+  void push(uint32_t channel, const GradientBucket& bucket, Bytes bytes, OpId gradient) {
     if (local_ > 1) {
       gradient = w_.collective(CollKind::reduce_scatter, kLocalAxis, bucket.bytes, "auto",
                                "reduce-scatter " + bucket.name)
@@ -80,16 +107,49 @@ class Worker {
                      .after(gradient);
     }
     // In-node sums keep the comm lane; pushes then use the host lane, so that both proceed at once.
-    w_.send(channel, bucket.key, share(bucket), "push " + bucket.name)
+    w_.send(channel, bucket.key, bytes, "push " + bucket.name)
         .after(gradient)
         .on(local_ > 1 ? Lane::host : Lane::comm);
   }
 
-  /// Not on the lane of pushes, which let no later ones pass a pull that waits for other workers.
+  /// Not on the lane of pushes: these must not wait for a pull that waits for other workers.
   void pull(uint32_t channel, const GradientBucket& bucket, Lane lane) {
     pulled_[bucket.key] = w_.recv(channel, bucket.key, "pull " + bucket.name).on(lane);
   }
 
+  /// How buckets go to servers and come back.
+  struct Exchange {
+    uint32_t push, pull;          ///< channels
+    std::vector<Bytes> bytes;     ///< [bucket], of a push
+    std::vector<uint32_t> order;  ///< of buckets; empty: as they get ready
+    Compression rule;
+    bool overlap, by_need, whole;
+  };
+  /// Backward, pushes and pulls.
+  void exchange(const Exchange& e) {
+    const auto& buckets = t_.buckets();
+    BucketOrder turns(e.order, buckets.size());
+    std::vector<uint32_t> pushed;  // in their order
+    const auto push_made = [&](OpId start) {
+      turns.take([&](uint32_t key, OpId gradient) {
+        push(e.push, buckets[key], e.bytes[key], start.valid() ? start : gradient);
+        pushed.push_back(key);
+      });
+    };
+    OpId last;
+    t_.backward([&](const GradientBucket& bucket, OpId gradient) {
+      last = compress(bucket, e.rule, gradient);
+      turns.made(bucket.key, last);
+      if (e.overlap) push_made({});
+    });
+    push_made(last);
+    // Pushes are on the host lane where a node pushes as one: pulls by need must not wait for all of them.
+    const Lane lane = e.by_need && local_ > 1 ? Lane::recv : Lane::host;
+    for (const uint32_t key : pushed) pull(e.pull, buckets[key], lane);
+    finish(pushed, e.whole);
+  }
+
+ private:
   /// `whole`: no layer starts before every pull has ended. `order`: in which buckets were pulled.
   void finish(const std::vector<uint32_t>& order, bool whole) {
     for (const uint32_t key : order) {
@@ -109,7 +169,6 @@ class Worker {
     }
   }
 
- private:
   static constexpr uint32_t kLocalAxis = 2;  // bit of the mesh's second axis
   RoleBuilder& w_;
   Training& t_;
@@ -165,6 +224,8 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   const bool streamed = by_node && cluster.nodes > 1;
   const Bytes limit = overlap || streamed ? o.bytes("bucket") : BucketRule::kEndless;
   const BucketRule rule{limit, limit, gradient_bytes(o, work.precision), 0, o.bytes("partition")};
+  const Compression rule_of_pushes = pushed_as(o);
+  const bool compresses = rule_of_pushes.kind != Compression::Kind::none;
   const bool by_need = o.flag("priority");
   const std::vector<uint32_t> order = by_need ? work.order : std::vector<uint32_t>{};
   if (cluster.devices == 1) return train_alone(work, cluster, rule);
@@ -182,30 +243,21 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   Training t(w, work, rule);
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
-  std::vector<Bytes> keys;
-  for (const GradientBucket& bucket : t.buckets()) keys.push_back(worker.share(bucket));
-  const uint32_t push = b.channel(w, s, Address::shards, keys), pull = b.channel(s, w, Address::reply, keys);
+  std::vector<Bytes> keys, pushes;
+  const int64_t shards = b.program().roles[s.index()].mesh.size();
+  for (const GradientBucket& bucket : t.buckets()) {
+    keys.push_back(worker.share(bucket));
+    pushes.push_back(compresses ? Bytes{4} * shards * pushed_words(rule_of_pushes, bucket.elements, shards)
+                                : keys.back());
+  }
+  b.program().compression = rule_of_pushes;
+  const uint32_t push = b.channel(w, s, Address::shards, pushes),
+                 pull = b.channel(s, w, Address::reply, keys);
   const Rules r = rules(cluster, o, local);
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
-  BucketOrder turns(order, t.buckets().size());
-  std::vector<uint32_t> pushed;  // in their order
-  const auto push_made = [&](OpId start) {
-    turns.take([&](uint32_t key, OpId gradient) {
-      worker.push(push, t.buckets()[key], start.valid() ? start : gradient);
-      pushed.push_back(key);
-    });
-  };
-  t.backward([&](const GradientBucket& bucket, OpId gradient) {
-    turns.made(bucket.key, gradient);
-    if (overlap) push_made({});
-  });
-  push_made(t.last_backward());
-  // Pushes by need are on the host lane where a node pushes as one: its pulls must not wait for all of them.
-  const Lane lane = by_need && local > 1 ? Lane::recv : Lane::host;
-  for (const uint32_t key : pushed) worker.pull(pull, t.buckets()[key], lane);
-  worker.finish(pushed, o.text("pull") == "all");
+  worker.exchange({push, pull, pushes, order, rule_of_pushes, overlap, by_need, o.text("pull") == "all"});
 
   s.on(push);
   OpId merged = s.apply(store);
@@ -241,6 +293,12 @@ void register_parameter_server(Registry<Scheme>& registry) {
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
         {"pull", Type::choice, "layer",
          "what a layer's forward waits for: the pull of its own parameters, or every pull", "layer|all"},
+        {"compression", Type::choice, "none",
+         "pushes are gradients as they are, in 8 bits and a scale, or the largest alone; powersgd is for "
+         "allreduce",
+         "none|int8|topk|powersgd"},
+        kDensityOption,
+        {"error-feedback", Type::flag, "on", "int8, topk: what was left out is added to the next gradients"},
         kPartitionOption,
         {"priority", Type::flag, "off", "of what is ready push what the next forward needs first"},
         kCreditOption,

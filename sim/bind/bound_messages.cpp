@@ -29,7 +29,7 @@ class BoundMessages : public Plan::Messages {
 
   Time apply(uint32_t store, uint32_t key, uint32_t shard) override {
     const Store& s = program_->stores[store];
-    return costs_->merge(s, where_[s.role][shard], push_bytes(s, key));
+    return costs_->merge(s, where_[s.role][shard], merged_bytes(s, key));
   }
 
  private:
@@ -85,9 +85,10 @@ class BoundMessages : public Plan::Messages {
     return {(c.key_bytes[key].n + shards - 1) / shards};
   }
 
-  Bytes push_bytes(const Store& s, uint32_t key) const {
+  /// A push may be compressed; its answer is as long as what is merged.
+  Bytes merged_bytes(const Store& s, uint32_t key) const {
     for (const Channel& c : program_->channels) {
-      if (c.to_role == s.role && key < c.key_bytes.size()) return payload(c, key);
+      if (c.from_role == s.role && key < c.key_bytes.size()) return payload(c, key);
     }
     return {};
   }

@@ -69,7 +69,11 @@ Transfer Costs::copy(const Op& op, const Copy& copy, VertexId at) {
 
 Transfer Costs::input_stage(const Op& op, const Copy& copy, VertexId at) {
   const Loading& how = in_.job.loading;
-  const auto samples = static_cast<double>(copy.samples), threads = static_cast<double>(how.workers);
+  // A process that drives all devices of a node reads for all of them, by itself where nothing is prefetched.
+  const bool shared = how.prefetch == 0 && overheads_.single_process;
+  const auto readers = static_cast<double>(shared ? std::max<int64_t>(1, in_.cluster.per_node) : 1),
+             samples = static_cast<double>(copy.samples),
+             threads = static_cast<double>(how.workers) / readers;
   switch (copy.kind) {
     case CopyKind::read: {
       const double stored = static_cast<double>(op.bytes.n) / samples;

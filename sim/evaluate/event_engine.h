@@ -82,6 +82,7 @@ class EventEngine {
     int64_t start = 0, delay = 0;
     Way way;  ///< a reply has its request's
     bool left = false;
+    bool merging = false;  ///< in a store without a lock
   };
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kWake = UINT64_MAX;
@@ -142,6 +143,10 @@ class EventEngine {
   void record_service(const Message& m, uint32_t r, int64_t start);
   void begin_service(uint32_t global, uint32_t slot);
   void service_ended(uint32_t global);
+  bool merges_beside(const Op& op) const {
+    return op.kind == OpKind::apply && !program_.stores[op.what].locked;
+  }
+  void merged_beside(uint32_t slot);
   void apply(uint32_t slot, const Op& op, bool dropped);
   void leave_stores(uint32_t worker);
   bool pushes(uint32_t channel) const;

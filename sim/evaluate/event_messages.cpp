@@ -143,6 +143,7 @@ void EventEngine::post(uint32_t slot, uint32_t lane_id, double factor) {
 /// The payload has left its sender, or the message is there.
 void EventEngine::message_event(uint32_t slot, uint32_t lane_id) {
   Message& m = messages_[slot];
+  if (m.merging) return merged_beside(slot);
   if (m.left) return arrive(slot);
   m.left = true;
   schedule(m.delay, uint64_t{lane_id} << 32 | (slot + 1));
@@ -279,6 +280,12 @@ void EventEngine::serve(uint32_t slot) {
       ++m.step;
       continue;
     }
+    if (merges_beside(op)) {
+      m.merging = true;
+      m.start = now_;
+      return schedule(plan_.messages->apply(op.what, m.key, m.receiver).ps,
+                      uint64_t{global} * kLanes << 32 | (slot + 1));
+    }
     Server& server = servers_[global];
     m.next = kNone;
     if (server.busy) {
@@ -327,6 +334,18 @@ void EventEngine::service_ended(uint32_t global) {
   }
   pass_gates(messages_[slot]);  // in the order they came, then this one
   ++messages_[slot].step;
+  serve(slot);
+}
+
+/// Of a store in which nobody waits for another.
+void EventEngine::merged_beside(uint32_t slot) {
+  Message& m = messages_[slot];
+  m.merging = false;
+  const uint32_t r = program_.channels[m.channel].to_role;
+  record_service(m, r, m.start);
+  released_.clear();
+  apply(slot, roles_[r].ops[m.step], false);
+  ++m.step;
   serve(slot);
 }
 

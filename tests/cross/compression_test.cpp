@@ -66,10 +66,13 @@ TEST(Compression, TopKIsThePapers) {
         return sum;
       };
       const Vector expected = recurrence(3, kIterations, feedback, summed);
-      for (const Backend& backend : backends()) {
-        const std::vector<float> x = trained(text, 3, backend);
-        for (std::size_t i = 0; i < x.size(); ++i)
-          ASSERT_EQ(static_cast<double>(x[i]), expected[i]) << text << " " << backend.name << " " << i;
+      for (const std::string& scheme :
+           {text, "parameter-server:overlap=off," + text.substr(text.find(':') + 1)}) {
+        for (const Backend& backend : backends()) {
+          const std::vector<float> x = trained(scheme, 3, backend);
+          for (std::size_t i = 0; i < x.size(); ++i)
+            ASSERT_EQ(static_cast<double>(x[i]), expected[i]) << scheme << " " << backend.name << " " << i;
+        }
       }
     }
   }
@@ -233,10 +236,25 @@ double loss(const std::string& text) {
   return std::accumulate(r.losses.end() - 50, r.losses.end(), 0.0) / 50;
 }
 
+/// Sums of products of all workers' matrices are no server's.
+TEST(Compression, OfPushesIsRefusedWhereServersCannotUndoIt) {
+  for (const char* more : {"powersgd", "int8,push=node", "topk,server=gpu", "int8,gradients=fp16"}) {
+    const std::string text = std::string("parameter-server:compression=") + more;
+    EXPECT_THROW(
+        {
+          const ResolvedScheme scheme = resolve_scheme(text, {});
+          make_program(execution({text, {4, 2, 2}}, scheme, "null", 1));
+        },
+        InputError)
+        << more;
+  }
+}
+
 TEST(Compression, TrainingConverges) {
   const double whole = loss("allreduce");
   for (const char* text : {"allreduce:compression=int8", "allreduce:compression=powersgd,rank=1",
-                           "allreduce:compression=topk,density=0.02"})
+                           "allreduce:compression=topk,density=0.02", "parameter-server:compression=int8",
+                           "parameter-server:compression=topk,density=0.02,mode=async"})
     EXPECT_LT(loss(text), 1.2 * whole + 0.01) << text;
   EXPECT_GT(loss("allreduce:compression=topk,density=0.02,error-feedback=off"), whole)
       << "what is never sent is never learned";

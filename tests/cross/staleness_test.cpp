@@ -7,9 +7,12 @@
 #include <condition_variable>
 #include <mutex>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "exec/device/forward.h"
 #include "exec/run/execute.h"
+#include "sim/evaluate/events.h"
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {
@@ -20,26 +23,80 @@ namespace {
 /// each of the others has at most two iterations left, one whose gradient it sends and one that its compute
 /// lane has begun: so the mean lies at most 2 (workers - 1) / iterations below workers - 1, whatever the
 /// speeds.
-TEST(Execute, AsynchronousStalenessIsWorkersLessOne) {
+void expect_workers_less_one(const char* text, int64_t workers) {
   constexpr int32_t kIterations = 400;
-  for (const int64_t workers : {2, 4}) {
-    SCOPED_TRACE(workers);
-    const Setting s{"parameter-server:mode=async,overlap=off", {workers, 1, workers}};
-    const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
-    const ExecutionResult r = execute(execution(s, scheme, "cpu", kIterations));
-    EXPECT_EQ(r.report.staleness.count(), kIterations * workers);
-    const auto others = static_cast<double>(workers - 1);
-    EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
-    EXPECT_GE(r.report.staleness.mean(), others - 2 * others / kIterations);
-    double most = 0;
-    ASSERT_EQ(r.report.staleness_by_worker.size(), static_cast<std::size_t>(workers));
-    for (uint32_t w = 0; w < workers; ++w) {
-      const Histogram& worker = r.report.staleness_by_worker[w];
-      EXPECT_EQ(worker.count(), r.worker_iterations[w]);
-      most = std::max(most, (worker.mean() + 1) * static_cast<double>(worker.count()));
-    }
-    EXPECT_DOUBLE_EQ(most, static_cast<double>(kIterations * workers));
+  SCOPED_TRACE(std::string(text) + ", workers: " + std::to_string(workers));
+  const Setting s{text, {workers, 1, workers}};
+  const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+  const ExecutionResult r = execute(execution(s, scheme, "cpu", kIterations));
+  EXPECT_EQ(r.report.staleness.count(), kIterations * workers);
+  const auto others = static_cast<double>(workers - 1);
+  EXPECT_LE(r.report.staleness.mean(), others + 1e-9);
+  EXPECT_GE(r.report.staleness.mean(), others - 2 * others / kIterations);
+  double most = 0;
+  ASSERT_EQ(r.report.staleness_by_worker.size(), static_cast<std::size_t>(workers));
+  for (uint32_t w = 0; w < workers; ++w) {
+    const Histogram& worker = r.report.staleness_by_worker[w];
+    EXPECT_EQ(worker.count(), r.worker_iterations[w]);
+    most = std::max(most, (worker.mean() + 1) * static_cast<double>(worker.count()));
   }
+  EXPECT_DOUBLE_EQ(most, static_cast<double>(kIterations * workers));
+}
+
+TEST(Execute, AsynchronousStalenessIsWorkersLessOne) {
+  for (const int64_t workers : {2, 4}) {
+    expect_workers_less_one("parameter-server:mode=async,overlap=off", workers);
+    expect_workers_less_one("hogwild", workers);
+  }
+}
+
+/// Steps of integer gradients: none is lost, whoever adds at the same time, and what an optimiser moves
+/// beyond them is each worker's own.
+TEST(Execute, NothingIsLostWithoutALock) {
+  for (const Backend& backend : backends()) {
+    const Setting s{"hogwild", {4, 1, 4}};
+    const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
+    Execution e = execution(s, scheme, "cpu", 60);
+    e.backend = &backend;
+    e.integer_gradients = true;
+    const ExecutionResult r = execute(e, {false, false, true});
+    EXPECT_EQ(r.versions, 240);
+    EXPECT_EQ(r.updates, 240);
+    for (std::size_t i = 0; i < r.parameters.size(); ++i) {
+      int64_t sum = 0;
+      for (uint32_t w = 0; w < 4; ++w) {
+        for (int32_t t = 0; t < r.worker_iterations[w]; ++t)
+          sum += integer_gradient(w, static_cast<uint32_t>(t), static_cast<int64_t>(i));
+      }
+      ASSERT_EQ(static_cast<double>(r.parameters[i]), static_cast<double>(-sum)) << backend.name;
+    }
+  }
+}
+
+/// A server merges one gradient after the other; without a lock they are merged beside each other.
+TEST(Simulate, MergesOverlapWithoutALock) {
+  const Graph vgg = Graph::load("vgg16");
+  const auto run = [&](const char* text) {
+    const Setting s{text, {4, 1, 4}};
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Prediction p = prediction(s, scheme, 60);
+    p.job.graph = &vgg;
+    p.job.batch = 1;
+    const Plan plan = make_plan(p);
+    EvaluateOptions options;
+    options.iterations = 60;
+    const Trace trace = run_events(plan, options);
+    EXPECT_NEAR(trace.staleness.mean(), 3, 0.2) << text;
+    EXPECT_EQ(trace.versions, 240) << text;
+    const double steps = (trace.iteration_end.at(50) - trace.iteration_end.at(10)).seconds() / 40;
+    return std::pair{steps, plan.messages->apply(0, 0, 0).seconds()};
+  };
+  const auto [locked, merge] = run("parameter-server:mode=async,overlap=off,shards=1");
+  const auto [beside, same] = run("hogwild");
+  EXPECT_EQ(merge, same);
+  EXPECT_GE(locked, 4 * merge * 0.999) << "one at a time";
+  EXPECT_LT(beside, 4 * merge);
+  EXPECT_GT(beside, merge);
 }
 
 /// Time for workers that compute nothing: each ends its k-th step at k times the length of its steps, and

@@ -26,6 +26,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-server_gpu", "parameter-server:server=gpu,bucket=64KiB"},
     {"parameter-server_async", "parameter-server:mode=async,overlap=off,server=gpu"},
     {"parameter-server_ssp_node", "parameter-server:mode=ssp,slack=2,push=node,server=nodes,shards=3"},
+    {"parameter-server_topk", "parameter-server:compression=topk,bucket=64KiB"},
     {"parameter-server_priority", "parameter-server:push=node,priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
     {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
@@ -39,6 +40,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"post-local-sgd", "post-local-sgd:bucket=64KiB"},
     {"delayed-allreduce", "delayed-allreduce:delay=2,bucket=64KiB"},
     {"gossip", "gossip"},
+    {"hogwild", "hogwild"},
     {"gossip_ring", "gossip:partner=ring,overlap=off"},
     {"hierarchical-local-sgd", "hierarchical-local-sgd:every=2,rounds=3"},
     {"data-parallel-master", "data-parallel-master"},
@@ -71,7 +73,7 @@ TEST(Sync, SplitProgramsAreAsRecorded) {
 
 TEST(Sync, ProgramsAreAsRecorded) {
   for (const auto& [file, text] : kGoldens) {
-    const bool one_node = file == "data-parallel-master";
+    const bool one_node = file == "data-parallel-master" || file == "hogwild";
     const Cluster cluster = one_node ? Cluster{4, 1, 4} : Cluster{4, 2, 2};
     const std::string path = std::string(TANDEM_ROOT) + "/tests/golden/programs/" + file + ".txt";
     const std::string now = "# " + text + "\n" + print(compile(text, small_mlp(), cluster));

@@ -42,11 +42,11 @@ TEST(Input, IsReadFromTheNodesStorageAndFromTheSharedOne) {
 }
 
 /// alexnet on one device from a data set of 10,000 samples of 100 KB.
-double loaded(const System::Sets& sets, Loading loading, int64_t devices = 1,
-              const char* on = "v100-pcie-8x") {
+double loaded(const System::Sets& sets, Loading loading, int64_t devices = 1, const char* on = "v100-pcie-8x",
+              const char* with = "allreduce") {
   static const Graph graph = Graph::load("alexnet");
   const System system = System::load(on, sets);
-  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
+  const ResolvedScheme scheme = resolve_scheme(with, {});
   Prediction p = prediction_of(graph, system, scheme, devices, 16);
   p.job.input = true;
   if (!loading.data) loading.data = StoredData{10'000, 100e3, 0, ImageFormat::jpeg, true};  // not encoded
@@ -108,6 +108,29 @@ TEST(Input, StagesOverlapAsFarAsBatchesArePrefetched) {
       << "one thread of many cores";
   one.on_device = true;
   EXPECT_GT(loaded(sets, one), 1000) << "no core decodes";
+}
+
+/// What a script without a loader reads lies in the step: of all devices where one process drives them.
+TEST(Input, IsReadByTheScriptItselfWithoutPrefetch) {
+  Loading script;
+  script.data = StoredData{10'000, 100e3, 1, ImageFormat::jpeg, false};
+  script.prefetch = 0;
+  script.workers = 1;
+  Loading ready = script;
+  ready.decoded = true;
+  const System::Sets sets{{"host.cores", "64"}, {"host.core_speed", "1"}, {"host.local_storage", "100GB/s"}};
+  const auto reading = [&](const char* scheme, int64_t devices) {
+    const auto step = [&](const Loading& how) {
+      return 16 * static_cast<double>(devices) / loaded(sets, how, devices, "v100-pcie-8x", scheme);
+    };
+    return step(script) - step(ready);
+  };
+  const double one = 16 * 4.2e-3 * 100 / 110;
+  EXPECT_NEAR(reading("allreduce", 1), one, 0.01 * one);
+  EXPECT_NEAR(reading("allreduce", 4), one, 0.01 * one) << "each device has a process";
+  EXPECT_NEAR(reading("pytorch-dataparallel", 1), one, 0.01 * one);
+  EXPECT_LT(reading("pytorch-dataparallel", 4), 4.04 * one);
+  EXPECT_GT(reading("pytorch-dataparallel", 4), 3 * one) << "parameters are sent meanwhile";
 }
 
 TEST(Input, IsCopiedEncodedWhereTheDeviceDecodes) {
