@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "prediction.h"
 #include "schemes/scheme.h"
 
@@ -11,7 +13,7 @@ namespace tandem::tests {
 namespace {
 
 System cluster(const System::Sets& more = {}) {
-  System::Sets sets = {{"nodes", "8"}};
+  System::Sets sets = {{"nodes", "4"}, {"network.bandwidth", "1Gbit/s"}};
   sets.insert(sets.end(), more.begin(), more.end());
   return System::load("ethernet-cluster", sets);
 }
@@ -45,7 +47,11 @@ TEST(IncastRounds, SlowParameterServersAndDirectSumsButNoRings) {
     EXPECT_LT(after.samples_per_second, before.samples_per_second) << scheme;
     EXPECT_GT(after.incast[0].timeouts, 0) << scheme;
     EXPECT_LT(after.incast[0].goodput, 1) << scheme;
-    EXPECT_GT(after.interval.high / after.interval.low, before.interval.high / before.interval.low) << scheme;
+    const auto timeouts = std::find_if(after.errors.begin(), after.errors.end(), [](const ErrorSource& e) {
+      return e.source.starts_with("timeouts on ");
+    });
+    ASSERT_NE(timeouts, after.errors.end()) << scheme;
+    EXPECT_GT(timeouts->sigma, 0) << scheme;
     EXPECT_NE(incast_text(after.incast[0]).find("62.5 KiB"), std::string::npos)
         << incast_text(after.incast[0]);
   }
@@ -57,17 +63,17 @@ TEST(IncastRounds, CountWhoSendsToAPortFromOtherNodes) {
   const Report r = predicted(cluster(kLossy), "parameter-server");
   ASSERT_EQ(r.incast.size(), 2U);
   EXPECT_EQ(r.incast[0].what, "worker to server");
-  EXPECT_EQ(r.incast[0].senders, 7 * 4);  // one server on each node, four workers on each other
+  EXPECT_EQ(r.incast[0].senders, 3 * 8);  // one server on each node, eight workers on each other
   EXPECT_EQ(r.incast[1].what, "server to worker");
-  EXPECT_EQ(r.incast[1].senders, 7 * 4);  // seven servers, to four workers behind the same port
-  EXPECT_EQ(r.incast[0].ports, 8);
+  EXPECT_EQ(r.incast[1].senders, 3 * 8);  // three servers, to eight workers behind the same port
+  EXPECT_EQ(r.incast[0].ports, 4);
 }
 
 TEST(IncastRounds, LeavePushesAloneThatComeAtAnyTime) {
   const Report r = predicted(cluster(kLossy), "parameter-server:mode=async");
   ASSERT_EQ(r.incast.size(), 1U);
   EXPECT_EQ(r.incast[0].what, "server to worker");
-  EXPECT_EQ(r.incast[0].senders, 7);  // a worker pulls alone, from all servers
+  EXPECT_EQ(r.incast[0].senders, 3);  // a worker pulls alone, from all servers
 }
 
 TEST(IncastRounds, CountANodesDevicesAsOneWhereTheyPushAsOne) {
@@ -75,7 +81,7 @@ TEST(IncastRounds, CountANodesDevicesAsOneWhereTheyPushAsOne) {
                node = predicted(cluster(kLossy), "parameter-server:push=node");
   ASSERT_EQ(node.incast.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(node.incast[i].senders, 7);
+    EXPECT_EQ(node.incast[i].senders, 3);
     EXPECT_NEAR(static_cast<double>(node.incast[i].bytes.n), static_cast<double>(each.incast[i].bytes.n),
                 1e3);
     EXPECT_LT(node.incast[i].timeouts, each.incast[i].timeouts);
