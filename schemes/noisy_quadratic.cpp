@@ -138,50 +138,66 @@ void average_moments(const Linear& t, Moments& m) {
   m.of = out;
 }
 
-/// The models of a shape in one direction at one learning rate, period by period.
+/// Partners average while they compute (AD-PSGD): what a model steps by meets the others an average later.
+bool averages_first(const SyncShape& s) {
+  return s.averaging.rule == Averaging::Rule::elastic && s.averaging.weight == 0;
+}
+
+/// The models of a shape in one direction at one learning rate, in blocks of which so many are a period.
 class Mode {
  public:
-  Mode(const SyncShape& shape, double curvature, double rate, double noise)
+  Mode(const SyncShape& shape, double curvature, double rate, double noise, int64_t blocks)
       : apart_floor_(shape.models - 1),
         left_(shape.mixing * shape.mixing),
+        first_(averages_first(shape)),
         rule_(average_of(shape.averaging)) {
-    const double kept = 1 - rate * curvature;
+    const double kept = 1 - rate * curvature, steps = shape.period / static_cast<double>(blocks);
     floor_ = rate * noise / shape.step_samples / (2 - rate * curvature);
     apart_floor_ *= floor_;
-    once_ = std::pow(kept, shape.period);
-    mean_ = (1 - once_ * once_) / (shape.period * (1 - kept * kept));
+    once_ = blocks == 1 ? std::pow(kept, steps) : std::pow(std::abs(kept), steps);
+    mean_ = (1 - once_ * once_) / (steps * (1 - kept * kept));
   }
 
-  /// Mean square of a model's distance from the minimum over the next period's steps, each judged before it.
-  double period(bool together) {
-    double& square = moments_.of[0][0];
+  /// Mean square of a model's distance from the minimum over the next block's steps, each judged before it.
+  double block(bool together, bool last_of_period) {
+    double &square = moments_.of[0][0], &apart = moments_.apart;
     const double floor = together ? 0 : apart_floor_, twice = once_ * once_;
-    const double seen = moved(square, floor_, mean_) + moved(moments_.apart, floor, mean_);
+    const double seen = moved(square, floor_, mean_) + moved(apart, floor, mean_);
     square = moved(square, floor_, twice);
-    moments_.apart = moved(moments_.apart, floor, twice) * left_;
     for (const std::size_t other : {1, 2}) moments_.of[0][other] = moments_.of[other][0] *= once_;
+    if (last_of_period && first_) apart *= left_;
+    apart = moved(apart, floor, twice);
+    if (!last_of_period) return seen;
+    if (!first_) apart *= left_;
     average_moments(rule_, moments_);
     return seen;
   }
 
  private:
   double apart_floor_, left_;
+  bool first_;
   double floor_ = 0;            ///< of the mean square of x after many steps
-  double once_ = 0, mean_ = 0;  ///< what a period keeps of x; what it has of its square in the mean
+  double once_ = 0, mean_ = 0;  ///< what a block keeps of x; what it has of its square in the mean
   Linear rule_;
   Moments moments_;
 };
 
-/// What is not there after `most` steps counts as later, by what it lacks.
-double steps_apart(const NoisyQuadratic& q, const SyncShape& shape, double rate, double most) {
+/// Until a block's mean loss is at the target; blocks are no longer than `longest`. What is not there after
+/// `most` steps counts as later, by what it lacks.
+double steps_apart(const NoisyQuadratic& q, const SyncShape& shape, double rate, double longest,
+                   double most) {
+  const auto blocks = static_cast<int64_t>(std::max(1.0, std::ceil(shape.period / longest)));
+  const double length = shape.period / static_cast<double>(blocks);
   std::vector<Mode> modes;
-  for (const Direction& d : directions()) modes.emplace_back(shape, d.curvature, rate, q.noise);
+  for (const Direction& d : directions()) modes.emplace_back(shape, d.curvature, rate, q.noise, blocks);
   double before = 1, at = 0;
-  for (double step = 0; step < most; step += shape.period) {
+  int64_t block = 0;
+  for (double step = 0; step < most; step += length) {
+    const bool together = step < static_cast<double>(shape.apart_from), last = ++block % blocks == 0;
     double loss = 0;
     for (std::size_t i = 0; i < modes.size(); ++i)
-      loss += directions()[i].weight * modes[i].period(step < static_cast<double>(shape.apart_from));
-    const double middle = step + (shape.period - 1) / 2;
+      loss += directions()[i].weight * modes[i].block(together, last);
+    const double middle = step + std::max(0.0, length - 1) / 2;
     if (loss <= q.target)
       return before > loss ? at + (middle - at) * (before - q.target) / (before - loss) : middle;
     if (!(loss < 100)) return kNever;
@@ -218,15 +234,17 @@ NoisyQuadratic fit_quadratic(double fewest, double noise) {
 QuadraticSteps steps_of_shape(const NoisyQuadratic& q, const SyncShape& shape) {
   // Models that never meet step by their own gradients alone: nobody needs much more than these.
   const QuadraticSteps one = steps_of_one(q, shape.step_samples);
+  const double longest = std::max(1.0, one.steps / 16);
   const double most = 2 * shape.models * one.steps + 100 * shape.period;
-  return least(one.learning_rate / 64, [&](double rate) { return steps_apart(q, shape, rate, most); });
+  return least(one.learning_rate / 64,
+               [&](double rate) { return steps_apart(q, shape, rate, longest, most); });
 }
 
 double quadratic_square(const SyncShape& shape, double curvature, double rate, double noise, int64_t period) {
-  Mode mode(shape, curvature, rate, noise);
+  Mode mode(shape, curvature, rate, noise, 1);
   double out = 1;
   for (int64_t i = 0; i < period; ++i)
-    out = mode.period(i * static_cast<int64_t>(shape.period) < shape.apart_from);
+    out = mode.block(i * static_cast<int64_t>(shape.period) < shape.apart_from, true);
   return out;
 }
 

@@ -48,6 +48,7 @@ void find_exchanges(const Program& program, SyncShape& out) {
   out.models = static_cast<double>(replicas(program));
   if (store.own_models) {
     out.mixing = gossip_mixing(out.models);
+    out.averaging = store.averaging;
     return;
   }
   const double pull = store.averaging.rate;
@@ -71,7 +72,8 @@ SyncShape sync_shape(const Program& program) {
   } else {
     out.step_samples = samples * program.stores[0].batch * program.stores[0].shares;
   }
-  if (out.averaging.rule == Averaging::Rule::elastic) out.mixing = 1 - out.averaging.weight;
+  if (out.averaging.rule == Averaging::Rule::elastic && out.averaging.weight > 0)
+    out.mixing = 1 - out.averaging.weight;
   return out;
 }
 

@@ -17,6 +17,8 @@ struct SyncShape {
   /// each average joins few of them. Of an elastic force it follows from `averaging`.
   double mixing = 0;
   /// The anchor that models are averaged with; of an elastic one `rate` is that of all models' pull together.
+  /// Of gossip elastic with weight 0: partners average before the gradient arrives that they compute
+  /// meanwhile.
   Averaging averaging = {};
   int64_t apart_from = 0;  ///< steps whose gradients are summed first (post-local SGD)
 };

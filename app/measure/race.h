@@ -33,7 +33,7 @@ struct RaceReference {
 };
 
 /// From two references: E = S_min (B + noise), and the largest useful learning rate by McCandlish et al.
-/// 2018, equation 2.6. Throws InputError where large steps need no more samples than small ones, or less: the
+/// 2018. Throws InputError where large steps need no more samples than small ones, or less: the
 /// task does not tell batches apart.
 struct RaceModel {
   double fewest_steps = 0, noise = 0, learning_rate = 0;

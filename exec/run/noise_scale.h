@@ -24,7 +24,7 @@ struct NoiseScale {
   int64_t steps = 0;
 };
 
-/// McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1: both norms' unbiased
+/// McCandlish et al. 2018, "An Empirical Model of Large-Batch Training": both norms' unbiased
 /// estimates are averaged over the steps before they are divided. Nothing where fewer than 8 steps are there,
 /// batches are equal, or noise hides the gradient. O(steps).
 std::optional<NoiseScale> noise_scale(std::span<const GradientNorms> steps, int64_t small_batch,

@@ -57,6 +57,22 @@ TEST(NoisyQuadraticModel, LongerPeriodsCostMoreUntilEachModelTrainsAlone) {
   EXPECT_NEAR(steps_of_shape(quadratic(), never).steps / steps_of_one(quadratic(), 16).steps, 1, 0.02);
 }
 
+TEST(NoisyQuadraticModel, APeriodBeyondTheTargetIsOneModelAlone) {
+  for (const double period : {3e3, 1e5})
+    EXPECT_NEAR(steps_of_shape(quadratic(), apart(4, period)).steps / steps_of_one(quadratic(), 16).steps, 1,
+                0.05)
+        << period;
+}
+
+TEST(NoisyQuadraticModel, PartnersThatAverageFirstSeeTheirOwnLastStep) {
+  const Averaging gossip{Averaging::Rule::elastic, 0.5, 0};
+  SyncShape s = apart(2, 1, gossip);
+  s.mixing = 0;
+  const double steps = steps_of_shape(quadratic(), s).steps;
+  EXPECT_GT(steps, 1.02 * steps_of_one(quadratic(), 32).steps);
+  EXPECT_LT(steps, steps_of_shape(quadratic(), apart(2, 8)).steps);
+}
+
 TEST(NoisyQuadraticModel, AnOuterMomentumTakesSmallerInnerSteps) {
   const QuadraticSteps plain = steps_of_shape(quadratic(), apart(4, 16)),
                        outer =
