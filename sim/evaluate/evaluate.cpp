@@ -10,6 +10,7 @@
 #include "sim/evaluate/events.h"
 #include "sim/evaluate/fold.h"
 #include "sim/evaluate/sweep.h"
+#include "sim/evaluate/sweep_roles.h"
 #include "sim/network/queues.h"
 
 namespace tandem::sim {
@@ -83,7 +84,13 @@ Trace with_fastest(const Plan& plan, const EvaluateOptions& options) {
 }  // namespace
 
 Trace evaluate(const Plan& plan, const EvaluateOptions& options) {
-  Trace trace = with_fastest(plan, options);
+  Trace trace;
+  try {
+    trace = with_fastest(plan, options);
+  } catch (const OutOfOrder& why) {
+    trace = run_events(plan, options);
+    trace.reason = why.what();
+  }
   trace.reason += resolved(plan);
   return trace;
 }

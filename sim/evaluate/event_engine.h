@@ -38,7 +38,7 @@ class EventEngine {
     int64_t ready = 0;  ///< the same, without waiting for other members of a collective
     uint32_t iteration = 0;
     uint32_t op = 0;       ///< in the role's list; its end, behind the lane's last
-    uint32_t sending = 0;  ///< messages of a send that have not left yet
+    uint32_t sending = 0;  ///< messages of a send that have not left yet; of a recv that waits its port
     State state = State::blocked;
   };
   /// The one lane of a serving instance that ops hold: its compute lane.
@@ -73,15 +73,16 @@ class EventEngine {
     std::vector<uint32_t> arrived;  ///< [group]
     std::vector<uint32_t> last;     ///< [group]: who came last, the lowest of several
   };
-  struct Message {
+  /// Between peers only the first cache line is used.
+  struct alignas(64) Message {
     uint32_t channel = 0, key = 0;
     uint32_t sender = 0, receiver = 0;  ///< instances within their roles
     uint32_t number = 0;                ///< of its (sender, channel, key), from 1; a reply has its request's
     uint32_t version = 0, clock = 0, step = 0, next = 0;
     uint32_t request = 0;  ///< of a reply: the message served
-    int64_t start = 0, delay = 0;
-    Way way;  ///< a reply has its request's
-    bool left = false;
+    int64_t start = 0;
+    int64_t delay = 0;     ///< from when it has left its sender; -1: it has
+    Way way;               ///< a reply has its request's
     bool merging = false;  ///< in a store without a lock
   };
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -187,6 +188,7 @@ class EventEngine {
   std::vector<int32_t> pull_of_;              ///< [channel]: whose inbox has the versions sent along, -1 none
   std::vector<int32_t> store_of_;             ///< [channel]: store that stamps or receives it, -1 none
   std::vector<std::size_t> sent_at_;          ///< [channel]: where `sent_` has its senders
+  std::vector<uint32_t> port_at_;             ///< [channel]: port of its first key
   std::vector<uint32_t> sent_;                ///< [sender * keys + key] of each channel
   std::vector<std::vector<uint32_t>> heard_;  ///< [channel][receiver * keys + key], sampled_peer only
   std::vector<Server> servers_;               ///< [global instance], unused for repeating ones

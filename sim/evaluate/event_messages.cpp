@@ -2,6 +2,7 @@
 // Channels, servers and stores of the event evaluator.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "sim/evaluate/event_engine.h"
 
@@ -29,6 +30,7 @@ void EventEngine::build_messages() {
   pull_of_.assign(channels.size(), -1);
   store_of_.assign(channels.size(), -1);
   sent_at_.assign(channels.size(), 0);
+  port_at_.assign(channels.size(), 0);
   heard_.resize(channels.size());
   for (uint32_t c = 0; c < channels.size(); ++c) {
     const Channel& ch = channels[c];
@@ -38,6 +40,7 @@ void EventEngine::build_messages() {
     for (std::size_t s = program_.stores.size(); s-- > 0;) {
       if (program_.stores[s].role == holder) store_of_[c] = static_cast<int32_t>(s);
     }
+    if (c > 0) port_at_[c] = port_at_[c - 1] + static_cast<uint32_t>(keys_of(channels[c - 1]));
     sent_at_[c] = sent_.size();
     if (!replies) sent_.resize(sent_.size() + std::size_t{roles_[ch.from_role].count} * keys, 0);
     if (roles_[ch.to_role].serves) continue;
@@ -70,7 +73,8 @@ uint32_t EventEngine::new_message() {
   }
   const uint32_t slot = free_messages_.back();
   free_messages_.pop_back();
-  messages_[slot] = {};
+  Message& m = messages_[slot];  // whoever looks at the way writes it first
+  m.version = m.clock = m.step = m.next = 0;
   return slot;
 }
 
@@ -103,6 +107,7 @@ void EventEngine::send(uint32_t r, uint32_t instance, int lane, uint32_t index) 
     m.receiver = to;
     m.number = number;
     m.request = kNone;
+    m.start = 0;
     m.way.sent = now_;
     if (pull_of_[op.what] >= 0) {
       m.version = inboxes_[static_cast<std::size_t>(pull_of_[op.what])]->version(
@@ -144,9 +149,8 @@ void EventEngine::post(uint32_t slot, uint32_t lane_id, double factor) {
 void EventEngine::message_event(uint32_t slot, uint32_t lane_id) {
   Message& m = messages_[slot];
   if (m.merging) return merged_beside(slot);
-  if (m.left) return arrive(slot);
-  m.left = true;
-  schedule(m.delay, uint64_t{lane_id} << 32 | (slot + 1));
+  if (m.delay < 0) return arrive(slot);
+  schedule(std::exchange(m.delay, -1), uint64_t{lane_id} << 32 | (slot + 1));
   if (m.request == kNone) {
     LaneState& lane = lanes_[lane_id];
     if (--lane.sending > 0) return;
@@ -165,7 +169,7 @@ void EventEngine::arrive(uint32_t slot) {
   Message& m = messages_[slot];
   const uint32_t to_role = program_.channels[m.channel].to_role;
   if (roles_[to_role].serves) {
-    m.way.arrived = m.way.parked = m.way.late = m.way.flown = m.way.opened = now_;
+    m.way = {m.way.sent, now_, now_, now_, now_, now_, 0, 0};
     return serve(slot);
   }
   const bool replies = program_.channels[m.channel].address == Address::reply;
@@ -185,8 +189,8 @@ void EventEngine::arrive(uint32_t slot) {
     const LaneState& state =
         lanes_[(info.base + instance) * std::size_t{kLanes} + static_cast<std::size_t>(lane)];
     if (state.state != State::waiting) continue;
-    const Op& op = info.ops[state.op];
-    if (op.kind != OpKind::recv || op.what != channel || op.key != key || !inbox.ready(instance, key))
+    if (state.sending != port_at_[channel] + key || info.ops[state.op].kind != OpKind::recv ||
+        !inbox.ready(instance, key))
       continue;
     inbox.take(instance, key);
     return complete(to_role, instance, lane, state.start);
@@ -244,6 +248,7 @@ void EventEngine::receive(uint32_t r, uint32_t instance, int lane, uint32_t inde
   const uint32_t lane_id = (roles_[r].base + instance) * kLanes + static_cast<uint32_t>(lane);
   if (!inbox.ready(instance, op.key)) {
     lanes_[lane_id].state = State::waiting;
+    lanes_[lane_id].sending = port_at_[op.what] + op.key;
     return;
   }
   inbox.take(instance, op.key);

@@ -120,13 +120,12 @@ void Recorder::Tracked::forget_accounted(const Program& program) {
 }
 
 Recorder::Done Recorder::done(Tracked& t, uint32_t iteration, const Op& op, const OpInterval& e) const {
-  Done d{&op, e.ready, e.end, e.start, t.after[static_cast<int>(op.lane)], iteration, e.last};
+  Done d{&op, e.ready, e.end, e.start, t.on_lane[static_cast<int>(op.lane)].after, iteration, e.last};
   if (op.kind != OpKind::recv) return d;
-  const Way& way = t.way.first;
-  d.start = way.sent;
-  d.other = way.behind;
+  d.start = t.sent;
+  d.other = t.peer;
   if (!replied(*plan_.program, op)) return d;
-  t.ways.push_back(way);
+  t.ways.push_back(t.way);
   d.other = t.dropped_ways + static_cast<uint32_t>(t.ways.size());
   return d;
 }
@@ -220,7 +219,7 @@ void Recorder::ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64
 
 void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t at,
                             std::span<const Dep> deps) {
-  uint64_t& after = t.after[static_cast<int>(lane)];
+  uint64_t& after = t.on_lane[static_cast<int>(lane)].after;
   after = 0;
   for (const Dep& dep : deps) {
     const Lane other = t.lane_of(dep.op);
@@ -228,7 +227,7 @@ void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t a
     const uint64_t n = t.numbers.at(dep.op, iteration - dep.lag);
     if (after == 0 && t.ended(n, at) && t.number(n)->iteration == iteration - dep.lag) after = n;
   }
-  const uint64_t before = t.on_lane[static_cast<int>(lane)];
+  const uint64_t before = t.on_lane[static_cast<int>(lane)].last;
   if (after == 0 && lane != Lane::compute && t.ended(before, at)) after = before;
   if (lane != Lane::compute || at <= t.compute_end) return;
   charge_chain(t, after, at);
@@ -236,9 +235,9 @@ void Recorder::ready_behind(Tracked& t, uint32_t iteration, Lane lane, int64_t a
 }
 
 void Recorder::account(Tracked& t, uint32_t iteration, uint32_t index, const Op& op, const OpInterval& e) {
-  t.recent.push_back(done(t, iteration, op, e));
-  const uint64_t n = t.newest();
-  t.on_lane[static_cast<int>(op.lane)] = n;
+  t.add(done(t, iteration, op, e));
+  const uint64_t n = t.newest;
+  t.on_lane[static_cast<int>(op.lane)].last = n;
   if (op.lane != Lane::compute) t.numbers.at(index, iteration) = n;  // work is accounted for at its end
   const auto [end, last] = t.final_end;
   if (e.end > end || (e.end == end && index < last)) {
@@ -276,7 +275,7 @@ void Recorder::describe(uint32_t role, uint32_t iteration, const CallOps& call,
   const Tracked& t = tracked_[role];
   key.push_back(t.compute_end - call.begin);
   for (int lane = 0; lane < kLanes; ++lane) {
-    if ((call.lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane], iteration, call.begin, key);
+    if ((call.lanes >> lane & 1U) != 0) describe_chain(t, t.on_lane[lane].last, iteration, call.begin, key);
   }
   const auto ask = [&](uint32_t on, uint16_t lag) {
     if (lag <= iteration && t.lane_of(on) != Lane::compute)
@@ -291,7 +290,7 @@ void Recorder::describe(uint32_t role, uint32_t iteration, const CallOps& call,
 void Recorder::begin_call(uint32_t role) {
   if (!tracks(role)) return;
   Tracked& t = tracked_[role];
-  call_newest_ = t.newest();
+  call_newest_ = t.newest;
   call_waits_ = waits_;
   call_sums_ = {};
   for (int w = 0; w < kWaits; ++w) call_sums_.exposed[w] = trace_.exposed[w].ps;
@@ -328,7 +327,7 @@ Recorder::CallEffect Recorder::end_call(uint32_t role, const CallOps& call) {
   }
   for (int l = 0; l < kLanes; ++l) {
     if ((call.lanes >> l & 1U) == 0) continue;
-    const auto at = left.find(t.on_lane[l]);
+    const auto at = left.find(t.on_lane[l].last);
     out.on_lane[l] = at == left.end() ? 0 : at->second;
   }
   out.final_end = {t.final_end.first - begin, t.final_end.second - call.first()};
@@ -348,7 +347,7 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& cal
   for (int w = 0; w < kWaits; ++w) trace_.exposed[w].ps += effect.exposed[w];
   for (int l = 0; l < kLanes; ++l) trace_.busy[l].ps += effect.busy[l];
   for (int m = 0; m < kMoves; ++m) trace_.moved[m].ps += effect.moved[m];
-  const uint64_t before = t.newest();
+  const uint64_t before = t.newest;
   const auto number = [&](uint64_t place) { return place == 0 ? 0 : before + place; };
   const std::pair<int64_t, uint32_t> last{effect.final_end.first + begin,
                                           effect.final_end.second + call.first()};
@@ -365,14 +364,14 @@ void Recorder::repeat_call(uint32_t role, uint32_t iteration, const CallOps& cal
     d.start += begin;
     d.end += begin;
     d.after = number(relative.after);
-    t.recent.push_back(d);
-    t.numbers.at(call.first() + op, iteration) = t.newest();
-    if (latest && op == effect.final_end.second) t.final_ = t.newest();
+    t.add(d);
+    t.numbers.at(call.first() + op, iteration) = t.newest;
+    if (latest && op == effect.final_end.second) t.final_ = t.newest;
   }
   for (int l = 0; l < kLanes; ++l) {
-    if ((call.lanes >> l & 1U) != 0) t.on_lane[l] = number(effect.on_lane[l]);
+    if ((call.lanes >> l & 1U) != 0) t.on_lane[l].last = number(effect.on_lane[l]);
   }
-  t.on_lane[static_cast<int>(Lane::compute)] = 0;
+  t.on_lane[static_cast<int>(Lane::compute)].last = 0;
   t.compute_end = compute_end;
   t.forget_accounted(*plan_.program);
 }

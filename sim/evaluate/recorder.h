@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -105,9 +106,13 @@ class Recorder {
   void ready(uint32_t role, uint32_t iteration, const OpPlace& op, int64_t at);
   /// The recv of the role's first instance that is kept next was ended by this reply, or by this message of a
   /// peer.
-  void replied(uint32_t role, const Way& way) { tracked_[role].way = {way, true}; }
+  void replied(uint32_t role, const Way& way) {
+    heard(role, way.behind, way.sent);
+    tracked_[role].way = way;
+  }
   void heard(uint32_t role, uint32_t peer, int64_t sent) {
-    tracked_[role].way = {{.sent = sent, .behind = peer}, false};
+    tracked_[role].peer = peer;
+    tracked_[role].sent = sent;
   }
   /// An op of such an instance's compute lane ended so much later because it was not issued earlier. Before
   /// its keep().
@@ -184,23 +189,38 @@ class Recorder {
   struct Tracked {
     const Role* role = nullptr;
     const Op* plain = nullptr;  ///< [op], where there are no routines
-    std::vector<Lane> lane;     ///< [op], where there are some
     std::deque<Done> recent;
-    std::deque<Way> ways;  ///< of replies that ended recvs among these, numbered from 1
-    uint64_t dropped = 0;  ///< before `recent`
-    uint32_t dropped_ways = 0;
+    uint64_t newest = 0;      ///< number of the last of these
+    uint64_t dropped = 0;     ///< before `recent`
+    int64_t compute_end = 0;  ///< all time up to here is accounted for
     Numbers numbers;
-    uint64_t on_lane[kLanes] = {}, after[kLanes] = {};  ///< last number; Done::after of the next
-    uint64_t final_ = 0;                                ///< which ended last ...
-    std::pair<int64_t, uint32_t> final_end;             ///< ... and when, which op
-    int64_t compute_end = 0;                            ///< all time up to here is accounted for
-    std::pair<Way, bool> way;                           ///< whether a server replied
+    struct OfLane {
+      uint64_t last = 0, after = 0;  ///< last number; Done::after of the next
+    };
+    OfLane on_lane[kLanes];
+    uint64_t final_ = 0;                     ///< which ended last ...
+    std::pair<int64_t, uint32_t> final_end;  ///< ... and when, which op
+    int64_t sent = 0;  ///< of the message that ends the next recv kept, when `peer` sent it
+    uint32_t peer = 0;
+    uint32_t dropped_ways = 0;
+    Way way;                 ///< of that message, if a server replied
+    std::vector<Lane> lane;  ///< [op], where there are routines
+    std::deque<Way> ways;    ///< of replies that ended recvs among `recent`, numbered from 1
     Lane lane_of(uint32_t op) const { return plain != nullptr ? plain[op].lane : lane[op]; }
     const Op& op(uint32_t index) const { return plain != nullptr ? plain[index] : role->ops[index]; }
-    uint64_t newest() const { return dropped + recent.size(); }
     void forget_accounted(const Program& program);
-    const Done* number(uint64_t n) const { return n <= dropped ? nullptr : &recent[n - dropped - 1]; }
-    bool ended(uint64_t n, int64_t at) const { return number(n) != nullptr && number(n)->end == at; }
+    void add(const Done& done) {
+      recent.push_back(done);
+      ++newest;
+    }
+    /// Counted from the end, near which most are asked for.
+    const Done* number(uint64_t n) const {
+      return n <= dropped ? nullptr : &*(recent.end() - static_cast<std::ptrdiff_t>(newest - n + 1));
+    }
+    bool ended(uint64_t n, int64_t at) const {
+      const Done* const d = number(n);
+      return d != nullptr && d->end == at;
+    }
   };
   /// What an execution spent its time on, up to `end` from where the one before ends.
   struct Stretch {

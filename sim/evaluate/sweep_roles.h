@@ -9,9 +9,15 @@
 
 namespace tandem::sim {
 
+/// Ops that go on beside each other cannot be swept in the order of their lists; nothing else is wrong. For one
+/// thread at a time.
+class OutOfOrder : public ProgramError {
+  using ProgramError::ProgramError;
+};
+
 /// Sweeps all roles by turns, each as far as it gets without a message that is not sent yet. A `Sweep` is
 /// made of (plan, role, options, recorder, mail) and has advance(), done() and count_transfers(); `mail` is
-/// what they have in common. Throws ProgramError where the program is not static.
+/// what they have in common. Throws ProgramError where the program is not static, and OutOfOrder.
 template <typename Sweep, typename Mail>
 Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string evaluator, Mail& mail) {
   if (!is_static(*plan.program)) throw ProgramError("only static programs can be swept");
@@ -25,7 +31,8 @@ Trace sweep_roles(const Plan& plan, const EvaluateOptions& options, std::string 
     moved = false;
     for (Sweep& role : roles) moved = role.advance() || moved;
   }
-  TANDEM_CHECK(std::all_of(roles.begin(), roles.end(), [](const Sweep& role) { return role.done(); }));
+  if (!std::all_of(roles.begin(), roles.end(), [](const Sweep& role) { return role.done(); }))
+    throw OutOfOrder("messages pass each other, so that ops cannot be taken in the order of their lists");
   for (Sweep& role : roles) role.count_transfers();
   recorder.finish();
   return trace;

@@ -53,6 +53,36 @@ TEST(Steps, AProgramOfEveryMessageTakesWhatTheMessagesTake) {
   }
 }
 
+/// Sound, as sends go on beside receipts, but not to be swept in the order of the lists.
+TEST(Steps, TwoThatReceiveFirstInTheirListsMeetAllTheSame) {
+  constexpr Bytes kBytes{1000};
+  Builder b;
+  b.program().grid.axes = {{"rank", 2}};
+  std::vector<RoleBuilder> roles;
+  for (int32_t r = 0; r < 2; ++r) {
+    roles.push_back(b.role("rank" + std::to_string(r), {}));
+    b.program().roles.back().at = {r};
+  }
+  const uint32_t to[] = {b.channel(roles[0], roles[1], Address::same_index, {kBytes}),
+                         b.channel(roles[1], roles[0], Address::same_index, {kBytes})};
+  for (std::size_t r = 0; r < 2; ++r) {
+    roles[r].recv(to[1 - r], 0, "recv").on(Lane::recv);
+    roles[r].send(to[r], 0, kBytes, "send").on(Lane::send);
+  }
+  Transfer message;
+  message.bytes = 1000;
+  message.cap = 1e9;
+  message.latency = Time{500'000};
+  Plan plan;
+  plan.program = std::make_shared<Program>(b.finish());
+  plan.transfers.push_back(message);
+  for (std::size_t r = 0; r < 2; ++r) plan.roles.push_back({{}, {{Time{}, Time{}}}, {{-1, 0}}});
+  plan.messages = std::make_shared<workloads::UniformMessages>(message, Time{});
+  const Trace trace = evaluate(plan, {.iterations = 2});
+  EXPECT_EQ(trace.evaluator, "events");
+  EXPECT_EQ(trace.makespan.ps, 2'500'000) << "the second send leaves behind the first";
+}
+
 TEST(Steps, ASlowRankDelaysItsNeighboursStepByStep) {
   // Rank 0 needs 10 a message, the others 1: after 3 steps of a ring of 8 only ranks up to 3 away have heard.
   const auto run = run_steps(
