@@ -77,7 +77,7 @@ class Builder {
   uint32_t label(std::string_view text);
   Program program_;
   std::map<std::string, uint32_t, std::less<>> labels_;
-  uint32_t recent_[2] = {};  ///< labels asked for last
+  uint32_t recent_[2] = {};                        ///< labels asked for last
   std::vector<std::pair<uint32_t, OpId>> serial_;  ///< (role, op): after_iteration()
 };
 

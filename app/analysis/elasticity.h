@@ -29,8 +29,9 @@ struct Resource {
 };
 
 /// Every link class, the network where several nodes make it matter, the host's storage and cores; then
-/// "compute", "launch", "server" and "latency", and "timers" where packets are lost. Together they are all that a step takes time for, but for
-/// fixed rates (staging buffers, single streams), so that elasticities add up to 1 or a little less.
+/// "compute", "launch", "server" and "latency", and "timers" where packets are lost. Together they are all
+/// that a step takes time for, but for fixed rates (staging buffers, single streams), so that elasticities
+/// add up to 1 or a little less.
 std::vector<Resource> resources_of(const Question& question);
 
 /// The question's system with one resource of its file turned by `factor`. Throws InputError.

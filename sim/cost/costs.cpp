@@ -99,8 +99,7 @@ Transfer Costs::collective(const Op& op, std::span<const VertexId> members, bool
   Transfer t = collective_alone(op, members);
   // A coordinator looks every cycle: what is awaited waits for half of one in the mean.
   const double wait = awaited ? overheads_.cycle.seconds() / 2 : 0;
-  t.latency =
-      at_speed(t.latency + Time::from_seconds(wait + agreement(awaited))) + timeouts(op, members);
+  t.latency = at_speed(t.latency + Time::from_seconds(wait + agreement(awaited))) + timeouts(op, members);
   return t;
 }
 

@@ -9,8 +9,8 @@
 
 namespace tandem::sim {
 
-/// Ops that go on beside each other cannot be swept in the order of their lists; nothing else is wrong. For one
-/// thread at a time.
+/// Ops that go on beside each other cannot be swept in the order of their lists; nothing else is wrong. For
+/// one thread at a time.
 class OutOfOrder : public ProgramError {
   using ProgramError::ProgramError;
 };
