@@ -10,16 +10,13 @@
 // these principles and no fitted figure:
 // - Buffer and wire hold P = (buffer + C * RTT) / segment packets. If N b fits, nothing is lost: R = 0.
 // - Senders double their windows until packets are lost (slow start), from the initial window on. In that
-// round
-//   trip each sends W = max(initial window, 2 w) segments, w = P / N being its share of the places, or all of
-//   b if that is less; each finds a place with probability s = w / W.
+//   round trip each sends W = max(initial window, 2 w) segments, w = P / N being its share of the places, or
+//   all of b if that is less; each finds a place with probability s = w / W.
 // - A lost segment is sent again at once only if three that follow it arrive (RFC 5681, 3.2). A sender of
-// whose
-//   segments some are lost and at most two arrive waits for its timer: q = P(Binomial(W, s) <= 2), and below
-//   three segments q = 1 - s^W.
+//   whose segments some are lost and at most two arrive waits for its timer: q = P(Binomial(W, s) <= 2), and
+//   below three segments q = 1 - s^W.
 // - Of very many senders those that wait make room for others: P / 8 of them, which have eight places each,
-// get
-//   through, so that q <= 1 - w / 8.
+//   get through, so that q <= 1 - w / 8.
 // - The round waits if any does, 1 - (1 - q)^N. Those N q begin anew, from one segment on (RFC 5681, 3.1), at
 //   the same time, and so on, until what they have left fits. R is the sum, at most N b / P: between two
 //   timeouts at least what fits gets through.
