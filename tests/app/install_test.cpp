@@ -51,7 +51,7 @@ TEST(Install, CompletionKnowsVerbsOptionsAndNames) {
         .out;
   };
   EXPECT_EQ(complete("tandem pre", "1"), "predict\n");
-  EXPECT_EQ(complete("tandem predict --ba", "2"), "--batch --batch-split\n");
+  EXPECT_EQ(complete("tandem predict --ba", "2"), "--batch --batch-split --batch-norm\n");
   EXPECT_THAT(complete("tandem predict --model resnet15", "3"), StartsWith("resnet152"));
 }
 
