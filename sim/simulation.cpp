@@ -50,7 +50,7 @@ int64_t run_in(const Program& program, int64_t steps) {
   return periods < steps ? periods : out;
 }
 
-/// Of many workers that do not wait for the network a few rounds tell the rate: within 0.5 %.
+/// Of many workers that do not wait for the network a few rounds tell the rate: within 1 %.
 constexpr int32_t kFirstRounds = 16;
 bool may_be_steady(const Program& program) {
   return free_running(program) && program.roles[0].mesh.size() >= kManyWorkers && period(program) == 1 &&

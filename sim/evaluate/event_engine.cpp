@@ -184,7 +184,7 @@ bool EventEngine::prolong() {
 
 /// The iterations from `first` up to `ended` are alike, and not longer or shorter towards their end.
 bool EventEngine::steady(int64_t first, int64_t ended) const {
-  constexpr double kSpread = 0.05, kDrift = 0.005;  // where the network decides, they spread by 20 % and more
+  constexpr double kSpread = 0.05, kDrift = 0.01;  // where the network decides, they spread by 20 % and more
   const int64_t half = (ended - first) / 2;
   if (first == 0 || half <= 0) return true;
   std::vector<double> length;
