@@ -54,7 +54,7 @@ std::string find_data(std::string_view folder, std::string_view kind, const std:
   const auto file = [&](const std::string& name) {
     return fmt::format("{}/{}/{}.json", data_root(), folder, name);
   };
-  // As it is spelled it is mostly there; reading the folder takes ten times as long.
+  // As it is spelled it is mostly there: no need to read the folder.
   std::error_code none;
   if (name_or_path.find('\0') == std::string::npos && fs::exists(file(name_or_path), none))
     return file(name_or_path);

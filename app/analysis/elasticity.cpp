@@ -29,8 +29,8 @@ constexpr double kUnlimited = 1e3;
 constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
-constexpr int64_t kMostOfFewRounds =
-    800'000;  // where the prediction may have made fewer rounds than changes do
+// Where the prediction may have made fewer rounds than changes do.
+constexpr int64_t kMostOfFewRounds = 800'000;
 
 /// Adds a figure of the document or of one of its kinds of nodes, whose path begins with `prefix`.
 void add_figure(const std::string& prefix, const std::string& path, const Json& value, bool bandwidth,

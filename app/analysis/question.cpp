@@ -190,8 +190,8 @@ std::vector<Flag> question_flags() {
        "the rate that each has alone, as many in all"},
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME",
-       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, lamb (tandem list "
-       "optimizers), or none: no update"},
+       "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
+       "(tandem list optimizers), or none: no update"},
       {"recipe", "NAME|FILE",
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
        "pytorch; all: tandem list recipes"},

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/random.h"
@@ -58,18 +57,11 @@ Ran run_once(const RaceTask& task, const std::string& scheme, int64_t workers, i
           there};
 }
 
-double median_samples(const RaceTask& task, double rate, int64_t seeds, const std::atomic<bool>* stop,
-                      RaceReference& of) {
+double median_samples(const RaceTask& task, int64_t batch, double rate, int64_t seeds,
+                      const std::atomic<bool>* stop) {
   std::vector<double> all;
-  const auto began = std::chrono::steady_clock::now();
-  double sum = 0;
-  for (int64_t seed = 1; seed <= seeds; ++seed) {
-    all.push_back(
-        run_once(task, "allreduce", 1, of.batch, rate, static_cast<uint64_t>(seed), 0, stop).samples);
-    sum += all.back();
-  }
-  of.seconds_per_sample =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() / sum;
+  for (int64_t seed = 1; seed <= seeds; ++seed)
+    all.push_back(run_once(task, "allreduce", 1, batch, rate, static_cast<uint64_t>(seed), 0, stop).samples);
   return median(all);
 }
 
@@ -79,7 +71,7 @@ void improve(const RaceTask& task, double factor, const std::atomic<bool>* stop,
   RaceTask within = task;
   for (double rate = best.learning_rate * factor; rate > 1e-4 && rate < 1e3; rate *= factor) {
     within.most_samples = std::min(task.most_samples, static_cast<int64_t>(1.5 * best.samples));
-    const double samples = median_samples(within, rate, kSweepSeeds, stop, best);
+    const double samples = median_samples(within, best.batch, rate, kSweepSeeds, stop);
     if (!(samples < best.samples)) break;
     best.learning_rate = rate;
     best.samples = samples;
@@ -167,14 +159,14 @@ RaceReference race_reference(const RaceTask& task, int64_t batch, const std::ato
   const auto measure = [&]() -> std::optional<RaceResults::Values> {
     constexpr double kFirst = 0.2, kFine = 1.4142135623730951;
     RaceReference best{batch, kFirst};
-    best.samples = median_samples(task, kFirst, kSweepSeeds, stop, best);
+    best.samples = median_samples(task, batch, kFirst, kSweepSeeds, stop);
     for (const double factor : {2.0, 0.5, kFine, 1 / kFine}) improve(task, factor, stop, best);
-    best.samples = median_samples(task, best.learning_rate, kReferenceSeeds, stop, best);
+    best.samples = median_samples(task, batch, best.learning_rate, kReferenceSeeds, stop);
     if (stop != nullptr && stop->load()) return {};
-    return {{best.learning_rate, best.samples, best.seconds_per_sample}};
+    return {{best.learning_rate, best.samples}};
   };
-  const auto v = results.get(fmt::format("reference {}", batch), measure).value_or(RaceResults::Values(3));
-  return {batch, v[0], v[1], v[2]};
+  const auto v = results.get(fmt::format("reference {}", batch), measure).value_or(RaceResults::Values(2));
+  return {batch, v[0], v[1]};
 }
 
 RaceEntry race_entry(const RaceTask& task, const RaceModel& model, const std::string& scheme, int64_t workers,

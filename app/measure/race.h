@@ -29,7 +29,6 @@ struct RaceTask {
 struct RaceReference {
   int64_t batch = 0;
   double learning_rate = 0, samples = 0;  ///< median over the seeds
-  double seconds_per_sample = 0;          ///< of its runs together
 };
 
 /// From two references: E = S_min (B + noise), and the largest useful learning rate by McCandlish et al.

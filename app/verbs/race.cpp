@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "app/analysis/question.h"
 #include "app/console/cli.h"
@@ -96,16 +95,6 @@ void run_all(Race& race, RaceResults& results, Progress& progress) {
   }
 }
 
-/// Of runs to the target: samples of all, as quick as those of one worker, on so many cores.
-std::string duration(const Race& race) {
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
-  double seconds = 0;
-  for (const RaceEntry& e : race.entries)
-    seconds +=
-        e.predicted_samples * race.small.seconds_per_sample / std::min(cores, static_cast<double>(e.workers));
-  return minutes(seconds * static_cast<double>(race.task.seeds));
-}
-
 Race hold_race(const Arguments& a) {
   Race race;
   race.task = read_task(a);
@@ -135,8 +124,8 @@ Race hold_race(const Arguments& a) {
   }
   if (interrupted) return race;
   note(a, fmt::format(
-              "about {} for {} seeds of {} schemes, and {} runs each for their rates{}", duration(race),
-              race.task.seeds, race.entries.size(), race.rate_runs,
+              "{} seeds of {} schemes, and {} runs each for their rates{}", race.task.seeds,
+              race.entries.size(), race.rate_runs,
               results.size() > static_cast<int64_t>(race.entries.size()) + 2 ? "; less what is known" : ""));
   run_all(race, results, progress);
   for (const int64_t workers : race.workers) race.orders.push_back(race_order(race.entries, workers));
@@ -295,10 +284,8 @@ void register_race(Registry<Verb>& registry) {
            "One worker is run in small and in large steps, each at the best of several learning rates. From "
            "that, samples to the target and learning rates of all schemes follow by published formulas, and "
            "from the profile their rates. Then all are executed, with as many seeds, and in runs of their "
-           "own for "
-           "their rates: time is the seeds' median of samples over the upper quartile of rates.\n\nExample\n "
-           " tandem "
-           "race --devices 2 --seeds 20 --least-tau 0.8"});
+           "own for their rates: time is the seeds' median of samples over the upper quartile of rates.\n\n"
+           "Example\n  tandem race --devices 2 --seeds 20 --least-tau 0.8"});
 }
 
 }  // namespace tandem::app

@@ -123,12 +123,11 @@ std::string by_all_reduce(const std::vector<CollectiveRow>& rows) {
     worst = machine;
   }
   return "\nAll-gather and reduce-scatter, corrected by a log of all-reduce of the same machine and number "
-         "of "
-         "devices (`tandem collective\n--profile FILE`). All-to-all and broadcast take other ways: a log of "
-         "all-reduce corrects none of them.\n\n"
-         "| calibrated by all-reduce | stock: up to 1 MiB | above 1 MiB | calibrated: up to 1 MiB | above 1 "
-         "MiB "
-         "|\n| --- | ---: | ---: | ---: | ---: |\n" +
+         "of devices (`tandem collective\n--profile FILE`). All-to-all and broadcast take other ways: a log "
+         "of all-reduce corrects none of them.\n\n"
+         "| calibrated by all-reduce | stock: up to 1 MiB | above 1 MiB | calibrated: up to 1 MiB | "
+         "above 1 MiB |\n"
+         "| --- | ---: | ---: | ---: | ---: |\n" +
          lines +
          fmt::format("| **all** | {} | {} |\n\nWorst above 1 MiB: {}, {:.1f} %.\n", all_stock.cells(),
                      all_corrected.cells(), worst, 100 * most);

@@ -146,6 +146,8 @@ class Run {
     return !program_.stores.empty() && program_.stores[0].averaging.rule != Averaging::Rule::none;
   }
   /// Has each worker a model of its own in the store, which others reach?
+  /// The optimiser's step on so many elements.
+  Call update_call(int64_t elements) const;
   bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
   bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
   /// Whose model a worker's is averaged with, of its own.

@@ -59,20 +59,24 @@ Store::Rate Run::rate_rule() const {
 
 int64_t Run::pushing() const { return workers_ / int64_t{program_.stores[0].shares}; }
 
+Call Run::update_call(int64_t elements) const {
+  Call out;
+  out.function = Function::update;
+  out.pass = Pass::update;
+  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
+  out.shape = {elements, execution_.integer_gradients ? 0 : rule};
+  return out;
+}
+
 /// The optimiser's step.
 Merge Run::updating_merge(const std::function<std::size_t(const Slice&)>& server_of, bool on_devices) {
   const Store& rules = program_.stores[0];
   // One prepared update a server and length: slices come in few sizes.
   auto prepared = std::make_shared<std::map<std::pair<std::size_t, int64_t>, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
   for_each_slice([&](const Slice& slice) {
     const std::pair key{server_of(slice), slice.elements};
     if (prepared->count(key) != 0) return;
-    Call update;
-    update.function = Function::update;
-    update.pass = Pass::update;
-    update.shape = {slice.elements, execution_.integer_gradients ? 0 : rule};
-    prepared->emplace(key, servers_[key.first]->prepare(update));
+    prepared->emplace(key, servers_[key.first]->prepare(update_call(slice.elements)));
   });
   // What a node's devices push as one is the sum of theirs.
   const float scale = execution_.integer_gradients
@@ -117,14 +121,9 @@ Step Run::step_of_workers() {
   auto states =
       std::make_shared<std::vector<std::vector<float>>>(static_cast<std::size_t>(workers_), start_state_);
   auto prepared = std::make_shared<std::map<int64_t, uint32_t>>();
-  const auto rule = static_cast<int64_t>(execution_.job.optimizer - optimizers().data());
   for_each_slice([&](const Slice& slice) {
     if (prepared->count(slice.elements) != 0) return;
-    Call update;
-    update.function = Function::update;
-    update.pass = Pass::update;
-    update.shape = {slice.elements, execution_.integer_gradients ? 0 : rule};
-    prepared->emplace(slice.elements, servers_[0]->prepare(update));
+    prepared->emplace(slice.elements, servers_[0]->prepare(update_call(slice.elements)));
   });
   return [this, states, prepared, rate = rate_rule(), pushing = pushing()](
              uint32_t worker, const Slice& slice, const float* gradient, float* moved, int64_t number,

@@ -156,12 +156,8 @@ Worker::Act Worker::receive_from_peer(uint32_t index) {
 
 /// One step of the optimiser on a part of the parameters.
 Call Worker::update_call(const Op& op, const Slice& part) const {
-  Call call;
-  call.function = Function::update;
-  call.pass = Pass::update;
+  Call call = run_.update_call(part.elements);
   call.kernels = run_.program().tasks[op.what].kernels;
-  const auto rule = static_cast<int64_t>(run_.execution().job.optimizer - optimizers().data());
-  call.shape = {part.elements, run_.execution().integer_gradients ? 0 : rule};
   return call;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/random.h"
 #include "sim/cost/input_costs.h"
 #include "sim/cost/link_pattern.h"
 #include "sim/cost/network_software.h"
@@ -176,28 +175,8 @@ void Costs::connect(std::span<const VertexId> from, std::span<const VertexId> to
   }
 }
 
-uint32_t& Costs::way_at(uint64_t ends) {
-  if (2 * ways_.size() >= way_slots_.size()) {
-    std::vector<std::pair<uint64_t, uint32_t>> old(std::max<std::size_t>(64, 2 * way_slots_.size()));
-    way_slots_.swap(old);
-    for (const auto& [known, number] : old) {
-      if (number > 0) way_at(known) = number;
-    }
-  }
-  const std::size_t mask = way_slots_.size() - 1;
-  std::size_t at = mix64(ends) & mask;
-  while (way_slots_[at].second > 0 && way_slots_[at].first != ends) at = (at + 1) & mask;
-  way_slots_[at].first = ends;
-  return way_slots_[at].second;
-}
-
 Costs::Way& Costs::way(VertexId from, VertexId to, Bytes bytes) {
-  uint32_t& number = way_at(uint64_t{from} << 32 | to);
-  if (number == 0) {
-    ways_.emplace_back();
-    number = static_cast<uint32_t>(ways_.size());
-  }
-  Way& way = ways_[number - 1];
+  Way& way = ways_[uint64_t{from} << 32 | to];
   if (way.transfer.bytes == 0) {
     way.transfer = links_.post(from, to, bytes);
     way.transfer.latency = at_speed(way.transfer.latency + start_up_);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -161,11 +162,7 @@ class Costs {
   Time start_up_;
   LinkCost links_;
   IncastRounds incast_;
-  /// Where ways_ has the way of a sender and a receiver: open addressing, at most half full.
-  uint32_t& way_at(uint64_t ends);
-  std::vector<Way> ways_;
-  std::vector<std::pair<uint64_t, uint32_t>>
-      way_slots_;  ///< sender and receiver; number in ways_ + 1, 0: free
+  std::unordered_map<uint64_t, Way> ways_;  ///< by sender and receiver
   std::map<std::pair<CollKind, std::vector<VertexId>>, CollectiveCorrection> corrections_;
   std::vector<std::string> measured_notes_;
 };

@@ -14,7 +14,7 @@ namespace tandem::sim {
 
 /// A message that senders on other nodes send to each of `receivers`, all at once.
 struct ManyToMany {
-  std::string what;  ///< "push", "all-to-all"
+  std::string what;  ///< "worker to server", "all-to-all"
   std::span<const VertexId> senders, receivers;
   double bytes = 0;    ///< from each to each
   double at_once = 1;  ///< share of the senders that send in the same round

