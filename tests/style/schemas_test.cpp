@@ -249,6 +249,9 @@ TEST(Schemas, HoldForWhatTheProgramWrites) {
       {"collective",
        {"collective", "--system", "dgx-a100", "--calibrate", "--log",
         std::string(TANDEM_ROOT) + "/tests/fuzz/corpus/nccl_tests/runs.txt"}},
+      {"race",
+       {"race", "--devices", "2", "--schemes", "allreduce,local-sgd:every=4", "--profile", "stock", "--seeds",
+        "2", "--rate-runs", "1", "--target-loss", "2.2", "--most-samples", "4000"}},
       {"system-listing", {"show", "system", "dgx1-v100"}},
       {"system-listing", {"show", "system", "tpu-v3-pod"}},
   };
