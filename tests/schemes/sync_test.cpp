@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-server_topk", "parameter-server:compression=topk,bucket=64KiB"},
     {"parameter-server_priority", "parameter-server:push=node,priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
+    {"parameter-server_separate", "parameter-server:mode=async,pull=separate,bucket=64KiB"},
     {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
     {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},
     {"parameter-averaging_cpu", "parameter-averaging:every=10,through=cpu"},
