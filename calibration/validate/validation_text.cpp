@@ -318,6 +318,7 @@ std::string validation_json(const std::vector<ValidationRow>& rows,
   for (const StalenessRow& r : staleness) {
     doc["staleness"].push_back({{"name", r.name},
                                 {"workers", r.workers},
+                                {"gives", r.gives},
                                 {"published_mean", r.published_mean},
                                 {"predicted_mean", r.predicted_mean},
                                 {"distance", r.distance}});

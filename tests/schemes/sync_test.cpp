@@ -293,6 +293,21 @@ TEST(Sync, PullsHideUnderTheNextForward) {
   EXPECT_FALSE(depends(p, find(p, "forward fc1"), find(p, "pull fc2"), 1));
 }
 
+TEST(Sync, ASeparatePullIsAskedForWhenEveryPushWasAnswered) {
+  const Program p = compile("parameter-server:bucket=1KiB,pull=separate", small_mlp(), {4, 1, 4});
+  ASSERT_EQ(p.roles.size(), 3u);
+  EXPECT_EQ(p.stores[0].answers(), 2u);
+  const auto at = [&](const char* label) { return find(p, label); };
+  for (const char* pushed : {"pushed fc1", "pushed fc2"}) {
+    EXPECT_LT(at(pushed), at("ask for fc1"));
+    EXPECT_LT(at(pushed), at("ask for fc2"));
+  }
+  for (const char* forward : {"forward fc1", "forward fc2"}) {
+    EXPECT_TRUE(depends(p, at(forward), at("pull fc1"), 1));
+    EXPECT_TRUE(depends(p, at(forward), at("pull fc2"), 1));
+  }
+}
+
 TEST(Sync, ServerRulesFollowTheMode) {
   const auto store = [](const std::string& options, Cluster cluster = {8, 2, 4}) {
     return compile("parameter-server:" + options, small_mlp(), cluster).stores[0];

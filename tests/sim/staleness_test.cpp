@@ -180,6 +180,21 @@ TEST(Staleness, OfNodesThatPushAsOneIsNodesLessOne) {
   }
 }
 
+/// Where push and pull are two requests, what others merge between them is no staleness: of W - 1 versions in
+/// a worker's round of T that is 2 L / T, the way of an answer and of a request.
+TEST(Staleness, OfTwoRequestsLacksWhatIsMergedBetweenThem) {
+  constexpr int64_t kWorkers = 8;
+  for (const double milliseconds : {0.0, 1.0, 4.0}) {
+    const System system = System::load(
+        "infiniband-cluster", {{"nodes", "16"}, {"network.latency", fmt::format("{}ms", milliseconds)}});
+    const Report r = predict("parameter-server:mode=async,overlap=off,shards=1,server=nodes,pull=separate",
+                             system, kWorkers, {});
+    const double round = r.batch_global / r.samples_per_second;
+    EXPECT_NEAR(r.staleness.mean(), (kWorkers - 1) * (1 - 2e-3 * milliseconds / round), 0.2) << milliseconds;
+    EXPECT_GE(r.staleness.mean(), 0.5 * (kWorkers - 1)) << "the round is computing for the better part";
+  }
+}
+
 /// Of many workers that the network does not hold up few rounds are simulated: as good as many, and without
 /// the run-in the mean staleness is what the law says. Where it does, as many as of few workers.
 TEST(Staleness, OfManyWorkersNeedsFewRounds) {
