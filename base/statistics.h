@@ -23,13 +23,15 @@ inline double quantile(std::vector<double> v, double q) {
 inline double median(const std::vector<double>& v) { return quantile(v, 0.5); }
 
 /// How far two rankings of the same things agree, from -1 (reversed) to 1: Kendall's tau-b (Biometrika 33,
-/// 1945), in which pairs that are equal in one of them count for neither side. 0 where one ranks nothing.
-/// Requires a.size() == b.size(). O(n^2).
-inline double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
+/// 1945), in which pairs that are equal in one of them count for neither side, over the pairs (i, k) for
+/// which `counts` holds. 0 where one ranks nothing. Requires a.size() == b.size(). O(n^2).
+template <typename F>
+double kendall_tau(const std::vector<double>& a, const std::vector<double>& b, F counts) {
   double agree = 0, of_a = 0, of_b = 0;
   const auto sign = [](double x, double y) { return x < y ? -1 : x > y ? 1 : 0; };
   for (std::size_t i = 0; i < a.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
+      if (!counts(i, k)) continue;
       const int in_a = sign(a[i], a[k]), in_b = sign(b[i], b[k]);
       agree += in_a * in_b;
       of_a += std::abs(in_a);
@@ -37,6 +39,9 @@ inline double kendall_tau(const std::vector<double>& a, const std::vector<double
     }
   }
   return of_a > 0 && of_b > 0 ? agree / std::sqrt(of_a * of_b) : 0;
+}
+inline double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
+  return kendall_tau(a, b, [](std::size_t, std::size_t) { return true; });
 }
 
 /// An interval of positive quantities this wide says next to nothing: its middle may be off by more than 70 %

@@ -192,6 +192,7 @@ class Checker {
     table(s.slack >= 0, "store", i, "negative slack");
     check_averaging(s.averaging, "store", i);
     const Channel& in = p_.channels[static_cast<std::size_t>(p_.roles[s.role].on_channel)];
+    if (s.reader >= 0) check_reader(i, s, in);
     const int64_t pushing = p_.roles[in.from_role].mesh.size();
     const bool peers = in.address == Address::sampled_peer || in.address == Address::next_peer;
     table(s.own_models == peers, "store", i, "models of workers meet each other's, and no others do");
@@ -204,6 +205,22 @@ class Checker {
     const int64_t workers = pushing / s.shares;  // that have a share in common
     table(s.quorum >= 1 && s.quorum <= workers, "store", i,
           fmt::format("a quorum of {} among {} workers: the gate never opens", s.quorum, workers));
+  }
+
+  /// Whoever pushes asks the reader, shard by shard, under the same keys.
+  void check_reader(std::size_t i, const Store& s, const Channel& pushed) const {
+    const auto r = static_cast<std::size_t>(s.reader);
+    table(r < p_.roles.size() && r != s.role && served(static_cast<uint32_t>(r)), "store", i,
+          "its reader is no other role that runs per message");
+    const Channel& asked = p_.channels[static_cast<std::size_t>(p_.roles[r].on_channel)];
+    table(
+        p_.roles[r].mesh.size() == p_.roles[s.role].mesh.size() && p_.roles[r].site == p_.roles[s.role].site,
+        "store", i, "its reader is not where the store is");
+    table(asked.from_role == pushed.from_role && asked.address == pushed.address &&
+              asked.key_bytes.size() == pushed.key_bytes.size(),
+          "store", i, "its reader is asked by others than those who push, or otherwise");
+    table(s.locked && !s.own_models && s.averaging.rule == Averaging::Rule::none, "store", i,
+          "only gradients that are merged one after the other have a reader");
   }
 
   bool sums(const Op& o) const {

@@ -214,6 +214,7 @@ class Parser {
     s.shares = static_cast<int32_t>(number(field("shares"), 0, INT32_MAX));
     averaging(s.averaging);
     if (has("rate=")) s.rate = enumerator<Store::Rate>(field("rate"), 3);
+    if (has("reader=")) s.reader = static_cast<int32_t>(number(field("reader"), 0, INT32_MAX));
     if (has("models=")) s.own_models = field("models") == "own";
     if (has("locked=")) s.locked = number(field("locked"), 0, 1) == 1;
     p_.stores.push_back(s);

@@ -117,6 +117,7 @@ void print_tables(Out out, const Program& p) {
                    s.batch, s.quorum, s.slack, s.drop_late ? 1 : 0, s.shares);
     print_averaging(out, s.averaging);
     if (s.rate != Store::Rate::fixed) fmt::format_to(out, " rate={}", name(s.rate));
+    if (s.reader >= 0) fmt::format_to(out, " reader={}", s.reader);
     fmt::format_to(out, "{}\n", s.own_models ? " models=own" : s.locked ? "" : " locked=0");
   }
 }

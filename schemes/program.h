@@ -167,6 +167,11 @@ struct Store {
   bool own_models = false;
   /// Gradients are merged one after the other; else beside each other, as they come (semantics.md 4.8).
   bool locked = true;
+  /// The role that answers those who ask for parameters, apart from those who push; -1: a push is answered
+  /// with them (semantics.md 4.9).
+  int32_t reader = -1;
+  /// The role whose replies carry parameters.
+  uint32_t answers() const { return reader >= 0 ? static_cast<uint32_t>(reader) : role; }
 };
 std::string_view name(Store::Rate rate);
 

@@ -82,10 +82,10 @@ std::vector<Series> read_series(const Json& document) {
   document.only({"title", "source", "note", "left_out", "series"});
   std::vector<Series> out;
   for (const Json& s : document.at("series").items()) {
-    s.only({"system", "set",      "model",        "scheme",    "accumulate", "precision",
-            "recipe", "input",    "batch",        "optimizer", "recompute",  "unit",
-            "values", "relative", "rate_assumed", "note",      "doubtful",   "reason",
-            "fitted", "gives",    "anchor",       "batch_norm"});
+    s.only({"system", "set",      "model",        "scheme",     "accumulate", "precision",
+            "recipe", "input",    "batch",        "optimizer",  "recompute",  "unit",
+            "values", "relative", "rate_assumed", "note",       "doubtful",   "reason",
+            "fitted", "gives",    "anchor",       "batch_norm", "deviations"});
     Series series{
         *document.place().file, document.at("source").as_text(), document.text("left_out", ""), &s, {}};
     for (const auto& [key, value] : s.at("values").members()) {
@@ -198,6 +198,8 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   row.devices = devices;
   row.batch = batch_at(s, devices);
   row.published = value;
+  if (const Json* deviations = s.find("deviations"))
+    row.deviation = deviations->real(std::to_string(devices), 0, 0);
   return row;
 }
 

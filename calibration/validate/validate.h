@@ -23,8 +23,9 @@ struct ValidationRow {
   std::string family;       ///< "cnn", "transformer", "recurrent", "other"
   int64_t devices = 1, nodes = 1, batch = 1;
   std::string unit;
-  double published = 0;       ///< samples/s, or relative rate where `relative`
-  bool relative = false;      ///< only ratios between rows of the series mean anything
+  double published = 0;   ///< samples/s, or relative rate where `relative`
+  double deviation = 0;   ///< standard deviation of the runs of which `published` is the mean; 0: not said
+  bool relative = false;  ///< only ratios between rows of the series mean anything
   bool rate_assumed = false;  ///< the absolute rate rests on a guessed batch or epoch count: not compared
   bool is_anchor = false;     ///< the row that the anchored predictions of its series are made to meet
   double anchor_devices = 0;

@@ -28,7 +28,12 @@ class Grids {
                                         question.precision, question.devices);
     const auto [at, fresh] = known_.emplace(key, all_.size());
     if (fresh) all_.push_back(question);
-    all_[at->second].configurations.push_back(std::move(configuration));
+    auto& known = all_[at->second].configurations;
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&](const auto& c) { return c.words == configuration.words; });
+    if (same == known.end()) return known.push_back(std::move(configuration));
+    ++same->rows;
+    same->measured += (configuration.measured - same->measured) / static_cast<double>(same->rows);
   }
   std::vector<RegretGrid> taken() {
     std::erase_if(all_, [](const RegretGrid& g) { return g.configurations.size() < 2; });

@@ -15,7 +15,8 @@ namespace tandem::calibration {
 struct RegretGrid {
   struct Configuration {
     std::string words;                   ///< "hybrid:tensor=4,pipeline=2, batch 8, recompute blocks"
-    double measured = 0, predicted = 0;  ///< samples/s
+    double measured = 0, predicted = 0;  ///< samples/s, measured in the mean over rows alike in words
+    int64_t rows = 1;
   };
   std::string file, system, model, precision;
   int64_t devices = 1;

@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "base/rooms.h"
+#include "base/json.h"
 
 namespace tandem::calibration {
 
 struct StalenessRow {
   std::string name, source, scheme;
   int64_t workers = 1;
+  std::string gives;  ///< what was set by the run: it counts nowhere
   double published_mean = 0, predicted_mean = 0;
   /// Total variation distance between the histograms, in [0, 1]; -1 where none was published.
   double distance = -1;
@@ -18,6 +19,8 @@ struct StalenessRow {
 
 /// Runs every case of the file. Throws InputError.
 std::vector<StalenessRow> validate_staleness();
+/// One case as the file has it.
+StalenessRow validate_staleness_run(const Json& run);
 /// A section of VALIDATION.md.
 std::string staleness_markdown(const std::vector<StalenessRow>& rows);
 

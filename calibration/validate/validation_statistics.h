@@ -57,6 +57,20 @@ struct Aim {
 };
 std::vector<Aim> aims(const std::vector<ValidationRow>& rows);
 
+/// How far the schemes that HKBU ran on one network of machines are predicted in their published order.
+struct SchemeOrder {
+  std::string system;
+  int64_t rows = 0;              ///< of several nodes, in grids of one model on so many devices
+  int64_t pairs = 0, clear = 0;  ///< of a grid's rows, and those whose runs tell the faster one
+  double tau = 0;                ///< Kendall's, in the mean over grids
+  double clear_tau = 0;          ///< the same over clear pairs alone
+};
+/// A pair is clear where its means differ by more than twice the standard deviation of their difference, each
+/// row's runs being as far apart as its source says.
+SchemeOrder order_of_schemes(const std::vector<ValidationRow>& rows, const std::string& system);
+/// Those with rows, by network.
+std::vector<SchemeOrder> orders_of_schemes(const std::vector<ValidationRow>& rows);
+
 /// The row furthest off in each series, the worst `count` series. Of a row the larger of its two errors
 /// counts, as a ratio.
 std::vector<const ValidationRow*> worst_rows(const std::vector<ValidationRow>& rows, std::size_t count);

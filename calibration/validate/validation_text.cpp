@@ -59,6 +59,16 @@ void aims_table(std::string& out, const std::vector<ValidationRow>& rows) {
                        : a.met()   ? "met"
                                    : "not met");
   }
+  const auto orders = orders_of_schemes(rows);
+  if (orders.empty()) return;
+  out +=
+      "\nHKBU's rates are means of a few runs. A pair of schemes is clear where its means differ by more "
+      "than "
+      "twice the standard\ndeviation of their difference.";
+  for (const SchemeOrder& o : orders)
+    out += fmt::format(" On {} {} of {} pairs are; their tau is {:.2f}.", o.system, o.clear, o.pairs,
+                       o.clear_tau);
+  out += "\n";
 }
 
 void group_table(std::string& out, const std::vector<ValidationRow>& rows, bool held_out) {
@@ -308,6 +318,7 @@ std::string validation_json(const std::vector<ValidationRow>& rows,
   for (const StalenessRow& r : staleness) {
     doc["staleness"].push_back({{"name", r.name},
                                 {"workers", r.workers},
+                                {"gives", r.gives},
                                 {"published_mean", r.published_mean},
                                 {"predicted_mean", r.predicted_mean},
                                 {"distance", r.distance}});

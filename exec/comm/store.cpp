@@ -88,6 +88,13 @@ void ParameterStore::push(uint32_t shard, uint32_t key, uint32_t worker, const S
   unlock(e);
 }
 
+void ParameterStore::pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply) {
+  Entry& e = entry(shard, key, worker);
+  e.lock.lock(abort_, spins_);
+  snapshot(e, worker, slice, reply);
+  e.lock.unlock();
+}
+
 /// After a clock may have moved: those at the gate look again.
 void ParameterStore::unlock(Entry& e) {
   for (auto at = e.asked.begin(); at != e.asked.end();) {
@@ -95,7 +102,7 @@ void ParameterStore::unlock(Entry& e) {
       ++at;
       continue;
     }
-    snapshot(e, at->worker, at->slice, at->reply);
+    if (at->reply != nullptr) snapshot(e, at->worker, at->slice, at->reply);
     at->ready();
     at = e.asked.erase(at);
   }

@@ -65,9 +65,12 @@ class ParameterStore {
   /// One gradient of the worker's share of `key` for `shard`, applied in order of arrival; `slice` is the
   /// same for all workers of the share, `gradient` may change afterwards. The reply's snapshot is taken as
   /// soon as the gate lets the worker pass, at once where there is none: `ready` is called then, by whoever
-  /// opened the gate, which may be this call. It must not call the store.
+  /// opened the gate, which may be this call. It must not call the store. Without a `reply` none is taken.
   void push(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, const float* gradient,
             float* reply, std::function<void()> ready);
+
+  /// Store::reader: the snapshot that a worker asks for by itself.
+  void pull(uint32_t shard, uint32_t key, uint32_t worker, const Slice& slice, float* reply);
 
   // ---- Store::own_models: the shard of a worker's number is its model ----
 

@@ -14,6 +14,7 @@ StoreLinks::StoreLinks(Setup setup, exec::Transport& transport, ParameterStore& 
   const auto workers = static_cast<uint32_t>(setup_.worker_node.size()),
              shards = static_cast<uint32_t>(setup_.shard_node.size());
   receives_.resize(std::size_t{workers} * shards * setup_.keys);
+  if (setup_.asked) answers_.resize(receives_.size());
   for (uint32_t w = 0; w < workers; ++w) {
     for (uint32_t s = 0; s < shards; ++s) {
       if (!apart(w, s)) continue;
@@ -53,20 +54,31 @@ void StoreLinks::stop() {
   }
 }
 
-exec::Transport::Receive& StoreLinks::receive(uint32_t worker, uint32_t shard, uint32_t key) {
-  return *receives_[(std::size_t{worker} * setup_.shard_node.size() + shard) * setup_.keys + key];
+void StoreLinks::expect(uint32_t worker, uint32_t shard, uint32_t key, float* to, int64_t elements) {
+  exec::Transport::Receive& back = receive(worker, shard, key);
+  back.to = to;
+  back.elements = elements;
+  // Replies under different keys overtake each other at a gate: each key has a stream of its own.
+  transport_.post(setup_.shard_node[shard], setup_.worker_node[worker],
+                  {setup_.channel + 1 + key, key, shard, worker, 0}, back);
 }
 
 void StoreLinks::push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply) {
-  const uint32_t here = setup_.worker_node[worker], there = setup_.shard_node[shard];
   const int64_t elements = setup_.slice(key, worker, shard).elements;
-  exec::Transport::Receive& back = receive(worker, shard, key);
-  back.to = reply;
-  back.elements = elements;
-  // Replies under different keys overtake each other at a gate: each key has a stream of its own.
-  transport_.post(there, here, {setup_.channel + 1 + key, key, shard, worker, 0}, back);
-  transport_.send(here, there, {setup_.channel, key, worker, shard, 0}, gradient,
+  if (setup_.asked)
+    expect(worker, shard, key, &answers_[port(worker, shard, key)], 1);
+  else
+    expect(worker, shard, key, reply, elements);
+  transport_.send(setup_.worker_node[worker], setup_.shard_node[shard],
+                  {setup_.channel, key, worker, shard, 0}, gradient,
                   setup_.words ? setup_.words(key) : elements, true);
+}
+
+void StoreLinks::pull(uint32_t worker, uint32_t shard, uint32_t key, float* reply) {
+  expect(worker, shard, key, reply, setup_.slice(key, worker, shard).elements);
+  const float word = 0;
+  transport_.send(setup_.worker_node[worker], setup_.shard_node[shard],
+                  {setup_.channel, setup_.keys + 1 + key, worker, shard, 0}, &word, 1, false);
 }
 
 void StoreLinks::await(uint32_t worker, uint32_t shard, uint32_t key) {
@@ -80,8 +92,10 @@ void StoreLinks::leave(uint32_t worker, uint32_t shard) {
 
 /// At the server's end.
 void StoreLinks::take(const MessageHead& head, const float* gradient) {
-  const uint32_t worker = head.from, shard = head.to, key = head.key;
-  if (key == setup_.keys) return store_.leave(worker, shard);
+  const uint32_t worker = head.from, shard = head.to;
+  if (head.key == setup_.keys) return store_.leave(worker, shard);
+  const bool asks = head.key > setup_.keys;
+  const uint32_t key = asks ? head.key - setup_.keys - 1 : head.key;
   const Slice slice = setup_.slice(key, worker, shard);
   Outbox& box = *boxes_.at({setup_.shard_node[shard], setup_.worker_node[worker]});
   std::unique_ptr<Reply> reply;
@@ -96,14 +110,17 @@ void StoreLinks::take(const MessageHead& head, const float* gradient) {
   reply->worker = worker;
   reply->shard = shard;
   reply->key = key;
-  reply->values.resize(static_cast<std::size_t>(slice.elements));
-  float* values = reply->values.data();
+  const bool answers = setup_.asked && !asks;
+  reply->values.resize(answers ? 1 : static_cast<std::size_t>(slice.elements));
+  float* values = answers ? nullptr : reply->values.data();
   const auto post = [&box, held = std::make_shared<std::unique_ptr<Reply>>(std::move(reply))] {
     const std::lock_guard guard(box.mutex);
     box.replies.push_back(std::move(*held));
     box.posted.add();
   };
-  store_.push(shard, key, worker, slice, gradient, values, post);
+  if (!asks) return store_.push(shard, key, worker, slice, gradient, values, post);
+  store_.pull(shard, key, worker, slice, values);
+  post();
 }
 
 void StoreLinks::serve(Outbox& box) {

@@ -26,6 +26,7 @@ class StoreLinks {
     /// What a worker sends to a shard under a key.
     std::function<Slice(uint32_t key, uint32_t worker, uint32_t shard)> slice;
     std::function<int64_t(uint32_t key)> words = {};  ///< of a push, where that is no gradient
+    bool asked = false;  ///< Store::reader: a push is answered by a word, parameters are asked for
   };
   /// `transport` and `store` outlive it; before any message.
   StoreLinks(Setup setup, exec::Transport& transport, ParameterStore& store, Abort& abort);
@@ -40,7 +41,9 @@ class StoreLinks {
   /// Returns when the gradient has left; the parameters come into `reply` whenever they come. One thread at a
   /// time per worker. Throws Stopped.
   void push(uint32_t worker, uint32_t shard, uint32_t key, const float* gradient, float* reply);
-  /// Until the reply to the last push is in place. Throws Stopped.
+  /// Asks for parameters, after the answer to the push. Throws Stopped.
+  void pull(uint32_t worker, uint32_t shard, uint32_t key, float* reply);
+  /// Until the reply to the last push or pull is in place. Throws Stopped.
   void await(uint32_t worker, uint32_t shard, uint32_t key);
   /// The worker has sent its last gradient.
   void leave(uint32_t worker, uint32_t shard);
@@ -58,7 +61,13 @@ class StoreLinks {
     Counter posted;
     std::thread sender;
   };
-  exec::Transport::Receive& receive(uint32_t worker, uint32_t shard, uint32_t key);
+  std::size_t port(uint32_t worker, uint32_t shard, uint32_t key) const {
+    return (std::size_t{worker} * setup_.shard_node.size() + shard) * setup_.keys + key;
+  }
+  exec::Transport::Receive& receive(uint32_t worker, uint32_t shard, uint32_t key) {
+    return *receives_[port(worker, shard, key)];
+  }
+  void expect(uint32_t worker, uint32_t shard, uint32_t key, float* to, int64_t elements);
   void take(const MessageHead& head, const float* gradient);
   void serve(Outbox& box);
 
@@ -68,7 +77,8 @@ class StoreLinks {
   Abort& abort_;
   std::atomic<bool> closing_{false};
   std::vector<std::unique_ptr<exec::Transport::Receive>>
-      receives_;  ///< [(worker, shard, key)], null on one node
+      receives_;                ///< [(worker, shard, key)], null on one node
+  std::vector<float> answers_;  ///< [(worker, shard, key)]: the word that answers a push, where asked
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<Outbox>> boxes_;  ///< [server's node, worker's]
 };
 

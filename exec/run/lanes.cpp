@@ -32,7 +32,8 @@ void Lanes::add_ops(const Run& run) {
     bound.turns = turns(op);
     const bool over_links = run.has_transport() && op.kind == OpKind::collective &&
                             op.lane != Lane::compute && !run.library_made(op.what);
-    lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr);
+    lane.pushes = lane.pushes || (op.kind == OpKind::send && run.store() != nullptr &&
+                                  run.program().channels[op.what].to_role == run.program().stores[0].role);
     const bool deals =
         op.kind == OpKind::collective && run.program().collectives[op.what].kind == CollKind::all_to_all;
     const bool on_host = (op.kind == OpKind::compute && op.lane == Lane::host) || op.lane == Lane::read ||

@@ -209,6 +209,7 @@ void Run::make_links() {
                                                                  : nodes + s);
   }
   setup.keys = static_cast<uint32_t>(program_.buckets.size());
+  setup.asked = program_.stores[0].reader >= 0;
   setup.channel = channels_;
   setup.slice = [this](uint32_t key, uint32_t worker, uint32_t shard) { return slice(key, worker, shard); };
   if (compresses()) {

@@ -85,6 +85,11 @@ class Worker {
   Act send(uint32_t index);
   Act send_to_peer(uint32_t index);
   Act receive(const Op& op);
+  bool asks(const Op& op) const;
+  bool acknowledges(const Op& op) const;
+  Act ask(uint32_t index);
+  Act receive_answers(const Op& op);
+  uint32_t near_shards() const;
   Act send_model(uint32_t index);
   Act receive_model(uint32_t index);
   Act receive_from_peer(uint32_t index);

@@ -22,57 +22,16 @@ Worker::Act Worker::action(uint32_t index) {
     case OpKind::send:
       return of_layers(op.payload) ? send_to_peer(index)
              : run_.own_models()   ? send_model(index)
+             : asks(op)            ? ask(index)
                                    : send(index);
     case OpKind::recv:
       return of_layers(op.payload) ? receive_from_peer(index)
              : run_.own_models()   ? receive_model(index)
+             : acknowledges(op)    ? receive_answers(op)
                                    : receive(op);
     default:
       throw InputError("workers neither apply nor gate");
   }
-}
-
-Worker::Act Worker::send(uint32_t index) {
-  const Op& op = role().ops[index];
-  const int64_t pushed_words = run_.compresses() ? pushed(op.key) : 0, before = messages_before(op.key);
-  for (uint32_t s = 0; s < run_.shards(); ++s)
-    bytes_[index] += 4 * (pushed_words > 0 ? pushed_words : run_.slice(op.key, instance_, s).elements);
-  return [this, key = op.key, lane = op.lane, pushed_words, before](int32_t) {
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
-      const Slice slice = run_.slice(key, instance_, s);
-      const int64_t at = before + s * pushed_words;
-      float *const gradient = pushed_words > 0 ? sent_messages_ + at : sent_ + slice.first,
-                   *const from = pushed_words > 0 ? messages_ + at : outgoing_ + slice.first,
-                   *const reply = replies_ + slice.first;
-      driver_->to_host(gradient, from, pushed_words > 0 ? pushed_words : slice.elements, lane);
-      if (run_.apart(instance_, s)) {
-        run_.links()->push(instance_, s, key, gradient, reply);
-        continue;
-      }
-      run_.store()->push(s, key, instance_, slice, gradient, reply, [this, key] { replied_[key].add(); });
-    }
-    device_->synchronize(lane);
-    pushed_[key].add();
-    return int64_t{0};
-  };
-}
-
-Worker::Act Worker::receive(const Op& op) {
-  uint32_t near = 0;  // shards
-  for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
-  return [this, key = op.key, lane = op.lane, every = op.every, near](int32_t iteration) {
-    const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
-    pushed_[key].wait(rounds, run_.abort(), run_.spins());
-    const int64_t began = now_ns();
-    replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
-    for (uint32_t s = 0; s < run_.shards(); ++s) {
-      if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
-      const Slice slice = run_.slice(key, instance_, s);
-      driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
-    }
-    device_->synchronize(lane);
-    return began;
-  };
 }
 
 /// The tensors that a message between stages carries, as the host reaches them. `arrives`: at this end.

@@ -67,7 +67,7 @@ Compression pushed_as(const Options& o) {
   return rule;
 }
 
-RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o) {
+RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o, const char* name) {
   const std::string& where = o.text("server");
   const int64_t all = where == "gpu" ? cluster.devices : cluster.nodes;
   const int64_t shards = o.count("shards") > 0 ? o.count("shards") : all;
@@ -75,7 +75,7 @@ RoleBuilder add_server(Builder& b, const Cluster& cluster, const Options& o) {
     throw InputError(fmt::format("parameter-server: shards={} on {} devices", shards, cluster.devices));
   }
   const Site site = where == "gpu" ? Site::accelerators : where == "cpu" ? Site::hosts : Site::extra_nodes;
-  return b.role("server", {{{"shard", static_cast<int32_t>(shards)}}}, site);
+  return b.role(name, {{{"shard", static_cast<int32_t>(shards)}}}, site);
 }
 
 /// One worker's ops. With push=node the gradients are first summed within the node by a reduce-scatter: each
@@ -112,6 +112,14 @@ class Worker {
         .on(local_ > 1 ? Lane::host : Lane::comm);
   }
 
+  /// Two requests: who pushed waits until the servers say so, and asks for parameters then.
+  void ask(uint32_t acknowledged, uint32_t channel, const std::vector<uint32_t>& order, Bytes bytes) {
+    for (const uint32_t key : order)
+      w_.recv(acknowledged, key, "pushed " + t_.buckets()[key].name).on(Lane::host);
+    for (const uint32_t key : order)
+      w_.send(channel, key, bytes, "ask for " + t_.buckets()[key].name).on(Lane::host);
+  }
+
   /// Not on the lane of pushes: these must not wait for a pull that waits for other workers.
   void pull(uint32_t channel, const GradientBucket& bucket, Lane lane) {
     pulled_[bucket.key] = w_.recv(channel, bucket.key, "pull " + bucket.name).on(lane);
@@ -124,6 +132,8 @@ class Worker {
     std::vector<uint32_t> order;  ///< of buckets; empty: as they get ready
     Compression rule;
     bool overlap, by_need, whole;
+    int64_t acknowledged = -1, ask = -1;  ///< channels of two requests
+    Bytes asked;                          ///< what a request for parameters takes
   };
   /// Backward, pushes and pulls.
   void exchange(const Exchange& e) {
@@ -144,7 +154,8 @@ class Worker {
     });
     push_made(last);
     // Pushes are on the host lane where a node pushes as one: pulls by need must not wait for all of them.
-    const Lane lane = e.by_need && local_ > 1 ? Lane::recv : Lane::host;
+    const Lane lane = e.by_need && local_ > 1 && e.ask < 0 ? Lane::recv : Lane::host;
+    if (e.ask >= 0) ask(static_cast<uint32_t>(e.acknowledged), static_cast<uint32_t>(e.ask), pushed, e.asked);
     for (const uint32_t key : pushed) pull(e.pull, buckets[key], lane);
     finish(pushed, e.whole);
   }
@@ -230,7 +241,8 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   const std::vector<uint32_t> order = by_need ? work.order : std::vector<uint32_t>{};
   if (cluster.devices == 1) return train_alone(work, cluster, rule);
   const bool everywhere = o.count("shards") == 0 || o.count("shards") == cluster.devices;
-  if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node) {
+  const bool separate = o.text("pull") == "separate";
+  if (o.text("mode") == "sync" && o.text("server") == "gpu" && everywhere && !by_node && !separate) {
     return on_devices(work, cluster, rule, "direct", order);
   }
   // A node's devices that push as one have nobody to push to when they are all there is.
@@ -239,7 +251,7 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
 
   const int64_t local = by_node ? cluster.per_node : 1;
   Builder b;
-  RoleBuilder w = b.role("worker", worker_mesh(cluster)), s = add_server(b, cluster, o);
+  RoleBuilder w = b.role("worker", worker_mesh(cluster)), s = add_server(b, cluster, o, "server");
   Training t(w, work, rule);
   if (t.buckets().empty()) throw InputError("the model has no parameters to synchronise");
   Worker worker(w, t, local);
@@ -251,18 +263,35 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
                                 : keys.back());
   }
   b.program().compression = rule_of_pushes;
-  const uint32_t push = b.channel(w, s, Address::shards, pushes),
-                 pull = b.channel(s, w, Address::reply, keys);
-  const Rules r = rules(cluster, o, local);
+  Rules r = rules(cluster, o, local);
+  const uint32_t push = b.channel(w, s, Address::shards, pushes);
+  const Bytes word = Bytes{4} * shards;  // of a message that carries nothing else
+  const std::vector<Bytes> words(keys.size(), word);
+  uint32_t answer = b.channel(s, w, Address::reply, separate ? words : keys);
+  Worker::Exchange exchange{push,           answer,  pushes,  order,
+                            rule_of_pushes, overlap, by_need, o.text("pull") != "layer"};
+  RoleBuilder reader = s;
+  if (separate) {
+    reader = add_server(b, cluster, o, "reader");
+    r.store.reader = static_cast<int32_t>(reader.index());
+    exchange.acknowledged = answer;
+    exchange.ask = b.channel(w, reader, Address::shards, words);
+    exchange.pull = b.channel(reader, w, Address::reply, keys);
+    exchange.asked = word;
+  }
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
-  worker.exchange({push, pull, pushes, order, rule_of_pushes, overlap, by_need, o.text("pull") == "all"});
+  worker.exchange(exchange);
 
   s.on(push);
   OpId merged = s.apply(store);
   if (r.gated) merged = s.gate(store).after(merged);
-  s.reply(pull).after(merged);
+  s.reply(answer).after(merged);
+  if (separate) {
+    reader.on(static_cast<uint32_t>(exchange.ask));
+    reader.reply(exchange.pull);
+  }
   return b.finish();
 }
 
@@ -292,7 +321,9 @@ void register_parameter_server(Registry<Scheme>& registry) {
         {"bucket", Type::bytes, "4MiB",
          "with overlap: gradients pushed together; 0B = every tensor on its own"},
         {"pull", Type::choice, "layer",
-         "what a layer's forward waits for: the pull of its own parameters, or every pull", "layer|all"},
+         "what a layer's forward waits for: the pull of its own parameters, or every pull; separate: as all, "
+         "asked for by a request of its own once the servers have answered every push",
+         "layer|all|separate"},
         {"compression", Type::choice, "none",
          "pushes are gradients as they are, in 8 bits and a scale, or the largest alone; powersgd is for "
          "allreduce",

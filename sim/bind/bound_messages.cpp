@@ -48,7 +48,7 @@ class BoundMessages : public Plan::Messages {
       round.bytes += static_cast<double>(payload(c, key).n);
     const bool replies = c.address == Address::reply;
     for (const Store& s : program_->stores) {
-      if (s.role == (replies ? c.from_role : c.to_role)) round.as_one = s.shares;
+      if ((replies ? s.answers() : s.role) == (replies ? c.from_role : c.to_role)) round.as_one = s.shares;
     }
     if (c.address == Address::shards) {
       round.at_once = pushed_at_once(c);
@@ -88,7 +88,7 @@ class BoundMessages : public Plan::Messages {
   /// A push may be compressed; its answer is as long as what is merged.
   Bytes merged_bytes(const Store& s, uint32_t key) const {
     for (const Channel& c : program_->channels) {
-      if (c.from_role == s.role && key < c.key_bytes.size()) return payload(c, key);
+      if (c.from_role == s.answers() && key < c.key_bytes.size()) return payload(c, key);
     }
     return {};
   }

@@ -67,6 +67,7 @@ class Joiner {
     }
     for (Store s : p.stores) {
       s.role += at.roles;
+      if (s.reader >= 0) s.reader += static_cast<int32_t>(at.roles);
       program_.stores.push_back(s);
     }
     for (const Role& role : p.roles) program_.roles.push_back(moved(role, at));

@@ -231,8 +231,17 @@ class MachineCosts : public Costs {
     return t;
   }
 
-  /// A push wakes its lane; a reply wakes the lane that waits for it, and that one the forward pass.
-  static double wakes(const Channel& c) { return c.address == Address::reply ? 2 : 1; }
+  /// A push wakes its lane; a reply wakes the lane that waits for it, and that one the forward pass. With two
+  /// requests the lane that the first one's reply wakes asks by itself.
+  double wakes(const Channel& c) const {
+    const bool replies = c.address == Address::reply;
+    for (const Store& s : program().stores) {
+      if (s.reader < 0) continue;
+      if (c.to_role == s.answers()) return 0;
+      if (replies) return 1;
+    }
+    return replies ? 2 : 1;
+  }
 
   /// Not where its memory is the host's.
   bool on_device(uint32_t role) const {

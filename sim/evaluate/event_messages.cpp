@@ -38,7 +38,8 @@ void EventEngine::build_messages() {
     const bool replies = ch.address == Address::reply;
     const uint32_t holder = replies ? ch.from_role : ch.to_role;
     for (std::size_t s = program_.stores.size(); s-- > 0;) {
-      if (program_.stores[s].role == holder) store_of_[c] = static_cast<int32_t>(s);
+      const Store& store = program_.stores[s];
+      if ((replies ? store.answers() : store.role) == holder) store_of_[c] = static_cast<int32_t>(s);
     }
     if (c > 0) port_at_[c] = port_at_[c - 1] + static_cast<uint32_t>(keys_of(channels[c - 1]));
     sent_at_[c] = sent_.size();
@@ -367,7 +368,9 @@ void EventEngine::pass_gates(Message by) {
 void EventEngine::leave_stores(uint32_t worker) {
   const LaneState* const lanes = &lanes_[worker * std::size_t{kLanes}];
   for (const Op& op : roles_[0].ops) {
-    if (op.kind == OpKind::send && lanes[static_cast<int>(op.lane)].state != State::finished) return;
+    if (op.kind == OpKind::send && pushes(op.what) &&
+        lanes[static_cast<int>(op.lane)].state != State::finished)
+      return;
   }
   unhandled_[worker] = kNone;  // once
   for (uint32_t c = 0; c < program_.channels.size(); ++c) {

@@ -42,5 +42,13 @@ TEST(Regret, IsNothingWhereTheOrderIsRight) {
   EXPECT_EQ(grids[0].regret(), 0);
 }
 
+TEST(Regret, TakesRowsOfOneConfigurationInTheMean) {
+  const auto grids = regret_grids({}, {row("a", 2, 10, 2), row("b", 2, 20, 1), row("a", 2, 26, 2)});
+  ASSERT_EQ(grids.size(), 1u);
+  ASSERT_EQ(grids[0].configurations.size(), 2u);
+  EXPECT_EQ(grids[0].pick().measured, 18);
+  EXPECT_DOUBLE_EQ(grids[0].regret(), 0.1);
+}
+
 }  // namespace
 }  // namespace tandem::tests

@@ -86,6 +86,29 @@ TEST(ValidationStatistics, OrderOfSchemesIsJudgedByModelAndDeviceCount) {
   EXPECT_FALSE(all.back().met());
 }
 
+TEST(ValidationStatistics, APairIsClearWhereItsRunsTellTheFasterOne) {
+  std::vector<ValidationRow> rows;
+  for (const auto& [published, predicted] : {std::pair{100.0, 300.0}, {110.0, 200.0}, {200.0, 400.0}}) {
+    ValidationRow r = row(8, published, predicted);
+    r.file = "held_out_hkbu_ipoib.json";
+    r.system = "hkbu-ipoib";
+    r.nodes = 2;
+    r.deviation = 5;  // of a difference 7.07, twice that is more than 10
+    rows.push_back(r);
+  }
+  SchemeOrder order = order_of_schemes(rows, "hkbu-ipoib");
+  EXPECT_EQ(order.rows, 3);
+  EXPECT_EQ(order.pairs, 3);
+  EXPECT_EQ(order.clear, 2);
+  EXPECT_NEAR(order.tau, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(order.clear_tau, 1, 1e-12);
+  for (ValidationRow& r : rows) r.deviation = 0;
+  order = order_of_schemes(rows, "hkbu-ipoib");
+  EXPECT_EQ(order.clear, 3);
+  EXPECT_EQ(order.clear_tau, order.tau);
+  EXPECT_EQ(order_of_schemes(rows, "hkbu-rdma").rows, 0);
+}
+
 TEST(ValidationStatistics, AnAimIsARange) {
   const Aim most{"error", 0, 0.05, 0.051, 3}, bias{"bias", -0.08, 0.08, -0.07, 3},
       order{"tau", 0.8, 1, 0.9, 3, false}, share{"inside", 0.85, 0.95, 0.99, 3};

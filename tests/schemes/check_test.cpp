@@ -86,6 +86,10 @@ TEST(Check, RefusesIndicesThatDoNotExist) {
   EXPECT_REFUSED("channel that does not exist",
                  { p.roles[1].on_channel = static_cast<int32_t>(p.channels.size()); });
   EXPECT_REFUSED("held by a role that does not exist", { p.stores[0].role = behind(p.roles.size()); });
+  EXPECT_REFUSED("no other role that runs per message",
+                 { p.stores[0].reader = static_cast<int32_t>(p.roles.size()); });
+  EXPECT_REFUSED("no other role that runs per message", { p.stores[0].reader = 0; });
+  EXPECT_REFUSED("no other role that runs per message", { p.stores[0].reader = 1; });
 }
 
 /// What just holds, and what just does not.

@@ -29,6 +29,7 @@ const std::vector<std::pair<std::string, std::string>> kGoldens{
     {"parameter-server_topk", "parameter-server:compression=topk,bucket=64KiB"},
     {"parameter-server_priority", "parameter-server:push=node,priority=on,partition=4MiB,bucket=0B"},
     {"parameter-server_softsync", "parameter-server:mode=softsync,n=2"},
+    {"parameter-server_separate", "parameter-server:mode=async,pull=separate,bucket=64KiB"},
     {"parameter-server_backup", "parameter-server:mode=backup,backup=1"},
     {"parameter-averaging", "parameter-averaging:every=5,state=params+optimizer"},
     {"parameter-averaging_cpu", "parameter-averaging:every=10,through=cpu"},
@@ -290,6 +291,19 @@ TEST(Sync, PullsHideUnderTheNextForward) {
   EXPECT_TRUE(depends(p, find(p, "forward fc1"), find(p, "pull fc1"), 1));
   EXPECT_TRUE(depends(p, find(p, "forward fc2"), find(p, "pull fc2"), 1));
   EXPECT_FALSE(depends(p, find(p, "forward fc1"), find(p, "pull fc2"), 1));
+}
+
+TEST(Sync, ASeparatePullIsAskedForWhenEveryPushWasAnswered) {
+  const Program p = compile("parameter-server:bucket=1KiB,pull=separate", small_mlp(), {4, 1, 4});
+  ASSERT_EQ(p.roles.size(), 3u);
+  EXPECT_EQ(p.stores[0].answers(), 2u);
+  const auto at = [&](const char* label) { return find(p, label); };
+  for (const char* pushed : {"pushed fc1", "pushed fc2"}) {
+    EXPECT_LT(at(pushed), at("ask for fc1"));
+    EXPECT_LT(at(pushed), at("ask for fc2"));
+  }
+  for (const char* pulled : {"pull fc1", "pull fc2"})
+    EXPECT_TRUE(depends(p, at("forward fc1"), at(pulled), 1)) << "all are awaited by the first";
 }
 
 TEST(Sync, ServerRulesFollowTheMode) {

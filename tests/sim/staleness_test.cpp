@@ -180,6 +180,25 @@ TEST(Staleness, OfNodesThatPushAsOneIsNodesLessOne) {
   }
 }
 
+/// Where push and pull are two requests, what others merge between them is no staleness: of W - 1 versions in
+/// a worker's round of T that is 2 L / T, the way of an answer and of a request, once rounds that differ have
+/// parted the workers.
+TEST(Staleness, OfTwoRequestsLacksWhatIsMergedBetweenThem) {
+  constexpr int64_t kWorkers = 8;
+  Disturbance spread;
+  spread.iteration_sigma = 0.3;
+  for (const double microseconds : {0.0, 100.0, 400.0}) {
+    const System system = System::load(
+        "infiniband-cluster", {{"nodes", "16"}, {"network.latency", fmt::format("{}us", microseconds)}});
+    const Report r = predict("parameter-server:mode=async,overlap=off,shards=1,server=nodes,pull=separate",
+                             system, kWorkers, spread);
+    const double round = static_cast<double>(r.samples_per_iteration) / r.samples_per_second,
+                 way = 2e-6 * microseconds;  // over two links
+    EXPECT_NEAR(r.staleness.mean(), (kWorkers - 1) * (1 - 2 * way / round), 0.15)
+        << microseconds << " us of " << round << " s";
+  }
+}
+
 /// Of many workers that the network does not hold up few rounds are simulated: as good as many, and without
 /// the run-in the mean staleness is what the law says. Where it does, as many as of few workers.
 TEST(Staleness, OfManyWorkersNeedsFewRounds) {

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's messages to and from a parameter server.
+#include "exec/run/worker.h"
+
+namespace tandem::exec {
+
+Worker::Act Worker::send(uint32_t index) {
+  const Op& op = role().ops[index];
+  const int64_t pushed_words = run_.compresses() ? pushed(op.key) : 0, before = messages_before(op.key);
+  for (uint32_t s = 0; s < run_.shards(); ++s)
+    bytes_[index] += 4 * (pushed_words > 0 ? pushed_words : run_.slice(op.key, instance_, s).elements);
+  const bool answered = run_.program().stores[0].reader < 0;  // with parameters
+  return [this, key = op.key, lane = op.lane, pushed_words, before, answered](int32_t) {
+    for (uint32_t s = 0; s < run_.shards(); ++s) {
+      const Slice slice = run_.slice(key, instance_, s);
+      const int64_t at = before + s * pushed_words;
+      float *const gradient = pushed_words > 0 ? sent_messages_ + at : sent_ + slice.first,
+                   *const from = pushed_words > 0 ? messages_ + at : outgoing_ + slice.first,
+                   *const reply = answered ? replies_ + slice.first : nullptr;
+      driver_->to_host(gradient, from, pushed_words > 0 ? pushed_words : slice.elements, lane);
+      if (run_.apart(instance_, s)) {
+        run_.links()->push(instance_, s, key, gradient, reply);
+        continue;
+      }
+      run_.store()->push(s, key, instance_, slice, gradient, reply, [this, key] { replied_[key].add(); });
+    }
+    device_->synchronize(lane);
+    pushed_[key].add();
+    return int64_t{0};
+  };
+}
+
+/// Store::reader: is it asked for parameters, or does the answer say that a push was merged?
+bool Worker::asks(const Op& op) const {
+  return run_.program().channels[op.what].to_role != run_.program().stores[0].role;
+}
+bool Worker::acknowledges(const Op& op) const {
+  return run_.program().channels[op.what].from_role != run_.program().stores[0].answers();
+}
+
+Worker::Act Worker::ask(uint32_t index) {
+  const Op& op = role().ops[index];
+  bytes_[index] += int64_t{4} * run_.shards();
+  return [this, key = op.key](int32_t) {
+    for (uint32_t s = 0; s < run_.shards(); ++s) {
+      const Slice slice = run_.slice(key, instance_, s);
+      if (run_.apart(instance_, s))
+        run_.links()->pull(instance_, s, key, replies_ + slice.first);
+      else
+        run_.store()->pull(s, key, instance_, slice, replies_ + slice.first);
+    }
+    return int64_t{0};
+  };
+}
+
+Worker::Act Worker::receive_answers(const Op& op) {
+  return [this, key = op.key, every = op.every, near = near_shards()](int32_t iteration) {
+    const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
+    pushed_[key].wait(rounds, run_.abort(), run_.spins());
+    const int64_t began = now_ns();
+    replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
+    for (uint32_t s = 0; s < run_.shards(); ++s) {
+      if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
+    }
+    return began;
+  };
+}
+
+uint32_t Worker::near_shards() const {
+  uint32_t near = 0;
+  for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
+  return near;
+}
+
+Worker::Act Worker::receive(const Op& op) {
+  const uint32_t near = near_shards();
+  return [this, key = op.key, lane = op.lane, every = op.every, near](int32_t iteration) {
+    const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
+    pushed_[key].wait(rounds, run_.abort(), run_.spins());
+    const int64_t began = now_ns();
+    replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
+    for (uint32_t s = 0; s < run_.shards(); ++s) {
+      if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
+      const Slice slice = run_.slice(key, instance_, s);
+      driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
+    }
+    device_->synchronize(lane);
+    return began;
+  };
+}
+
+}  // namespace tandem::exec
