@@ -10,10 +10,6 @@
 
 namespace tandem::sim {
 
-/// `total` in whole parts in proportion to `speeds` > 0, at least 1 each: the largest remainders get what
-/// whole parts leave (Hamilton's method), of equal ones the first. Requires total >= number of speeds.
-std::vector<int64_t> in_proportion(const std::vector<double>& speeds, int64_t total);
-
 /// Samples in one pass of each device of the cluster, the job's batch in the mean, in proportion to the rate
 /// that each has alone at the job's batch: `rate_alone` of a device by its number in the cluster, asked once
 /// for each sort of devices. Throws InputError where `program`, the job's on the cluster, needs equal

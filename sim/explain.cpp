@@ -11,6 +11,7 @@
 
 #include "base/statistics.h"
 #include "schemes/stage_timeline.h"
+#include "schemes/unlike_batches.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"
@@ -175,6 +176,7 @@ std::vector<std::pair<std::string, std::string>> resolved_inputs(const Predictio
                                                          {"recipe", p.job.scheme->recipe.name},
                                                          {"profile", p.profile}};
   if (p.split == BatchSplit::speed) in.emplace_back("batch_split", "speed");
+  if (!p.job.batches.empty()) in.emplace_back("batch_split", batches_text(p.job.batches));
   if (p.measured) in.emplace_back("collective_profile", p.measured->source);
   if (p.job.recompute != Recompute{}) in.emplace_back("recompute", p.job.recompute.text());
   if (p.job.sync_batch_norm) in.emplace_back("batch_norm", "sync");

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/statistics.h"
+#include "schemes/unlike_batches.h"
 #include "sim/anchor.h"
 #include "sim/batch_split.h"
 #include "sim/capacity.h"
@@ -94,17 +95,9 @@ void add_memory(Report& r, Memories& memories, const Cluster& cluster,
 void note_batches(Report& r, const Prediction& p, const Simulation& simulation, const Cluster& cluster) {
   const auto batches = simulation.batches(cluster);
   if (!batches) return;
-  r.notes.push_back("batch split by speed: " + split_text(p, cluster, batches->samples) +
-                    "; gradients must be averaged by samples, not by devices");
-  const auto& layers = p.job.graph->layers();
-  const bool norm = std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
-    return layer.type != nullptr && layer.type->name == "batchnorm";
-  });
-  if (norm)
-    r.notes.push_back(
-        p.job.graph->name() +
-        " has batch normalisation, whose statistics are of each device's own samples: those with "
-        "fewer get noisier ones");
+  const std::string how = p.job.batches.empty() ? "batch split by speed: " : "batches: ";
+  for (std::string& note : unlike_notes(p.job, how + split_text(p, cluster, batches->samples)))
+    r.notes.push_back(std::move(note));
 }
 
 void add_rates(Report& r, const Prediction& p, const Simulated& run) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "schemes/unlike_batches.h"
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
@@ -84,6 +85,7 @@ double rate_alone(const Prediction& p, const Cluster& cluster, int64_t i) {
                              : cluster.first + i / cluster.per_node * all + i % cluster.per_node;
   Prediction alone = p;
   alone.split = BatchSplit::even;
+  alone.job.batches.clear();
   alone.job.input = false;
   alone.speeds = {};
   alone.disturbance = Disturbance{};
@@ -189,6 +191,7 @@ std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatche
     if (program) continue;
     Job job = p_.job;
     job.batch = samples;
+    job.batches.clear();
     Workload work = make_workload(job);
     work.buckets = buckets;
     work.order = order;
@@ -198,13 +201,19 @@ std::shared_ptr<const UnlikeBatches> Simulation::with_buckets(const UnlikeBatche
 }
 
 std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster) const {
-  if (p_.split == BatchSplit::even || cluster.devices == 1) return nullptr;
+  const bool given = !p_.job.batches.empty();
+  if ((p_.split == BatchSplit::even && !given) || cluster.devices == 1) return nullptr;
   const std::lock_guard lock(compiled_lock_);
   for (const auto& [known, batches] : split_) {
     if (known == cluster) return batches;
   }
   const auto alone = [&](int64_t i) { return rate_alone(p_, cluster, i); };
-  const UnlikeBatches split{split_by_speed(p_, cluster, compile(p_.job, work_, cluster), alone), {}};
+  const Program program = compile(p_.job, work_, cluster);
+  if (given) {
+    check_batches(p_.job, cluster.devices);
+    check_takes_unlike(program, p_.job.scheme->name);
+  }
+  const UnlikeBatches split{given ? p_.job.batches : split_by_speed(p_, cluster, program, alone), {}};
   split_.emplace_back(cluster, with_buckets(split, cluster, {}));
   return split_.back().second;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/text.h"
 #include "calibration/fit/collective_profile.h"
@@ -129,6 +130,48 @@ std::vector<Flag> fine_tuning_flags() {
   };
 }
 
+Flag batch_split_flag() {
+  return {"batch-split", "even|speed|N,N,...",
+          "how samples are divided where devices differ: the same batch for all (default), in proportion to "
+          "the rate that each has alone, as many in all, or so many for each in turn; gradients are averaged "
+          "over samples"};
+}
+
+AskedBatches read_batch_split(const Arguments& arguments) {
+  const std::string text = arguments.text("batch-split", "even");
+  if (text == "even") return {};
+  if (text == "speed") return {BatchSplit::speed};
+  if (text.find_first_not_of("0123456789,") != std::string::npos)
+    refuse_option("batch-split", fmt::format("\"{}\" is neither even nor speed nor a batch for each device, "
+                                             "for example 48,16",
+                                             printable(text)));
+  AskedBatches out;
+  for (const std::string& part : split(text, ','))
+    out.batches.push_back(parse_integer(part, 1, 1'000'000, option_place("batch-split")));
+  if (out.batches.size() > kMostDevices) refuse_option("batch-split", "more batches than devices can be");
+  return out;
+}
+
+void check_counts(const AskedBatches& asked, const std::vector<int64_t>& counts) {
+  for (const int64_t n : counts) {
+    const auto given = static_cast<int64_t>(asked.batches.size());
+    if (given > 0 && n != given && n != 1)
+      refuse_option("batch-split", fmt::format("{} batches for {} devices, which need one each", given, n));
+  }
+}
+
+int64_t read_batch(const Arguments& arguments, const AskedBatches& asked, int64_t most) {
+  const int64_t batch = arguments.integer("batch", 32, 1, most);
+  if (asked.batches.empty()) return batch;
+  const auto count = static_cast<int64_t>(asked.batches.size());
+  const int64_t sum = std::accumulate(asked.batches.begin(), asked.batches.end(), int64_t{0});
+  if (sum % count != 0 || (arguments.has("batch") && batch != sum / count))
+    refuse_option("batch-split", fmt::format("{} samples for {} devices; their mean must be {}", sum, count,
+                                             arguments.has("batch") ? fmt::format("the batch, {}", batch)
+                                                                    : std::string("a whole number")));
+  return sum / count;
+}
+
 Flag offload_flag() {
   return {"offload", "off|WHAT[+WHAT...]",
           "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
@@ -185,9 +228,7 @@ std::vector<Flag> question_flags() {
       {"devices", "N[,N...]", "device counts; default 1, 2, 4 ... and all that the system has, at most 64"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme or framework preset; default allreduce"},
       {"batch", "N", "samples per device and iteration; default 32"},
-      {"batch-split", "even|speed",
-       "how samples are divided where devices differ: the same batch for all (default), or in proportion to "
-       "the rate that each has alone, as many in all"},
+      batch_split_flag(),
       {"precision", "FORMAT", "fp32 (default), tf32, fp16, bf16 or fp8"},
       {"optimizer", "NAME",
        "sgd, momentum (default), adam, adamw, rmsprop, adamw-8bit, adamw-paged, adafactor, lamb "
@@ -331,9 +372,14 @@ Question read_question(const Arguments& arguments, const std::string& model, con
              .beside = {}};
   if (arguments.has("recipe"))
     q.scheme.recipe = load_recipe(arguments.text("recipe", ""), option_place("recipe"));
-  q.devices = arguments.integers("devices", usual_counts(q), 1, kMostDevices);
-  q.batch = arguments.integer("batch", 32, 1, 1 << 24);
-  if (arguments.choice("batch-split", "even", {"even", "speed"}) == "speed") q.split = BatchSplit::speed;
+  const AskedBatches asked = read_batch_split(arguments);
+  const auto listed = static_cast<int64_t>(asked.batches.size());
+  q.devices =
+      arguments.integers("devices", listed > 0 ? std::vector{listed} : usual_counts(q), 1, kMostDevices);
+  check_counts(asked, q.devices);
+  q.batch = read_batch(arguments, asked, 1 << 24);
+  q.split = asked.split;
+  q.batches = asked.batches;
   q.precision = arguments.value("precision", "fp32", parse_precision);
   q.optimizer = &arguments.value("optimizer", "momentum", optimizer);
   q.recompute = arguments.value("recompute", "off", parse_recompute);
@@ -388,6 +434,7 @@ Prediction Question::prediction(int64_t device_count) const {
   p.system = &system;
   p.devices = device_count;
   p.split = split;
+  if (device_count > 1) p.job.batches = batches;
   p.memory = memory;
   p.iterations = iterations;
   p.seed = seed;
@@ -405,6 +452,7 @@ Prediction Question::prediction(int64_t device_count) const {
     job.scheme = &other.scheme;
     job.batch = other.batch;
     job.offload = {};
+    job.batches.clear();
     job.sync_batch_norm = false;
     p.beside.push_back({job, other.devices});
   }

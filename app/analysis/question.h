@@ -26,6 +26,7 @@ struct Question {
   std::vector<int64_t> devices;
   int64_t batch = 32;
   BatchSplit split = BatchSplit::even;
+  std::vector<int64_t> batches{};  ///< of each device, where --batch-split lists them; `batch` in the mean
   Precision precision = Precision::fp32;
   const Optimizer* optimizer = nullptr;
   Recompute recompute = {};
@@ -67,6 +68,19 @@ std::vector<Flag> question_flags();
 std::vector<Flag> loading_flags();
 /// What they say; `workers`: where nothing is said.
 Loading read_loading(const Arguments& arguments, int64_t workers);
+/// --batch-split with its help.
+Flag batch_split_flag();
+/// What it says. A list is for as many devices as it has numbers: of other `counts` one alone may be asked
+/// for, which has the mean. Throws InputError.
+struct AskedBatches {
+  BatchSplit split = BatchSplit::even;
+  std::vector<int64_t> batches = {};  ///< empty where none are listed
+};
+AskedBatches read_batch_split(const Arguments& arguments);
+void check_counts(const AskedBatches& asked, const std::vector<int64_t>& counts);
+/// --batch: of a list the mean, unless it is said. Throws InputError where that is no whole number, or
+/// another.
+int64_t read_batch(const Arguments& arguments, const AskedBatches& asked, int64_t most);
 /// --offload with its help.
 Flag offload_flag();
 /// --batch-norm with its help, and whether it says "sync".

@@ -78,7 +78,7 @@ std::string report_batch(const Report& report) {
       report.memory_by_role.begin() + (report.memory_by_role.empty() ? 0 : 1), report.memory_by_role.end(),
       [](const RoleMemory& m) { return m.role.find(" on ") == std::string::npos; });
   const bool micro = !report_input(report, "scheme.microbatches").empty() || stages;
-  const bool mean = report_input(report, "batch_split") == "speed";
+  const bool mean = !report_input(report, "batch_split").empty();
   return fmt::format("{} sample{} per {}{}", report.batch_per_device, report.batch_per_device == 1 ? "" : "s",
                      micro ? "micro-batch" : "device", mean ? " in the mean" : "");
 }

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/statistics.h"
 #include "models/adapter.h"
+#include "schemes/unlike_batches.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
 #include "sim/simulation.h"
@@ -124,7 +125,12 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
       }
     }
     if (model == gpt) add_splits(model, batch, out);
-    if (model == "lenet5") add_families(out);
+    if (model == "lenet5") {
+      add_families(out);
+      out.push_back({model, batch, 2, "allreduce", 80});
+      out.back().throttle = 2;
+      out.back().batches = {86, 42};
+    }
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back(
           {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
@@ -219,6 +225,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.job.batch = c.batch;
   p.job.precision = c.precision;
   p.job.optimizer = &optimizer(c.optimizer);
+  p.job.batches = c.batches;
   p.job.input = c.images.has_value();
   if (c.images) {
     const TemporaryImages images(c.images->made, c.images->files);
@@ -253,6 +260,7 @@ ExecutionResult execute_case(const CheckCase& c, const Backend& backend, const s
     e.rate_limit = RateLimit{parse_bandwidth(c.rate_limit), {}};
   }
   e.job.batch = c.batch;
+  e.job.batches = c.batches;
   e.job.precision = c.precision;
   e.job.optimizer = &optimizer(c.optimizer);
   e.iterations = c.iterations;
@@ -280,7 +288,9 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     CheckRow r;
     r.model = c.model;
     r.adapter = c.adapter;
-    r.scheme = c.images ? c.scheme + " from " + c.images->text() : c.scheme;
+    r.scheme = c.scheme;
+    if (c.images) r.scheme += " from " + c.images->text();
+    if (!c.batches.empty()) r.scheme += ", batches " + batches_text(c.batches);
     r.rate_limit = c.rate_limit;
     r.throttle = c.throttle;
     r.metric = std::move(metric);

@@ -71,6 +71,7 @@ struct CheckCase {
   Precision precision = Precision::fp32;
   std::string adapter = {};                ///< as --adapter; empty: all of the model is trained
   double throttle = 1;                     ///< of the last worker, as --throttle
+  std::vector<int64_t> batches = {};       ///< as --batch-split; empty: all alike
   std::optional<CheckImages> images = {};  ///< none: data that is there from the beginning
   const char* optimizer = "momentum";
 };

@@ -62,31 +62,47 @@ TemporaryImages::~TemporaryImages() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+namespace {
+
+/// To inputs small and large, in colour and grey: what is decoded is another for these.
+void measure_decoding(const StoredImages& images, const StoredData& data, int passes, Measurements& m) {
+  std::vector<std::vector<uint8_t>> encoded(static_cast<std::size_t>(images.samples()));
+  for (int64_t i = 0; i < images.samples(); ++i) images.read(i, encoded[static_cast<std::size_t>(i)]);
+  std::vector<uint8_t> scratch;
+  for (const int64_t channels : {3, 1}) {
+    for (const int64_t to : {30, 224}) {
+      const ImageShape shape{{to, to}, channels};
+      std::vector<float> values(static_cast<std::size_t>(shape.values()));
+      const double seconds = seconds_of_sample(images.samples(), passes, [&](int64_t i) {
+        decode(encoded[static_cast<std::size_t>(i)], shape, scratch, values.data());
+      });
+      m.input.push_back({true, data.format, true, data.bytes, data.pixels,
+                         static_cast<double>(shape.values()), seconds, channels == 1});
+    }
+  }
+}
+
+}  // namespace
+
 void measure_input(bool quick, Measurements& m) {
   const int passes = quick ? 3 : 8;
   for (int f = 0; f < kImageFormats; ++f) {
-    for (const int64_t side : {64, 160, 384}) {
-      MadeImages what;
-      what.samples = 16;
-      what.width = what.height = side;
-      what.format = static_cast<ImageFormat>(f);
-      const TemporaryImages files(what, true), records(what, false);
-      const StoredData data = files.images().describe();
-      if (what.format == ImageFormat::jpeg) {
-        measure_reads(files.images(), data, passes, m);
-        measure_reads(records.images(), records.images().describe(), passes, m);
-      }
-      std::vector<std::vector<uint8_t>> encoded(static_cast<std::size_t>(what.samples));
-      for (int64_t i = 0; i < what.samples; ++i) files.images().read(i, encoded[static_cast<std::size_t>(i)]);
-      std::vector<uint8_t> scratch;
-      for (const int64_t to : {28, 32, 224}) {
-        const ImageShape shape{{to, to}, 3};
-        std::vector<float> values(static_cast<std::size_t>(shape.values()));
-        const double seconds = seconds_of_sample(what.samples, passes, [&](int64_t i) {
-          decode(encoded[static_cast<std::size_t>(i)], shape, scratch, values.data());
-        });
-        m.input.push_back(
-            {true, data.format, true, data.bytes, data.pixels, static_cast<double>(shape.values()), seconds});
+    const auto format = static_cast<ImageFormat>(f);
+    for (const int64_t side : {64, 160, 320, 640}) {
+      // Bytes and pixels of JPEG cost by themselves: two qualities tell them apart.
+      for (const int quality : format == ImageFormat::jpeg ? std::vector{50, 92} : std::vector{90}) {
+        MadeImages what;
+        what.samples = 16;
+        what.width = what.height = side;
+        what.format = format;
+        what.quality = quality;
+        const TemporaryImages files(what, true), records(what, false);
+        const StoredData data = files.images().describe();
+        if (format == ImageFormat::jpeg) {
+          measure_reads(files.images(), data, passes, m);
+          measure_reads(records.images(), records.images().describe(), passes, m);
+        }
+        measure_decoding(files.images(), data, passes, m);
       }
     }
   }

@@ -24,8 +24,9 @@ class TemporaryImages {
   StoredImages images_;
 };
 
-/// Appends to `m.input`: JPEG and PNG of three sizes, decoded to inputs of three sizes; files and records
-/// read from the page cache. One thread, as the executor does it; of several repetitions the fastest.
+/// Appends to `m.input`: JPEG (of two qualities) and PNG of four sizes, decoded to inputs of two sizes in
+/// colour and in grey; files and records read from the page cache. One thread, as the executor does it; of
+/// several repetitions the fastest.
 void measure_input(bool quick, Measurements& m);
 
 }  // namespace tandem::app

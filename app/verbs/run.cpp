@@ -15,6 +15,7 @@
 #include "app/console/report_text.h"
 #include "app/measure/cross_check.h"
 #include "exec/comm/ranks.h"
+#include "exec/run/batch_speeds.h"
 #include "exec/run/execute.h"
 #include "exec/run/memory.h"
 
@@ -32,6 +33,7 @@ struct Request {
   std::optional<Checkpoint> start;
   Execution execution;
   std::vector<int64_t> devices;
+  AskedBatches asked = {};
   int64_t nodes = 1;
   std::optional<ProgressQuestion> target = {};
 };
@@ -145,6 +147,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
               {},
               {},
               {},
+              {},
               1});
   Execution& e = request->execution;
   e.job.graph = &request->graph;
@@ -152,12 +155,18 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.backend = &read_backend(a);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int64_t processes = ranks().size;
-  request->devices =
-      a.integers("devices", {processes > 1 ? processes : std::min<int64_t>(2, cores)}, 1, 1024);
+  request->asked = read_batch_split(a);
+  const auto listed = static_cast<int64_t>(request->asked.batches.size());
+  request->devices = a.integers("devices",
+                                {listed > 0      ? listed
+                                 : processes > 1 ? processes
+                                                 : std::min<int64_t>(2, cores)},
+                                1, 1024);
+  check_counts(request->asked, request->devices);
   request->nodes = a.integer("nodes", processes, 1, 64);
   if (processes > 1 && request->nodes != processes)
     refuse_option("nodes", fmt::format("mpirun started {} processes: each is a node", processes));
-  e.job.batch = a.integer("batch", 32, 1, 1'000'000);
+  e.job.batch = read_batch(a, request->asked, 1'000'000);
   e.job.precision = read_precision(a, *e.backend);
   e.job.optimizer = &a.value("optimizer", "momentum", optimizer);
   if (!e.job.optimizer->updates())
@@ -195,6 +204,7 @@ Execution execution_of(const Request& request, int64_t devices) {
   Execution e = request.execution;
   e.cluster = cluster_of(devices, devices == 1 ? 1 : request.nodes);
   if (e.cluster.nodes < 2) e.rate_limit.reset();
+  if (devices > 1) e.job.batches = request.asked.batches;
   const auto replica = request.scheme.scheme->replica_devices;
   if (devices == 1 && replica != nullptr && replica(request.scheme.options) > 1)
     e.job.scheme = &request.alone;
@@ -212,6 +222,10 @@ Keep kept(const Arguments& a, const Request& request, int64_t devices) {
 ExecutionResult run_once(const Arguments& a, const Request& request, int64_t devices, int32_t iterations,
                          Progress& progress) {
   Execution e = execution_of(request, devices);
+  if (request.asked.split == BatchSplit::speed && devices > 1) {
+    progress.show(fmt::format("{} workers: how fast each is", devices));
+    e.job.batches = batches_by_speed(e);
+  }
   e.iterations = iterations;
   e.stop = &interrupted;
   e.progress = [&](int32_t i) {
@@ -381,6 +395,7 @@ std::vector<Flag> run_flags() {
       {"devices", "N[,N...]",
        "worker counts; default 2, or 1 on one processor. One worker is run first, for the speed-up"},
       {"batch", "N", "samples per worker and iteration; default 32"},
+      batch_split_flag(),
       {"backend", "NAME", "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
       {"precision", "FORMAT", "fp32 (default); tf32, bf16, fp16 and fp8 on GPUs"},
       {"route", "NAME",

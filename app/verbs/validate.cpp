@@ -16,6 +16,7 @@
 #include "calibration/validate/fitted.h"
 #include "calibration/validate/validate.h"
 #include "calibration/validate/validate_incast.h"
+#include "calibration/validate/validate_input.h"
 #include "calibration/validate/validate_memory.h"
 #include "calibration/validate/validate_pairs.h"
 #include "calibration/validate/validate_regret.h"
@@ -33,7 +34,7 @@ constexpr const char* kTables = "calibration/validation";
 void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& rows,
                   const std::vector<CollectiveRow>& collectives, const std::vector<MemoryRow>& memory,
                   const std::vector<SplitRow>& splits, const std::vector<PairRow>& pairs,
-                  const std::vector<RegretGrid>& regret) {
+                  const std::vector<InputRow>& input, const std::vector<RegretGrid>& regret) {
   const auto folder = std::filesystem::path(arguments.text("out", "")).parent_path() / kTables;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -48,6 +49,7 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
   if (!collectives.empty()) write_file((folder / "collectives.csv").string(), collectives_csv(collectives));
   if (!memory.empty()) write_file((folder / "memory.csv").string(), memory_csv(memory));
   if (!pairs.empty()) write_file((folder / "pairs.csv").string(), pairs_csv(pairs));
+  if (!input.empty()) write_file((folder / "input.csv").string(), input_csv(input));
   if (!regret.empty()) write_file((folder / "regret.csv").string(), regret_csv(regret));
   std::map<std::string, std::vector<SplitRow>> by_file;
   for (const SplitRow& r : splits) by_file[r.file].push_back(r);
@@ -85,6 +87,12 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? pairs_csv(rows) : pairs_markdown(rows));
     return 0;
   }
+  if (arguments.has("input")) {
+    const auto rows = validate_input();
+    const bool csv = arguments.choice("input", "md", {"md", "csv"}) == "csv";
+    put_result(arguments, csv ? input_csv(rows) : input_markdown(rows));
+    return 0;
+  }
   if (arguments.has("regret")) {
     const auto grids = regret_grids(validate({}, threads, {}), validate_splits({}, threads));
     const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";
@@ -104,6 +112,7 @@ int run_validate(const Arguments& arguments) {
   const auto staleness = all ? validate_staleness() : std::vector<StalenessRow>{};
   const auto memory = all ? validate_memory() : std::vector<MemoryRow>{};
   const auto pairs = all && format != "json" ? validate_pairs() : std::vector<PairRow>{};
+  const auto input = all && format != "json" ? validate_input() : std::vector<InputRow>{};
   const auto splits = all && format != "json" ? validate_splits({}, threads) : std::vector<SplitRow>{};
   const auto collectives = all && format != "json" ? validate_collectives() : std::vector<CollectiveRow>{};
   const auto regret = all ? regret_grids(rows, splits) : std::vector<RegretGrid>{};
@@ -114,13 +123,13 @@ int run_validate(const Arguments& arguments) {
   }
   std::string document = validation_markdown(rows, kTables);
   if (all) {
-    document += pairs_markdown(pairs) + splits_markdown(splits) + regret_markdown(regret) +
-                staleness_markdown(staleness) + collectives_markdown(collectives) +
+    document += pairs_markdown(pairs) + input_markdown(input) + splits_markdown(splits) +
+                regret_markdown(regret) + staleness_markdown(staleness) + collectives_markdown(collectives) +
                 incast_markdown(validate_incast()) + memory_markdown(memory) + executed_markdown() +
                 fitted_markdown();
   }
   if (!arguments.text("out", "").empty())
-    write_tables(arguments, rows, collectives, memory, splits, pairs, regret);
+    write_tables(arguments, rows, collectives, memory, splits, pairs, input, regret);
   put_result(arguments, std::move(document));
   return 0;
 }
@@ -135,6 +144,7 @@ void register_validate(Registry<Verb>& registry) {
        .flags = {{"format", "FORMAT", "md (default) or json"},
                  {"threads", "N", "default: one per processor; the result does not depend on it"},
                  {"pairs", "md|csv", "only the section about boards that differ in one thing, or its rows"},
+                 {"input", "md|csv", "only the section about runs with and without input, or its rows"},
                  {"regret", "md|csv", "only the section about choices by predictions, or its rows"},
                  {"collectives", "md|csv", "only the section about collectives, or its rows"},
                  {"incast", "", "only the section about many senders into one port"},

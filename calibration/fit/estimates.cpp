@@ -388,9 +388,12 @@ std::vector<TransferPoint> tcp_cpu_steps(const Measurements& m) {
 InputRates input_rates(const Measurements& m) {
   InputRates out;
   for (std::size_t f = 0; f < out.decode.size(); ++f) {
-    const auto x = fit_input(
-        m, 4, [&](const MeasuredInput& s) { return s.decodes && s.format == static_cast<ImageFormat>(f); });
-    if (!x.empty()) out.decode[f] = {x[0], x[1], x[2], x[3]};
+    for (const bool grey : {false, true}) {
+      const auto x = fit_input(m, 4, [&](const MeasuredInput& s) {
+        return s.decodes && s.format == static_cast<ImageFormat>(f) && s.grey == grey;
+      });
+      if (!x.empty()) (grey ? out.grey : out.decode)[f] = {x[0], x[1], x[2], x[3]};
+    }
   }
   for (std::size_t files = 0; files < out.read.size(); ++files) {
     const auto x =

@@ -61,7 +61,8 @@ std::vector<MeasuredInput> read_input(const Json& list) {
   for (const Json& s : list.items())
     out.push_back({s.at("decodes").as_bool(), named<ImageFormat>(s.at("format"), kImageFormats),
                    s.at("files").as_bool(), s.at("bytes").as_real(0, 1e12), s.at("pixels").as_real(0, 1e12),
-                   s.at("values").as_real(0, 1e12), s.at("seconds").as_real(0, 1e6)});
+                   s.at("values").as_real(0, 1e12), s.at("seconds").as_real(0, 1e6),
+                   s.boolean("grey", false)});
   return out;
 }
 
@@ -117,7 +118,8 @@ std::string Measurements::to_json() const {
                           {"bytes", s.bytes},
                           {"pixels", s.pixels},
                           {"values", s.values},
-                          {"seconds", s.seconds}});
+                          {"seconds", s.seconds},
+                          {"grey", s.grey}});
   if (load.processors > 0 || load.preempted > 0) d["run"] = load.to_json();
   return d.dump(2) + "\n";
 }
@@ -227,7 +229,7 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
   });
   const auto same_input = [](const auto& a, const auto& b) {
     return a.decodes == b.decodes && a.format == b.format && a.files == b.files && a.bytes == b.bytes &&
-           a.values == b.values;
+           a.values == b.values && a.grey == b.grey;
   };
   both(out.input, other.input, same_input, shorter_seconds);
   shorter(out.launch.issue, other.launch.issue);

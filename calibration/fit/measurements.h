@@ -66,6 +66,7 @@ struct MeasuredInput {
   bool files = true;                         ///< of a read: a file each
   double bytes = 0, pixels = 0, values = 0;  ///< of a sample: stored, of the picture, of the model's input
   double seconds = 0;                        ///< of a sample
+  bool grey = false;                         ///< decoded to one channel, else to three
 };
 
 struct Measurements {

@@ -53,13 +53,16 @@ JsonWriter input_json(const InputRates& rates) {
           {{"files", files}, {"seconds", rate->base}, {"seconds_per_byte", rate->per_byte}});
   }
   for (int f = 0; f < kImageFormats; ++f) {
-    const auto& rate = rates.decode[static_cast<std::size_t>(f)];
-    if (rate)
-      out["decode"].push_back({{"format", name(static_cast<ImageFormat>(f))},
-                               {"seconds", rate->base},
-                               {"seconds_per_byte", rate->per_byte},
-                               {"seconds_per_pixel", rate->per_pixel},
-                               {"seconds_per_value", rate->per_value}});
+    for (const bool grey : {false, true}) {
+      const auto& rate = (grey ? rates.grey : rates.decode)[static_cast<std::size_t>(f)];
+      if (rate)
+        out["decode"].push_back({{"format", name(static_cast<ImageFormat>(f))},
+                                 {"grey", grey},
+                                 {"seconds", rate->base},
+                                 {"seconds_per_byte", rate->per_byte},
+                                 {"seconds_per_pixel", rate->per_pixel},
+                                 {"seconds_per_value", rate->per_value}});
+    }
   }
   return out;
 }

@@ -41,13 +41,13 @@ enum class Function : uint8_t {
   softmax,                 ///< {y, x}; shape {rows, classes}
   softmax_backward,        ///< {dx, y, dy}
   cross_entropy,           ///< {loss, logp, x, labels}; shape {rows, classes}; label < 0: row ignored
-  cross_entropy_backward,  ///< {dx, logp, labels}
+  cross_entropy_backward,  ///< {dx, logp, labels}; scalars {weight}: dx = weight times the loss' gradient
   cross_entropy_part,      ///< {numbers, x, labels}; shape ClassesShape: of each row what the others need to
                            ///< know: maximum, sum of exp(x - maximum), the label's x or 0
   cross_entropy_join,      ///< {loss, logp, x, numbers, labels}; shape ClassesShape; numbers of all parts
   cross_entropy_part_backward,  ///< {dx, logp, labels}; shape ClassesShape
   mse,                          ///< {loss, a, b}; shape {elements}
-  mse_backward,                 ///< {da, a, b}; scalars {sign}: da = sign 2 (a - b) / elements
+  mse_backward,                 ///< {da, a, b}; scalars {weight}: da = weight 2 (a - b) / elements
   unary,                        ///< {y, x}; shape {elements, Unary}; scalars {slope} or {low, high}
   unary_backward,               ///< {dx, dy, kept}: kept is x or y, see Unary; shape and scalars as unary
   dropout,                      ///< {y, x, mask bytes}; shape {elements, layer}; scalars {p}
@@ -61,11 +61,12 @@ enum class Function : uint8_t {
                          ///< batch_norm
   batch_norm_sums,       ///< {dscale, dshift, x, dy, mean, deviation}
   batch_norm_backward,   ///< {dx, x, dy, mean, deviation, dscale, dshift[, scale]}; of several devices with a
-                         ///< fourth number in its shape: how many, whose sums dscale and dshift then are
+                         ///< fourth number in its shape: how many, whose sums dscale and dshift then are,
+                         ///< and a fifth where batches differ: elements of a channel on all of them
   batch_norm_statistics,  ///< {sums[2, channels], x, running mean}: of x less the running mean, which all
                           ///< devices have alike, and of its square
   batch_norm_shared,      ///< as batch_norm, with the sums of all devices behind the running variance; shape
-                          ///< {outer, channels, inner, devices}
+                          ///< {outer, channels, inner, devices[, elements of a channel on all of them]}
   row_norm,  ///< {y, x, statistics[, scale[, shift]]}; shape {outer, groups, space, channels of a group, 1
              ///< for root mean square}: statistics of each (outer, group) over space and channels; scalars
              ///< {epsilon}

@@ -12,13 +12,15 @@ namespace tandem::exec {
 /// batch_norm and its kin: statistics of each channel over `outer` and `inner`, of so many devices.
 struct ChannelShape {
   int64_t outer, channels, inner, devices;
+  int64_t everywhere;  ///< elements of one channel on all of them; 0: as many on each
   explicit ChannelShape(const Call& c)
       : outer(c.shape[0]),
         channels(c.shape[1]),
         inner(c.shape[2]),
-        devices(c.shape.size() > 3 ? c.shape[3] : 1) {}
+        devices(c.shape.size() > 3 ? c.shape[3] : 1),
+        everywhere(c.shape.size() > 4 ? c.shape[4] : 0) {}
   constexpr int64_t rows() const { return outer * inner; }  ///< elements of one channel
-  constexpr int64_t all_rows() const { return rows() * devices; }
+  constexpr int64_t all_rows() const { return everywhere > 0 ? everywhere : rows() * devices; }
   constexpr int64_t count() const { return outer * channels * inner; }
 };
 

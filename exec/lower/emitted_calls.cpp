@@ -100,6 +100,8 @@ class LayerEmitter : public LayerCalls {
   const Layer& layer() const override { return e_.graph.layers()[index_]; }
   const Lowered& lowered() const override { return e_.flow.lowered[index_]; }
   int64_t batch() const override { return e_.batch; }
+  float loss_weight() const override { return e_.use.loss_weight; }
+  int64_t norm_samples() const override { return e_.use.norm_samples; }
   bool training() const override { return e_.training; }
   uint32_t partner() const override { return e_.use.partner; }
   uint32_t partners() const override { return static_cast<uint32_t>(e_.graph.shared_by()); }

@@ -95,6 +95,8 @@ class LayerCalls {
   const std::vector<Parameter>& weights() const { return learns() ? layer().parameters : layer().frozen; }
   bool learns() const { return layer().frozen.empty(); }
   virtual int64_t batch() const = 0;
+  virtual float loss_weight() const = 0;     ///< SliceUse::loss_weight
+  virtual int64_t norm_samples() const = 0;  ///< SliceUse::norm_samples
   virtual bool training() const = 0;
   /// Place among the devices that share the layer, 0 where none do.
   virtual uint32_t partner() const = 0;

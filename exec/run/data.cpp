@@ -85,11 +85,11 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
   return out;
 }
 
-std::vector<int64_t> SampleOrder::batch(int64_t workers, int64_t worker, int64_t batch, int64_t iteration) {
+std::vector<int64_t> SampleOrder::batch(const SampleShare& share, int64_t iteration) {
   std::vector<int64_t> out;
-  for (int64_t k = 0; k < batch; ++k) {
+  for (int64_t k = 0; k < share.samples; ++k) {
     // The samples of one iteration are dealt out worker by worker; epochs follow each other without a gap.
-    const int64_t place = (iteration * workers + worker) * batch + k;
+    const int64_t place = iteration * share.step + share.first + k;
     if (place / samples_ != epoch_) shuffle(place / samples_);
     out.push_back(order_[static_cast<std::size_t>(place % samples_)]);
   }
@@ -108,11 +108,11 @@ void SampleOrder::shuffle(int64_t epoch) {
   }
 }
 
-std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, int64_t workers, int64_t worker,
-                                   int64_t batch, int64_t iteration) {
+std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, const SampleShare& share,
+                                   int64_t iteration) {
   thread_local SampleOrder known(0, 0);  // a thread asks for the same epoch many times
   if (!known.is_of(samples, seed)) known = SampleOrder(samples, seed);
-  return known.batch(workers, worker, batch, iteration);
+  return known.batch(share, iteration);
 }
 
 }  // namespace tandem::exec

@@ -15,6 +15,15 @@ namespace tandem::exec {
 /// class that is no whole number from 0 on, fewer than five samples.
 Dataset load_dataset(const std::string& name_or_file, bool test);
 
+/// Which of a step's samples a worker has: those of all, the first of its own, and how many.
+struct SampleShare {
+  int64_t step = 1, first = 0, samples = 1;
+};
+/// Of workers that have as many each.
+inline SampleShare even_share(int64_t workers, int64_t worker, int64_t batch) {
+  return {workers * batch, worker * batch, batch};
+}
+
 /// In which order samples are trained on: each epoch a permutation drawn from (seed, epoch), dealt out to the
 /// workers in turn. Keeps the epoch asked for last; for one thread at a time.
 class SampleOrder {
@@ -22,7 +31,7 @@ class SampleOrder {
   SampleOrder(int64_t samples, uint64_t seed) : samples_(samples), seed_(seed) {}
   bool is_of(int64_t samples, uint64_t seed) const { return samples == samples_ && seed == seed_; }
   /// Indices of the samples of one worker's batch. O(batch), in a new epoch O(samples).
-  std::vector<int64_t> batch(int64_t workers, int64_t worker, int64_t batch, int64_t iteration);
+  std::vector<int64_t> batch(const SampleShare& share, int64_t iteration);
 
  private:
   void shuffle(int64_t epoch);
@@ -33,7 +42,7 @@ class SampleOrder {
 };
 
 /// The same; each thread keeps its last order.
-std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, int64_t workers, int64_t worker,
-                                   int64_t batch, int64_t iteration);
+std::vector<int64_t> batch_samples(int64_t samples, uint64_t seed, const SampleShare& share,
+                                   int64_t iteration);
 
 }  // namespace tandem::exec

@@ -2,6 +2,7 @@
 #include "exec/run/execution.h"
 
 #include "base/random.h"
+#include "schemes/unlike_batches.h"
 
 namespace tandem::exec {
 
@@ -19,6 +20,7 @@ const Execution& executable(const Execution& e) {
         "activations are offloaded in predictions alone; a run offloads optimizer, gradients and parameters");
   if (e.stored != nullptr && e.job.loading.on_device)
     throw InputError("a device decodes in predictions alone; a run decodes on the host");
+  check_batches(e.job, e.cluster.devices);
   return e;
 }
 

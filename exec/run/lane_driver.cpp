@@ -145,7 +145,8 @@ void ThreadDriver::take_losses(const std::vector<float*>& at) {
     sum += static_cast<double>(value);
   }
   losses_.push_back(sum);
-  if (run_.watch() != nullptr && run_.watch()->add(sum)) run_.iterations().stop();
+  if (run_.watch() != nullptr && run_.watch()->add(sum, run_.stages().lowered(instance_).batch()))
+    run_.iterations().stop();
 }
 
 }  // namespace tandem::exec

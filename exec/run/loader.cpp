@@ -51,7 +51,7 @@ Loader::Loader(const Setup& setup)
       order_(setup.images->samples(), setup.seed),
       places_(static_cast<std::size_t>(setup.places)),
       scratch_(static_cast<std::size_t>(setup.threads)) {
-  const auto batch = static_cast<std::size_t>(setup.batch);
+  const auto batch = static_cast<std::size_t>(setup.share.samples);
   for (Batch& b : places_) {
     b.encoded.resize(batch);
     b.labels.resize(batch);
@@ -61,8 +61,8 @@ Loader::Loader(const Setup& setup)
 
 void Loader::read(int64_t batch) {
   Batch& b = at(batch);
-  b.samples = order_.batch(setup_.workers, setup_.worker, setup_.batch, batch);
-  share_out(setup_.batch, setup_.threads, [&](int64_t i, int64_t) {
+  b.samples = order_.batch(setup_.share, batch);
+  share_out(setup_.share.samples, setup_.threads, [&](int64_t i, int64_t) {
     const auto k = static_cast<std::size_t>(i);
     setup_.images->read(b.samples[k], b.encoded[k]);
     b.labels[k] = setup_.images->label(b.samples[k]);
@@ -71,7 +71,7 @@ void Loader::read(int64_t batch) {
 
 void Loader::decode(int64_t batch) {
   Batch& b = at(batch);
-  share_out(setup_.batch, setup_.threads, [&](int64_t i, int64_t thread) {
+  share_out(setup_.share.samples, setup_.threads, [&](int64_t i, int64_t thread) {
     const auto k = static_cast<std::size_t>(i);
     try {
       exec::decode(b.encoded[k], setup_.shape, scratch_[static_cast<std::size_t>(thread)],

@@ -28,9 +28,9 @@ class Loader {
   struct Setup {
     const StoredImages* images = nullptr;  ///< outlives the loader
     ImageShape shape;
-    int64_t batch = 1, places = 1, threads = 1;
+    SampleShare share;
+    int64_t places = 1, threads = 1;
     uint64_t seed = 1;
-    int64_t workers = 1, worker = 0;  ///< that share an epoch
   };
   explicit Loader(const Setup& setup);
   /// Throw InputError with the data set and the sample of what is wrong.

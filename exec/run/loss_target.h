@@ -20,23 +20,26 @@ struct LossTarget {
 /// Sees the loss of every batch, in the order in which workers finish them. Any thread may call anything.
 class LossWatch {
  public:
-  LossWatch(LossTarget target, int64_t batch)
-      : target_(target), batch_(batch), batches_((target.window + batch - 1) / batch) {}
+  explicit LossWatch(LossTarget target) : target_(target) {}
 
-  /// The mean loss of a worker's next batch. True once the target is reached.
-  bool add(double loss) {
+  /// The mean loss of a worker's next batch, of so many samples. True once the target is reached.
+  bool add(double loss, int64_t samples) {
     const std::lock_guard guard(mutex_);
     if (samples_) return true;
-    ++seen_;
-    last_.push_back(loss);
-    sum_ += loss;
-    if (static_cast<int64_t>(last_.size()) > batches_) {
-      sum_ -= last_.front();
+    const auto count = [&](const Batch& b, int64_t sign) {
+      sum_ += static_cast<double>(sign * b.samples) * b.loss;
+      within_ += sign * b.samples;
+    };
+    seen_ += samples;
+    last_.push_back({loss, samples});
+    count(last_.back(), 1);
+    while (within_ - last_.front().samples >= target_.window) {
+      count(last_.front(), -1);
       last_.pop_front();
     }
-    const bool full = static_cast<int64_t>(last_.size()) == batches_;
-    if (!full || !(sum_ / static_cast<double>(batches_) <= target_.loss)) return false;
-    samples_ = seen_ * batch_;
+    const bool full = within_ >= target_.window;
+    if (!full || !(sum_ / static_cast<double>(within_) <= target_.loss)) return false;
+    samples_ = seen_;
     when_ = now_ns();
     return true;
   }
@@ -53,10 +56,13 @@ class LossWatch {
  private:
   mutable std::mutex mutex_;
   const LossTarget target_;
-  const int64_t batch_, batches_;
-  std::deque<double> last_;
-  double sum_ = 0;
-  int64_t seen_ = 0, when_ = 0;
+  struct Batch {
+    double loss;
+    int64_t samples;
+  };
+  std::deque<Batch> last_;
+  double sum_ = 0;                            ///< of the losses of all samples in `last_` ...
+  int64_t within_ = 0, seen_ = 0, when_ = 0;  ///< ... of which there are so many
   std::optional<int64_t> samples_;
 };
 

@@ -110,6 +110,7 @@ Bytes loaded_bytes(const Execution& e, const Program& program, const Stages& sta
     if (op.kind == OpKind::copy && program.copies[op.what].kind == CopyKind::read) batch = op.bytes;
   }
   if (batch.n == 0) return {};
+  batch.n = batch.n * stages.lowered(worker).batch() / stages.whole().batch();
   return (batch + words(stages.lowered(worker).input_elements())) *
          std::max<int64_t>(1, e.job.loading.prefetch);
 }

@@ -26,7 +26,7 @@ void Run::make_watch() {
   if (execution_.target) {
     if (apart)
       refuse("a run ends at a loss on processors alone, in one process and without stages of a model");
-    watch_ = std::make_unique<LossWatch>(*execution_.target, execution_.job.batch);
+    watch_ = std::make_unique<LossWatch>(*execution_.target);
   }
   if (!keep_.norms) return;
   const Role& role = program_.roles[0];
@@ -34,9 +34,10 @@ void Run::make_watch() {
   for (uint32_t i = 0; i < role.ops.size(); ++i) {
     if (sums_gradients(program_, role.ops[i])) summed += program_.buckets[role.ops[i].key].elements;
   }
-  if (apart || program_.delay > 0 || summed != execution_graph().parameters())
+  if (apart || stages_.unlike() || program_.delay > 0 || summed != execution_graph().parameters())
     refuse(
-        "the noise scale is measured where processors all-reduce the gradients of two workers or more: "
+        "the noise scale is measured where processors all-reduce the gradients of two workers or more, of "
+        "equal batches: "
         "--scheme allreduce --devices 2");
 }
 

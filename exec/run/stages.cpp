@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 namespace tandem::exec {
 
@@ -138,6 +139,7 @@ Stages::Stages(const Execution& e, const Program& program)
   if (program.grid.axes.empty()) {
     pieces_ = {{{0, 0, whole_.parameters()}}};
     frozen_pieces_ = {{{0, 0, whole_.frozen_elements()}}};
+    lower_batches(e);
     return;
   }
   for (const Role& role : program.roles) {
@@ -180,6 +182,24 @@ void Stages::find_places(const Program& program) {
   }
 }
 
+/// Losses are means over the device's own samples, and what is summed is to be one over those of all.
+void Stages::lower_batches(const Execution& e) {
+  batches_ = e.job.batches;
+  for (const int64_t samples : batches_) {
+    SliceUse use;
+    use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
+    use.norm_samples = e.job.batch * devices();
+    unlike_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
+  }
+}
+
+SampleShare Stages::share(uint32_t replica) const {
+  const int64_t batch = whole_.batch();
+  if (!unlike()) return even_share(replicas_, replica, batch);
+  return {batch * devices(), std::accumulate(batches_.begin(), batches_.begin() + replica, int64_t{0}),
+          batches_[replica]};
+}
+
 void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   const Role& role = program.roles[r];
   check_split(e, role);
@@ -208,6 +228,7 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
 }
 
 const ExecutionGraph& Stages::lowered(uint32_t device) const {
+  if (unlike()) return unlike_.at(batches_[device]);
   const GridPlace& at = places_[device];
   return split() ? stage(device).lowered[at.partner * contexts_ + at.context] : whole_;
 }

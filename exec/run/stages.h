@@ -3,10 +3,12 @@
 // What each worker trains: the whole model, or a slice of it at a place in the Program's grid of devices.
 // Internal to exec.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "exec/lower/execution_graph.h"
+#include "exec/run/data.h"
 #include "exec/run/execution.h"
 #include "exec/run/pieces.h"
 #include "schemes/program.h"
@@ -57,6 +59,14 @@ class Stages {
   int64_t experts_from(uint32_t device) const { return split() ? stage(device).experts_from : INT64_MAX; }
   /// The replicas whose tokens the device's experts work on, or whose samples the layers that it shares.
   std::vector<uint32_t> fed_by(uint32_t device) const;
+  /// Which of a step's samples a replica trains on, in one pass.
+  SampleShare share(uint32_t replica) const;
+  /// Have devices batches of unlike size?
+  bool unlike() const { return !unlike_.empty(); }
+  /// What the device's samples count of those of a device in the mean; 1 where batches are equal.
+  double weight(uint32_t device) const {
+    return static_cast<double>(lowered(device).batch()) / static_cast<double>(whole_.batch());
+  }
   /// Micro-batches in one iteration of the program.
   int32_t micros() const { return static_cast<int32_t>(micros_); }
   bool split() const { return !stages_.empty(); }
@@ -73,6 +83,7 @@ class Stages {
 
  private:
   void find_places(const Program& program);
+  void lower_batches(const Execution& execution);
   void add_stage(const Execution& execution, const Program& program, uint32_t role);
   const Stage& stage(uint32_t device) const { return stages_[stage_of_role_[places_[device].role]]; }
   std::size_t piece_of(uint32_t device) const;
@@ -82,6 +93,8 @@ class Stages {
   std::vector<GridPlace> places_;                  ///< [device]
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
   std::vector<Stage> stages_;                      ///< none where the model is not split
+  std::map<int64_t, ExecutionGraph> unlike_;       ///< [samples]: of devices with batches of their own
+  std::vector<int64_t> batches_;                   ///< [device]: of those
   std::vector<uint32_t> stage_of_role_;
   std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one

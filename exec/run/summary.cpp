@@ -3,6 +3,7 @@
 #include "base/statistics.h"
 #include "exec/run/memory.h"
 #include "exec/run/time_shares.h"
+#include "schemes/unlike_batches.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -85,6 +86,7 @@ class Summary {
     r.batch_per_device = e.job.batch;
     r.inputs = inputs();
     rates(out);
+    if (!e.job.batches.empty()) r.notes = unlike_notes(e.job, "batches: " + batches_text(e.job.batches));
     add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
     stores(out);
     memory(r);
@@ -152,6 +154,7 @@ class Summary {
                                                            {"backend", std::string(e.backend->name)},
                                                            {"threads", std::to_string(e.threads)}};
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
+    if (!e.job.batches.empty()) in.emplace_back("batch_split", batches_text(e.job.batches));
     for (const auto& [worker, factor] : e.throttle)
       in.emplace_back(fmt::format("throttle.{}", worker), fmt::format("{:g}", factor));
     for (const auto& [key, value] : e.job.scheme->options.all()) in.emplace_back("scheme." + key, value);
@@ -302,7 +305,7 @@ class Summary {
       const MemoryUse m =
           worker_memory(run_.execution(), run_.program(), run_.stages(), run_.first_here() + w);
       if (w == 0 || m.total() > r.memory.total()) r.memory = m;
-      if (!run_.stages().split()) break;
+      if (!run_.stages().split() && !run_.stages().unlike()) break;
     }
     const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
     r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
@@ -441,7 +444,7 @@ class Summary {
   void calls(ExecutionResult& out) const {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const auto& calls = workers_[w]->calls();
-      if (w == 0 || run_.stages().split()) {  // each stage has calls of its own
+      if (w == 0 || run_.stages().split() || run_.stages().unlike()) {  // which have calls of their own
         out.calls.insert(out.calls.end(), calls.begin(), calls.end());
         continue;
       }
@@ -477,7 +480,8 @@ class Summary {
     if (run_.stages().split()) return losses_of_stages(out);
     const auto loss = [&](std::size_t worker, std::size_t iteration) {
       const auto& of = workers_[worker]->losses();
-      return iteration < of.size() ? of[iteration] : 0;
+      const double weight = run_.stages().weight(run_.first_here() + static_cast<uint32_t>(worker));
+      return iteration < of.size() ? weight * of[iteration] : 0;
     };
     std::vector<double> of_rounds;  // sums over as many iterations as there are workers
     const std::size_t n = workers_.size();

@@ -31,10 +31,9 @@ Worker::Act Worker::input(const Op& op, CopyKind stage) {
 void Worker::make_loader() {
   const Execution& e = run_.execution();
   if (e.stored == nullptr || !has_stage(run_.program(), role(), CopyKind::read)) return;
-  loader_ = std::make_unique<Loader>(
-      Loader::Setup{e.stored, image_shape(graph()), graph().batch(),
-                    std::max<int64_t>(1, e.job.loading.prefetch), std::max<int64_t>(1, e.job.loading.workers),
-                    e.seed, run_.stages().replicas(), run_.stages().place(instance_).replica});
+  loader_ = std::make_unique<Loader>(Loader::Setup{
+      e.stored, image_shape(graph()), run_.stages().share(run_.stages().place(instance_).replica),
+      std::max<int64_t>(1, e.job.loading.prefetch), std::max<int64_t>(1, e.job.loading.workers), e.seed});
 }
 
 void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
@@ -88,16 +87,16 @@ void Worker::fill_stored(int64_t batch, uint32_t replica, bool labels, float* to
     std::copy(known.begin(), known.end(), reinterpret_cast<int32_t*>(to));
     return;
   }
-  const auto samples = batch_samples(stored.samples(), run_.execution().seed, run_.stages().replicas(),
-                                     replica, graph().batch(), batch);
+  const auto samples =
+      batch_samples(stored.samples(), run_.execution().seed, run_.stages().share(replica), batch);
   for (std::size_t i = 0; i < samples.size(); ++i)
     reinterpret_cast<int32_t*>(to)[i] = stored.label(samples[i]);
 }
 
 void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels,
                           float* to) const {
-  const auto samples = batch_samples(data.samples(), run_.execution().seed, run_.stages().replicas(), replica,
-                                     graph().batch(), batch);
+  const auto samples =
+      batch_samples(data.samples(), run_.execution().seed, run_.stages().share(replica), batch);
   const int64_t size = elements(data.shape);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (labels)
@@ -113,7 +112,7 @@ void Worker::draw_samples(int64_t batch, uint32_t replica, const Tensor& x, Tens
   const ExecutionGraph &n = graph(), &whole = run_.execution_graph();
   const uint32_t context = run_.stages().place(instance_).context, contexts = run_.stages().contexts();
   const int64_t range = whole.values(same);
-  const int64_t own = count / n.batch(), all = whole.tensors()[same].elements / n.batch();
+  const int64_t own = count / n.batch(), all = whole.tensors()[same].elements / whole.batch();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t at = i / own * all + position_in_sequence(i % own, own, context, contexts);
     const uint64_t bits = draw_bits(run_.execution().seed ^ 0xda7aULL, replica, static_cast<uint64_t>(batch),

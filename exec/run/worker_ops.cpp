@@ -338,6 +338,8 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
+  // Of unlike batches the sum over the samples, which alone is whole.
+  const int samples = run_.stages().unlike() ? static_cast<int>(graph().batch()) : 1;
   const std::vector<Slice> alone =
       run_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};
   for (int64_t i = begin; i < end; ++i) {
@@ -347,7 +349,7 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
     int sum = 0;
     for (const uint32_t replica : is_own ? own : fed)
       sum += element < 0 ? 0 : integer_gradient(replica, static_cast<uint32_t>(iteration), element);
-    to[i] = static_cast<float>(sum);
+    to[i] = static_cast<float>(samples * sum);
   }
   driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
 }

@@ -12,6 +12,7 @@ constexpr double kDevicePixels = 7830.0 * 551 * 676;  ///< per second
 
 double decode_seconds(const Job& job) {
   const auto& data = job.loading.data;
+  if (job.loading.decode_seconds > 0) return job.loading.decode_seconds;
   return data ? kImageSeconds * data->bytes / kImageBytes : job.graph->sample().decode_seconds;
 }
 

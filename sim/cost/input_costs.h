@@ -5,9 +5,9 @@
 
 namespace tandem::sim {
 
-/// Of one sample, cropping and resizing included, on a core of speed 1 (a 2.3 GHz Broadwell core): what the
-/// model's file says, or of a data set that is known 4.2 ms for each 110 KB of JPEG or PNG, which are the
-/// figures of ImageNet in models/zoo.
+/// Of one sample, cropping and resizing included, on a core of speed 1 (a 2.3 GHz Broadwell core):
+/// Loading::decode_seconds where that is said, else what the model's file says, or of a data set that is
+/// known 4.2 ms for each 110 KB of JPEG or PNG, which are the figures of ImageNet in models/zoo.
 double decode_seconds(const Job& job);
 
 /// The same on the device, in batches: 2.92 Gpixel/s, which is nvJPEG's rate on an A100 for a thousand images

@@ -21,9 +21,10 @@ InputRates InputRates::from_json(const Json* input) {
     if (format == kImageFormats)
       row.at("format").fail(
           fmt::format("\"{}\" is no format of pictures: jpeg, png", printable(row.at("format").as_text())));
-    out.decode[static_cast<std::size_t>(format)] = {rate(row, "seconds"), rate(row, "seconds_per_byte"),
-                                                    rate(row, "seconds_per_pixel"),
-                                                    rate(row, "seconds_per_value")};
+    auto& rates = row.boolean("grey", false) ? out.grey : out.decode;
+    rates[static_cast<std::size_t>(format)] = {rate(row, "seconds"), rate(row, "seconds_per_byte"),
+                                               rate(row, "seconds_per_pixel"),
+                                               rate(row, "seconds_per_value")};
   }
   return out;
 }

@@ -25,8 +25,15 @@ struct ReadRate {
 };
 
 struct InputRates {
-  std::array<std::optional<DecodeRate>, kImageFormats> decode;  ///< [format]
-  std::array<std::optional<ReadRate>, 2> read;                  ///< [a file each?]
+  std::array<std::optional<DecodeRate>, kImageFormats> decode;  ///< [format]: to three channels
+  /// [format]: to one. JPEG then leaves out what makes colours, PNG makes grey of them.
+  std::array<std::optional<DecodeRate>, kImageFormats> grey;
+  /// As long as grey is not known, colours are taken for it.
+  const std::optional<DecodeRate>& decoding(ImageFormat format, bool to_grey) const {
+    const auto f = static_cast<std::size_t>(format);
+    return to_grey && grey[f] ? grey[f] : decode[f];
+  }
+  std::array<std::optional<ReadRate>, 2> read;  ///< [a file each?]
   /// "input" of a machine profile; nothing where that is absent. Throws InputError.
   static InputRates from_json(const Json* input);
 };

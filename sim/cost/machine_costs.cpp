@@ -150,9 +150,17 @@ class MachineCosts : public Costs {
       const auto& rate = machine_->input().read[data->files ? 1 : 0];
       return rate ? rate->seconds(data->bytes) : 0;
     }
-    const auto& rate = machine_->input().decode[static_cast<std::size_t>(data->format)];
+    const auto& rate = machine_->input().decoding(data->format, takes_grey());
     const double values = static_cast<double>(op.bytes.n) / 4 / static_cast<double>(copy.samples);
     return rate ? rate->seconds(data->bytes, data->pixels, values) : 0;
+  }
+
+  /// Does the model take pictures of one channel?
+  bool takes_grey() const {
+    const auto& layers = input().job.graph->layers();
+    return std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
+      return layer.type == nullptr && layer.output.size() == 3 && layer.output[0] == 1;
+    });
   }
 
   /// Workers compute on the cores by which they read and decode. Together these do nothing but work, so that

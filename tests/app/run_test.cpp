@@ -52,6 +52,26 @@ TEST(Run, ReportsInEveryFormat) {
   }
 }
 
+TEST(Run, DividesBatchesAsAsked) {
+  const ChildResult named = tool({"run", "--model", "digits-mlp", "--data", "digits", "--iterations", "4",
+                                  "--batch-split", "12,4", "--format", "json"});
+  ASSERT_EQ(named.status, 0) << named.err;
+  const Json report = last_report(named.out);
+  EXPECT_EQ(report.at("devices").as_int(), 2);
+  EXPECT_EQ(report.at("samples_per_iteration").as_int(), 16);
+  EXPECT_EQ(report.at("inputs").at("batch_per_device").as_int(), 8);
+  EXPECT_EQ(report.at("inputs").at("batch_split").as_text(), "12,4");
+  const ChildResult measured =
+      tool({"run", "--model", "digits-mlp", "--data", "digits", "--iterations", "4", "--devices", "2",
+            "--batch", "8", "--throttle", "1=50", "--batch-split", "speed"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_THAT(measured.out, HasSubstr("batches: "));
+  const ChildResult normalised =
+      tool({"run", "--model", "digits-cnn", "--iterations", "3", "--batch-split", "6,2"});
+  EXPECT_EQ(normalised.status, 0) << normalised.err;
+  EXPECT_THAT(normalised.out, HasSubstr("--batch-norm sync takes them over all"));
+}
+
 /// Not after the first workers ran, and not by the kernel, which ends what takes too much without a word.
 TEST(Run, SaysBeforehandWhatMemoryIsMissing) {
   const ChildResult r = shell(

@@ -53,6 +53,26 @@ TEST(InputRates, AreNeverNegative) {
   EXPECT_NEAR(rates.decode[1]->seconds(1e5, 2e6, 1e3), 1.8e-3, 1e-4);
 }
 
+/// What decodes to one channel has rates of its own, and those of three where it was not measured.
+TEST(InputRates, AreOfGreyByItself) {
+  Measurements m = with_input({1e-4, 2e-8, 3e-9, 5e-9}, {2e-5, 1e-10});
+  EXPECT_EQ(input_rates(m).decoding(ImageFormat::jpeg, true)->per_pixel,
+            input_rates(m).decoding(ImageFormat::jpeg, false)->per_pixel);
+  const DecodeRate grey{5e-5, 1e-8, 1e-9, 4e-9};
+  for (const double pixels : {1e6, 2e6, 4e6}) {
+    for (const double bytes : {1e5, 3e5}) {
+      for (const double values : {1e3, 1e5})
+        m.input.push_back({true, ImageFormat::jpeg, true, bytes, pixels, values,
+                           grey.seconds(bytes, pixels, values), true});
+    }
+  }
+  const Measurements again = Measurements::from_json(Json::parse(m.to_json(), "test"));
+  const InputRates rates =
+      InputRates::from_json(Json::parse(fit_machine(again).profile, "test").find("input"));
+  EXPECT_NEAR(rates.decoding(ImageFormat::jpeg, true)->per_pixel, 1e-9, 1e-14);
+  EXPECT_NEAR(rates.decoding(ImageFormat::jpeg, false)->per_pixel, 3e-9, 1e-14);
+}
+
 /// A step of 32 pictures takes as long as the slower of computing and decoding, on machines with a core for
 /// each; else what there is to do over the cores.
 TEST(InputRates, DecideTogetherWithTheCores) {

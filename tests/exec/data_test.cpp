@@ -65,7 +65,7 @@ TEST(Data, EveryEpochDealsEverySampleOnce) {
   std::multiset<int64_t> first;
   for (int64_t k = 0; k * workers * batch < n; ++k) {
     for (int64_t w = 0; w < workers; ++w) {
-      const auto dealt = batch_samples(data.samples(), 3, workers, w, batch, k);
+      const auto dealt = batch_samples(data.samples(), 3, even_share(workers, w, batch), k);
       for (int64_t j = 0; j < batch; ++j) {
         if ((k * workers + w) * batch + j < n) first.insert(dealt[static_cast<std::size_t>(j)]);
       }
@@ -73,14 +73,21 @@ TEST(Data, EveryEpochDealsEverySampleOnce) {
   }
   EXPECT_EQ(static_cast<int64_t>(first.size()), n);
   EXPECT_EQ(std::set<int64_t>(first.begin(), first.end()).size(), first.size());
-  EXPECT_EQ(batch_samples(data.samples(), 3, 2, 1, 8, 5), batch_samples(data.samples(), 3, 2, 1, 8, 5));
-  EXPECT_NE(batch_samples(data.samples(), 3, 1, 0, 8, 0), batch_samples(data.samples(), 4, 1, 0, 8, 0))
+  EXPECT_EQ(batch_samples(data.samples(), 3, even_share(2, 1, 8), 5),
+            batch_samples(data.samples(), 3, even_share(2, 1, 8), 5));
+  EXPECT_NE(batch_samples(data.samples(), 3, even_share(1, 0, 8), 0),
+            batch_samples(data.samples(), 4, even_share(1, 0, 8), 0))
       << "the seed counts";
   // Two workers of 8 see together what one of 16 sees.
-  auto together = batch_samples(data.samples(), 3, 2, 0, 8, 5);
-  const auto second = batch_samples(data.samples(), 3, 2, 1, 8, 5);
+  auto together = batch_samples(data.samples(), 3, even_share(2, 0, 8), 5);
+  const auto second = batch_samples(data.samples(), 3, even_share(2, 1, 8), 5);
   together.insert(together.end(), second.begin(), second.end());
-  EXPECT_EQ(together, batch_samples(data.samples(), 3, 1, 0, 16, 5));
+  EXPECT_EQ(together, batch_samples(data.samples(), 3, even_share(1, 0, 16), 5));
+  // And so do one of 13 and one of 3.
+  together = batch_samples(data.samples(), 3, {16, 0, 13}, 5);
+  const auto rest = batch_samples(data.samples(), 3, {16, 13, 3}, 5);
+  together.insert(together.end(), rest.begin(), rest.end());
+  EXPECT_EQ(together, batch_samples(data.samples(), 3, even_share(1, 0, 16), 5));
 }
 
 }  // namespace

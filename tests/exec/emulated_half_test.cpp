@@ -308,6 +308,7 @@ TEST(EmulatedLossScale, MultipliesTheLossAlone) {
   c.pass = Pass::backward_data;
   c.operands = {0, 1, 2};
   c.shape = {1, 2};
+  c.scalars = {1};
   for (const Precision p : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const Scaled s(p);
     float* dx = s.device->allocate(2);

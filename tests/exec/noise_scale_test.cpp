@@ -98,14 +98,22 @@ TEST(NoiseScale, IsMeasuredOnWorkersOfAnAllReduce) {
 }
 
 TEST(LossTarget, IsTheMeanOfAWindow) {
-  LossWatch watch({1.0, 32}, 16);
-  EXPECT_FALSE(watch.add(0.5)) << "the window is not full";
-  EXPECT_FALSE(watch.add(1.6));
+  LossWatch watch({1.0, 32});
+  EXPECT_FALSE(watch.add(0.5, 16)) << "the window is not full";
+  EXPECT_FALSE(watch.add(1.6, 16));
   EXPECT_FALSE(watch.samples());
-  EXPECT_TRUE(watch.add(0.4));
+  EXPECT_TRUE(watch.add(0.4, 16));
   EXPECT_EQ(watch.samples(), 48);
-  EXPECT_TRUE(watch.add(9)) << "once there it stays there";
+  EXPECT_TRUE(watch.add(9, 16)) << "once there it stays there";
   EXPECT_EQ(watch.samples(), 48);
+}
+
+TEST(LossTarget, CountsSamplesOfUnlikeBatches) {
+  LossWatch watch({1.0, 32});
+  EXPECT_FALSE(watch.add(1.1, 31)) << "the window is not full";
+  EXPECT_FALSE(watch.add(0.9, 2)) << "31 of 33 samples are above it";
+  EXPECT_TRUE(watch.add(0.9, 30)) << "and now all of 32 are below";
+  EXPECT_EQ(watch.samples(), 63);
 }
 
 TEST(LossTarget, EndsARun) {

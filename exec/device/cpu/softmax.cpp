@@ -67,9 +67,9 @@ Prepared cross_entropy(const Call& c, int) {
 
 Prepared cross_entropy_backward(const Call& c, int) {
   const int64_t rows = c.shape[0], n = c.shape[1];
+  const float scale = c.scalars.at(0) / static_cast<float>(rows);
   return [=](std::span<float* const> o, const IterationState&) {
     const int32_t* label = integers(o[2]);
-    const float scale = 1 / static_cast<float>(rows);
     for (int64_t r = 0; r < rows; ++r) {
       float* dx = o[0] + r * n;
       const float* logp = o[1] + r * n;

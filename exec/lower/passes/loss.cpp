@@ -51,7 +51,7 @@ void cross_entropy(LayerCalls& l) {
                    l.lowered().forward));
   if (!l.needs_d_in(0)) return;
   l.call(make_call(Function::cross_entropy_backward, Pass::backward_data, {l.d_in(0), logp, labels}, shape,
-                   l.lowered().backward_data));
+                   l.lowered().backward_data, {l.loss_weight()}));
 }
 
 void mse(LayerCalls& l) {
@@ -62,7 +62,7 @@ void mse(LayerCalls& l) {
   for (std::size_t i = 0; i < l.inputs(); ++i) {
     if (!l.needs_d_in(i)) continue;
     l.call(make_call(Function::mse_backward, Pass::backward_data, {l.d_in(i), l.in(0), target}, {count},
-                     kernels, {i == 0 ? 1.0F : -1.0F}));
+                     kernels, {i == 0 ? l.loss_weight() : -l.loss_weight()}));
     kernels.clear();  // the model prices one pass for both
   }
 }

@@ -20,6 +20,7 @@ void over_devices(LayerCalls& l, std::vector<int64_t> shape) {
   const int64_t channels = shape[1];
   const bool affine = !l.weights().empty(), learned = affine && l.learns();
   shape.push_back(l.sharing().norm_devices);
+  if (l.norm_samples() > 0) shape.push_back(shape[0] * shape[2] / l.batch() * l.norm_samples());
   const TensorId mean = l.keep(channels), deviation = l.keep(channels), sums = l.scratch(2 * channels),
                  running_mean = l.buffer(channels, 0), running_variance = l.buffer(channels, 1),
                  scale = affine ? l.parameter(0, 0, 1) : kNoTensor;

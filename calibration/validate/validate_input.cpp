@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibration/validate/validate_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "base/data.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "sim/simulate.h"
+
+namespace tandem::calibration {
+
+namespace {
+
+/// What a run's two series share.
+constexpr const char* kAlike[] = {"system", "model", "scheme", "precision", "batch", "optimizer", "recipe"};
+
+std::string word_of(const Json& series, const char* key) {
+  const Json* value = series.find(key);
+  if (value == nullptr) return "";
+  return value->is_text() ? value->as_text() : std::to_string(value->as_int());
+}
+
+bool alike(const Json& a, const Json& b) {
+  return std::all_of(std::begin(kAlike), std::end(kAlike),
+                     [&](const char* key) { return word_of(a, key) == word_of(b, key); });
+}
+
+bool has_input(const Json& series, const char* which) { return series.text("input", "synthetic") == which; }
+
+std::map<int64_t, double> rates_of(const Json& series) {
+  std::map<int64_t, double> out;
+  for (const auto& [key, value] : series.at("values").members()) {
+    int64_t devices = 0;
+    const auto r = std::from_chars(key.data(), key.data() + key.size(), devices);
+    if (r.ec != std::errc{} || r.ptr != key.data() + key.size()) value.fail("the key is no device count");
+    out[devices] = value.as_real(1e-9);
+  }
+  return out;
+}
+
+/// What the file says of a table's model.
+struct LoaderOf {
+  std::string name;
+  double decode_seconds = 0;
+  int64_t workers = 0;
+};
+
+void add_run(const Json& without, const Json& with, const LoaderOf& loader, std::vector<InputRow>& rows) {
+  const auto base = rates_of(without), loaded = rates_of(with);
+  const Graph graph = Graph::load(without.at("model").as_text(), without.place());
+  const System system = System::load(without.at("system").as_text(), {}, without.place());
+  ResolvedScheme scheme = resolve_scheme(without.at("scheme").as_text(), without.place());
+  if (const Json* recipe = without.find("recipe"))
+    scheme.recipe = load_recipe(recipe->as_text(), recipe->place());
+  Prediction p;
+  p.job.graph = &graph;
+  p.system = &system;
+  p.job.scheme = &scheme;
+  p.job.precision = parse_precision(without.text("precision", "fp32"), without.place());
+  p.job.optimizer = &optimizer(without.text("optimizer", "momentum"), without.place());
+  p.job.batch = without.at("batch").as_int(1, 1'000'000);
+  p.job.loading.workers = loader.workers;
+  if (loader.decode_seconds > 0) p.job.loading.decode_seconds = loader.decode_seconds;
+  p.check_memory = false;
+  const HostInfo& host = system.host(0);
+  for (const auto& [devices, rate] : loaded) {
+    const auto alone = base.find(devices);
+    if (alone == base.end()) continue;
+    p.devices = devices;
+    p.anchor = Anchor{alone->second, devices, p.job.batch, &system, nullptr};
+    p.anchor_scale.reset();
+    p.job.input = false;
+    p.anchor_scale = anchored_scale(p);
+    const double before = simulate(p).samples_per_second;
+    p.job.input = true;
+    const double after = simulate(p).samples_per_second;
+    const double threads = std::min<double>(host.cores, static_cast<double>(loader.workers * devices));
+    rows.push_back({system.name(), graph.name(), without.text("precision", "fp32"), loader.name, p.job.batch,
+                    devices, loader.workers, alone->second, rate / alone->second, after / before,
+                    loader.decode_seconds > 0 ? threads * host.core_speed / loader.decode_seconds : 0});
+  }
+}
+
+Json input_pairs() { return Json::load(data_root() + "/calibration/data/input_pairs.json"); }
+
+}  // namespace
+
+std::vector<InputRow> validate_input() {
+  const Json document = input_pairs();
+  document.only({"note", "loaders", "runs", "not_described", "left_out"});
+  std::vector<InputRow> rows;
+  for (const Json& run : document.at("runs").items()) {
+    run.only({"table", "model", "loader", "decode_workers", "source"});
+    const Json& loader = document.at("loaders").at(run.at("loader").as_text());
+    loader.only({"decode", "source"});
+    const Json& decode = loader.at("decode");
+    const LoaderOf of{run.at("loader").as_text(), parse_time(decode.as_text(), decode.place()).seconds(),
+                      run.integer("decode_workers", 1, 1, 4096)};
+    const Json& name = run.at("table");
+    const Json table =
+        Json::load(find_data("calibration/data/published", "published table", name.as_text(), name.place()));
+    const std::size_t before = rows.size();
+    for (const Json& without : table.at("series").items()) {
+      if (!has_input(without, "synthetic") || without.at("model").as_text() != run.at("model").as_text())
+        continue;
+      for (const Json& with : table.at("series").items()) {
+        if (has_input(with, "real") && alike(without, with)) add_run(without, with, of, rows);
+      }
+    }
+    if (rows.size() == before) run.fail("no run of this model is published with and without input");
+  }
+  return rows;
+}
+
+std::string input_markdown(const std::vector<InputRow>& rows) {
+  double error = 0, error_of_one = 0, worst = 0;
+  int64_t near = 0;
+  for (const InputRow& r : rows) {
+    const double off = std::abs(r.predicted / r.published - 1);
+    error += off / static_cast<double>(rows.size());
+    error_of_one += std::abs(1 / r.published - 1) / static_cast<double>(rows.size());
+    worst = std::max(worst, off);
+    near += off <= 0.08 ? 1 : 0;
+  }
+  std::string out = fmt::format(
+      "\n## With and without input\n\nRuns that are published twice "
+      "([input_pairs.json](calibration/data/input_pairs.json)): the ratio of the rate with input to that\n"
+      "without, published against predicted. The host is described by its cores, the threads of the loader "
+      "and "
+      "what a sample takes a\nloader of this kind, measured without training. Of {} runs {} are within 8 %, "
+      "the "
+      "mean error is {:.1f} %, the worst {:.1f} %;\npredicting no difference, {:.1f} %.\n\n"
+      "| model | precision | batch | devices | threads a device | hosts decode | without | published | "
+      "predicted |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+      rows.size(), near, 100 * error, 100 * worst, 100 * error_of_one);
+  for (const InputRow& r : rows)
+    out +=
+        fmt::format("| {} | {} | {} | {} | {} | {} | {:.0f}/s | {:.3f} | {:.3f} |\n", r.model, r.precision,
+                    r.batch, r.devices, r.host > 0 ? std::to_string(r.workers) : "-",
+                    r.host > 0 ? fmt::format("{:.0f}/s", r.host) : "-", r.without, r.published, r.predicted);
+  const Json document = input_pairs();
+  out += "\nWhat no document describes:\n\n";
+  for (const Json& what : document.at("not_described").items()) out += "- " + what.as_text() + ".\n";
+  return out + "\nLeft out: " + document.at("left_out").as_text() + ".\n";
+}
+
+std::string input_csv(const std::vector<InputRow>& rows) {
+  std::string out =
+      "system,model,precision,loader,batch,devices,decode_workers,samples_per_second_without,host_decodes,"
+      "published_ratio,predicted_ratio\n";
+  for (const InputRow& r : rows)
+    out += fmt::format("{},{},{},{},{},{},{},{:.6g},{:.6g},{:.6g},{:.6g}\n", r.system, r.model, r.precision,
+                       r.loader, r.batch, r.devices, r.workers, r.without, r.host, r.published, r.predicted);
+  return out;
+}
+
+}  // namespace tandem::calibration
