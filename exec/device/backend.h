@@ -46,6 +46,9 @@ class DeviceSession {
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
+  /// The calling thread works for the device, too: where DeviceOptions::pin bound the one that opened it to
+  /// processors, it binds this one to the same.
+  virtual void join() {}
   /// Of the calls prepared so far for which a library was asked, in their order.
   virtual std::vector<LibraryChoice> choices() const { return {}; }
   /// Enqueues on the lane; `operands` as in Call. Asynchronous devices return before completion and take

@@ -279,6 +279,7 @@ void EventEngine::serve(uint32_t slot) {
       VersionedStore& store = stores_[op.what];
       if (!store.open(m.receiver, m.key, m.sender, m.clock)) {
         m.start = now_;
+        leave_core(m.sender);
         return store.park(m.receiver, m.key, m.sender, m.clock, slot);
       }
       record_service(m, r, now_);
@@ -294,6 +295,7 @@ void EventEngine::serve(uint32_t slot) {
     Server& server = servers_[global];
     m.next = kNone;
     if (server.busy) {
+      leave_core(m.sender);
       (server.head == kNone ? server.head : messages_[server.tail].next) = slot;
       server.tail = slot;
     } else {

@@ -71,6 +71,15 @@ struct Pauses {
   bool operator==(const Pauses&) const = default;
 };
 
+/// More instances of role 0 than processors, by whose turns they compute: instance i on processor i modulo
+/// their number. Whoever has it keeps it for the next of `turns` if others want it, or until it waits.
+struct SharedCores {
+  uint32_t cores = 0;       ///< 0: each instance has its own
+  std::vector<Time> turns;  ///< as a machine showed them; processors begin at different ones, and go around
+  /// An instance is one thread, which also makes its messages: it keeps its processor meanwhile.
+  bool one_thread = false;
+};
+
 /// Randomness and faults of a run; never part of a Program.
 struct Disturbance {
   double compute_sigma = 0;         ///< lognormal sigma of each compute op, per (instance, iteration, op)
@@ -87,11 +96,12 @@ struct Disturbance {
   std::vector<std::vector<double>> recorded = {};
   Stragglers stragglers = {};
   Pauses pauses = {};
+  SharedCores shared = {};
   /// Compute ops of an (instance, iteration) differ by more than one factor for all of them.
   bool per_op() const { return compute_sigma != 0 || pauses.every > 0; }
   bool none() const {
     return !per_op() && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
-           slow.empty() && recorded.empty() && stragglers.share == 0;
+           slow.empty() && recorded.empty() && stragglers.share == 0 && shared.cores == 0;
   }
 };
 
