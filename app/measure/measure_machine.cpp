@@ -209,7 +209,7 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
 /// Two threads on each core that do nothing but look at the clock: where it jumps, the other had its turn.
 void measure_turns(const Backend& backend, bool quick, Measurements& m) {
   const int64_t length = quick ? 300'000'000 : 600'000'000;  // ns
-  constexpr int64_t kAway = 100'000;  // ns; less is an interrupt
+  constexpr int64_t kAway = 100'000;                         // ns; less is an interrupt
   std::vector<std::vector<double>> turns(static_cast<std::size_t>(2 * m.cores));
   std::vector<std::thread> threads;
   std::latch ready(2 * m.cores);

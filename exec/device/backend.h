@@ -46,8 +46,8 @@ class DeviceSession {
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
-  /// The calling thread works for the device, too: where DeviceOptions::pin bound the one that opened it to
-  /// processors, it binds this one to the same.
+  /// Called once by each further thread that will work for the device: makes it compute as the one that
+  /// opened it does, wherever it runs.
   virtual void join() {}
   /// Of the calls prepared so far for which a library was asked, in their order.
   virtual std::vector<LibraryChoice> choices() const { return {}; }

@@ -22,7 +22,8 @@ int64_t switches() {
 
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane) {
   if (lane == Lane::compute) return true;
-  return backend.asynchronous ? lanes[lane].exchanges : !lanes.one_after_another() && !lanes[lane].ops.empty();
+  return backend.asynchronous ? lanes[lane].exchanges
+                              : !lanes.one_after_another() && !lanes[lane].ops.empty();
 }
 
 LaneDriver::LaneDriver(const Setup& setup)

@@ -112,8 +112,8 @@ class LaneDriver {
   void leave_store();
 };
 
-/// A thread for each lane in use, or one for all that never work at the same time; the device is done with an op when its call returns, and its memory is the
-/// host's.
+/// A thread for each lane in use, or one for all that never work at the same time; the device is done with an
+/// op when its call returns, and its memory is the host's.
 class ThreadDriver : public LaneDriver {
  public:
   explicit ThreadDriver(const Setup& setup) : LaneDriver(setup) {}
@@ -135,8 +135,8 @@ class ThreadDriver : public LaneDriver {
 };
 
 /// Does this lane have a thread of its own? Always the compute lane, which opens the device. With threads
-/// every lane in use, unless no two work at the same time; with streams those whose ops the host takes part in, and the compute lane's thread
-/// issues all others. Any thread may ask.
+/// every lane in use, unless no two work at the same time; with streams those whose ops the host takes part
+/// in, and the compute lane's thread issues all others. Any thread may ask.
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane);
 
 }  // namespace tandem::exec

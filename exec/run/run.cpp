@@ -67,7 +67,6 @@ Run::Run(const Execution& e, const Keep& k)
   check_route();
   // Spinning only pays where the thread that is waited for runs at the same time.
   spins_ = here_ <= std::thread::hardware_concurrency() ? 2000 : 20;
-  if (getenv("TX_SPINS")) spins_ = atoi(getenv("TX_SPINS"));
   start_ = start_values(execution_graph(), e, false);
   frozen_ = start_values(execution_graph(), e, true);
   start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));

@@ -149,10 +149,10 @@ class MachineProfile {
   };
   std::vector<std::vector<double>> recorded(double seconds) const;
   std::vector<Recording> noise_;
-  std::vector<Time> turns_;       ///< how long one thread keeps a core that another wants
-  double lock_step_ = 1;          ///< factor on steps where all cores wait for each other
-  double interrupted_ = 1;        ///< mean step over the usual one
-  std::vector<Point> tcp_cpu_;    ///< of a step
+  std::vector<Time> turns_;     ///< how long one thread keeps a core that another wants
+  double lock_step_ = 1;        ///< factor on steps where all cores wait for each other
+  double interrupted_ = 1;      ///< mean step over the usual one
+  std::vector<Point> tcp_cpu_;  ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
   double error_per_distance_ = 0, error_of_several_ = 0;
 };

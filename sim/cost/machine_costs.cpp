@@ -106,8 +106,7 @@ class MachineCosts : public Costs {
     if (store.averaging.rule != Averaging::Rule::none) {
       seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
     } else if (optimizer.updates()) {
-      double update =
-          machine_->seconds(update_kernel(optimizer, bytes.n / 4), active(), step_);
+      double update = machine_->seconds(update_kernel(optimizer, bytes.n / 4), active(), step_);
       // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
       // and writes, of which a copy is two passes.
       if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer.state)) / 2;
@@ -121,8 +120,7 @@ class MachineCosts : public Costs {
     return {machine_->error(distance), machine_->error_of_several()};
   }
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
-    Disturbance d =
-        machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
+    Disturbance d = machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
     if (!takes_turns()) d.shared = {};
     d.shared.one_thread = one_thread_ && input().cluster.nodes == 1;
     return d;
@@ -188,9 +186,7 @@ class MachineCosts : public Costs {
   }
 
   /// Workers that compute at the same time.
-  int64_t active() const {
-    return takes_turns() ? machine_->cores() : input().cluster.devices;
-  }
+  int64_t active() const { return takes_turns() ? machine_->cores() : input().cluster.devices; }
 
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;
@@ -218,7 +214,8 @@ class MachineCosts : public Costs {
                            other == at.end() ? 0 : link.rate_alone(capacity()));
     tcp_cpu_[{op.what, op.bytes.n}] = cost.cpu;
     Transfer t;
-    t.latency = Time::from_seconds(cost.seconds + (one_thread_ ? 0 : 2 * machine_->wake())) + link.latency * cost.messages;
+    t.latency = Time::from_seconds(cost.seconds + (one_thread_ ? 0 : 2 * machine_->wake())) +
+                link.latency * cost.messages;
     return t;
   }
 
@@ -242,7 +239,8 @@ class MachineCosts : public Costs {
   Transfer over_tcp(const Channel& c, const Way& way) const {
     Transfer t = way.transfer;
     const double beyond = machine_->tcp_message(t.bytes, way.rate) - t.bytes / way.rate;
-    t.latency += at_speed(Time::from_seconds(std::max(0.0, beyond) + (one_thread_ ? 0 : wakes(c) * machine_->wake())));
+    t.latency +=
+        at_speed(Time::from_seconds(std::max(0.0, beyond) + (one_thread_ ? 0 : wakes(c) * machine_->wake())));
     return t;
   }
 
@@ -256,7 +254,7 @@ class MachineCosts : public Costs {
 
   std::shared_ptr<const MachineProfile> machine_;
   bool one_thread_ = one_after_another(program().roles[0]);  ///< as the executor runs a worker then
-  Bytes step_;          ///< what a worker's kernels move in one
+  Bytes step_;                                               ///< what a worker's kernels move in one
   double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
   Transfer message_;
   std::vector<std::string> extrapolates_;

@@ -286,8 +286,15 @@ void EventEngine::look_at_core(uint32_t core) {
   const uint32_t worker = turns_->look(core, now_);
   wake_core(core);
   if (worker == CoreTurns::kNobody) return;
-  op_ended(computing_[worker]);
+  op_ended(computing_[worker]);  // of a lane, or what a server does with its message
   if (!plan_.disturbance.shared.one_thread) leave_core(worker);  // unless it goes on
+}
+
+/// The op of lane `lane_id` ends when the worker has done so much.
+void EventEngine::work_in_turn(uint32_t worker, uint32_t lane_id, int64_t work) {
+  computing_[worker] = lane_id;
+  turns_->want(worker, work, now_);
+  wake_core(turns_->core_of(worker));
 }
 
 void EventEngine::wake_core(uint32_t core) {
@@ -424,9 +431,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
     case OpKind::compute: {
       const int64_t work = compute_time(r, instance, state.iteration, index);
       if (turns_ && r == 0 && launched(info.ops[index])) {
-        computing_[instance] = lane_id;
-        turns_->want(instance, work, now_);
-        wake_core(turns_->core_of(instance));
+        work_in_turn(instance, lane_id, work);
       } else {
         schedule(work, uint64_t{lane_id} << 32);
       }

@@ -114,6 +114,7 @@ class EventEngine {
   void schedule(int64_t after, uint64_t data);
   void look_at_core(uint32_t core);
   void wake_core(uint32_t core);
+  void work_in_turn(uint32_t worker, uint32_t lane_id, int64_t work);
   void leave_core(uint32_t worker);
   void sort_batch();
   template <typename F>
@@ -173,11 +174,11 @@ class EventEngine {
   Flows flows_;
   std::vector<uint64_t> flown_;
   int64_t wake_at_ = kNever;
-  std::optional<CoreTurns> turns_;       ///< where workers share processors
-  std::vector<int64_t> core_wakes_;      ///< [processor]: when it is looked at
-  std::vector<uint32_t> computing_;      ///< [worker]: lane whose op has its work on the processor
-  int64_t open_lanes_ = 0;          ///< of the measured job, not finished
-  std::vector<double> rate_alone_;  ///< [transfer]
+  std::optional<CoreTurns> turns_;   ///< where workers share processors
+  std::vector<int64_t> core_wakes_;  ///< [processor]: when it is looked at
+  std::vector<uint32_t> computing_;  ///< [worker]: lane whose op has its work on the processor
+  int64_t open_lanes_ = 0;           ///< of the measured job, not finished
+  std::vector<double> rate_alone_;   ///< [transfer]
   std::vector<RoleInfo> roles_;
   std::vector<uint32_t> role_of_;    ///< [global instance]
   std::vector<LaneState> lanes_;     ///< [global instance * kLanes + lane]

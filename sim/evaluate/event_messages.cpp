@@ -321,6 +321,10 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
   }
+  // Where a worker is one thread it does this itself, and everybody behind waits until it has its processor.
+  if (turns_ && plan_.disturbance.shared.one_thread && roles_[r].count == 1 &&
+      program_.channels[m.channel].from_role == 0)
+    return work_in_turn(m.sender, global * kLanes, t.ps);
   schedule(t.ps, uint64_t{global} * kLanes << 32);
 }
 

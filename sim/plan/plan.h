@@ -90,9 +90,10 @@ struct Disturbance {
   /// (instance of role 0, factor): permanently slow devices.
   std::vector<std::pair<uint32_t, double>> slow;
   /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
-  /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
-  /// first. An iteration of an instance that is slow for good takes as many times longer, and so the mean of
-  /// as many of them: an interruption does not last longer because the device is slower.
+  /// modulo their number. As many as there are series begin at the same place, drawn from the seed, the next
+  /// ones at another, and after the last comes the first. An iteration of an instance that is slow for good
+  /// takes as many times longer, and so the mean of as many of them: an interruption does not last longer
+  /// because the device is slower.
   std::vector<std::vector<double>> recorded = {};
   Stragglers stragglers = {};
   Pauses pauses = {};

@@ -29,8 +29,9 @@ TEST(LaneOrder, OfSchemes) {
         "allreduce:overlap=off", "local-sgd:every=10", "diloco:every=10", "post-local-sgd:after=20,every=5",
         "elastic-averaging:mode=async,every=4", "gossip:overlap=off"})
     EXPECT_TRUE(one_by_one(scheme)) << scheme;
-  for (const char* scheme : {"parameter-server:mode=async,bucket=0B", "allreduce:bucket=1KiB,first-bucket=1KiB",
-                             "gossip", "delayed-allreduce:delay=2"})
+  for (const char* scheme :
+       {"parameter-server:mode=async,bucket=0B", "allreduce:bucket=1KiB,first-bucket=1KiB", "gossip",
+        "delayed-allreduce:delay=2"})
     EXPECT_FALSE(one_by_one(scheme)) << scheme;
   EXPECT_FALSE(one_by_one("parameter-server:mode=async,overlap=off", true)) << "input is copied ahead";
 }

@@ -67,8 +67,8 @@ TEST(CoreTurns, ShapeStaleness) {
   Plan plan = parameter_server({.workers = 4});
   const Time step = plan.roles[0].duration[0][0] + plan.roles[0].duration[0][1];
   const auto run = [&](double turn, bool one_thread) {
-    plan.disturbance.shared = {2, {scaled(step, turn), scaled(step, 1.3 * turn), scaled(step, 0.8 * turn)},
-                               one_thread};
+    plan.disturbance.shared = {
+        2, {scaled(step, turn), scaled(step, 1.3 * turn), scaled(step, 0.8 * turn)}, one_thread};
     return run_events(plan, {.iterations = 500});
   };
   const Trace even = run(0.2, true), shared = run(5, true);

@@ -63,20 +63,21 @@ class CpuDevice : public DeviceSession {
   explicit CpuDevice(const DeviceOptions& options)
       : threads_(std::max(1, options.threads)), fp16_(options.precision == Precision::fp16) {
     static const std::vector<int> usable = processors();
-    CPU_ZERO(&own_);
-    for (int t = 0; t < threads_ && options.pin && !usable.empty(); ++t) {
-      const auto core = static_cast<std::size_t>(options.index) * static_cast<std::size_t>(threads_) +
-                        static_cast<std::size_t>(t);
-      CPU_SET(usable[core % usable.size()], &own_);
+    if (options.pin && !usable.empty()) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      for (int t = 0; t < threads_; ++t) {
+        const auto core = static_cast<std::size_t>(options.index) * static_cast<std::size_t>(threads_) +
+                          static_cast<std::size_t>(t);
+        CPU_SET(usable[core % usable.size()], &set);
+      }
+      pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
     }
-    CpuDevice::join();
+    flush_denormals();
     cpu::set_threads(threads_);
   }
 
-  void join() override {
-    if (CPU_COUNT(&own_) > 0) pthread_setaffinity_np(pthread_self(), sizeof(own_), &own_);
-    flush_denormals();
-  }
+  void join() override { flush_denormals(); }
 
   float* allocate(int64_t elements) override {
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 4095) / 4096 * 4096;
@@ -123,7 +124,6 @@ class CpuDevice : public DeviceSession {
 
  private:
   int threads_;
-  cpu_set_t own_;
   bool fp16_;  ///< the format of narrow(), else bf16
   std::vector<std::unique_ptr<float, decltype(&std::free)>> owned_;
   std::vector<cpu::Prepared> prepared_;
