@@ -75,18 +75,35 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
   out.back().adapter = "lora:rank=8";
 }
 
-/// Every family of schemes that averages models, applies gradients late or weighs them, on one worker, as
-/// many as cores and more, and with a slow one.
+/// Every family of schemes that averages models, applies gradients late or weighs them, and every one whose
+/// workers do not wait for each other: on one worker, as many as cores and more, and with a slow one. Of the
+/// latter so many iterations that the first and the last, in which staleness is less, hardly count.
 void add_families(std::vector<CheckCase>& out) {
   constexpr const char* kModel = "lenet5";
   constexpr int64_t kBatch = 64;
+  const auto add = [&](const char* scheme, int64_t workers, int32_t iterations, double throttle) {
+    out.push_back({kModel, kBatch, workers, scheme, iterations});
+    out.back().throttle = throttle;
+  };
   for (const char* scheme :
        {"local-sgd:every=10", "diloco:every=10", "bmuf:every=10", "elastic-averaging:every=10",
-        "elastic-averaging:mode=async,every=4", "post-local-sgd:after=20,every=5",
-        "delayed-allreduce:delay=2", "gossip", "parameter-server:mode=async,overlap=off,rate=by-staleness"}) {
-    for (const int64_t workers : {1, 2, 4}) out.push_back({kModel, kBatch, workers, scheme, 80});
-    out.push_back({kModel, kBatch, 2, scheme, 80});
-    out.back().throttle = 2;
+        "post-local-sgd:after=20,every=5", "delayed-allreduce:delay=2"}) {
+    for (const int64_t workers : {1, 2, 4}) add(scheme, workers, 80, 1);
+    add(scheme, 2, 80, 2);
+  }
+  const std::pair<const char*, int32_t> kFree[] = {
+      {"parameter-server:mode=async", 200},
+      {"parameter-server:mode=async,overlap=off,rate=by-staleness", 200},
+      {"parameter-server:mode=ssp,slack=2,overlap=off", 200},
+      {"parameter-server:mode=softsync,n=2,overlap=off", 200},
+      {"hogwild", 200},
+      {"gossip", 200},
+      {"elastic-averaging:mode=async,every=4", 400}};
+  for (const auto& [scheme, iterations] : kFree) {
+    add(scheme, 1, 80, 1);
+    for (const int64_t workers : {2, 4}) {
+      for (const double throttle : {1.0, 2.0}) add(scheme, workers, iterations, throttle);
+    }
   }
 }
 
@@ -131,13 +148,12 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
       out.back().throttle = 2;
       out.back().batches = {86, 42};
     }
+    if (model == "mlp") out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", 400});
+    if (model == "cifar10-cnn")
+      out.push_back({model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", 50});
     if (model == "lenet5" || model == "cifar10-cnn") {
-      out.push_back(
-          {model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", short_step ? 200 : 20});
       out.push_back({model, batch, 2, "parameter-server:overlap=off", short_step ? 150 : 20});
-      out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 200 : 25});
-      out.push_back(
-          {model, batch, 4, "parameter-server:mode=softsync,n=2,overlap=off", short_step ? 200 : 25});
+      out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 200 : 50});
     }
   }
   add_images(quick, out);

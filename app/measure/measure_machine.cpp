@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <latch>
 #include <map>
 #include <thread>
 
@@ -195,21 +196,39 @@ int32_t steps_of_a_second(const SuiteGraph& g, bool quick, const Measurements& m
   return static_cast<int32_t>(std::clamp(seconds / std::max(step, 1e-9), 40.0, 800.0));
 }
 
-/// How steps differ on cores of their own, and how time slices on a shared core make them differ: those
-/// depend on who sleeps and wakes when, as workers of a server do.
-void measure_workers(const Backend& backend, const SuiteGraph& g, bool shared, bool quick,
-                     const std::atomic<bool>* stop, Measurements& m) {
-  const int32_t on_a_core = shared ? 2 : 1;
-  const char* scheme = shared ? "parameter-server:mode=async,overlap=off" : "local-sgd:every=65535";
-  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, scheme, on_a_core * m.cores,
-                                            steps_of_a_second(g, quick, m) / on_a_core, {}, stop);
+/// How steps differ on cores of their own.
+void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, const std::atomic<bool>* stop,
+                     Measurements& m) {
+  const ExecutionResult r = run_suite_graph(backend, g, Precision::fp32, "local-sgd:every=65535", m.cores,
+                                            steps_of_a_second(g, quick, m), {}, stop);
   if (stop != nullptr && stop->load()) return;
-  // A fast worker of a server makes more steps than a slow one in the same time.
   MeasuredWorkers row{g.model, r.worker_seconds};
-  std::size_t least = SIZE_MAX;
-  for (const auto& steps : row.steps) least = std::min(least, steps.size());
-  for (auto& steps : row.steps) steps.resize(least);
-  if (least > 0) m.workers.push_back(std::move(row));
+  if (!row.steps.empty() && !row.steps[0].empty()) m.workers.push_back(std::move(row));
+}
+
+/// Two threads on each core that do nothing but look at the clock: where it jumps, the other had its turn.
+void measure_turns(const Backend& backend, bool quick, Measurements& m) {
+  const int64_t length = quick ? 300'000'000 : 600'000'000;  // ns
+  constexpr int64_t kAway = 100'000;                         // ns; less is an interrupt
+  std::vector<std::vector<double>> turns(static_cast<std::size_t>(2 * m.cores));
+  std::vector<std::thread> threads;
+  std::latch ready(2 * m.cores);
+  for (std::size_t i = 0; i < turns.size(); ++i)
+    threads.emplace_back([&, i] {
+      const auto device =
+          backend.open({static_cast<uint32_t>(static_cast<int64_t>(i) % m.cores), Precision::fp32, 1, true});
+      ready.arrive_and_wait();
+      const int64_t first = now_ns();
+      int64_t began = 0;
+      for (int64_t last = first, now = first; now < first + length; last = now) {
+        now = now_ns();
+        if (now - last < kAway) continue;
+        if (began > 0) turns[i].push_back(static_cast<double>(last - began) * 1e-9);
+        began = now;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const auto& of_thread : turns) m.turns.insert(m.turns.end(), of_thread.begin(), of_thread.end());
 }
 
 /// Seconds of all of a step's together.
@@ -331,9 +350,9 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
   for (std::size_t i = 0; i < graphs.size() && time_sliced; i += graphs.size() / 4) {
     if (stop != nullptr && stop->load()) return m;
     tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
-    measure_workers(backend, graphs[i], false, quick, stop, m);
-    measure_workers(backend, graphs[i], true, quick, stop, m);
+    measure_workers(backend, graphs[i], quick, stop, m);
   }
+  if (time_sliced) measure_turns(backend, quick, m);
   if (!backend.asynchronous) measure_device(backend, m);
   tell("measuring how pictures are read and decoded", 1);
   measure_input(quick, m);

@@ -53,6 +53,7 @@ ProfileEstimates machine_estimates(const Measurements& m, const Measurements& fi
   out.interrupted = interrupted(m);
   out.lock_step = lock_step(first);
   out.noise = step_noise(m);
+  out.turns = m.turns;
   for (int64_t ranks = 2;; ++ranks) {
     out.all_reduce.push_back(transfer_points(m.all_reduce, ranks));
     if (!out.all_reduce.back().empty()) continue;

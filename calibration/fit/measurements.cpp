@@ -100,6 +100,7 @@ std::string Measurements::to_json() const {
   d["workers"] = JsonWriter::array();
   for (const MeasuredWorkers& w : workers)
     d["workers"].push_back({{"model", w.model}, {"step_seconds", w.steps}});
+  d["turns"] = turns;
   d["all_reduce"] = transfers_json(all_reduce);
   d["copy"] = transfers_json(copy);
   if (launch.issue > 0)
@@ -162,6 +163,9 @@ Measurements Measurements::from_json(const Json& d) {
       if (row.steps.empty()) w.fail("has no worker's steps");
     }
   }
+  if (const Json* list = d.find("turns")) {  // else measured before there were any
+    for (const Json& t : list->items()) m.turns.push_back(t.as_real(1e-12, 1e6));
+  }
   m.all_reduce = read_transfers(d.at("all_reduce"));
   m.copy = read_transfers(d.at("copy"));
   if (const Json* launch = d.find("launch"))
@@ -214,6 +218,7 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
         if (b.median > 0 && (a.median <= 0 || (timed_in < faster.size() && faster[timed_in]))) a = b;
       });
   out.workers.insert(out.workers.end(), other.workers.begin(), other.workers.end());
+  out.turns.insert(out.turns.end(), other.turns.begin(), other.turns.end());
   const auto same_transfer = [](const auto& a, const auto& b) {
     return a.ranks == b.ranks && a.bytes == b.bytes && a.way == b.way;
   };

@@ -31,8 +31,8 @@ struct MeasuredGraph {
   Precision precision = Precision::fp32;    ///< of it and its kernels
 };
 
-/// One graph on workers that do not wait for each other, as many as cores or two on each: what else makes
-/// steps differ, to be replayed (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
+/// One graph on workers that do not wait for each other, as many as cores: what else makes steps differ, to
+/// be replayed (as the noise recordings of Hoefler, Schneider and Lumsdaine, SC 2010).
 struct MeasuredWorkers {
   std::string model;
   std::vector<std::vector<double>> steps;  ///< [worker][step], seconds; as many of each
@@ -75,6 +75,8 @@ struct Measurements {
   std::vector<MeasuredGraph> graphs;
   std::vector<MeasuredKernel> kernels;
   std::vector<MeasuredWorkers> workers;
+  /// Seconds that a thread kept its core while another wanted it, one after another.
+  std::vector<double> turns;
   std::vector<MeasuredTransfer> all_reduce, copy;
   std::vector<MeasuredTcp> tcp;
   std::vector<MeasuredInput> input;
@@ -85,9 +87,9 @@ struct Measurements {
 };
 
 /// The suite measured twice: of each graph the faster repetition with the kernels timed in it, of each
-/// transfer the shorter time; of `workers` both count. Whatever else a machine does only ever slows a run
-/// down, so the fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in noisy
-/// environments"). Throws InputError when the two are not of the same suite.
+/// transfer the shorter time; of `workers` and `turns` both count. Whatever else a machine does only ever
+/// slows a run down, so the fastest of several is what repeats (Chen and Revels 2016, "Robust benchmarking in
+/// noisy environments"). Throws InputError when the two are not of the same suite.
 Measurements fastest_of(const Measurements& one, const Measurements& other);
 
 }  // namespace tandem::calibration

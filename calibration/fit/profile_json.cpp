@@ -72,6 +72,7 @@ void add_machine(JsonWriter& d, const ProfileEstimates& p) {
   d["interrupted"] = p.interrupted;
   d["lock_step"] = p.lock_step;
   d["noise"] = noise(p.noise);
+  d["turns_seconds"] = p.turns;
   d["all_reduce"] = JsonWriter::array();
   for (const auto& of_ranks : p.all_reduce) d["all_reduce"].push_back(points(of_ranks));
   d["copy"] = points(p.copies[0]);

@@ -24,7 +24,8 @@ namespace tandem::exec {
 
 namespace {
 
-constexpr int64_t kFrame = 32'768;       // elements: large writes, and turns within a millisecond
+constexpr int64_t kFrame = 32'768;       // elements, at most: large writes
+constexpr int64_t kLeast = 2'048;        // elements
 constexpr int64_t kRead = 16'384;        // elements: stays in the cache between reading and adding
 constexpr int64_t kLook = 100'000'000;   // ns: how often a thread that waits looks for a failed run
 constexpr int kSendBuffer = 256 * 1024;  // what may lie in a socket that says it was sent
@@ -39,6 +40,11 @@ struct Closing {
 
 [[noreturn]] void cannot_connect(uint32_t a, uint32_t b) {
   throw DeviceError(fmt::format("no link between node {} and node {}: {}", a, b, std::strerror(errno)));
+}
+
+/// Elements of a frame at so many bytes per second: turns within a millisecond, as ports share by packets.
+int64_t frame_of(double rate) {
+  return rate > 0 ? std::clamp(static_cast<int64_t>(rate * 1e-3 / sizeof(float)), kLeast, kFrame) : kFrame;
 }
 
 /// Two ends of a TCP connection over loopback.
@@ -161,18 +167,22 @@ void TcpTransport::sleep_until(int64_t ns) const {
 /// that waits for its receiver's port does not hold up others at its sender's: switches queue at the port out
 /// of them (where queues are at the port into them, ports idle for two fifths of the time: Karol, Hluchyj and
 /// Morgan 1987, "Input Versus Output Queueing on a Space-Division Packet Switch").
-void TcpTransport::take_turn(uint32_t from, uint32_t to, int64_t bytes) {
+void TcpTransport::take_turn(End& e, int64_t bytes) {
   if (rate_ <= 0 || out_free_.size() <= 2) return;
   const auto length = static_cast<int64_t>(static_cast<double>(bytes) / rate_ * 1e9);
   int64_t start = 0;
+  bool follows = false;
   {
     const std::lock_guard guard(ports_);
-    const int64_t leaves = std::max(now_ns(), out_free_[from]);
-    out_free_[from] = leaves + length;
-    start = std::max(leaves, in_free_[to]);
-    in_free_[to] = start + length;
+    const int64_t leaves = std::max(now_ns(), out_free_[e.node]);
+    out_free_[e.node] = leaves + length;
+    start = std::max(leaves, in_free_[e.peer]);
+    follows = start == e.passed;
+    e.passed = in_free_[e.peer] = start + length;
   }
-  sleep_until(start - length);  // a frame ahead, so that the socket always has something to pace
+  // One that follows its connection's last is given to the socket a frame ahead, which then always has
+  // something to pace. Any other would be sent at once, while the ports belong to another connection.
+  sleep_until(follows ? start - length : start);
 }
 
 void TcpTransport::write(End& e, const Frame& frame, const float* payload) {
@@ -205,13 +215,14 @@ void TcpTransport::write(End& e, const Frame& frame, const float* payload) {
 void TcpTransport::send(uint32_t from_node, uint32_t to_node, const MessageHead& head, const float* payload,
                         int64_t elements, bool until_left) {
   End& e = end(from_node, to_node);
+  const int64_t most = out_free_.size() > 2 ? frame_of(rate_) : kFrame;
   int64_t sent = 0;
   do {
     Frame frame;
     frame.head = head;
     frame.total = elements;
-    frame.elements = std::min(kFrame, elements - sent);
-    take_turn(from_node, to_node, frame.elements * 4);
+    frame.elements = std::min(most, elements - sent);
+    take_turn(e, frame.elements * 4);
     e.out.lock(abort_, 20);
     write(e, frame, payload + sent);
     e.out.unlock();

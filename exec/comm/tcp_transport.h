@@ -89,6 +89,7 @@ class TcpTransport : public exec::Transport {
     std::thread reader;
     uint32_t node = 0, peer = 0;
     int socket = -1;
+    int64_t passed = 0;  ///< when its last frame has passed both ports
   };
 
   End& end(uint32_t node, uint32_t peer);
@@ -100,7 +101,7 @@ class TcpTransport : public exec::Transport {
   void handle_due(End& end);
   static bool put(Receive& receive, const Early& frame);
   void write(End& end, const Frame& frame, const float* payload);
-  void take_turn(uint32_t from, uint32_t to, int64_t bytes);
+  void take_turn(End& end, int64_t bytes);
   void sleep_until(int64_t ns) const;
   void lost(const End& end, const char* why);
   int64_t due_now() const { return now_ns() + latency_ns_; }

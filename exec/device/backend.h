@@ -46,6 +46,9 @@ class DeviceSession {
   virtual float* allocate(int64_t elements) = 0;
   /// Makes everything that repeated launches of the call need; the handle is an index. Slow.
   virtual uint32_t prepare(const Call& call) = 0;
+  /// Called once by each further thread that will work for the device: makes it compute as the one that
+  /// opened it does, wherever it runs.
+  virtual void join() {}
   /// Of the calls prepared so far for which a library was asked, in their order.
   virtual std::vector<LibraryChoice> choices() const { return {}; }
   /// Enqueues on the lane; `operands` as in Call. Asynchronous devices return before completion and take

@@ -14,6 +14,7 @@ class ForwardDevice : public DeviceSession {
  public:
   explicit ForwardDevice(std::unique_ptr<DeviceSession> inner) : inner_(std::move(inner)) {}
   float* allocate(int64_t elements) override { return inner_->allocate(elements); }
+  void join() override { inner_->join(); }
   uint32_t prepare(const Call& call) override { return inner_->prepare(call); }
   void launch(uint32_t prepared, std::span<float* const> operands, const IterationState& step,
               Lane lane) override {

@@ -22,7 +22,8 @@ int64_t switches() {
 
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane) {
   if (lane == Lane::compute) return true;
-  return backend.asynchronous ? lanes[lane].exchanges : !lanes[lane].ops.empty();
+  return backend.asynchronous ? lanes[lane].exchanges
+                              : !lanes.one_after_another() && !lanes[lane].ops.empty();
 }
 
 LaneDriver::LaneDriver(const Setup& setup)
@@ -54,10 +55,7 @@ void LaneDriver::walk(Lane which) {
     for (const LaneOp& op : lane.ops) {
       if (op.runs(i)) {
         wait(op, i);
-        run_.abort().check();
-        const int64_t ready = now_ns();
-        const int64_t began = act(op, i);
-        lane.executed.push_back({static_cast<uint32_t>(i), op.op, std::max(ready, began), now_ns(), ready});
+        make(lane, op, i);
       }
       lane.passed.set(++passed);
     }
@@ -66,6 +64,27 @@ void LaneDriver::walk(Lane which) {
   // Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
   lane.passed.set(passed + (uint32_t{1} << 30));
   if (lane.pushes) leave_store();
+}
+
+void LaneDriver::walk_all() {
+  const LaneState& first = lanes_[Lane::compute];
+  for (int32_t i = 0; begins(first, i); ++i) {
+    for (uint32_t o = 0; o < role().ops.size(); ++o) {
+      const LaneOp& op = lanes_.bound(o);
+      if (op.runs(i)) make(lanes_[role().ops[o].lane], op, i);
+    }
+    ended(i);
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    if (lanes_[static_cast<Lane>(l)].pushes) leave_store();
+  }
+}
+
+void LaneDriver::make(LaneState& lane, const LaneOp& op, int32_t iteration) {
+  run_.abort().check();
+  const int64_t ready = now_ns();
+  const int64_t began = act(op, iteration);
+  lane.executed.push_back({static_cast<uint32_t>(iteration), op.op, std::max(ready, began), now_ns(), ready});
 }
 
 bool LaneDriver::begins(const LaneState& lane, int32_t iteration) {

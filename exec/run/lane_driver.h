@@ -89,6 +89,8 @@ class LaneDriver {
   explicit LaneDriver(const Setup& setup);
   /// Runs the lane's ops one by one in the calling thread, each when all that it waits for has ended.
   void walk(Lane lane);
+  /// The same of all lanes, in the order of the role's list, where no two ever work at the same time.
+  void walk_all();
   /// Until all that the op waits for has ended.
   virtual void wait(const LaneOp& op, int32_t iteration) = 0;
   int64_t act(const LaneOp& op, int32_t iteration);
@@ -106,15 +108,16 @@ class LaneDriver {
 
  private:
   bool begins(const LaneState& lane, int32_t iteration);
+  void make(LaneState& lane, const LaneOp& op, int32_t iteration);
   void leave_store();
 };
 
-/// A thread for each lane in use; the device is done with an op when its call returns, and its memory is the
-/// host's.
+/// A thread for each lane in use, or one for all that never work at the same time; the device is done with an
+/// op when its call returns, and its memory is the host's.
 class ThreadDriver : public LaneDriver {
  public:
   explicit ThreadDriver(const Setup& setup) : LaneDriver(setup) {}
-  void run(Lane lane) override { walk(lane); }
+  void run(Lane lane) override { lanes_.one_after_another() ? walk_all() : walk(lane); }
   void needs_state(int32_t) override {}
   float* host_memory(float* at, int64_t) override { return at; }
   void reserve_collective(Lane, int64_t) override {}
@@ -132,8 +135,8 @@ class ThreadDriver : public LaneDriver {
 };
 
 /// Does this lane have a thread of its own? Always the compute lane, which opens the device. With threads
-/// every lane in use; with streams those whose ops the host takes part in, and the compute lane's thread
-/// issues all others. Any thread may ask.
+/// every lane in use, unless no two work at the same time; with streams those whose ops the host takes part
+/// in, and the compute lane's thread issues all others. Any thread may ask.
 bool needs_thread(const Backend& backend, const Lanes& lanes, Lane lane);
 
 }  // namespace tandem::exec

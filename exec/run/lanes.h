@@ -85,6 +85,10 @@ class Lanes {
   Lanes(Run& run, uint32_t instance);
   LaneState& operator[](Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneState& operator[](Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
+  /// No two lanes ever work at the same time (schemes::one_after_another).
+  bool one_after_another() const { return one_after_another_; }
+  /// The op of the role, bound to its lane.
+  const LaneOp& bound(uint32_t op) const { return (*this)[role_.ops[op].lane].ops[position_[op]]; }
 
  private:
   void add_ops(const Run& run);
@@ -99,6 +103,7 @@ class Lanes {
   int64_t before_;  ///< iterations that a checkpoint has behind it
   std::array<LaneState, kLanes> lanes_;
   std::vector<uint32_t> position_;  ///< [op]: in its lane
+  bool one_after_another_ = false;
 };
 
 }  // namespace tandem::exec

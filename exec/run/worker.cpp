@@ -33,6 +33,7 @@ bool Worker::needs_thread(Lane lane) const {
 
 void Worker::run(Lane lane) {
   if (lane == Lane::compute) join_groups();
+  if (lane != Lane::compute) device_->join();
   driver_->run(lane);
   if (lane != Lane::compute || !run_.keep().calls) return;
   for (const auto& ask : asks_) ask();

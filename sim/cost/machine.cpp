@@ -233,6 +233,9 @@ void MachineProfile::read_transfers(const Json& d) {
 void MachineProfile::read_disturbances(const Json& d) {
   lock_step_ = d.real("lock_step", 1, 1, 100);
   interrupted_ = d.real("interrupted", 1, 1, 100);
+  if (const Json* turns = d.find("turns_seconds")) {
+    for (const Json& t : turns->items()) turns_.push_back(Time::from_seconds(t.as_real(1e-9, 1e6)));
+  }
   const Json* noise = d.find("noise");
   if (noise == nullptr) return;
   for (const Json& row : noise->items()) {
@@ -246,7 +249,8 @@ void MachineProfile::read_disturbances(const Json& d) {
     }
     const auto workers = static_cast<int64_t>(r.factors.size());
     if (workers != cores_ && workers != 2 * cores_)
-      row.fail(fmt::format("has {} workers on {} cores, not one or two on each", workers, cores_));
+      row.fail(fmt::format("has {} workers on {} cores, not one on each", workers, cores_));
+    if (workers != cores_) noise_.pop_back();  // of a version that recorded two on each in place of turns
   }
 }
 
@@ -287,18 +291,17 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
     for (uint32_t i = 0; factor > 1 && i < active; ++i) d.slow.emplace_back(i, factor);
     return d;
   }
-  d.recorded = recorded(active > cores_, seconds);
+  d.recorded = recorded(seconds);
   if (!d.recorded.empty()) d.iteration_sigma = 0;  // they hold it
+  if (takes_turns(active)) d.shared = {static_cast<uint32_t>(cores_), turns_};
   return d;
 }
 
 /// Of the recordings the third with steps nearest in length to `seconds`, one after another as if they were
 /// of one graph with steps of that length.
-std::vector<std::vector<double>> MachineProfile::recorded(bool shared, double seconds) const {
+std::vector<std::vector<double>> MachineProfile::recorded(double seconds) const {
   std::vector<const Recording*> near;
-  for (const Recording& r : noise_) {
-    if ((static_cast<int64_t>(r.factors.size()) > cores_) == shared) near.push_back(&r);
-  }
+  for (const Recording& r : noise_) near.push_back(&r);
   if (near.empty()) return {};
   std::stable_sort(near.begin(), near.end(), [seconds](const Recording* a, const Recording* b) {
     return std::abs(std::log(a->step / seconds)) < std::abs(std::log(b->step / seconds));

@@ -94,8 +94,8 @@ class MachineProfile {
   explicit MachineProfile(const Json& document, Precision precision = Precision::fp32);
 
   int64_t cores() const { return cores_; }
-  /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. More workers than
-  /// cores, and than were measured to share a GPU, take turns.
+  /// All launches of a kernel, in a step that moves `step`, while `active` workers compute. Of more workers
+  /// than cores, and than were measured to share a GPU, each gets its part all the time.
   double seconds(const Kernel& kernel, int64_t active, Bytes step, double* distance = nullptr) const;
   double op_overhead() const { return op_overhead_; }  ///< of issuing one op of a program
   /// Among so many workers in shared memory; log-log between measured sizes.
@@ -111,8 +111,11 @@ class MachineProfile {
   double tcp_cpu(double bytes) const;  ///< processor time that it takes, of one rank
   bool has_tcp() const { return !tcp_.empty(); }
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
+  /// Do so many workers that do not wait for each other take turns on the cores, as measured? Then a kernel
+  /// takes as long as beside as many as there are cores, and the rest is in Disturbance::shared.
+  bool takes_turns(int64_t active) const { return active > cores_ && !turns_.empty() && !apart(); }
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
-  /// that did not wait for each other, with a core each or, where `active` are more than cores, two on each.
+  /// that did not wait for each other, with a core each, and turns where `active` are more than cores.
   /// `lock_step`: all wait for each other, so that the slowest sets the time, and what one loses in turns on
   /// a core another has gained.
   Disturbance disturbance(int64_t active, double seconds, bool lock_step) const;
@@ -144,11 +147,12 @@ class MachineProfile {
     double step;                               ///< mean, seconds
     std::vector<std::vector<double>> factors;  ///< [worker][step]
   };
-  std::vector<std::vector<double>> recorded(bool shared, double seconds) const;
-  std::vector<Recording> noise_;  ///< of all turns
-  double lock_step_ = 1;          ///< factor on steps where all cores wait for each other
-  double interrupted_ = 1;        ///< mean step over the usual one
-  std::vector<Point> tcp_cpu_;    ///< of a step
+  std::vector<std::vector<double>> recorded(double seconds) const;
+  std::vector<Recording> noise_;
+  std::vector<Time> turns_;     ///< how long one thread keeps a core that another wants
+  double lock_step_ = 1;        ///< factor on steps where all cores wait for each other
+  double interrupted_ = 1;      ///< mean step over the usual one
+  std::vector<Point> tcp_cpu_;  ///< of a step
   double op_overhead_ = 0, wake_ = 0, step_sigma_ = 0;
   double error_per_distance_ = 0, error_of_several_ = 0;
 };

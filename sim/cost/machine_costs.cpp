@@ -8,6 +8,7 @@
 #include <map>
 
 #include "models/optimizer.h"
+#include "schemes/lane_order.h"
 #include "sim/cost/machine_collective.h"
 
 namespace tandem::sim {
@@ -105,8 +106,7 @@ class MachineCosts : public Costs {
     if (store.averaging.rule != Averaging::Rule::none) {
       seconds = 2.5 * copied;  // two vectors read and one written, and the copy that the reply takes
     } else if (optimizer.updates()) {
-      double update =
-          machine_->seconds(update_kernel(optimizer, bytes.n / 4), input().cluster.devices, step_);
+      double update = machine_->seconds(update_kernel(optimizer, bytes.n / 4), active(), step_);
       // A host beside GPUs whose kernels were measured: as long as its memory takes for what an update reads
       // and writes, of which a copy is two passes.
       if (machine_->apart() && !device) update = copied * (3 + 2 * static_cast<double>(optimizer.state)) / 2;
@@ -120,7 +120,10 @@ class MachineCosts : public Costs {
     return {machine_->error(distance), machine_->error_of_several()};
   }
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
-    return machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
+    Disturbance d = machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
+    if (!takes_turns()) d.shared = {};
+    d.shared.one_thread = one_thread_ && input().cluster.nodes == 1;
+    return d;
   }
   std::vector<std::string> extrapolates() const override {
     std::vector<std::string> out = extrapolates_;
@@ -185,9 +188,17 @@ class MachineCosts : public Costs {
     if (load > 0 && longest > 0) crowded_ = std::max(1.0, all / longest);
   }
 
+  /// Workers that do not wait for each other, more than there are cores.
+  bool takes_turns() const {
+    return free_running(program()) && machine_->takes_turns(input().cluster.devices);
+  }
+
+  /// Workers that compute at the same time.
+  int64_t active() const { return takes_turns() ? machine_->cores() : input().cluster.devices; }
+
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;
-    const double seconds = machine_->seconds(kernel, input().cluster.devices, step_, &distance);
+    const double seconds = machine_->seconds(kernel, active(), step_, &distance);
     return {seconds * compute_scale(), std::min(distance, KernelNeighbours::kFar)};
   }
 
@@ -211,7 +222,8 @@ class MachineCosts : public Costs {
                            other == at.end() ? 0 : link.rate_alone(capacity()));
     tcp_cpu_[{op.what, op.bytes.n}] = cost.cpu;
     Transfer t;
-    t.latency = Time::from_seconds(cost.seconds + 2 * machine_->wake()) + link.latency * cost.messages;
+    t.latency = Time::from_seconds(cost.seconds + (one_thread_ ? 0 : 2 * machine_->wake())) +
+                link.latency * cost.messages;
     return t;
   }
 
@@ -219,7 +231,7 @@ class MachineCosts : public Costs {
   /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
   Transfer in_memory(const Channel& c, Bytes bytes, bool same) const {
     const bool from = on_device(c.from_role), to = on_device(c.to_role);
-    double seconds = wakes(c) * machine_->wake();
+    double seconds = one_thread_ ? 0 : wakes(c) * machine_->wake();
     const auto size = static_cast<double>(bytes.n);
     if (from != to)
       seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
@@ -235,7 +247,8 @@ class MachineCosts : public Costs {
   Transfer over_tcp(const Channel& c, const Way& way) const {
     Transfer t = way.transfer;
     const double beyond = machine_->tcp_message(t.bytes, way.rate) - t.bytes / way.rate;
-    t.latency += at_speed(Time::from_seconds(std::max(0.0, beyond) + wakes(c) * machine_->wake()));
+    t.latency +=
+        at_speed(Time::from_seconds(std::max(0.0, beyond) + (one_thread_ ? 0 : wakes(c) * machine_->wake())));
     return t;
   }
 
@@ -257,7 +270,8 @@ class MachineCosts : public Costs {
   }
 
   std::shared_ptr<const MachineProfile> machine_;
-  Bytes step_;          ///< what a worker's kernels move in one
+  bool one_thread_ = one_after_another(program().roles[0]);  ///< as the executor runs a worker then
+  Bytes step_;                                               ///< what a worker's kernels move in one
   double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
   Transfer message_;
   std::vector<std::string> extrapolates_;

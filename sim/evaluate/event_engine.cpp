@@ -34,6 +34,11 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
   count_iterations();
   if (!calm_) iteration_factor_.assign(instances, {kNone, 1.0});
   waited_.assign(instances, 0);
+  if (plan_.disturbance.shared.cores > 0) {
+    turns_.emplace(plan_.disturbance.shared, roles_[0].count, plan_.seed);
+    core_wakes_.assign(plan_.disturbance.shared.cores, kNever);
+    computing_.assign(roles_[0].count, 0);
+  }
   host_.resize(instances);
   build_messages();
 }
@@ -205,6 +210,7 @@ void EventEngine::finish_lane(uint32_t r, uint32_t instance, int lane) {
   LaneState* const lanes = &lanes_[(roles_[r].base + instance) * std::size_t{kLanes}];
   lanes[lane].state = State::finished;
   if (plan_.measured(r)) --open_lanes_;
+  if (r == 0 && lane == static_cast<int>(Lane::compute)) leave_core(instance);
   if (r != 0 || unhandled_.empty() || unhandled_[instance] > 0) return;
   leave_stores(instance);
   Message last;
@@ -263,11 +269,45 @@ void EventEngine::dispatch(uint64_t data) {
   }
   const auto lane_id = static_cast<uint32_t>(data >> 32);
   const auto slot = static_cast<uint32_t>(data);
-  if (slot != 0) {
+  if (lane_id == kCoreLane) {
+    look_at_core(slot);
+  } else if (slot != 0) {
     message_event(slot - 1, lane_id);
   } else {
     op_ended(lane_id);
   }
+}
+
+/// A turn on the processor is over, or somebody's work.
+void EventEngine::look_at_core(uint32_t core) {
+  if (now_ < core_wakes_[core]) return;  // an earlier look was scheduled meanwhile and has come
+  core_wakes_[core] = kNever;
+  if (turns_->next(core) > now_) return wake_core(core);
+  const uint32_t worker = turns_->look(core, now_);
+  wake_core(core);
+  if (worker == CoreTurns::kNobody) return;
+  op_ended(computing_[worker]);  // of a lane, or what a server does with its message
+  if (!plan_.disturbance.shared.one_thread) leave_core(worker);  // unless it goes on
+}
+
+/// The op of lane `lane_id` ends when the worker has done so much.
+void EventEngine::work_in_turn(uint32_t worker, uint32_t lane_id, int64_t work) {
+  computing_[worker] = lane_id;
+  turns_->want(worker, work, now_);
+  wake_core(turns_->core_of(worker));
+}
+
+void EventEngine::wake_core(uint32_t core) {
+  if (turns_->next(core) >= core_wakes_[core]) return;
+  core_wakes_[core] = turns_->next(core);
+  schedule(core_wakes_[core] - now_, uint64_t{kCoreLane} << 32 | core);
+}
+
+/// The worker waits for others.
+void EventEngine::leave_core(uint32_t worker) {
+  if (!turns_ || worker >= roles_[0].count) return;
+  turns_->leave(worker, now_);
+  wake_core(turns_->core_of(worker));
 }
 
 void EventEngine::op_ended(uint32_t lane_id) {
@@ -389,7 +429,12 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
   if (instance == 0 && recorder_.tracks(r)) recorder_.ready(r, state.iteration, index, now_);
   switch (info.ops[index].kind) {
     case OpKind::compute: {
-      schedule(compute_time(r, instance, state.iteration, index), uint64_t{lane_id} << 32);
+      const int64_t work = compute_time(r, instance, state.iteration, index);
+      if (turns_ && r == 0 && launched(info.ops[index])) {
+        work_in_turn(instance, lane_id, work);
+      } else {
+        schedule(work, uint64_t{lane_id} << 32);
+      }
       break;
     }
     case OpKind::copy: {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/evaluate/core_turns.h"
 #include "sim/evaluate/host_clock.h"
 #include "sim/evaluate/inbox.h"
 #include "sim/evaluate/recorder.h"
@@ -87,6 +88,7 @@ class EventEngine {
   };
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kWake = UINT64_MAX;
+  static constexpr uint32_t kCoreLane = UINT32_MAX - 1;  ///< in a lane's place: the slot is a processor
 
   // Lanes of repeating instances (events.cpp).
   void build_role(uint32_t r);
@@ -110,6 +112,10 @@ class EventEngine {
   static bool shares(const Transfer& t) { return !t.uses.empty() && t.bytes != 0; }
   void start_transfer(const Transfer& t, double rate, double factor, int64_t delay, uint64_t data);
   void schedule(int64_t after, uint64_t data);
+  void look_at_core(uint32_t core);
+  void wake_core(uint32_t core);
+  void work_in_turn(uint32_t worker, uint32_t lane_id, int64_t work);
+  void leave_core(uint32_t worker);
   void sort_batch();
   template <typename F>
   static void each_lane(const RoleInfo& info, F f) {
@@ -168,8 +174,11 @@ class EventEngine {
   Flows flows_;
   std::vector<uint64_t> flown_;
   int64_t wake_at_ = kNever;
-  int64_t open_lanes_ = 0;          ///< of the measured job, not finished
-  std::vector<double> rate_alone_;  ///< [transfer]
+  std::optional<CoreTurns> turns_;   ///< where workers share processors
+  std::vector<int64_t> core_wakes_;  ///< [processor]: when it is looked at
+  std::vector<uint32_t> computing_;  ///< [worker]: lane whose op has its work on the processor
+  int64_t open_lanes_ = 0;           ///< of the measured job, not finished
+  std::vector<double> rate_alone_;   ///< [transfer]
   std::vector<RoleInfo> roles_;
   std::vector<uint32_t> role_of_;    ///< [global instance]
   std::vector<LaneState> lanes_;     ///< [global instance * kLanes + lane]

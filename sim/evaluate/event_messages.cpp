@@ -280,6 +280,7 @@ void EventEngine::serve(uint32_t slot) {
       VersionedStore& store = stores_[op.what];
       if (!store.open(m.receiver, m.key, m.sender, m.clock)) {
         m.start = now_;
+        leave_core(m.sender);
         return store.park(m.receiver, m.key, m.sender, m.clock, slot);
       }
       record_service(m, r, now_);
@@ -295,6 +296,7 @@ void EventEngine::serve(uint32_t slot) {
     Server& server = servers_[global];
     m.next = kNone;
     if (server.busy) {
+      leave_core(m.sender);
       (server.head == kNone ? server.head : messages_[server.tail].next) = slot;
       server.tail = slot;
     } else {
@@ -320,6 +322,10 @@ void EventEngine::begin_service(uint32_t global, uint32_t slot) {
   } else {
     t = roles_[r].costs->duration[class_of(roles_[r], m.receiver)][m.step];
   }
+  // Where a worker is one thread it does this itself, and everybody behind waits until it has its processor.
+  if (turns_ && plan_.disturbance.shared.one_thread && roles_[r].count == 1 &&
+      program_.channels[m.channel].from_role == 0)
+    return work_in_turn(m.sender, global * kLanes, t.ps);
   schedule(t.ps, uint64_t{global} * kLanes << 32);
 }
 

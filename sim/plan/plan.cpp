@@ -89,9 +89,12 @@ double Plan::iteration_factor(uint32_t role, uint32_t instance, uint32_t iterati
     for (const auto& [slow, by] : d.slow) {
       if (slow == instance) slower *= by;
     }
-    if (!d.recorded.empty())
-      factor *= recorded_mean(d.recorded[instance % d.recorded.size()], draw_bits(seed ^ kRecorded, role),
-                              slower * iteration, slower * (iteration + 1.0));
+    if (!d.recorded.empty()) {
+      const uint64_t round = instance / d.recorded.size();
+      factor *= recorded_mean(d.recorded[instance % d.recorded.size()],
+                              draw_bits(seed ^ kRecorded, role + (round << 8)), slower * iteration,
+                              slower * (iteration + 1.0));
+    }
   }
   return factor * slower;
 }

@@ -71,6 +71,15 @@ struct Pauses {
   bool operator==(const Pauses&) const = default;
 };
 
+/// More instances of role 0 than processors, by whose turns they compute: instance i on processor i modulo
+/// their number. Whoever has it keeps it for the next of `turns` if others want it, or until it waits.
+struct SharedCores {
+  uint32_t cores = 0;       ///< 0: each instance has its own
+  std::vector<Time> turns;  ///< as a machine showed them; processors begin at different ones, and go around
+  /// An instance is one thread, which also makes its messages: it keeps its processor meanwhile.
+  bool one_thread = false;
+};
+
 /// Randomness and faults of a run; never part of a Program.
 struct Disturbance {
   double compute_sigma = 0;         ///< lognormal sigma of each compute op, per (instance, iteration, op)
@@ -81,17 +90,19 @@ struct Disturbance {
   /// (instance of role 0, factor): permanently slow devices.
   std::vector<std::pair<uint32_t, double>> slow;
   /// [series][iteration]: factors of role 0's instances as a machine showed them, instance i those of i
-  /// modulo their number; all begin at the same place, drawn from the seed, and after the last comes the
-  /// first. An iteration of an instance that is slow for good takes as many times longer, and so the mean of
-  /// as many of them: an interruption does not last longer because the device is slower.
+  /// modulo their number. As many as there are series begin at the same place, drawn from the seed, the next
+  /// ones at another, and after the last comes the first. An iteration of an instance that is slow for good
+  /// takes as many times longer, and so the mean of as many of them: an interruption does not last longer
+  /// because the device is slower.
   std::vector<std::vector<double>> recorded = {};
   Stragglers stragglers = {};
   Pauses pauses = {};
+  SharedCores shared = {};
   /// Compute ops of an (instance, iteration) differ by more than one factor for all of them.
   bool per_op() const { return compute_sigma != 0 || pauses.every > 0; }
   bool none() const {
     return !per_op() && iteration_sigma == 0 && network_sigma == 0 && straggle_probability == 0 &&
-           slow.empty() && recorded.empty() && stragglers.share == 0;
+           slow.empty() && recorded.empty() && stragglers.share == 0 && shared.cores == 0;
   }
 };
 

@@ -110,26 +110,39 @@ TEST(MachineFit, PricesUpdatesByWhatAStepMovesInBetween) {
   EXPECT_GT(ratio(300000) / large, 1.5);
 }
 
-/// Workers that share a core get unequal turns; those with a core each do not.
-TEST(MachineFit, StepsOfWorkersThatShareACoreVary) {
-  const MachineProfile profile(Json::parse(fit_machine(made()).profile, "profile"));
+/// Workers with a core each differ as recorded; those that share one take turns as well.
+TEST(MachineFit, StepsOfWorkersVary) {
+  Measurements m = made();
+  const MachineProfile calm(Json::parse(fit_machine(m).profile, "profile"));
+  m.workers.push_back({"mlp", {{}, {}}});
+  for (int i = 0; i < 200; ++i) {
+    for (std::size_t w = 0; w < 2; ++w)
+      m.workers[0].steps[w].push_back(0.004 * (((i / 2) % 2 == 0) == (w < 1) ? 1.4 : 0.6));
+  }
+  m.turns = {0.003, 0.004};
+  const MachineProfile profile(Json::parse(fit_machine(m).profile, "profile"));
   const auto first = [&](double seconds) {
     const auto series = profile.disturbance(4, seconds, false).recorded;
-    EXPECT_EQ(series.size(), 4U);
+    EXPECT_EQ(series.size(), 2U);
     return std::vector<double>(series[0].begin(), series[0].begin() + 4);
   };
   const auto near = [](double factor) { return testing::DoubleNear(factor, 1e-6); };
   EXPECT_THAT(first(0.004), testing::ElementsAre(near(1.4), near(1.4), near(0.6), near(0.6)));
   EXPECT_THAT(first(0.008), testing::ElementsAre(near(1.4), near(0.6), near(1.4), near(0.6)));
   EXPECT_THAT(first(0.006), testing::ElementsAre(near(1.4), near(2.6 / 3), near(2.6 / 3), near(1.4)));
-  EXPECT_THAT(first(0.002), testing::Each(near(1.4))) << "no shorter turns were seen";
-  EXPECT_THAT(first(0.016), testing::Each(near(1))) << "many turns in a step even out";
+  EXPECT_THAT(first(0.002), testing::Each(near(1.4))) << "no shorter steps were seen";
+  EXPECT_THAT(first(0.016), testing::Each(near(1))) << "they even out in a long one";
   EXPECT_EQ(profile.disturbance(4, 100, false).recorded[0].size(), 1U) << "longer than the recording";
-  const Disturbance apart = profile.disturbance(2, 0.008, false),
-                    waiting = profile.disturbance(4, 0.008, true);
+  const Disturbance apart = calm.disturbance(2, 0.008, false), waiting = profile.disturbance(4, 0.008, true),
+                    turns = profile.disturbance(4, 0.008, false);
   EXPECT_TRUE(apart.recorded.empty() && waiting.recorded.empty());
   EXPECT_NEAR(apart.iteration_sigma, 0.01, 1e-9);
   EXPECT_NEAR(waiting.iteration_sigma, 0.01, 1e-9);
+  EXPECT_EQ(turns.shared.cores, 2U);
+  EXPECT_THAT(turns.shared.turns, testing::ElementsAre(Time::from_seconds(0.003), Time::from_seconds(0.004)));
+  EXPECT_EQ(waiting.shared.cores, 0U);
+  EXPECT_EQ(profile.disturbance(2, 0.008, false).shared.cores, 0U);
+  EXPECT_FALSE(calm.takes_turns(4)) << "none were measured";
 }
 
 TEST(MachineFit, WorkersHaveTheSpeedOfTheirCores) {

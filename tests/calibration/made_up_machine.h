@@ -63,13 +63,6 @@ inline Measurements made() {
         m.all_reduce.push_back({2, 4.0 * static_cast<double>(graph.parameter_elements()), reduce});
     }
   }
-  // Two on each core: one's long turn is the other's short one. Cores of their own: nothing to tell.
-  MeasuredWorkers shared{"mlp", {{}, {}, {}, {}}};
-  for (int i = 0; i < 200; ++i) {
-    for (std::size_t w = 0; w < 4; ++w)
-      shared.steps[w].push_back(0.004 * (((i / 2) % 2 == 0) == (w < 2) ? 1.4 : 0.6));
-  }
-  m.workers.push_back(shared);
   for (double bytes = 1024; bytes < 1e8; bytes *= 8) m.copy.push_back({1, bytes, bytes / 1e10});
   for (const double rate : {0.0, 125e6, 1.25e9}) {
     for (double bytes = 4096; bytes < 1e8; bytes *= 2)

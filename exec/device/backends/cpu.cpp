@@ -77,6 +77,8 @@ class CpuDevice : public DeviceSession {
     cpu::set_threads(threads_);
   }
 
+  void join() override { flush_denormals(); }
+
   float* allocate(int64_t elements) override {
     const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(float) + 4095) / 4096 * 4096;
     void* memory = std::aligned_alloc(4096, bytes == 0 ? 4096 : bytes);
