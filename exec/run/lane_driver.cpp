@@ -52,20 +52,24 @@ void LaneDriver::walk(Lane which) {
   uint32_t passed = 0;
   for (int32_t i = 0; begins(lane, i); ++i) {
     for (const LaneOp& op : lane.ops) {
-      if (op.runs(i)) {
-        wait(op, i);
-        run_.abort().check();
-        const int64_t ready = now_ns();
-        const int64_t began = act(op, i);
-        lane.executed.push_back({static_cast<uint32_t>(i), op.op, std::max(ready, began), now_ns(), ready});
-      }
+      if (op.runs(i)) step(lane, op, i);
       lane.passed.set(++passed);
     }
     if (which == Lane::compute) ended(i);
   }
-  // Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
-  lane.passed.set(passed + (uint32_t{1} << 30));
+  leave(lane, passed);
   if (lane.pushes) leave_store();
+}
+
+/// Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
+void LaneDriver::leave(LaneState& lane, uint32_t passed) { lane.passed.set(passed + (uint32_t{1} << 30)); }
+
+void LaneDriver::step(LaneState& lane, const LaneOp& op, int32_t iteration) {
+  wait(op, iteration);
+  run_.abort().check();
+  const int64_t ready = now_ns();
+  const int64_t began = act(op, iteration);
+  lane.executed.push_back({static_cast<uint32_t>(iteration), op.op, std::max(ready, began), now_ns(), ready});
 }
 
 bool LaneDriver::begins(const LaneState& lane, int32_t iteration) {
@@ -104,6 +108,11 @@ void LaneDriver::leave_store() {
 }
 
 // ---- threads ----
+
+void ThreadDriver::run(Lane lane) {
+  if (lane == Lane::comm && run_.cycle() > 0) return walk_in_rounds(lanes_[lane]);
+  walk(lane);
+}
 
 void ThreadDriver::wait(const LaneOp& op, int32_t iteration) {
   for (const LaneDependency& d : op.deps) {

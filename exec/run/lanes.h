@@ -61,6 +61,8 @@ struct LaneOp {
   Turns turns;
   std::vector<LaneDependency> deps;
   std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
+  /// Of the flat gradients, summed when the coordinator says so (Run::coordinated); nothing: `act` is the op.
+  Slice gradients = {};
   bool runs(int32_t iteration) const { return turns.at(iteration); }
 };
 
@@ -72,6 +74,9 @@ struct LaneState {
   int32_t ahead = 0;       ///< iterations that it may load input for before others begin them
   Counter passed;          ///< ops that ended, or do not exist in their iteration
   std::vector<Executed> executed;
+  /// Sums such gradients, by the group of the first op's collective. As `act`; set by the worker.
+  std::function<int64_t(const LaneOp& first, Slice gradients, int32_t iteration)> sum;
+  int64_t sums = 0;  ///< so many were made
   /// `passed` when all of the iterations before `iteration` are done.
   uint32_t passed_before(int32_t iteration) const {
     return static_cast<uint32_t>(iteration) * static_cast<uint32_t>(ops.size());
