@@ -189,8 +189,10 @@ Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, 
   // With the state what servers begin with is a vector of its own.
   if (exchanged > whole) sum += exchanged;
   if (!program.stores.empty()) sum += exchanged * (program.stores[0].batch > 1 ? 2 : 1);
-  // Models that others reach, and of each worker the one that it sent and what came back.
-  if (!program.stores.empty() && program.stores[0].own_models) sum += whole * (3 * int64_t{workers} - 1);
+  // Models that others reach, room for all in each process, and of each worker the one that it sent and what
+  // came back.
+  if (!program.stores.empty() && program.stores[0].own_models)
+    sum += whole * (program.roles[0].mesh.size() - 1 + 2 * int64_t{workers});
   // What is pushed in another form: of each shard the gradient, and from devices the messages.
   if (!program.stores.empty() && program.compression.kind != Compression::Kind::none) {
     sum += whole;

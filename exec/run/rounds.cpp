@@ -88,10 +88,10 @@ std::size_t ThreadDriver::sum_agreed(LaneState& lane, std::size_t next, std::siz
   const int64_t ready = now_ns();
   const int64_t began = lane.sum(lane.ops[next], range, iteration);
   const int64_t end = now_ns();
-  const auto of = static_cast<uint32_t>(iteration);
-  lane.executed.push_back({of, lane.ops[next].op, std::max(ready, began), end, ready});
-  for (std::size_t k = 1; k < together; ++k)
-    lane.executed.push_back({of, lane.ops[next + k].op, end, end, end});
+  const int64_t start = std::max(ready, began);
+  for (std::size_t k = 0; k < together; ++k)  // the time is the last one's
+    lane.executed.push_back({static_cast<uint32_t>(iteration), lane.ops[next + k].op, start,
+                             k + 1 < together ? start : end, ready});
   ++lane.sums;
   return together;
 }
