@@ -101,7 +101,8 @@ class Reductions {
 
   /// A coordinator makes buckets as gradients get ready, of tensors.
   BucketRule rule() const {
-    const bool coordinated = options_.time("cycle").ps > 0 && options_.text("compression") == "none";
+    const bool coordinated =
+        parallel_ && options_.time("cycle").ps > 0 && options_.text("compression") == "none";
     const Bytes limit = coordinated ? Bytes{} : options_.bytes("bucket"),
                 first = coordinated ? Bytes{} : options_.bytes("first-bucket");
     const int64_t element = casts_ ? 2 : gradient_bytes(options_, work_.precision);

@@ -3,6 +3,8 @@
 // of what is ready.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/cross/settings.h"
 
 namespace tandem::tests {
@@ -90,16 +92,27 @@ TEST(Rounds, AsynchronousDevicesKeepTheirBuckets) {
   }
 }
 
-/// The step waits half a cycle more in the mean in both engines; here only that it is never shorter than
-/// without, in what is predicted.
-TEST(Rounds, ACycleCostsHalfOfItWhereNothingElseHidesIt) {
+/// A step needs a look of its own, so that none is shorter than a cycle, in either engine; a step that is
+/// much longer waits for half of one in the mean.
+TEST(Rounds, AStepTakesACycleAtLeast) {
   const auto step = [](const char* text) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     return simulate(prediction({text, {2, 1, 2}}, scheme, 20)).iteration_median;
   };
-  const double two = step("allreduce:cycle=2ms,overlap=off"), six = step("allreduce:cycle=6ms,overlap=off");
-  EXPECT_NEAR(six - two, 2e-3, 1e-6);
-  EXPECT_LT(step("allreduce:overlap=off"), two);
+  const double none = step("allreduce:overlap=off");
+  EXPECT_LT(none, 2e-3);
+  for (const auto& [text, cycle] :
+       {std::pair{"allreduce:cycle=2ms,overlap=off", 2e-3}, {"allreduce:cycle=20ms", 20e-3}}) {
+    EXPECT_GE(step(text), cycle);
+    EXPECT_LT(step(text), cycle + none);
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    const auto seconds = execute(execution({text, {2, 1, 2}}, scheme, kCpu, 12)).iteration_seconds;
+    ASSERT_GE(seconds.size(), 10U);
+    // Looks are a cycle apart, and the first of them ended before the second began.
+    EXPECT_GE(std::accumulate(seconds.begin(), seconds.end(), 0.0),
+              static_cast<double>(seconds.size() - 1) * cycle);
+  }
+  EXPECT_NEAR(step("allreduce:cycle=10us,overlap=off") - none, 5e-6, 1e-6);
 }
 
 }  // namespace
