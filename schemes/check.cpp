@@ -81,6 +81,7 @@ class Checker {
     table(!served(0), "role", 0, "the workers must repeat every iteration, not run per message");
     table(p_.micro_batches >= 1, "program", 0, "a step takes at least one iteration");
     table(p_.delay >= 0, "program", 0, "a negative delay");
+    table(p_.comm_cores >= 0, "program", 0, "a negative number of cores that communicate");
     table(p_.delay == 0 || p_.micro_batches == 1, "program", 0, "gradients of micro-batches are not delayed");
     for (std::size_t i = 0; i < p_.tasks.size(); ++i) {
       check_averaging(p_.tasks[i].averaging, "task", i);

@@ -114,6 +114,8 @@ class Parser {
       p_.delay = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "compression")
       compression();
+    else if (what == "comm-cores")
+      p_.comm_cores = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "micro-batches")
       p_.micro_batches = static_cast<int32_t>(number(word(), 1, INT32_MAX));
     else if (what == "sharding")
@@ -133,11 +135,12 @@ class Parser {
     else if (what == "role")
       role();
     else
-      fail(fmt::format(
-          "\"{}\" is none of samples, delay, compression, micro-batches, sharding, replicas, grid, bucket, "
-          "collective, channel, store, "
-          "role or an op's number",
-          printable(what)));
+      fail(
+          fmt::format("\"{}\" is none of samples, delay, compression, comm-cores, micro-batches, sharding, "
+                      "replicas, grid, bucket, "
+                      "collective, channel, store, "
+                      "role or an op's number",
+                      printable(what)));
   }
 
   /// Tables come in order, so that an index is also a count.

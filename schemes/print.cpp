@@ -4,6 +4,7 @@
 //   samples <n>
 //   delay <n>                                                where gradients are applied later
 //   compression <kind> density=<x> rank=<n> feedback=<0|1>   where gradients travel in another form
+//   comm-cores <n>                                           where cores do nothing but communicate
 //   micro-batches <n>                                        where a step takes more than one iteration
 //   sharding parameters=<n> gradients=<n> state=<n> [experts=<n>]   where not all are 1
 //   replicas <n>                                             where not all instances of role 0
@@ -81,6 +82,7 @@ void print_tables(Out out, const Program& p) {
   if (const Compression& c = p.compression; c.kind != Compression::Kind::none)
     fmt::format_to(out, "compression {} density={} rank={} feedback={}\n", name(c.kind), c.density, c.rank,
                    c.feedback ? 1 : 0);
+  if (p.comm_cores != 0) fmt::format_to(out, "comm-cores {}\n", p.comm_cores);
   if (p.micro_batches != 1) fmt::format_to(out, "micro-batches {}\n", p.micro_batches);
   if (const Sharding& s = p.sharding; s.parameters != 1 || s.gradients != 1 || s.state != 1)
     fmt::format_to(out, "sharding parameters={} gradients={} state={}{}\n", s.parameters, s.gradients,

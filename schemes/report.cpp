@@ -275,6 +275,7 @@ JsonWriter report_json(const Report& r, bool reproducible) {
       out["training"]["noise_scale_samples"] = {
           {"value", noise->samples}, {"low", noise->low}, {"high", noise->high}};
   }
+  if (r.all_reduces_per_step > 0) out["all_reduces_per_step"] = r.all_reduces_per_step;
   out["simulated_events"] = r.simulated_events;
   out["timeline"] = timeline_json(r.timeline);
   if (!reproducible) out["run"] = {{"wall_seconds", r.wall_seconds}};
@@ -469,6 +470,7 @@ Report read_report(const Json& document) {
   r.calibrated = document.boolean("calibrated", false);
   r.extrapolates = texts(document, "extrapolates");
   r.notes = texts(document, "notes");
+  r.all_reduces_per_step = document.real("all_reduces_per_step", 0, 0);
   r.simulated_events = document.integer("simulated_events", 0, 0);
   if (const Json* training = document.find("training")) {
     r.training = {true,

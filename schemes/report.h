@@ -221,6 +221,8 @@ struct Report {
   std::vector<LibraryUse> libraries;         ///< of a worker of an execution; refused ones first
   bool calibrated = false;
   std::vector<std::string> extrapolates, notes;
+  /// That a coordinator (option "cycle") makes of a step's gradients, in the mean; 0: there is none.
+  double all_reduces_per_step = 0;
   int64_t simulated_events = 0;
   double wall_seconds = 0;
   /// Of a real run on real data or numbers; JSON key "training", left out when there was none.

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kPresets = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher",
+  json.only({"iteration", "collective", "agreement", "single_process", "unmeasured", "one_launcher",
              "replicate", "feed", "compute_slowdown", "norm_stall", "interference", "copies_per_byte",
              "merge", "link_efficiency"});
   Overheads out;
@@ -24,7 +24,6 @@ Overheads read_overheads(const Json& json) {
   };
   time("iteration", out.iteration);
   time("collective", out.collective);
-  time("cycle", out.cycle);
   time("replicate", out.replicate);
   out.single_process = json.boolean("single_process", false);
   out.unmeasured = json.boolean("unmeasured", false);
@@ -42,6 +41,13 @@ Overheads read_overheads(const Json& json) {
   out.link_efficiency = json.real("link_efficiency", 1, 0.01, 1);
   if (const Json* rate = json.find("feed")) out.feed = rate->as_bandwidth();
   return out;
+}
+
+/// What stands in the options of a scheme that has such: how often a coordinator looks.
+void take_cycle(ResolvedScheme& resolved) {
+  const auto& options = resolved.scheme->options;
+  if (std::any_of(options.begin(), options.end(), [](const OptionSpec& o) { return o.name == "cycle"; }))
+    resolved.overheads.cycle = resolved.options.time("cycle");
 }
 
 /// Text as a command line would have it: presets may write counts and flags bare.
@@ -77,6 +83,7 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
       &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}, {}};
   if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
   out.overheads.network = json.text("network", "");
+  take_cycle(out);
   if (const Json* memory = json.find("memory")) {
     for (const auto& [key, value] : memory->members()) out.memory.emplace_back(key, setting(value));
     memory_habits(out.memory, "memory of " + selection.name, memory->place());
@@ -104,13 +111,15 @@ ResolvedScheme resolve_scheme(std::string_view text, const Place& place) {
   names.insert(names.end(), presets.begin(), presets.end());
   selection.name = spelled_as(selection.name, names);
   if (const Scheme* scheme = sync_registry().find(selection.name)) {
-    return {scheme,
-            selection.name,
-            Options(scheme->options, selection.settings, selection.name, place),
-            {},
-            {},
-            {},
-            load_recipe(std::string(kDefaultRecipe))};
+    ResolvedScheme out{scheme,
+                       selection.name,
+                       Options(scheme->options, selection.settings, selection.name, place),
+                       {},
+                       {},
+                       {},
+                       load_recipe(std::string(kDefaultRecipe))};
+    take_cycle(out);
+    return out;
   }
   const bool file = selection.name.find('/') != std::string::npos || selection.name.ends_with(".json");
   if (!file && std::find(presets.begin(), presets.end(), selection.name) == presets.end()) {

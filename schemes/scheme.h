@@ -77,11 +77,11 @@ struct Scheme {
 const Registry<Scheme>& sync_registry();
 
 /// Costs of a framework around the kernels and links, measured and sourced in schemes/presets/*.json.
-/// All zero for a plain scheme. sim/cost applies them; exec ignores them.
+/// All zero for a plain scheme. sim/cost applies them; exec ignores them, but for the cycle.
 struct Overheads {
   Time iteration;   ///< host time per iteration on the compute lane when `devices` > 1
   Time collective;  ///< per collective, push or pull: hooks, launch
-  Time cycle;       ///< a coordinator looks this often for gradients to reduce; 0 = they start when ready
+  Time cycle;  ///< option "cycle": a coordinator looks this often for gradients; 0 = they start when ready
   enum class Agreement : uint8_t {
     none,
     bits,   ///< two reductions of a bit vector, for whatever is ready (Horovod with its cache warm)

@@ -222,6 +222,8 @@ void explain(Report& r, const Prediction& p, const Simulated& run, bool anchored
     if (worth_telling(round)) r.notes.push_back(incast_text(round));
   }
   if (const std::string note = scheme_remark(p, device); !note.empty()) r.notes.push_back(note);
+  if (run.program->comm_cores > 0 && device.kind != Device::Kind::cpu)
+    r.notes.push_back(fmt::format("comm-cores: {} communicates by engines of its own", device.name));
   if (p.timeline) add_timeline(r, run);
 }
 

@@ -100,10 +100,20 @@ void note_batches(Report& r, const Prediction& p, const Simulation& simulation, 
     r.notes.push_back(std::move(note));
 }
 
+/// That a coordinator makes of a step's gradients.
+double all_reduces(const Prediction& p, const Program& program) {
+  if (p.job.scheme->overheads.cycle.ps == 0 || p.devices == 1) return 0;
+  const auto& ops = program.roles[0].ops;
+  return static_cast<double>(std::count_if(ops.begin(), ops.end(), [](const Op& op) {
+    return op.kind == OpKind::collective && op.payload == Payload::gradients;
+  }));
+}
+
 void add_rates(Report& r, const Prediction& p, const Simulated& run) {
   r.evaluator = run.trace.evaluator;
   r.evaluator_reason = run.trace.reason;
   r.simulated_events = run.trace.events;
+  r.all_reduces_per_step = all_reduces(p, *run.program);
   r.samples_per_second = run.rate;
   r.tokens_per_second = run.rate * static_cast<double>(p.job.graph->tokens_per_sample());
   r.iteration_median = quantile(run.lengths, 0.5);

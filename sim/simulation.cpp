@@ -276,8 +276,10 @@ void Simulation::gather_buckets(CostInput& in) const {
     if (in.batches) in.batches = with_buckets(*in.batches, in.cluster, buckets);
   };
   with({1});
-  with(
-      gather(bind(in, Priced::first).plan, p_.job.scheme->overheads, p_.job.scheme->options.bytes("bucket")));
+  const Overheads& overheads = p_.job.scheme->overheads;
+  const Plan fine = bind(in, Priced::first).plan;
+  with(gather(fine, overheads, p_.job.scheme->options.bytes("bucket")));
+  if (overheads.cycle.ps > 0) in.last_look = last_look(fine, overheads.cycle);
 }
 
 /// Makes the order of sums follow from when gradients are ready and needed.

@@ -50,6 +50,23 @@ double optional_cap(const Json& spec, std::string_view key) {
   return value == nullptr ? 0 : positive_bandwidth(*value).bytes_per_second;
 }
 
+/// One process over several processors: what they have together.
+Device joined(Device device, const Json& spec) {
+  const int64_t sockets = spec.integer("sockets", 1, 1, 64);
+  if (sockets == 1) return device;
+  if (device.kind != Device::Kind::cpu)
+    spec.at("sockets").fail(fmt::format("{} is no CPU: a process has one", device.name));
+  const auto times = static_cast<double>(sockets);
+  device.name = fmt::format("{}x {}", sockets, device.name);
+  for (FlopRate& peak : device.peak) peak.flops_per_second *= times;
+  device.memory_bandwidth.bytes_per_second *= times;
+  device.memory = device.memory * sockets;
+  device.usable = device.usable * sockets;
+  device.units *= static_cast<int>(sockets);
+  device.watts *= times;
+  return device;
+}
+
 }  // namespace
 
 void SystemReader::add(const std::string& pattern, const Json& spec, VertexKind kind, int32_t device) {
@@ -106,11 +123,12 @@ void SystemReader::place() {
 void SystemReader::vertices() {
   const Json& devices = spec().at("devices");
   for (const auto& [pattern, device] : devices.members()) {
-    device.only({"model", "numa", "source", "note"});
+    device.only({"model", "numa", "sockets", "source", "note"});
     const Json& model = device.at("model");
-    const auto [at, fresh] =
-        device_index_.emplace(model.as_text(), static_cast<int32_t>(out_->devices.size()));
-    if (fresh) out_->devices.push_back(Device::load(model.as_text(), model.place()));
+    const int64_t sockets = device.integer("sockets", 1, 1, 64);
+    const std::string name = sockets == 1 ? model.as_text() : fmt::format("{}x {}", sockets, model.as_text());
+    const auto [at, fresh] = device_index_.emplace(name, static_cast<int32_t>(out_->devices.size()));
+    if (fresh) out_->devices.push_back(joined(Device::load(model.as_text(), model.place()), device));
     add(pattern, device, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
   }
   if (const Json* others = spec().find("vertices")) {

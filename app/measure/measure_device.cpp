@@ -33,7 +33,7 @@ void add_copies(CopyWay way, const std::function<void(int64_t)>& copy, Measureme
 /// To another unit's device, as gradients go whose algorithm is walked by copies.
 void add_peer(const Backend& backend, DeviceSession& device, const float* from, int64_t most,
               Measurements& m) {
-  const auto other = backend.open({1, Precision::fp32, 1, false});
+  const auto other = backend.open({1, Precision::fp32, 1});
   float* to = other->allocate(most);
   const auto copy = [&](int64_t n) {
     device.copy(to, from, n, Lane::comm);
@@ -62,7 +62,7 @@ void add_launches(DeviceSession& device, float* one, Measurements& m) {
 }  // namespace
 
 void measure_device(const Backend& backend, Measurements& m, int64_t largest) {
-  const auto device = backend.open({0, Precision::fp32, 1, false});
+  const auto device = backend.open({0, Precision::fp32, 1});
   const int64_t most = backend.asynchronous ? largest / 4 : kMost;
   float *a = device->allocate(most), *b = device->allocate(most);
   const auto within = [&](int64_t n) {

@@ -58,7 +58,6 @@ Table overhead_table(const Overheads& o) {
   };
   time("host time per iteration", o.iteration);
   time("per collective, push or pull", o.collective);
-  time("cycle of the coordinator", o.cycle);
   if (o.agreement != Overheads::Agreement::none)
     table.add({"ranks agree on gradients by", o.agreement == Overheads::Agreement::bits ? "bits" : "lists"});
   if (o.merge) table.add({"gradients merge", "where that costs less than a start-up"});

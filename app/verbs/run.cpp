@@ -188,6 +188,9 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
       a.integer("warmup", std::min(afar ? 10 : 3, e.iterations - 1), 0, e.iterations - 1));
   e.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
   e.threads = static_cast<int>(a.integer("threads", 1, 1, 1024));
+  e.bind = a.value("bind", "core", parse_bind);
+  if (a.has("bind") && !e.backend->on_processors)
+    refuse_option("bind", fmt::format("workers of backend {} are bound to no processors", e.backend->name));
   e.route = a.value("route", "auto", parse_peer_route);
   e.rate = read_rate(a);
   read_rate_limit(a, *request);
@@ -338,8 +341,9 @@ int run(const Arguments& a) {
   const auto request = read_request(a);
   // Before the first of several runs, not after it.
   for (const int64_t n : request->devices) {
-    if (request->execution.backend->missing().empty())
-      check_memory(execution_of(*request, n), kept(a, *request, n));
+    if (!request->execution.backend->missing().empty()) continue;
+    check_memory(execution_of(*request, n), kept(a, *request, n));
+    check_cores(execution_of(*request, n));
   }
   if (!ranks().several()) catch_interrupts();
   std::vector<Report> reports;
@@ -422,6 +426,9 @@ std::vector<Flag> run_flags() {
        "JPEG "
        "or PNG files for each class, or a .rec file"},
       {"threads", "N", "processors that compute together for one worker; default 1"},
+      {"bind", "core|numa|none",
+       "what a worker's threads are bound to: processors of their own (default), those of a NUMA node, to "
+       "which workers are dealt out evenly, or nothing"},
       {"nodes", "N", "emulate so many nodes: messages between them go over TCP"},
       {"rate-limit", "BANDWIDTH", "slow the links between nodes down, e.g. 1Gbit/s", false, "pace"},
       {"added-latency", "TIME", "and delay what arrives, e.g. 50us", false, "pace-latency"},

@@ -113,8 +113,8 @@ struct Setting {
   Prediction prediction;
 };
 
-/// "model" is a name or, in relative series, a list of parts whose times add up: the networks of a GAN, the
-/// stages of training on growing images.
+/// "model" is a name or a list of parts whose times add up: the networks of a GAN, the stages of training on
+/// growing images.
 std::vector<Part> parts_of(const Json& s, const System& system) {
   const Json& model = s.at("model");
   const auto load = [&](const Json& name, const Json& of) {
@@ -125,7 +125,6 @@ std::vector<Part> parts_of(const Json& s, const System& system) {
     out.push_back(load(model, s));
     return out;
   }
-  if (!s.boolean("relative", false)) model.fail("only a relative series may have several parts");
   for (const Json& item : model.items()) {
     item.only({"model", "count", "batch", "input"});
     out.push_back(load(item.at("model"), item));
@@ -203,25 +202,54 @@ ValidationRow row_of(const Series& series, const Setting& setting, int64_t devic
   return row;
 }
 
-/// Samples/s where each sample passes through every part; of one part with its interval.
-Report rate_of(Prediction p, const Setting& setting) {
-  double seconds = 0;
-  Report out;
+/// Where each sample passes through every part.
+struct Rate {
+  double rate = 0, low = 0, high = 0;  ///< samples/s
+  double unread = 0;                   ///< seconds of a sample in which no device works
+  std::vector<double> parts;           ///< samples/s that pass through each
+};
+/// `anchors`: of each part; none: not anchored. The errors of parts go together.
+Rate rate_of(Prediction p, const Setting& setting, const std::vector<Anchor>& anchors = {}) {
+  double seconds = 0, most = 0, least = 0;
+  Rate out;
   const int64_t batch = p.job.batch;
   for (const Part& part : setting.parts) {
     p.job.graph = &part.graph;
     p.job.input = part.input;
     p.job.batch = part.batch > 0 ? part.batch : batch;
-    out = simulate(p);
-    seconds += part.count * (1 / out.samples_per_second + part.unread);
+    if (!anchors.empty()) p.anchor = anchors[out.parts.size()];
+    const Report r = simulate(p);
+    out.parts.push_back(r.samples_per_second);
+    out.unread += part.count * part.unread;
+    seconds += part.count / r.samples_per_second;
+    most += part.count / r.interval.low;
+    least += part.count / r.interval.high;
   }
-  if (setting.parts.size() > 1) out.interval = {};
-  out.samples_per_second = 1 / seconds;
+  out.rate = 1 / (seconds + out.unread);
+  out.low = 1 / (most + out.unread);
+  out.high = 1 / (least + out.unread);
   return out;
 }
 
-void predict_row(ValidationRow& row, const Json& series, Setting& setting, const Anchor& anchor,
-                 double unanchored_at_anchor) {
+/// Of one part the anchor itself. Of several each is given the same share of the time left by what no device
+/// does, of which `alone`, of the anchor's devices, says how much there is.
+std::vector<Anchor> anchors_of(const Setting& setting, const Anchor& anchor, const Rate& alone) {
+  if (setting.parts.size() == 1) return {anchor};
+  const double scale = (1 / anchor.rate - alone.unread) / (1 / alone.rate - alone.unread);
+  if (!(scale > 0))
+    throw InputError(
+        fmt::format("input alone takes {} s of a sample, more than the published rate allows", alone.unread));
+  std::vector<Anchor> out;
+  for (std::size_t i = 0; i < setting.parts.size(); ++i) {
+    out.push_back(anchor);
+    out.back().rate = alone.parts[i] / scale;
+    if (setting.parts[i].batch > 0) out.back().batch = setting.parts[i].batch;
+  }
+  return out;
+}
+
+void predict_row(ValidationRow& row, const Json& series, const Setting& setting, const Anchor& anchor,
+                 Rate& at_anchor) {
   Prediction p = setting.prediction;
   const ResolvedScheme scheme = scheme_at(series, row.devices);
   p.system = &setting.system;
@@ -229,21 +257,19 @@ void predict_row(ValidationRow& row, const Json& series, Setting& setting, const
   p.devices = row.devices;
   p.job.batch = row.batch;
   row.nodes = make_cluster(setting.system, row.devices).nodes;
-  const Report alone = rate_of(p, setting);
-  row.unanchored = alone.samples_per_second;
-  row.rate_low = alone.interval.low;
-  row.rate_high = alone.interval.high;
+  const Rate alone = rate_of(p, setting);
+  if (row.is_anchor) at_anchor = alone;
+  row.unanchored = alone.rate;
+  row.rate_low = alone.low;
+  row.rate_high = alone.high;
   if (row.relative) {
-    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / unanchored_at_anchor;
+    row.predicted_speedup = row.is_anchor ? 0 : row.unanchored / at_anchor.rate;
     return;
   }
-  p.job.graph = &setting.parts.front().graph;
-  p.job.input = setting.parts.front().input;
-  p.anchor = anchor;
-  const Report r = simulate(p);
-  row.anchored = r.samples_per_second;
-  row.low = r.interval.low;
-  row.high = r.interval.high;
+  const Rate r = rate_of(p, setting, anchors_of(setting, anchor, at_anchor));
+  row.anchored = r.rate;
+  row.low = r.low;
+  row.high = r.high;
   if (!row.is_anchor) row.predicted_speedup = row.anchored / anchor.rate;
 }
 
@@ -300,18 +326,17 @@ std::vector<ValidationRow> run_series(const Series& series) {
   std::vector<ValidationRow> rows;
   auto ordered = series.values;  // the anchor first: relative series need its prediction
   std::iter_swap(ordered.begin(), ordered.begin() + (anchor_at - series.values.begin()));
-  double unanchored_at_anchor = 0;
+  Rate at_anchor;
   for (const auto& [devices, value] : ordered) {
     ValidationRow row = row_of(series, setting, devices, value);
     row.is_anchor = devices == anchor.devices;
     row.anchor_devices = static_cast<double>(anchor.devices);
     if (!row.is_anchor) row.published_speedup = value / anchor.rate;
     try {
-      predict_row(row, *series.json, setting, anchor, unanchored_at_anchor);
+      predict_row(row, *series.json, setting, anchor, at_anchor);
     } catch (const InputError& e) {
       row.error = e.what();
     }
-    if (row.is_anchor) unanchored_at_anchor = row.unanchored;
     rows.push_back(std::move(row));
   }
   if (in_stock_kernels(rows)) {

@@ -169,7 +169,6 @@ struct DeviceOptions {
   uint32_t index = 0;  ///< of the instance, among those of this machine
   Precision precision = Precision::fp32;
   int threads = 1;  ///< that compute together for one instance (CPU)
-  bool pin = true;  ///< bind the calling thread, and those it starts, to processors of its own
   PeerRoute route = PeerRoute::automatic;
   float loss_scale = 65536;  ///< a power of two: what multiplies the loss in fp16, at first
 };
@@ -199,6 +198,8 @@ struct Backend {
   int64_t (*units)() = nullptr;
   /// Of work before the first iteration, after which an idle device's clocks have risen.
   double warm_seconds = 0;
+  /// Computes on the processors of the thread that calls, which is then bound (cores.h).
+  bool on_processors = false;
 };
 /// Generated from the list in exec/CMakeLists.txt.
 const Registry<Backend>& backends_registry();

@@ -69,6 +69,7 @@ class Threads {
   void serve(Worker& worker, uint32_t index, Lane lane) {
     bool arrived = false;
     try {
+      run_.bind(index, lane);
       if (lane == Lane::compute) worker.open();
       arrived = true;
       ready_->arrive_and_wait();
@@ -95,7 +96,7 @@ class Threads {
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const ExecutionResult& trained) {
   const ExecutionGraph n(graph, data.samples(), false);
-  const auto device = backend.open({0, Precision::fp32, 1, false});
+  const auto device = backend.open({0, Precision::fp32, 1});
   float* inputs = device->allocate(n.input_elements());
   float* arena = device->allocate(n.arena());
   float *learned = device->allocate(n.parameters()), *frozen = device->allocate(n.frozen_words());

@@ -13,6 +13,9 @@ namespace tandem::exec {
 double accuracy(const Graph& graph, const Backend& backend, const Dataset& data,
                 const ExecutionResult& trained);
 
+/// Throws the InputError of an execution whose scheme needs more processors than there are, before it runs.
+void check_cores(const Execution& execution);
+
 /// Throws InputError (what cannot be executed), DeviceError (a worker, link or rank failed).
 ExecutionResult execute(const Execution& execution, const Keep& keep = {});
 

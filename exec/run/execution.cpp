@@ -6,8 +6,27 @@
 
 namespace tandem::exec {
 
+namespace {
+
+/// No coordinator looks for what a device's queues sum: buckets are the scheme's own.
+ResolvedScheme without_cycle(const ResolvedScheme& scheme) {
+  auto settings = scheme.options.all();
+  for (auto& [key, value] : settings) {
+    if (key == "cycle") value = "0s";
+  }
+  ResolvedScheme out = scheme;
+  out.options = Options(scheme.scheme->options, settings, scheme.name, {});
+  out.overheads.cycle = {};
+  return out;
+}
+
+}  // namespace
+
 Program make_program(const Execution& e) {
   Job job = e.job;
+  std::optional<ResolvedScheme> scheme;
+  if (e.backend != nullptr && e.backend->asynchronous && job.scheme->overheads.cycle.ps > 0)
+    job.scheme = &scheme.emplace(without_cycle(*job.scheme));
   job.input = e.loads();
   job.loading.decoded = e.stored == nullptr;
   if (e.stored != nullptr && !job.loading.data) job.loading.data = e.stored->describe();

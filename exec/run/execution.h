@@ -12,6 +12,7 @@
 
 #include "exec/comm/rate_limit.h"
 #include "exec/device/backend.h"
+#include "exec/device/cores.h"
 #include "exec/run/checkpoint.h"
 #include "exec/run/data.h"
 #include "exec/run/loss_target.h"
@@ -35,7 +36,9 @@ struct Execution {
   int32_t iterations = 30;
   int32_t warmup = 3;
   uint64_t seed = 1;
-  int threads = 1;  ///< per worker
+  int threads = 1;                            ///< per worker
+  Bind bind = Bind::core;                     ///< of workers on processors
+  std::optional<Processors> processors = {};  ///< that they have; else machine_processors()
   std::optional<RateLimit> rate_limit;
   /// (worker, how many times as long its calls take, >= 1): devices of other speeds, emulated
   /// (exec/device/throttled.h). Not of backends that are asynchronous.
@@ -114,8 +117,8 @@ struct Keep {
   bool norms = false;
 };
 
-/// What execute() runs: the simulator's Program of the same question (with input where there is data). Throws
-/// InputError.
+/// What execute() runs: the simulator's Program of the same question (with input where there is data); on
+/// asynchronous devices without a coordinator's cycle. Throws InputError.
 Program make_program(const Execution& execution);
 /// The same execution. Throws InputError with the reason where its scheme is only simulated; before anything
 /// is compiled.

@@ -53,16 +53,12 @@ void LaneDriver::walk(Lane which) {
   uint32_t passed = 0;
   for (int32_t i = 0; begins(lane, i); ++i) {
     for (const LaneOp& op : lane.ops) {
-      if (op.runs(i)) {
-        wait(op, i);
-        make(lane, op, i);
-      }
+      if (op.runs(i)) step(lane, op, i);
       lane.passed.set(++passed);
     }
     if (which == Lane::compute) ended(i);
   }
-  // Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
-  lane.passed.set(passed + (uint32_t{1} << 30));
+  leave(lane, passed);
   if (lane.pushes) leave_store();
 }
 
@@ -78,6 +74,14 @@ void LaneDriver::walk_all() {
   for (int l = 0; l < kLanes; ++l) {
     if (lanes_[static_cast<Lane>(l)].pushes) leave_store();
   }
+}
+
+/// Lanes that load ahead may have begun an iteration that nobody makes, and wait for this one.
+void LaneDriver::leave(LaneState& lane, uint32_t passed) { lane.passed.set(passed + (uint32_t{1} << 30)); }
+
+void LaneDriver::step(LaneState& lane, const LaneOp& op, int32_t iteration) {
+  wait(op, iteration);
+  make(lane, op, iteration);
 }
 
 void LaneDriver::make(LaneState& lane, const LaneOp& op, int32_t iteration) {
@@ -123,6 +127,12 @@ void LaneDriver::leave_store() {
 }
 
 // ---- threads ----
+
+void ThreadDriver::run(Lane lane) {
+  if (lanes_.one_after_another()) return walk_all();
+  if (lane == Lane::comm && run_.cycle() > 0) return walk_in_rounds(lanes_[lane]);
+  walk(lane);
+}
 
 void ThreadDriver::wait(const LaneOp& op, int32_t iteration) {
   for (const LaneDependency& d : op.deps) {

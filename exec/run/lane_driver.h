@@ -91,12 +91,17 @@ class LaneDriver {
   void walk(Lane lane);
   /// The same of all lanes, in the order of the role's list, where no two ever work at the same time.
   void walk_all();
+  /// One of them, without saying that it has ended.
+  void step(LaneState& lane, const LaneOp& op, int32_t iteration);
+  /// All iterations are done.
+  static void leave(LaneState& lane, uint32_t passed);
   /// Until all that the op waits for has ended.
   virtual void wait(const LaneOp& op, int32_t iteration) = 0;
   int64_t act(const LaneOp& op, int32_t iteration);
   /// Tells the run that this instance's iteration has ended.
   void ended(int32_t iteration);
   const Role& role() const { return run_.role(instance_); }
+  bool begins(const LaneState& lane, int32_t iteration);
 
   Run& run_;
   const uint32_t instance_;
@@ -107,7 +112,6 @@ class LaneDriver {
   std::vector<Issued> issued_;
 
  private:
-  bool begins(const LaneState& lane, int32_t iteration);
   void make(LaneState& lane, const LaneOp& op, int32_t iteration);
   void leave_store();
 };
@@ -117,7 +121,7 @@ class LaneDriver {
 class ThreadDriver : public LaneDriver {
  public:
   explicit ThreadDriver(const Setup& setup) : LaneDriver(setup) {}
-  void run(Lane lane) override { lanes_.one_after_another() ? walk_all() : walk(lane); }
+  void run(Lane lane) override;
   void needs_state(int32_t) override {}
   float* host_memory(float* at, int64_t) override { return at; }
   void reserve_collective(Lane, int64_t) override {}
@@ -131,6 +135,12 @@ class ThreadDriver : public LaneDriver {
   void wait(const LaneOp& op, int32_t iteration) override;
 
  private:
+  // A coordinator's rounds (rounds.cpp).
+  void walk_in_rounds(LaneState& lane);
+  bool has_ended(const LaneOp& op, int32_t iteration) const;
+  std::size_t agreed(const LaneState& lane, std::size_t next, int32_t iteration);
+  std::size_t sum_agreed(LaneState& lane, std::size_t next, std::size_t count, int32_t iteration);
+  std::vector<float> votes_;
   void launch_timed(const std::vector<Launch>& list, std::size_t variant, const IterationState& state);
 };
 

@@ -61,6 +61,8 @@ struct LaneOp {
   Turns turns;
   std::vector<LaneDependency> deps;
   std::function<int64_t(int32_t iteration)> act;  ///< returns when its work began, or 0 for at once
+  /// Of the flat gradients, summed when the coordinator says so (Run::coordinated); nothing: `act` is the op.
+  Slice gradients = {};
   bool runs(int32_t iteration) const { return turns.at(iteration); }
 };
 
@@ -72,6 +74,9 @@ struct LaneState {
   int32_t ahead = 0;       ///< iterations that it may load input for before others begin them
   Counter passed;          ///< ops that ended, or do not exist in their iteration
   std::vector<Executed> executed;
+  /// Sums such gradients, by the group of the first op's collective. As `act`; set by the worker.
+  std::function<int64_t(const LaneOp& first, Slice gradients, int32_t iteration)> sum;
+  int64_t sums = 0;  ///< so many were made
   /// `passed` when all of the iterations before `iteration` are done.
   uint32_t passed_before(int32_t iteration) const {
     return static_cast<uint32_t>(iteration) * static_cast<uint32_t>(ops.size());
@@ -85,7 +90,8 @@ class Lanes {
   Lanes(Run& run, uint32_t instance);
   LaneState& operator[](Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   const LaneState& operator[](Lane lane) const { return lanes_[static_cast<std::size_t>(lane)]; }
-  /// No two lanes ever work at the same time (schemes::one_after_another).
+  /// No two lanes ever work at the same time (schemes::one_after_another), nor need threads of their own: for
+  /// cores that only communicate, or for a coordinator's rounds.
   bool one_after_another() const { return one_after_another_; }
   /// The op of the role, bound to its lane.
   const LaneOp& bound(uint32_t op) const { return (*this)[role_.ops[op].lane].ops[position_[op]]; }

@@ -69,6 +69,14 @@ int64_t left_of_address_space() {
 
 }  // namespace
 
+int64_t vectors_of_stores(const Program& program, const Optimizer& optimizer) {
+  const auto& ops = program.roles[0].ops;
+  const bool state = std::any_of(ops.begin(), ops.end(), [](const Op& op) {
+    return op.kind == OpKind::send && op.payload == Payload::state;
+  });
+  return state ? 1 + optimizer.state : 1;
+}
+
 int64_t narrowed_words(const Program& program, const Op& op) {
   if (op.kind != OpKind::collective || op.payload != Payload::parameters) return 0;
   const Bucket& bucket = program.buckets[op.key];
@@ -171,16 +179,21 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
 Bytes host_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers) {
   const Bytes whole = words(stages.whole().parameters()), state = whole * e.job.optimizer->state,
-              frozen = words(stages.whole().frozen_elements());
+              frozen = words(stages.whole().frozen_elements()),
+              exchanged = whole * vectors_of_stores(program, *e.job.optimizer);
   Bytes sum = whole + state + frozen;  // start values
   for (uint32_t w = first; w < first + workers; ++w) {
     if (!e.backend->asynchronous) sum += worker_memory(e, program, stages, w).total();
     sum += words(offloaded_words(e, program, stages, w)) + loaded_bytes(e, program, stages, w);
-    if (e.backend->asynchronous && !program.stores.empty()) sum += whole * 2;  // to and from the servers
+    if (e.backend->asynchronous && !program.stores.empty()) sum += exchanged * 2;  // to and from the servers
   }
-  if (!program.stores.empty()) sum += whole * (program.stores[0].batch > 1 ? 2 : 1);
-  // Models that others reach, and of each worker the one that it sent and what came back.
-  if (!program.stores.empty() && program.stores[0].own_models) sum += whole * (3 * int64_t{workers} - 1);
+  // With the state what servers begin with is a vector of its own.
+  if (exchanged > whole) sum += exchanged;
+  if (!program.stores.empty()) sum += exchanged * (program.stores[0].batch > 1 ? 2 : 1);
+  // Models that others reach, room for all in each process, and of each worker the one that it sent and what
+  // came back.
+  if (!program.stores.empty() && program.stores[0].own_models)
+    sum += whole * (program.roles[0].mesh.size() - 1 + 2 * int64_t{workers});
   // What is pushed in another form: of each shard the gradient, and from devices the messages.
   if (!program.stores.empty() && program.compression.kind != Compression::Kind::none) {
     sum += whole;

@@ -23,6 +23,10 @@ int64_t reloaded_words(const Program& program, const Role& role, Precision preci
 /// Words where gradients arrive of a weight of which another stage has a copy.
 int64_t tied_words(const Program& program, const Role& role);
 
+/// Flat vectors that workers and stores exchange: parameters, and where the optimiser's state is averaged in
+/// the hosts' memory as many as it has behind them.
+int64_t vectors_of_stores(const Program& program, const Optimizer& optimizer);
+
 /// Does the role have that stage of input?
 bool has_stage(const Program& program, const Role& role, CopyKind stage);
 /// Of batches of stored pictures that are on the host at once, encoded and decoded.

@@ -47,16 +47,21 @@ Worker::Act Worker::with_norms(uint32_t index, Act act) {
   const Op& op = role().ops[index];
   if (!run_.keep().norms || !sums_gradients(run_.program(), op)) return act;
   const Bucket& bucket = run_.program().buckets[op.key];
+  return [this, act, range = Slice{bucket.first, bucket.elements}](int32_t iteration) {
+    return noting_norms(range, iteration, [&] { return act(iteration); });
+  };
+}
+
+int64_t Worker::noting_norms(Slice range, int32_t iteration, const std::function<int64_t()>& sum) {
   const int32_t micro = run_.micro_batches();
   const double workers = run_.workers();
-  return [this, act, micro, workers, at = gradients_ + bucket.first, n = bucket.elements](int32_t iteration) {
-    const auto step = static_cast<std::size_t>(iteration / micro);
-    if (norms_.size() <= step) norms_.resize(step + 1);
-    norms_[step].small += squared(at, n) / (double{1} * micro * micro);
-    const int64_t began = act(iteration);
-    norms_[step].big += squared(at, n) / (workers * workers * micro * micro);
-    return began;
-  };
+  const float* const at = gradients_ + range.first;
+  const auto step = static_cast<std::size_t>(iteration / micro);
+  if (norms_.size() <= step) norms_.resize(step + 1);
+  norms_[step].small += squared(at, range.elements) / (double{1} * micro * micro);
+  const int64_t began = sum();
+  norms_[step].big += squared(at, range.elements) / (workers * workers * micro * micro);
+  return began;
 }
 
 std::vector<GradientNorms> mean_norms(const std::vector<std::unique_ptr<Worker>>& workers,

@@ -63,6 +63,7 @@ Run::Run(const Execution& e, const Keep& k)
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
   if (workers_ == 1) here_ = 1, first_here_ = 0;
   check_memory(e, k, program_, stages_, first_here_, here_);
+  make_cores();
   make_iterations();
   make_watch();
   check_route();
@@ -72,6 +73,7 @@ Run::Run(const Execution& e, const Keep& k)
   frozen_ = start_values(execution_graph(), e, true);
   start_state_.resize(start_.size() * static_cast<std::size_t>(e.job.optimizer->state));
   if (e.start != nullptr) take_checkpoint(*e.start);
+  const BoundThread messages(communicating());  // threads of transports are started here
   make_transport();
   make_peers();
   make_groups();
@@ -140,8 +142,6 @@ void Run::check_executable() const {
 }
 
 void Run::check_store() const {
-  if (own_models() && ranks().several() && workers_ > 1)
-    refuse("models of workers in other processes are averaged in predictions alone");
   if (exchanges_parameters() && execution_.rate.by_staleness)
     refuse("its workers update with gradients of their own, whose rate no server divides by staleness");
 }
@@ -283,8 +283,8 @@ IterationState Run::state(uint32_t instance, int32_t iteration, int32_t micro) c
 Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
   const Bucket& bucket = program_.buckets[key];
   if (own_models()) return {bucket.first, bucket.elements, shard};
-  const int64_t rank = instance % local_;
-  const int64_t begin = cut(bucket.elements, local_, rank), end = cut(bucket.elements, local_, rank + 1);
+  const int64_t rank = instance % local_, all = bucket.elements * exchanged_vectors_;
+  const int64_t begin = cut(all, local_, rank), end = cut(all, local_, rank + 1);
   const int64_t from = begin + cut(end - begin, shards_, shard),
                 to = begin + cut(end - begin, shards_, shard + 1);
   return {bucket.first + from, to - from, shard};

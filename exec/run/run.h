@@ -62,6 +62,10 @@ class Run {
   /// Null without a target.
   LossWatch* watch() { return watch_.get(); }
   const LossWatch* watch() const { return watch_.get(); }
+  /// Binds the calling thread, of one of this process's workers, to where its lane runs.
+  void bind(uint32_t instance, Lane lane) const;
+  /// What becomes of options here that mean more elsewhere, in words.
+  std::vector<std::string> remarks() const;
   /// Tries before a thread that waits sleeps (Counter::wait).
   int spins() const { return spins_; }
   Abort& abort() { return abort_; }
@@ -101,6 +105,14 @@ class Run {
   /// Made by the device's library, or of its messages where the scheme names an algorithm? Alike for all
   /// groups.
   bool library_made(uint32_t collective) const { return !library_[collective].empty(); }
+  /// How often a coordinator looks which gradients all workers have, in ns; 0: there is none.
+  int64_t cycle() const { return cycle_; }
+  /// Elements that it has summed at once, unless a bucket is larger.
+  int64_t most_fused() const { return most_fused_; }
+  /// Does it say when the op's gradients are summed?
+  bool coordinated(const Op& op) const;
+  /// In which workers tell each other what they have.
+  GroupCollective& agreement() { return *agreement_; }
   /// Null where it is not library_made().
   DeviceGroup* library(uint32_t collective, uint32_t group) {
     return library_made(collective) ? library_[collective][group].get() : nullptr;
@@ -145,10 +157,12 @@ class Run {
   bool exchanges_parameters() const {
     return !program_.stores.empty() && program_.stores[0].averaging.rule != Averaging::Rule::none;
   }
-  /// Has each worker a model of its own in the store, which others reach?
+  /// Flat vectors that they exchange: parameters alone, or the optimiser's state behind them.
+  int64_t exchanged_vectors() const { return exchanged_vectors_; }
   /// The optimiser's step on so many elements.
   Call update_call(int64_t elements) const;
   bool compresses() const { return program_.compression.kind != Compression::Kind::none; }
+  /// Has each worker a model of its own in the store, which others reach?
   bool own_models() const { return !program_.stores.empty() && program_.stores[0].own_models; }
   /// Whose model a worker's is averaged with, of its own.
   uint32_t partner(const Op& op, uint32_t instance, int32_t iteration) const {
@@ -177,12 +191,15 @@ class Run {
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
   void find_cuts();
+  void make_cores();
+  std::vector<int> communicating() const;
   void make_iterations();
   void make_watch();
   void check_route() const;
   void make_transport();
   void make_peers();
   void make_groups();
+  void make_coordinator();
   void make_token_ways(uint32_t collective, const std::vector<std::vector<uint32_t>>& members);
   void make_group(std::size_t collective, const std::vector<uint32_t>& instances, const Member& member);
   void set_gradient_scale();
@@ -203,11 +220,14 @@ class Run {
   int32_t expected_ = 0, micro_batches_ = 1, warmup_ = 0;
   int64_t first_iteration_ = 0;
   uint32_t workers_ = 1, local_ = 1, shards_ = 1;
+  int64_t exchanged_vectors_ = 1;
   uint32_t first_here_ = 0, here_ = 1;
   std::unique_ptr<Iterations> iterations_;
   std::unique_ptr<LossWatch> watch_;
   std::vector<uint32_t> counted_in_;  ///< [instance of this process]
   int spins_ = 0;
+  std::vector<WorkerCores> cores_;  ///< [instance of this process]; empty: nothing is bound
+  std::size_t numa_nodes_ = 0;      ///< whose processors workers have
   std::vector<float> start_, start_state_, start_averaging_, frozen_;
   std::vector<int32_t> cuts_;  ///< [key]: the collective that scatters the bucket's gradients; -1: none
   bool sums_shares_ = false;
@@ -222,6 +242,9 @@ class Run {
   /// [collective][group]: empty where the library does not make it, null where another process has the
   /// group
   std::vector<std::vector<std::unique_ptr<DeviceGroup>>> library_;
+  int64_t cycle_ = 0, most_fused_ = 0;
+  std::unique_ptr<GroupCollective> agreement_;
+  std::vector<float> store_start_;  ///< start_ and start_state_, where both are exchanged
   std::unique_ptr<ParameterStore> store_;
   /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
   std::vector<std::unique_ptr<DeviceSession>> servers_;

@@ -139,6 +139,33 @@ void Run::make_groups() {
     for (const std::vector<uint32_t>& instances : members) make_group(c, instances, m);
   }
   set_gradient_scale();
+  make_coordinator();
+}
+
+bool Run::coordinated(const Op& op) const {
+  return cycle_ > 0 && op.kind == OpKind::collective && op.lane == Lane::comm &&
+         op.payload == Payload::gradients && program_.collectives[op.what].kind == CollKind::all_reduce;
+}
+
+/// Of workers that are processors.
+void Run::make_coordinator() {
+  const ResolvedScheme& scheme = *execution_.job.scheme;
+  if (workers_ == 1 || execution_.backend->asynchronous) return;
+  cycle_ = scheme.overheads.cycle.ps / 1000;
+  const auto& ops = program_.roles[0].ops;
+  const auto first = std::find_if(ops.begin(), ops.end(), [this](const Op& op) { return coordinated(op); });
+  if (first == ops.end()) cycle_ = 0;
+  if (cycle_ == 0) return;
+  most_fused_ = scheme.options.bytes("bucket").n / 4;
+  const Member m = member(program_.collectives[(*first).what], 0);
+  GroupNodes nodes;
+  if (transport_) {
+    nodes = {transport_.get(), channels_++, std::vector<uint32_t>(m.ranks)};
+    const auto per_node = static_cast<uint32_t>(std::max<int64_t>(1, execution_.cluster.per_node));
+    for (uint32_t r = 0; r < m.ranks; ++r) nodes.of_ranks[r] = r / per_node;
+  }
+  agreement_ = std::make_unique<GroupCollective>(CollKind::all_reduce, "auto", m.ranks, m.local, abort_,
+                                                 spins_, nodes);
 }
 
 /// A way from each member to each other: how many tokens come is known when they come.

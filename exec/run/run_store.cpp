@@ -7,6 +7,7 @@
 #include "exec/device/averaging.h"
 #include "exec/device/compression.h"
 #include "exec/run/learning_rate.h"
+#include "exec/run/memory.h"
 #include "exec/run/run.h"
 
 namespace tandem::exec {
@@ -19,6 +20,11 @@ void Run::make_store() {
   const bool gated =
       std::any_of(role.ops.begin(), role.ops.end(), [](const Op& op) { return op.kind == OpKind::gate; });
   local_ = static_cast<uint32_t>(rules.shares);
+  exchanged_vectors_ = vectors_of_stores(program_, *execution_.job.optimizer);
+  if (exchanged_vectors_ > 1) {
+    store_start_ = start_;
+    store_start_.insert(store_start_.end(), start_state_.begin(), start_state_.end());
+  }
   // Else a server merges in host memory, from where links begin as well.
   const bool on_devices = execution_.backend->asynchronous && role.site == Site::accelerators &&
                           transport_ == nullptr && !own_models();
@@ -31,8 +37,8 @@ void Run::make_store() {
                               workers_,
                               shards_,
                               static_cast<uint32_t>(program_.buckets.size()),
-                              start_.data(),
-                              execution_graph().parameters(),
+                              exchanged_vectors_ > 1 ? store_start_.data() : start_.data(),
+                              execution_graph().parameters() * exchanged_vectors_,
                               gated,
                               std::move(merge),
                               {},
@@ -164,13 +170,13 @@ void Run::make_servers(bool on_devices) {
   if (!on_devices) {
     const Backend& host =
         execution_.backend->asynchronous ? backends_registry().at("cpu") : *execution_.backend;
-    servers_.push_back(host.open({0, Precision::fp32, 1, false}));
+    servers_.push_back(host.open({0, Precision::fp32, 1}));
     server_states_.push_back(start_state_.data());
     return;
   }
   for (uint32_t s = 0; s < shards_; ++s) {
     servers_.push_back(execution_.backend->open(
-        {device_index(first_here_ + s % here_), Precision::fp32, 1, false, execution_.route}));
+        {device_index(first_here_ + s % here_), Precision::fp32, 1, execution_.route}));
     server_states_.push_back(servers_.back()->allocate(static_cast<int64_t>(start_state_.size())));
     servers_.back()->upload(server_states_.back(), start_state_.data(),
                             static_cast<int64_t>(start_state_.size()));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/run/summary.h"
 #include "base/statistics.h"
+#include "exec/run/join_ranks.h"
 #include "exec/run/memory.h"
 #include "exec/run/time_shares.h"
 #include "schemes/unlike_batches.h"
@@ -20,36 +21,6 @@ namespace {
 constexpr uint32_t kTimelineWorkers = 8, kTimelineIterations = 2;
 /// Of the operations that libraries were asked for: where one refuses so many, a step is much slower.
 constexpr double kHot = 0.02;
-
-/// What a worker alone holds of what it trained, in its own flat vector: everything, or where updates are
-/// spread over replicas its shares.
-std::vector<Slice> held_by(const Run& run, uint32_t instance) {
-  std::vector<Slice> out;
-  const uint32_t role = run.stages().place(instance).role;
-  if (!run.spreads() && !run.stages().split()) return {{0, run.stages().lowered(instance).parameters()}};
-  const GridPlace& place = run.stages().place(instance);
-  for (uint32_t key = 0; key < run.program().buckets.size(); ++key) {
-    const Bucket& bucket = run.program().buckets[key];
-    if (bucket.role != role) continue;
-    const bool copy = !run.stages().own_samples() &&
-                      ((run.stages().dealt(bucket) ? place.holder : place.replica) > 0 || place.context > 0);
-    if (run.spreads())
-      out.push_back(run.share(key, instance));
-    else if (!copy)
-      out.push_back({bucket.first, bucket.elements});
-  }
-  return out;
-}
-
-/// From one flat vector to another, or from several one after the other (an optimiser's state).
-template <class T>
-void copy_slices(int64_t n, const std::vector<Piece>& parts, const std::vector<float>& from,
-                 std::vector<T>& to) {
-  for (std::ptrdiff_t base = 0; base < static_cast<std::ptrdiff_t>(to.size()); base += n) {
-    for (const Piece& p : parts)
-      std::copy_n(from.begin() + base + p.whole, p.elements, to.begin() + base + p.whole);
-  }
-}
 
 /// What the lanes left behind, turned into a Report by the definitions of the simulator
 /// (sim/evaluate/evaluate.h).
@@ -95,6 +66,8 @@ class Summary {
     ops(out);
     calls(out);
     losses(out);
+    for (std::string& remark : run_.remarks()) r.notes.push_back(std::move(remark));
+    r.all_reduces_per_step = all_reduces();
     if (run_.keep().norms) out.norms = mean_norms(workers_, warm() / each_step());
     if (run_.watch() != nullptr) out.samples_to_target = run_.watch()->samples();
     if (out.samples_to_target)
@@ -153,6 +126,7 @@ class Summary {
                                                                                            : "synthetic"},
                                                            {"backend", std::string(e.backend->name)},
                                                            {"threads", std::to_string(e.threads)}};
+    if (e.bind != Bind::core) in.emplace_back("bind", std::string(name(e.bind)));
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
     if (!e.job.batches.empty()) in.emplace_back("batch_split", batches_text(e.job.batches));
     for (const auto& [worker, factor] : e.throttle)
@@ -246,22 +220,26 @@ class Summary {
       for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
       out.averaging = workers_[0]->averaging();
     }
-    if (run_.store())
+    if (run_.store()) {
       out.parameters = stored(n);
-    else if (has_centre(run_.program()))
+      const float* state = run_.store()->parameters() + n;
+      if (run_.exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
+    } else if (has_centre(run_.program()))
       std::copy_n(out.averaging.begin(), n, out.parameters.begin());
     out.frozen = run_.frozen();
     buffers_of(out);
   }
 
-  /// The store's parameters, or the mean of the models there.
+  /// The store's parameters, or the mean of this process's models there.
   std::vector<float> stored(std::size_t n) const {
     const float* from = run_.store()->parameters();
     if (!run_.own_models()) return {from, from + n};
-    std::vector<float> out(n);
-    for (uint32_t w = 0; w < run_.workers(); ++w) {
-      for (std::size_t i = 0; i < n; ++i) out[i] += from[w * n + i] / static_cast<float>(run_.workers());
+    std::vector<double> sum(n);
+    for (uint32_t w = run_.first_here(); w < run_.first_here() + run_.here(); ++w) {
+      for (std::size_t i = 0; i < n; ++i) sum[i] += static_cast<double>(from[w * n + i]);
     }
+    std::vector<float> out(n);
+    for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / run_.here());
     return out;
   }
 
@@ -312,6 +290,13 @@ class Summary {
   }
 
   /// Calls that a library was asked for, alike ones together, those that it refused first.
+  /// Where a coordinator makes them of a step's gradients, in the mean over the steps.
+  double all_reduces() const {
+    const LaneState& comm = workers_[0]->lane(Lane::comm);
+    if (run_.cycle() == 0 || comm.sums == 0) return 0;
+    return static_cast<double>(comm.sums) * run_.micro_batches() / static_cast<double>(ends_[0].size());
+  }
+
   void libraries(Report& r) const {
     double all = 0;
     for (const LibraryChoice& c : workers_[0]->choices()) {
@@ -512,77 +497,6 @@ class Summary {
   std::vector<std::vector<int64_t>> ends_;  ///< [worker][iteration]
   std::vector<int64_t> rounds_;             ///< [iteration]: of all together
 };
-
-/// Each process has merged what reached its own servers.
-void join_stores(ExecutionResult& out) {
-  constexpr std::size_t kMost = 65536;
-  std::vector<double> sums(kMost + 3);
-  for (const Histogram::Bin& bin : out.report.staleness.bins())
-    sums[std::min(static_cast<std::size_t>(bin.value), kMost - 1)] += static_cast<double>(bin.count);
-  sums[kMost] = static_cast<double>(out.versions);
-  sums[kMost + 1] = static_cast<double>(out.dropped);
-  sums[kMost + 2] = static_cast<double>(out.updates);
-  sum_over_ranks(sums);
-  Histogram all;
-  for (std::size_t i = 0; i < kMost; ++i) {
-    if (sums[i] > 0) all.add(static_cast<int64_t>(i), std::llround(sums[i]));
-  }
-  out.report.staleness = all;
-  out.versions = std::llround(sums[kMost]);
-  out.dropped = std::llround(sums[kMost + 1]);
-  out.updates = std::llround(sums[kMost + 2]);
-}
-
-/// Of the parameters and the optimiser's state each process has what its own servers or workers updated.
-void join_slices(const Run& run, ExecutionResult& out) {
-  std::vector<Piece> own;
-  for (uint32_t key = 0; key < run.program().buckets.size() && run.store(); ++key) {
-    for (uint32_t i = 0; i < run.local(); ++i) {
-      for (uint32_t s = 0; s < run.shards(); ++s) {
-        const Slice slice = run.slice(key, i, s);
-        if (run.links()->here(s)) own.push_back({slice.first, slice.first, slice.elements});
-      }
-    }
-  }
-  for (uint32_t w = 0; w < run.here() && !run.store(); ++w) {
-    const uint32_t instance = run.first_here() + w;
-    for (const Slice& s : held_by(run, instance)) {
-      for (const Piece& p : run.stages().pieces(instance)) {
-        const int64_t begin = std::max(p.own, s.first),
-                      end = std::min(p.own + p.elements, s.first + s.elements);
-        if (begin < end) own.push_back({0, p.whole + begin - p.own, end - begin});
-      }
-    }
-  }
-  const int64_t n = run.execution_graph().parameters();
-  const std::vector<float> one(static_cast<std::size_t>(n), 1);
-  std::vector<double> holders(one.size());  // devices that share a layer all have what none of them splits
-  copy_slices(n, own, one, holders);
-  sum_over_ranks(holders);
-  for (std::vector<float>* values : {&out.parameters, &out.state}) {
-    std::vector<double> all(values->size());
-    copy_slices(n, own, *values, all);
-    sum_over_ranks(all);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      (*values)[i] = static_cast<float>(all[i] / std::max(1.0, holders[i % holders.size()]));
-  }
-}
-
-/// What the processes saw, together: rates add up, losses are means.
-void join_ranks(const Run& run, ExecutionResult& out) {
-  if (run.store()) join_stores(out);
-  if (run.keep().parameters && (run.store() || run.spreads() || run.stages().split())) join_slices(run, out);
-  Report& r = out.report;
-  double rates[3] = {r.samples_per_second, r.interval.low, r.interval.high};
-  sum_over_ranks(rates);
-  r.samples_per_second = rates[0];
-  r.interval.low = rates[1];
-  r.interval.high = rates[2];
-  sum_over_ranks(out.losses);
-  for (double& loss : out.losses) loss /= static_cast<double>(ranks().size);
-  r.staleness_by_worker.clear();  // each process knows those of its own shards
-  r.devices = run.workers();
-}
 
 }  // namespace
 

@@ -94,7 +94,7 @@ int64_t Worker::slot(const Op& op) const { return run_.stages().slots(instance_)
 
 void Worker::open() {
   device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().job.precision,
-                                            run_.execution().threads, true, run_.execution().route});
+                                            run_.execution().threads, run_.execution().route});
   for (const auto& [worker, factor] : run_.execution().throttle) {
     if (worker == instance_) device_ = throttled(std::move(device_), factor);
   }
@@ -111,6 +111,7 @@ void Worker::open() {
   for (int l = 0; l < kLanes; ++l) {
     for (LaneOp& op : lanes_[static_cast<Lane>(l)].ops) op.act = action(op.op);
   }
+  coordinate();
 }
 
 void Worker::allocate() {
@@ -147,7 +148,7 @@ void Worker::allocate() {
 void Worker::allocate_on_host() {
   const Execution& e = run_.execution();
   const Backend& host = e.backend->asynchronous ? backends_registry().at("cpu") : *e.backend;
-  host_ = host.open({run_.device_index(instance_), e.job.precision, e.threads, false});
+  host_ = host.open({run_.device_index(instance_), e.job.precision, e.threads});
   const auto make = [&](int64_t elements) {
     return e.backend->asynchronous ? device_->allocate_host(elements) : host_->allocate(elements);
   };
@@ -304,8 +305,9 @@ void Worker::meet_store() {
   }
   const int64_t words = compressed_words(run_.program(), run_.execution_graph().graph());
   if (words > 0) sent_messages_ = driver_->host_memory(messages_, words);
-  sent_ = driver_->host_memory(outgoing_, graph().parameters());
-  replies_ = driver_->host_memory(incoming_, graph().parameters());
+  const int64_t exchanged = graph().parameters() * run_.exchanged_vectors();  // the state lies behind them
+  sent_ = driver_->host_memory(outgoing_, exchanged);
+  replies_ = driver_->host_memory(incoming_, exchanged);
 }
 
 void Worker::join_groups() {

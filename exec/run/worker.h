@@ -30,6 +30,7 @@ class Worker {
   void drain() noexcept;
 
   const std::vector<Executed>& executed(Lane lane) const { return lanes_[lane].executed; }
+  const LaneState& lane(Lane lane) const { return lanes_[lane]; }
   const std::vector<double>& losses() const { return driver_->losses(); }  ///< [iteration]
   const std::vector<CallTime>& calls() const { return driver_->calls(); }
   const std::vector<Issued>& issued() const {
@@ -81,6 +82,8 @@ class Worker {
   void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
   Act with_norms(uint32_t index, Act act);
+  int64_t noting_norms(Slice gradients, int32_t iteration, const std::function<int64_t()>& sum);
+  void coordinate();
   Act exchange_tokens(uint32_t index);
   Act send(uint32_t index);
   Act send_to_peer(uint32_t index);

@@ -491,6 +491,26 @@ Worker::Act Worker::collective(uint32_t index) {
   };
 }
 
+/// Gradients that a coordinator joins with others are no longer summed by their own op.
+void Worker::coordinate() {
+  if (run_.cycle() == 0) return;
+  LaneState& comm = lanes_[Lane::comm];
+  for (LaneOp& bound : comm.ops) {
+    const Op& op = role().ops[bound.op];
+    if (!run_.coordinated(op)) continue;
+    const Bucket& bucket = run_.program().buckets[op.key];
+    bound.gradients = {bucket.first, bucket.elements};
+  }
+  comm.sum = [this](const LaneOp& first, Slice range, int32_t iteration) {
+    const uint32_t what = role().ops[first.op].what;
+    const Run::Member m = run_.member(run_.program().collectives[what], instance_);
+    const auto sum = [&] {
+      return run_.group(what, m.group).run(m.rank, gradients_ + range.first, range.elements);
+    };
+    return run_.keep().norms ? noting_norms(range, iteration, sum) : sum();
+  };
+}
+
 /// This worker's share of the parameters, to its place among all shares.
 void Worker::narrow_share(uint32_t key, float* words, Lane lane) {
   const Slice own = run_.share(key, instance_);

@@ -40,7 +40,10 @@ class Reductions {
         casts_(parallel_ && options.text("compression") == "fp16"),
         w_(builder.role("worker", mesh_)),
         t_(w_, work, rule(), {options.count("accumulate"), false}) {
-    if (parallel_) builder.program().compression = read_compression(options);
+    if (parallel_) {
+      builder.program().compression = read_compression(options);
+      builder.program().comm_cores = static_cast<int32_t>(options.count("comm-cores"));
+    }
     rule_ = builder.program().compression;
   }
 
@@ -96,8 +99,12 @@ class Reductions {
     sum_made(t_.last_backward());
   }
 
+  /// A coordinator makes buckets as gradients get ready, of tensors.
   BucketRule rule() const {
-    const Bytes limit = options_.bytes("bucket"), first = options_.bytes("first-bucket");
+    const bool coordinated =
+        parallel_ && options_.time("cycle").ps > 0 && options_.text("compression") == "none";
+    const Bytes limit = coordinated ? Bytes{} : options_.bytes("bucket"),
+                first = coordinated ? Bytes{} : options_.bytes("first-bucket");
     const int64_t element = casts_ ? 2 : gradient_bytes(options_, work_.precision);
     return {first.n > 0 ? first : limit, limit, element, 0, options_.bytes("partition")};
   }
@@ -224,6 +231,11 @@ void register_allreduce(Registry<Scheme>& registry) {
        {{"algorithm", Type::choice, "auto", "how the sum is made (tandem list collectives)", algorithms},
         {"bucket", Type::bytes, "25MiB", "gradients reduced together; 0B = every tensor on its own"},
         {"first-bucket", Type::bytes, "0B", "size of the first bucket to be ready; 0B = as the others"},
+        {"cycle", Type::time, "0s",
+         "a coordinator looks this often which gradients all workers have, and sums them together, at most a "
+         "bucket at once (HOROVOD_CYCLE_TIME; bucket is HOROVOD_FUSION_THRESHOLD); 0s = every bucket when it "
+         "is "
+         "full"},
         {"overlap", Type::flag, "on", "reduce while backward goes on, or after it"},
         {"update", Type::choice, "bucket",
          "what an update waits for: the sum of its own gradients, or of all (one step of the optimiser, "
@@ -242,6 +254,8 @@ void register_allreduce(Registry<Scheme>& registry) {
         {"rank", Type::count, "2", "powersgd: columns of the thin matrices", "", 1, 1024},
         {"error-feedback", Type::flag, "on",
          "int8, topk, powersgd: what was left out is added to the next gradients"},
+        {"comm-cores", Type::count, "0",
+         "processors that train: cores of each worker that communicate and do nothing else", "", 0, 1024},
         kAccumulateOption,
         kGradientsOption},
        compile_allreduce,

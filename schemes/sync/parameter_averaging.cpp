@@ -10,16 +10,16 @@ namespace {
 
 /// A server on each host has a share of the parameters, which it answers with when all workers' have come.
 Program on_hosts(const Workload& work, const Cluster& cluster, const Options& o) {
-  if (o.text("state") != "params")
-    throw InputError("through=cpu averages parameters alone: say state=params");
   Builder b;
   RoleBuilder w = b.role("worker", worker_mesh(cluster));
   RoleBuilder s = b.role("server", {{{"shard", static_cast<int32_t>(cluster.nodes)}}}, Site::hosts);
   Training t(w, work, {BucketRule::kEndless, BucketRule::kEndless});
   if (t.buckets().empty()) throw InputError("the model has no parameters to average");
   const GradientBucket& bucket = t.buckets().front();
-  const uint32_t push = b.channel(w, s, Address::shards, {bucket.bytes}),
-                 pull = b.channel(s, w, Address::reply, {bucket.bytes});
+  const bool alone = o.text("state") == "params";
+  const Bytes exchanged = bucket.bytes * (alone ? 1 : 1 + work.optimizer->state);
+  const uint32_t push = b.channel(w, s, Address::shards, {exchanged}),
+                 pull = b.channel(s, w, Address::reply, {exchanged});
   Store rules;
   rules.batch = rules.quorum = static_cast<int32_t>(cluster.devices);
   rules.averaging = {Averaging::Rule::elastic, 1, 0};  // the anchor becomes the mean
@@ -27,8 +27,8 @@ Program on_hosts(const Workload& work, const Cluster& cluster, const Options& o)
   t.forward();
   t.backward();
   const OpId updated = t.update(bucket);
-  w.send(push, 0, bucket.bytes, "push parameters")
-      .of(Payload::parameters, bucket.key)
+  w.send(push, 0, exchanged, "push parameters")
+      .of(alone ? Payload::parameters : Payload::state, bucket.key)
       .after(updated)
       .every(o.count("every"));
   t.next_forward_after(w.recv(pull, 0, "pull their mean").on(Lane::host).every(o.count("every")));

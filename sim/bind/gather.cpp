@@ -153,4 +153,13 @@ std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes 
   return out;
 }
 
+Time last_look(const Plan& fine, Time cycle) {
+  const RoleCosts& costs = fine.roles[0];
+  double compute = 0;
+  for (const Time t : costs.duration[0]) compute += t.seconds();
+  if (!costs.issue.empty()) compute = std::max(compute, costs.issue[0].seconds());
+  const double half = cycle.seconds() / 2, step = compute * fine.program->micro_batches;
+  return Time::from_seconds(std::max(half, cycle.seconds() - step));
+}
+
 }  // namespace tandem::sim

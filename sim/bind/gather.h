@@ -29,4 +29,8 @@ std::vector<uint32_t> order_by_need(const Plan& plan, Bytes credit);
 /// INFOCOM 2019, algorithm 1), with the start-up and rate that `fine` gives its reductions. O(ops).
 std::vector<int64_t> gather(const Plan& fine, const Overheads& overheads, Bytes most);
 
+/// How long the last gradients of a step wait for a look every `cycle`: half of one in the mean, and so long
+/// that a step takes a cycle at least, since it needs a look of its own. `fine` as above. O(ops).
+Time last_look(const Plan& fine, Time cycle);
+
 }  // namespace tandem::sim

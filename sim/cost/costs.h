@@ -44,6 +44,8 @@ struct CostInput {
   std::shared_ptr<const MeasuredCollectives> measured =
       {};  ///< correct the library's collectives; null: none
   Speeds speeds;
+  /// How long a coordinator makes the last gradients of a step wait; 0: half of its cycle.
+  Time last_look = {};
 };
 
 /// The host's part in an iteration of a role.

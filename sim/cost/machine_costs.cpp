@@ -26,6 +26,7 @@ class MachineCosts : public Costs {
         step_ += (k.read + k.written) * (k.repeat * times);
     });
     share_cores();
+    check_comm_cores();
   }
 
   Time task(const Task& task, VertexId, Site) override {
@@ -82,7 +83,7 @@ class MachineCosts : public Costs {
     const double lost = cpu == tcp_cpu_.end() ? 0 : std::min(1.0, shared * cpu->second / seconds);
     return {1, 1, lost};
   }
-  bool interferes() const override { return input().cluster.nodes > 1; }
+  bool interferes() const override { return input().cluster.nodes > 1 && program().comm_cores == 0; }
 
   const Transfer& message(const Channel& c, VertexId from, VertexId to, Bytes bytes) override {
     const System& system = *input().system;
@@ -195,6 +196,16 @@ class MachineCosts : public Costs {
 
   /// Workers that compute at the same time.
   int64_t active() const { return takes_turns() ? machine_->cores() : input().cluster.devices; }
+
+  /// Kernels were measured on the cores that compute, so that others do not shorten these; but they must be
+  /// there.
+  void check_comm_cores() const {
+    const int64_t each = program().comm_cores, workers = input().cluster.devices;
+    if (each == 0 || machine_->apart() || workers * (1 + each) <= machine_->cores()) return;
+    throw InputError(
+        fmt::format("comm-cores={}: {} workers need {} cores, of which the machine of this profile has {}",
+                    each, workers, workers * (1 + each), machine_->cores()));
+  }
 
   KernelTime kernel_time(const Kernel& kernel) const {
     double distance = 0;

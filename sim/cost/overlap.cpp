@@ -95,4 +95,6 @@ Beside beside(const Taken& taken, bool product, double memory) {
   return {product ? std::max(asked, 1 / (1 - taken.units)) : asked, asked};
 }
 
+Beside beside_on_processor(bool own_cores) { return {own_cores ? 1.0 : 2.0, 1, 0}; }
+
 }  // namespace tandem::sim

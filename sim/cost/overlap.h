@@ -9,6 +9,7 @@
 //   traffic = bytes on the bus * those of device memory per byte of them, by protocol
 //
 // Who waits for memory waits longer where both together ask for more than there is: both in proportion.
+// On processors a collective takes cores instead: beside_on_processor().
 #include "schemes/program.h"
 #include "sim/cost/link_profile.h"
 #include "sim/plan/plan.h"
@@ -47,5 +48,12 @@ struct Beside {
 /// `product`: the kernel's arithmetic needs multiprocessors, and memory for the share `memory` of its time.
 /// Any other kernel streams: it has enough with the multiprocessors that are left, and needs memory always.
 Beside beside(const Taken& taken, bool product, double memory);
+/// Of a collective that a thread of the processor itself carries out, and kernels on its cores. With cores of
+/// its own nobody waits for another. Else that thread, which polls until all has come, shares a core with one
+/// of the threads that compute, half the time each; kernels are cut evenly over the cores (oneDNN,
+/// balance211), so that all wait for that one. On 24 cores whose threads are bound, Horovod's thread costs a
+/// step a factor of 1.2 while it only looks every few milliseconds whether there is work
+/// (horovod/horovod#2804: 27.8 images/s, 23.2 beside it; 9.2 where nothing is bound).
+Beside beside_on_processor(bool own_cores);
 
 }  // namespace tandem::sim

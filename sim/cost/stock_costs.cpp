@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/cost/stock_costs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -28,6 +30,18 @@ constexpr double kHostUpdate = 0.5;
 double reduce_rate(const Device& device) {
   const bool cpu = device.kind == Device::Kind::cpu;
   return device.memory_bandwidth.bytes_per_second * (cpu ? 0.5 : 0.8) / 3;
+}
+
+/// What computes of a processor of which `cores` communicate: memory serves the others all the same.
+Device without_comm_cores(Device device, int32_t cores) {
+  if (device.kind != Device::Kind::cpu || cores == 0) return device;
+  if (cores >= device.units)
+    throw InputError(fmt::format("comm-cores={} leaves none of the {} core{} of {} to compute with", cores,
+                                 device.units, device.units == 1 ? "" : "s", device.name));
+  const double left = static_cast<double>(device.units - cores) / device.units;
+  for (FlopRate& peak : device.peak) peak.flops_per_second *= left;
+  device.units -= cores;
+  return device;
 }
 
 class StockCosts : public Costs {
@@ -81,7 +95,13 @@ class StockCosts : public Costs {
 
   Beside beside(const Op&, const Transfer& collective, double seconds, const Task& task,
                 VertexId at) override {
-    const Taken share = taken(collective, seconds, input().system->device(at));
+    const Device& device = input().system->device(at);
+    if (device.kind == Device::Kind::cpu) {
+      Beside both = beside_on_processor(program().comm_cores > 0);
+      if (program().comm_cores == 0) both.lost = overheads().interference;
+      return both;
+    }
+    const Taken share = taken(collective, seconds, device);
     const KernelCost& cost = kernel_cost(at);
     double alone = 0, kernels = 0, collectives = 0;
     for (const Kernel& k : task.kernels) {
@@ -154,8 +174,8 @@ class StockCosts : public Costs {
     const int32_t model = in.system->info(v).device;
     auto found = kernels_.find(model);
     if (found == kernels_.end()) {
-      found = kernels_.emplace(model, KernelCost(in.system->device(v), in.job.precision, in.profile, recipe_))
-                  .first;
+      const Device device = without_comm_cores(in.system->device(v), program().comm_cores);
+      found = kernels_.emplace(model, KernelCost(device, in.job.precision, in.profile, recipe_)).first;
       const auto& notes = found->second.extrapolates();
       extrapolates_.insert(extrapolates_.end(), notes.begin(), notes.end());
     }

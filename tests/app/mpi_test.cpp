@@ -36,7 +36,8 @@ std::vector<std::string> training(const std::string& scheme) {
 
 TEST(Mpi, ProcessesTrainWhatThreadsDo) {
   for (const char* scheme : {"allreduce:algorithm=ring", "parameter-server", "parameter-server:shards=1",
-                             "zero:stage=3", "hybrid:sharding=3"}) {
+                             "zero:stage=3", "hybrid:sharding=3", "allreduce:cycle=500us",
+                             "parameter-averaging:every=2,through=cpu,state=params+optimizer"}) {
     const ChildResult apart = mpirun(2, training(scheme));
     if (absent(apart)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
     ASSERT_EQ(apart.status, 0) << apart.err;
@@ -112,6 +113,24 @@ TEST(Mpi, StalenessIsThatOfAllProcesses) {
   for (const Json& bin : report.at("staleness").at("histogram").items())
     gradients += bin.at("count").as_int(0);
   EXPECT_EQ(gradients, 4 * 20 * 2) << "workers x iterations x a shard on each process";
+}
+
+/// Partners are drawn among the workers of all processes; the accuracy is that of the mean of all models.
+TEST(Mpi, GossipReachesModelsOfOtherProcesses) {
+  for (const char* scheme : {"gossip", "gossip:partner=ring,overlap=off"}) {
+    const ChildResult r = mpirun(4, training(scheme));
+    if (absent(r)) GTEST_SKIP() << "no mpirun here, or a build without MPI";
+    ASSERT_EQ(r.status, 0) << r.err;
+    const Json report = last_report(r.out);
+    EXPECT_EQ(report.at("devices").as_int(), 4);
+    EXPECT_LT(report.at("training").at("last_loss").as_real(),
+              0.7 * report.at("training").at("first_loss").as_real());
+    EXPECT_GT(report.at("training").at("accuracy").as_real(), 0.5) << "one model of four is no mean";
+    int64_t gradients = 0;
+    for (const Json& bin : report.at("staleness").at("histogram").items())
+      gradients += bin.at("count").as_int(0);
+    EXPECT_EQ(gradients, 4 * 20) << "workers x iterations";
+  }
 }
 
 TEST(Mpi, RefusesWhatProcessesCannotDo) {

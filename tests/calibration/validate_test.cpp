@@ -36,6 +36,28 @@ TEST(Validate, AddsTheTimesOfTheParts) {
   EXPECT_NEAR(both[1].predicted_speedup, both[1].unanchored / both[0].unanchored, 1e-12);
 }
 
+/// An anchor says how much faster all parts are than predicted; what no device does takes its time.
+TEST(Validate, AnchorsSeveralPartsTogether) {
+  const auto path = std::filesystem::temp_directory_path() / "tandem_validate_anchored.json";
+  std::ofstream(path) << R"({"title": "t", "source": "s", "series": [{"system": "2080ti-pcie-4x",
+    "scheme": "allreduce", "batch": 8, "values": {"1": 50, "4": 100}, "model": [
+      {"model": "alexnet", "count": 0.5, "batch": 64},
+      {"model": "futuregan-generator:image=8,start=512,level128=0,level64=0,level32=0,level16=0",
+       "input": "serial", "count": 0.01}]}]})";
+  const auto rows = validate({path.string()}, 1, {});
+  std::filesystem::remove(path);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_NEAR(rows[0].anchored, 50, 1e-6);
+  const double unread = 0.01 * 0.2 / System::load("2080ti-pcie-4x").host().core_speed;
+  const double scale = (1.0 / 50 - unread) / (1 / rows[0].unanchored - unread);
+  EXPECT_NEAR(1 / rows[1].anchored, unread + scale * (1 / rows[1].unanchored - unread),
+              0.02 / rows[1].anchored)
+      << "communication alone is not scaled";
+  EXPECT_LT(rows[1].low, rows[1].anchored);
+  EXPECT_GT(rows[1].high, rows[1].anchored);
+  EXPECT_NEAR(rows[1].predicted_speedup, rows[1].anchored / 50, 1e-9);
+}
+
 TEST(Validate, GivesAPartItsOwnBatch) {
   const auto own = table("own", R"([{"model": "alexnet", "batch": 64}])"), row = table("row", R"("alexnet")");
   EXPECT_GT(own[1].unanchored, 1.5 * row[1].unanchored) << "the gradients are summed an eighth as often";

@@ -37,13 +37,13 @@ bool exchanges(const Program& p, Lane lane) {
 TEST_P(Ladder, TraceSatisfiesTheProgram) {
   const Setting& s = GetParam();
   const ResolvedScheme scheme = resolve_scheme(s.scheme, {});
-  const Program p = make_program(execution(s, scheme, "null", 1));
   constexpr int32_t kIterations = 8;
-  const auto& ops = p.roles[0].ops;
   for (const std::size_t backend : {0, 2}) {
     SCOPED_TRACE(backends()[backend].name);
     Execution e = execution(s, scheme, "null", kIterations);
     e.backend = &backends()[backend];
+    const Program p = make_program(e);
+    const auto& ops = p.roles[0].ops;
     const ExecutionResult r = execute(e, {false, true, false});
     // The clocks of devices and host agree only as far as the host's readings around an event are apart.
     const auto host = [&](uint32_t op) { return e.backend->asynchronous && exchanges(p, ops[op].lane); };

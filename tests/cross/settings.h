@@ -64,6 +64,12 @@ inline std::vector<Setting> settings() {
       {"allreduce:priority=on,partition=512B,bucket=0B", three, {.late = 1}},
       {"allreduce:priority=on,overlap=off,bucket=0B", grid, {.late = 1}},
       {"allreduce:partition=256B,algorithm=ring", two},
+      {"allreduce:comm-cores=1,bucket=1KiB", two},
+      {"allreduce:comm-cores=1,algorithm=ring", grid},
+      {"allreduce:cycle=200us,bucket=1KiB", two},
+      {"allreduce:cycle=1ms", grid},
+      {"allreduce:cycle=100us,accumulate=3,overlap=off,bucket=2KiB", three},
+      {"allreduce:cycle=100us,priority=on,partition=512B", two, {.late = 1}},
       {"parameter-server", two},
       {"parameter-server:bucket=1KiB,shards=3", three},
       {"parameter-server:overlap=off", four},
@@ -92,6 +98,8 @@ inline std::vector<Setting> settings() {
       {"parameter-averaging:every=3", two},
       {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
       {"parameter-averaging:every=3,through=cpu", two},
+      {"parameter-averaging:every=2,through=cpu,state=params+optimizer", three},
+      {"local-sgd:every=3,through=cpu,state=params+optimizer", grid},
       {"local-sgd:every=2,through=cpu", grid},
       {"local-sgd:every=4", two},
       {"diloco:every=3,outer=sgd,outer-rate=1", two},
@@ -171,6 +179,8 @@ inline Execution execution(const Setting& s, const ResolvedScheme& scheme, std::
   e.job.offload = parse_offload(s.offload, {});
   e.iterations = iterations;
   e.warmup = 1;
+  // Two processors are enough to have four workers' threads where they belong.
+  if (s.scheme.find("comm-cores") != std::string::npos) e.processors = Processors{{{0, 1, 0, 1, 0, 1, 0, 1}}};
   return e;
 }
 

@@ -151,7 +151,7 @@ TEST(ConformanceOfFp8, ProductsEqualTheCpus) {
 #endif
   SKIP_WITHOUT(target)
   try {
-    target.backend->open({0, Precision::fp8, 1, false});
+    target.backend->open({0, Precision::fp8, 1});
   } catch (const InputError& error) {
     GTEST_SKIP() << error.what();
   }
@@ -189,7 +189,7 @@ TEST(ConformanceOfUpdates, AveragingEqualsTheCpu) {
                                          {Averaging{elastic, 0.5, 0}, false}}) {
       std::vector<std::vector<float>> results;
       for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
-        const auto device = backend->open({0, target.precision, 1, false});
+        const auto device = backend->open({0, target.precision, 1});
         Call call = average_call(rule, n);
         call.operands.resize(4);
         float* all = device->allocate(4 * n);
@@ -219,7 +219,7 @@ TEST(ConformanceOfUpdates, EveryOptimiserEqualsTheCpu) {
       if (!optimizers()[rule].updates() || !optimizers()[rule].executed()) continue;
       std::vector<std::vector<float>> results;
       for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
-        const auto device = backend->open({0, target.precision, 1, false});
+        const auto device = backend->open({0, target.precision, 1});
         Call c;
         c.function = Function::update;
         c.shape = {n, static_cast<int64_t>(rule)};
@@ -257,7 +257,7 @@ void compare_call(const Call& c, const std::vector<std::size_t>& buffers, const 
                   const Target& target) {
   std::vector<std::vector<float>> results;
   for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
-    const auto device = backend->open({0, target.precision, 1, false});
+    const auto device = backend->open({0, target.precision, 1});
     SplitMix64 random(11);
     std::vector<float*> at, operands;
     for (const int64_t n : sizes) {
@@ -317,7 +317,7 @@ TEST(ConformanceOfDropout, MasksAreTheCpus) {
     SKIP_WITHOUT(target)
     std::vector<std::vector<float>> results;
     for (const Backend* backend : {&backends_registry().at("cpu"), target.backend}) {
-      const auto device = backend->open({0, target.precision, 1, false});
+      const auto device = backend->open({0, target.precision, 1});
       Call c;
       c.function = Function::dropout;
       c.operands = {0, 1, 2};

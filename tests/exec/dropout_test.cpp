@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kElements = 100'003;
 
 struct Dropout {
-  std::unique_ptr<DeviceSession> device = backends_registry().at("cpu").open({0, Precision::fp32, 1, false});
+  std::unique_ptr<DeviceSession> device = backends_registry().at("cpu").open({0, Precision::fp32, 1});
   float *x = device->allocate(kElements), *y = device->allocate(kElements),
         *mask = device->allocate(kElements);
   uint32_t call;

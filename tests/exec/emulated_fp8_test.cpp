@@ -74,7 +74,7 @@ constexpr int64_t kM = 32, kN = 48, kK = 80;
 
 /// c = op(a) op(b) on a device in fp8; a is stored as bf16, b in 4 bytes.
 struct Gemm {
-  std::unique_ptr<DeviceSession> device = emulated_backend().open({0, Precision::fp8, 1, false});
+  std::unique_ptr<DeviceSession> device = emulated_backend().open({0, Precision::fp8, 1});
   Call call;
   uint32_t prepared = 0;
   float *a, *b, *c;

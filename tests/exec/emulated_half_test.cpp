@@ -37,7 +37,7 @@ constexpr int64_t kM = 19, kN = 21, kK = 33;
 /// c = 5 + a b + bias, added to, with entries up to these.
 Multiplied multiply(Precision precision, double largest_a, double largest_b) {
   const int bits = precision == Precision::bf16 ? 8 : 11;
-  const auto device = emulated_backend().open({0, precision, 1, false});
+  const auto device = emulated_backend().open({0, precision, 1});
   SplitMix64 random(11);
   const auto upload = [&](int64_t n, double largest) {
     std::vector<float> values(static_cast<std::size_t>(n));
@@ -276,7 +276,7 @@ struct Scaled {
   std::unique_ptr<DeviceSession> device;
   IterationState state;
   explicit Scaled(Precision precision, float scale = 1024) {
-    DeviceOptions options{0, precision, 1, false};
+    DeviceOptions options{0, precision, 1};
     options.loss_scale = scale;
     device = emulated_backend().open(options);
     state.instance = 77;

@@ -96,7 +96,7 @@ TEST(Experts, AddUpWhatTheChosenReturn) {
 /// Of 4 rows with 2 choices among 3 experts, which have 2 places each: first choices before second ones, each
 /// in the order of the rows (GShard, algorithm 1).
 TEST(Experts, OverTheirCapacityDropTheLastToCome) {
-  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1, false});
+  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1});
   Call call;
   call.function = Function::route;
   call.shape = {4, 3, 2, 2, 0, 1};
@@ -118,7 +118,7 @@ TEST(Experts, OverTheirCapacityDropTheLastToCome) {
 
 /// Without a bound an expert's tokens lie in the order of the rows, whatever choice they were.
 TEST(Experts, WithoutCapacityAllFindAPlace) {
-  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1, false});
+  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1});
   Call call;
   call.function = Function::route;
   call.shape = {3, 3, 2, 0, 1, 1};

@@ -38,7 +38,7 @@ TEST(Reference, FunctionsOfOneElement) {
 
 /// Small integers: sums are exact in whatever order. Rows that are joined, taken by fours, and left over.
 TEST(Reference, ColumnSumsOfFewAndManyColumnsAndRows) {
-  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1, false});
+  const auto device = backends_registry().at("cpu").open({0, Precision::fp32, 1});
   for (const int64_t columns : {1, 2, 5, 6, 8, 16, 24, 63, 64, 100}) {
     for (const int64_t rows : {1, 2, 15, 64, 257, 1000}) {
       Call call;

@@ -106,7 +106,7 @@ Buffers by_messages(const Schedule& schedule, int64_t elements, int runs) {
   const auto group = scheduled_group(std::make_unique<Mailing>(), schedule);
   Buffers b = start(schedule.ranks, elements);
   each_rank(schedule.ranks, [&](uint32_t r) {
-    const auto device = kDeferred.open({r, Precision::fp32, 1, false});
+    const auto device = kDeferred.open({r, Precision::fp32, 1});
     float* memory = device->allocate(elements);
     group->join(r, *device);
     device->upload(memory, b[r].data(), elements);

@@ -153,7 +153,7 @@ class TestRun {
   /// Small enough that nothing overflows, and not 1: gradients carry it until they are unscaled.
   static constexpr float kLossScale = 64;
   static std::unique_ptr<DeviceSession> open(const Backend& backend, Precision precision) {
-    DeviceOptions options{0, precision, 1, false};
+    DeviceOptions options{0, precision, 1};
     options.loss_scale = kLossScale;
     return backend.open(options);
   }

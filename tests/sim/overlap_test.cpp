@@ -6,6 +6,7 @@
 
 #include "schemes/scheme.h"
 #include "sim/cost/link_cost.h"
+#include "sim/simulate.h"
 #include "tests/sim/prediction.h"
 
 namespace tandem::tests {
@@ -86,6 +87,45 @@ TEST(Overlap, StepsLoseToCollectivesThatRunInKernels) {
   };
   EXPECT_GT(slowed("nccl-2.7"), 0.005);
   EXPECT_EQ(slowed("mpi"), 0);
+}
+
+/// Seconds of worker 0's forward and backward passes on two nodes of two processors of 24 cores.
+double passes(const char* text, int64_t devices = 4) {
+  static const Graph graph = Graph::load("vgg16");
+  static const System system = System::load("skylake-opa", {{"nodes", "2"}});
+  const ResolvedScheme scheme = resolve_scheme(text, {});
+  const Plan plan = make_plan(prediction_of(graph, system, scheme, devices, 16));
+  const Role& role = plan.program->roles[0];
+  double sum = 0;
+  for (std::size_t i = 0; i < role.ops.size(); ++i) {
+    const Op& op = role.ops[i];
+    if (op.kind == OpKind::compute && plan.program->tasks[op.what].pass != Pass::update)
+      sum += plan.roles[0].duration[0][i].seconds();
+  }
+  return sum;
+}
+
+/// Products take as much longer as cores are fewer; what waits for memory does not.
+TEST(Overlap, CoresThatCommunicateAreNotThereToCompute) {
+  const double alone = passes("allreduce", 1);
+  EXPECT_EQ(passes("allreduce:comm-cores=2", 1), alone) << "one worker has nobody to talk to";
+  const double two = passes("allreduce:comm-cores=2"), four = passes("allreduce:comm-cores=4");
+  EXPECT_GT(two, 1.05 * alone);
+  EXPECT_LT(two, 24.0 / 22 * alone);
+  EXPECT_GT(four, 1.05 * two);
+  EXPECT_LT(four, 24.0 / 20 * alone);
+  EXPECT_EQ(passes("allreduce:comm-cores=2,overlap=off"), two) << "nor does what is summed slow them";
+  EXPECT_THROW(passes("allreduce:comm-cores=24"), InputError);
+}
+
+/// Without such cores a thread that communicates has half of one, for which all others wait.
+TEST(Overlap, OnProcessorsKernelsBesideSumsTakeTwiceAsLong) {
+  const double alone = passes("allreduce", 1);
+  EXPECT_EQ(passes("allreduce:overlap=off"), alone) << "nothing is beside it";
+  EXPECT_GT(passes("allreduce"), 1.05 * alone);
+  EXPECT_LT(passes("allreduce"), 2 * alone);
+  EXPECT_EQ(beside_on_processor(true).kernel, 1);
+  EXPECT_EQ(beside_on_processor(false).kernel, 2);
 }
 
 }  // namespace

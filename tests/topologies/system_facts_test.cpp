@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The systems against what is known of the machines.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -221,6 +222,38 @@ TEST(CpuClusters, TrainOnTheirSockets) {
   ASSERT_EQ(s.accelerators().size(), 2u);
   EXPECT_EQ(s.info(s.accelerator(0)).kind, VertexKind::cpu);
   EXPECT_EQ(s.host_of(s.accelerator(1)), s.accelerator(1));
+}
+
+/// A node of two processors as two devices, or as one with the cores and the memory of both.
+TEST(Sockets, AreDevicesOrOneDeviceTogether) {
+  const System two = System::load("skylake-opa", {{"nodes", "1"}});
+  ASSERT_EQ(two.accelerators().size(), 2u);
+  const Route across = between(two, 0, 1);
+  EXPECT_TRUE(only(two, across, "socket"));
+  const auto one = [](const char* device) {
+    return System::from_json(Json::parse(fmt::format(R"({{
+      "name": "one", "summary": "one process a node", "sources": ["test"], "nodes": 1,
+      "devices": {{"cpu0": {{"model": "xeon-platinum-8160", "sockets": 2}}{}}},
+      "vertices": {{"mem0": {{"kind": "memory"}}}},
+      "links": {{"memory": {{"bandwidth": "256GB/s", "achieved": 0.8, "latency": "0.1us", "duplex": "half",
+        "between": [["cpu0", "mem0"]]}}}},
+      "peer_access": {{"reach": "system"}},
+      "host": {{"cores": 48, "core_speed": 1.1, "local_storage": "1GB/s"}},
+      "network": {{"block": "single", "bandwidth": "100Gbit/s", "achieved": 0.9, "latency": "1us",
+        "transport": {{"name": "psm2", "latency": "1us", "gpudirect": "none"}}}},
+      "communication": {{"library": "mpi"}}}})",
+                                                     device),
+                                         "one.json"));
+  };
+  const System whole = one("");
+  const Device &part = two.device(two.accelerator(0)), &both = whole.device(whole.accelerator(0));
+  EXPECT_EQ(both.units, 2 * part.units);
+  EXPECT_EQ(both.memory.n, 2 * part.memory.n);
+  EXPECT_DOUBLE_EQ(both.memory_bandwidth.bytes_per_second, 2 * part.memory_bandwidth.bytes_per_second);
+  EXPECT_DOUBLE_EQ(both.peak_at(Precision::fp32).flops_per_second,
+                   2 * part.peak_at(Precision::fp32).flops_per_second);
+  EXPECT_EQ(both.name, "2x xeon-platinum-8160");
+  EXPECT_THROW(one(R"(, "gpu0": {"model": "v100-pcie", "sockets": 2})"), InputError);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // The CPU as a device: an instance is a thread bound to a core, lanes are the threads that call, every launch
 // is complete when it returns.
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sched.h>
 #ifdef __SSE__
 #include <immintrin.h>
 #endif
@@ -17,6 +15,7 @@
 
 #include "base/error.h"
 #include "exec/device/backend.h"
+#include "exec/device/cores.h"
 #include "exec/device/cpu/kernel.h"
 #include "exec/device/cpu/onednn.h"
 
@@ -40,17 +39,6 @@ const Table& kernels() {
 
 namespace {
 
-/// Processors that this process may use, in order.
-std::vector<int> processors() {
-  cpu_set_t set;
-  std::vector<int> out;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return out;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) out.push_back(i);
-  }
-  return out;
-}
-
 /// Denormal numbers are flushed to zero: they cost a hundred times as much and carry nothing here.
 void flush_denormals() {
 #ifdef __SSE__
@@ -62,17 +50,6 @@ class CpuDevice : public DeviceSession {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : threads_(std::max(1, options.threads)), fp16_(options.precision == Precision::fp16) {
-    static const std::vector<int> usable = processors();
-    if (options.pin && !usable.empty()) {
-      cpu_set_t set;
-      CPU_ZERO(&set);
-      for (int t = 0; t < threads_; ++t) {
-        const auto core = static_cast<std::size_t>(options.index) * static_cast<std::size_t>(threads_) +
-                          static_cast<std::size_t>(t);
-        CPU_SET(usable[core % usable.size()], &set);
-      }
-      pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-    }
     flush_denormals();
     cpu::set_threads(threads_);
   }
@@ -139,23 +116,26 @@ std::string field(const std::string& key) {
 
 std::string describe() {
   const std::string library = cpu::onednn_version();
-  return fmt::format("{}, {} processors, {}", field("model name"), processors().size(),
+  return fmt::format("{}, {} processors, {}", field("model name"), machine_processors().count(),
                      library.empty() ? "own kernels" : library);
 }
 
 }  // namespace
 
 void register_cpu(Registry<Backend>& registry) {
-  registry.add({"cpu", "worker threads bound to cores; kernels of oneDNN and our own",
-                [] { return std::string(); },
-                [](const Call& call, Precision precision) {
-                  return precision == Precision::fp32 &&
-                         cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr;
-                },
-                [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
-                  return std::make_unique<CpuDevice>(options);
-                },
-                describe});
+  Backend cpu{"cpu",
+              "worker threads bound to cores; kernels of oneDNN and our own",
+              [] { return std::string(); },
+              [](const Call& call, Precision precision) {
+                return precision == Precision::fp32 &&
+                       cpu::kernels()[static_cast<std::size_t>(call.function)] != nullptr;
+              },
+              [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+                return std::make_unique<CpuDevice>(options);
+              },
+              describe};
+  cpu.on_processors = true;
+  registry.add(std::move(cpu));
 }
 
 }  // namespace tandem::exec

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processors the lanes of a run's workers have.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "exec/run/execute.h"
+#include "exec/run/run.h"
+
+namespace tandem::exec {
+
+namespace {
+
+Processors processors_of(const Execution& e) { return e.processors ? *e.processors : machine_processors(); }
+
+}  // namespace
+
+void check_cores(const Execution& e) {
+  if (!e.backend->on_processors) return;
+  const int32_t comm_cores = make_program(e).comm_cores;
+  const auto here = static_cast<uint32_t>(std::max<int64_t>(1, e.cluster.devices / ranks().size));
+  if (comm_cores > 0) assign_cores(processors_of(e), {e.bind, here, e.threads, comm_cores});
+}
+
+/// Workers of several processes that may use the same processors of a machine share them out.
+void Run::make_cores() {
+  const Execution& e = execution_;
+  if (!e.backend->on_processors) return;
+  const Processors processors = processors_of(e);
+  uint32_t processes = 1, before = 0;
+  if (here_ < workers_) {
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    const std::string own = fmt::format("{} {}", host, processors.text());
+    const std::vector<std::string> all = gather_over_ranks(own);
+    processes = static_cast<uint32_t>(std::count(all.begin(), all.end(), own));
+    before = static_cast<uint32_t>(std::count(all.begin(), all.begin() + ranks().rank, own));
+  }
+  const auto assigned = assign_cores(processors, {e.bind, processes * here_, e.threads, program_.comm_cores});
+  const auto first = assigned.begin() + before * here_;
+  cores_.assign(first, first + here_);
+  numa_nodes_ = processors.nodes.size();
+}
+
+/// Of all workers of this process.
+std::vector<int> Run::communicating() const {
+  std::vector<int> out;
+  for (const WorkerCores& w : cores_) out.insert(out.end(), w.communicate.begin(), w.communicate.end());
+  return out;
+}
+
+void Run::bind(uint32_t instance, Lane lane) const {
+  if (cores_.empty()) return;
+  const WorkerCores& own = cores_[instance - first_here_];
+  const bool messages =
+      lane == Lane::comm || lane == Lane::reduce || lane == Lane::send || lane == Lane::recv;
+  if (messages && !own.communicate.empty()) return bind_thread(own.communicate);
+  // Lanes that compute nothing go where there is room, unless there is a place for everything.
+  if (lane == Lane::compute || !own.communicate.empty() || execution_.bind == Bind::numa)
+    bind_thread(own.compute);
+}
+
+std::vector<std::string> Run::remarks() const {
+  const Execution& e = execution_;
+  std::vector<std::string> out;
+  if (e.bind == Bind::numa && numa_nodes_ == 1)
+    out.emplace_back("--bind numa: this machine has one NUMA node, and all workers have its processors");
+  if (program_.comm_cores > 0 && !e.backend->on_processors)
+    out.push_back(fmt::format("comm-cores: workers of backend {} are bound to no cores", e.backend->name));
+  if (e.backend->asynchronous && e.job.scheme->overheads.cycle.ps > 0 && workers_ > 1)
+    out.emplace_back(
+        "cycle: no coordinator looks for gradients of an asynchronous device; a bucket is summed "
+        "when it is full");
+  return out;
+}
+
+}  // namespace tandem::exec
