@@ -10,8 +10,8 @@ The other machine needs the driver, Python 3.9 and NVIDIA's libraries (the CUDA 
 Python wheels that PyTorch brings), glibc at least as new as here; no compiler and no network. PyTorch, where it is
 installed, is measured side by side; compute-sanitizer is used where it is found.
 
-Results: visit.json (with --each a file a stage), summary.txt, log.txt, clocks.csv, and the measurements and profile of
-stage predict, in --out (default $OUT, else "visit"). They are written anew after each measurement, so what is killed
+Results: visit.json (with --each a file a stage), summary.txt, log.txt, clocks.csv, choices.txt (what the libraries do best
+on this chip, for TANDEM_CUDA_CHOICES), and the measurements and profile of stage predict, in --out (default $OUT, else "visit"). They are written anew after each measurement, so what is killed
 loses the one under way. A stage is sound when every program ended well and every test ran and passed; what is not is
 listed at the end, and the exit code is then 1. --budget ends a call early: what no time was left for says so.
 """
@@ -27,6 +27,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -48,8 +49,8 @@ def pack(folder, build, more, architectures):
     if build is None:
         build = root / "build-visit"
         run("cmake", "-S", root, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTANDEM_NATIVE=OFF",
-            "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON", f"-DTANDEM_CUDA_ARCHITECTURES={architectures}", "-DTANDEM_MPI=OFF",
-            "-DTANDEM_ONEDNN=OFF")
+            "-DTANDEM_QUICK=ON", "-DTANDEM_BENCH=OFF", "-DTANDEM_CUDA=ON",
+            f"-DTANDEM_CUDA_ARCHITECTURES={architectures}", "-DTANDEM_MPI=OFF", "-DTANDEM_ONEDNN=OFF")
         run("ninja", "-C", build, *targets)
     build, to = pathlib.Path(build), pathlib.Path(folder)
     if to.exists():
@@ -171,7 +172,8 @@ class Visit:
             env["TANDEM_NVIDIA_WHEELS"] = found
             libraries += [str(p) for p in sorted(pathlib.Path(found).glob("*/lib"))]
         env["LD_LIBRARY_PATH"] = ":".join(libraries + [env.get("LD_LIBRARY_PATH", "")]).strip(":")
-        env.setdefault("TANDEM_CUDA_CHOICES", str(self.out / "choices.txt"))  # trials are made once
+        # Trials are made once, by all calls together: --out may be emptied between them.
+        env.setdefault("TANDEM_CUDA_CHOICES", str(pathlib.Path(tempfile.gettempdir()) / "tandem-choices.txt"))
         self.env = env
         # PyTorch brings its own libstdc++ and finds NVIDIA's libraries by itself.
         self.plain = dict(os.environ)
@@ -438,6 +440,9 @@ class Visit:
 
     def done(self):
         self.clocks.stop()
+        choices = pathlib.Path(self.env["TANDEM_CUDA_CHOICES"])
+        if choices.is_file() and choices != self.out / "choices.txt":
+            shutil.copy2(choices, self.out / "choices.txt")
         self.write("summary.txt", self.summary())
         print(self.summary())
         failed = [name for name, r in self.results["stages"].items() if r.get("problems")]

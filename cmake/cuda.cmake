@@ -119,6 +119,7 @@ if(TANDEM_CUDA_BUILT)
   set_property(SOURCE device/cuda/plugin.cpp APPEND PROPERTY COMPILE_DEFINITIONS TANDEM_CUDA_ABI="${TANDEM_CUDA_ABI}")
   target_include_directories(tandem_cuda PRIVATE ${CMAKE_SOURCE_DIR})
   target_include_directories(tandem_cuda SYSTEM PRIVATE ${TANDEM_CUDNN_INCLUDE} ${TANDEM_NCCL_INCLUDE})
+  target_link_options(tandem_cuda PRIVATE "LINKER:--wrap=__cudaRegisterFunction")  # kernel_list.cpp
   target_link_libraries(tandem_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${TANDEM_CUDNN_LIBRARY})
   add_dependencies(plugins tandem_cuda)
   # For the tests.

@@ -237,7 +237,8 @@ double add_collectives(const ExecutionResult& r, int64_t workers, Measurements& 
   for (const OpTime& op : r.ops) {
     if (op.collective_bytes == 0 || op.seconds.empty()) continue;
     const double seconds = quantile(op.seconds, 0.5);
-    m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate});
+    m.all_reduce.push_back({workers, static_cast<double>(op.collective_bytes), seconds, op.estimate,
+                            CopyWay::memory, op.in_row});
     sum += seconds;
   }
   return sum;

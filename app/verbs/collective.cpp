@@ -107,7 +107,8 @@ struct CollectiveRequest {
   Harness harness, points_harness;  ///< of the benchmark that is predicted, and of the points
 };
 
-/// The all-reduces of tandem measure among so many devices (0: the most it saw).
+/// The all-reduces of tandem measure among so many devices (0: the most it saw): those in a row, where it
+/// timed such, since that is what benchmarks print.
 NcclLog log_of(const Json& document, int64_t devices) {
   const Measurements m = Measurements::from_json(document);
   NcclLog log;
@@ -116,7 +117,8 @@ NcclLog log_of(const Json& document, int64_t devices) {
   if (devices > 0) log.devices = devices;
   for (const MeasuredTransfer& t : m.all_reduce) {
     if (t.ranks == log.devices)
-      log.rows.push_back({static_cast<int64_t>(t.bytes), t.seconds, 0, 0, t.estimate});
+      log.rows.push_back(
+          {static_cast<int64_t>(t.bytes), t.in_row > 0 ? t.in_row : t.seconds, 0, 0, t.estimate});
   }
   std::sort(log.rows.begin(), log.rows.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   if (log.rows.empty())

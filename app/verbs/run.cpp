@@ -87,6 +87,14 @@ void read_checkpoint(const Arguments& a, Request& request) {
     request.start = load_checkpoint(a.required("checkpoint", "--checkpoint state.tandem"), request.graph,
                                     *request.execution.job.optimizer);
   if (request.start) request.execution.start = &*request.start;
+  if (a.has("checkpoint-every")) {
+    a.required("checkpoint", "--checkpoint state.tandem");
+    if (a.has("target-loss"))
+      throw UsageError(
+          "--target-loss watches one run, and --checkpoint-every makes several: give one of them");
+    if (ranks().several())
+      throw UsageError("--checkpoint-every is for one process: under mpirun the state is kept at the end");
+  }
   if (!a.has("checkpoint")) return;
   if (request.devices.size() != 1)
     throw UsageError("--checkpoint keeps one run's state: give one number of --devices");
@@ -136,6 +144,14 @@ void read_data(const Arguments& a, Request& request) {
   e.data = &*request.data;
 }
 
+/// Without --devices: all GPUs that are there, or two processors.
+int64_t usual_devices(const Execution& e) {
+  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  if (e.backend->units != nullptr && e.backend->missing().empty())
+    return std::clamp<int64_t>(e.backend->units(), 1, 1024);
+  return std::min<int64_t>(2, cores);
+}
+
 std::unique_ptr<Request> read_request(const Arguments& a) {
   auto request = std::make_unique<Request>(
       Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
@@ -153,14 +169,13 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
   e.job.graph = &request->graph;
   e.job.scheme = &request->scheme;
   e.backend = &read_backend(a);
-  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const int64_t processes = ranks().size;
   request->asked = read_batch_split(a);
   const auto listed = static_cast<int64_t>(request->asked.batches.size());
   request->devices = a.integers("devices",
                                 {listed > 0      ? listed
                                  : processes > 1 ? processes
-                                                 : std::min<int64_t>(2, cores)},
+                                                 : usual_devices(e)},
                                 1, 1024);
   check_counts(request->asked, request->devices);
   request->nodes = a.integer("nodes", processes, 1, 64);
@@ -239,6 +254,47 @@ ExecutionResult run_once(const Arguments& a, const Request& request, int64_t dev
   return execute(e, kept(a, request, devices));
 }
 
+Checkpoint state_of(const ExecutionResult& r, int64_t iteration) {
+  return {iteration, r.parameters, r.state, r.buffers, r.averaging};
+}
+
+/// The run, in pieces of --checkpoint-every iterations, each of which goes on from what the one before left
+/// in the file. Rates are those of the last piece.
+ExecutionResult run_in_pieces(const Arguments& a, const Request& request, int64_t devices,
+                              Progress& progress) {
+  const int32_t all = request.execution.iterations;
+  const auto piece = static_cast<int32_t>(a.integer("checkpoint-every", all, 1, 100'000'000));
+  const int64_t before = request.start ? request.start->iteration : 0;
+  Checkpoint state;
+  ExecutionResult out;
+  for (int32_t done = 0; done < all && (done == 0 || !interrupted);) {
+    Execution e = execution_of(request, devices);
+    e.iterations = std::min(piece, all - done);
+    e.warmup = std::min(e.warmup, e.iterations - 1);
+    if (done > 0) e.start = &state;
+    e.stop = &interrupted;
+    e.progress = [&](int32_t i) {
+      progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
+                                std::min(done + i + 1, all), all));
+    };
+    ExecutionResult r = execute(e, kept(a, request, devices));
+    const bool stopped = static_cast<int32_t>(r.losses.size()) < e.iterations;
+    done += static_cast<int32_t>(r.losses.size());
+    r.report.wall_seconds += out.report.wall_seconds;
+    r.report.staleness.merge(out.report.staleness);
+    r.losses.insert(r.losses.begin(), out.losses.begin(), out.losses.end());
+    out = std::move(r);
+    state = state_of(out, before + done);
+    if (stopped) break;
+    if (done < all)
+      save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer, state);
+  }
+  if (static_cast<int32_t>(out.losses.size()) > piece)
+    out.report.notes.push_back(fmt::format(
+        "the state was kept after every {} iterations; rates are of those behind the last time", piece));
+  return out;
+}
+
 /// Of this run: when the loss was there, and what its gradients' noise makes samples worth.
 void add_progress_of(const Arguments& a, const Request& request, ExecutionResult& r) {
   Report& report = r.report;
@@ -288,9 +344,8 @@ void finish(const Arguments& a, const Request& request, ExecutionResult& r) {
     r.report.training.accuracy = accuracy(request.graph, *request.execution.backend, *request.test, r);
   if (!a.has("checkpoint")) return;
   const int64_t before = request.start ? request.start->iteration : 0;
-  save_checkpoint(
-      a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
-      {before + static_cast<int64_t>(r.losses.size()), r.parameters, r.state, r.buffers, r.averaging});
+  save_checkpoint(a.text("checkpoint", ""), request.graph, *request.execution.job.optimizer,
+                  state_of(r, before + static_cast<int64_t>(r.losses.size())));
 }
 
 /// Of GPUs: what replaying a captured graph gains, and what libraries do.
@@ -364,7 +419,8 @@ int run(const Arguments& a) {
         meet_ranks();
         continue;
       }
-      ExecutionResult r = run_once(a, *request, n, all, progress);
+      ExecutionResult r = a.has("checkpoint-every") ? run_in_pieces(a, *request, n, progress)
+                                                    : run_once(a, *request, n, all, progress);
       if (n == 1) meet_ranks();
       if (ranks().rank > 0) continue;  // the first one speaks for all
       if (n == 1) one = r.report.samples_per_second;
@@ -397,7 +453,8 @@ std::vector<Flag> run_flags() {
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
       {"scheme", "NAME[:key=value,...]", "synchronisation scheme; default allreduce"},
       {"devices", "N[,N...]",
-       "worker counts; default 2, or 1 on one processor. One worker is run first, for the speed-up"},
+       "worker counts; default 2, or 1 on one processor; on GPUs as many as there are. One worker is run "
+       "first, for the speed-up"},
       {"batch", "N", "samples per worker and iteration; default 32"},
       batch_split_flag(),
       {"backend", "NAME", "cpu (default), null (threads that compute nothing), cuda where its plugin is"},
@@ -436,6 +493,9 @@ std::vector<Flag> run_flags() {
        "emulate a slower device: this worker's calls take FACTOR times as long, e.g. 1=2", true},
       {"seed", "N", "of start values, samples and noise; default 1"},
       {"checkpoint", "FILE", "write the state there at the end"},
+      {"checkpoint-every", "N",
+       "with --checkpoint: write it after every N iterations too, of which a run that is cut off loses no "
+       "more"},
       {"resume", "", "begin with the state in --checkpoint"},
       format_flag(),
       out_flag(),

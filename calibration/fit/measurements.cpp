@@ -40,6 +40,7 @@ JsonWriter transfers_json(const std::vector<MeasuredTransfer>& list) {
   for (const MeasuredTransfer& t : list) {
     out.push_back({{"ranks", t.ranks}, {"bytes", t.bytes}, {"seconds", t.seconds}});
     if (t.estimate > 0) out.back()["library_seconds"] = t.estimate;
+    if (t.in_row > 0) out.back()["in_row_seconds"] = t.in_row;
     if (t.way != CopyWay::memory) out.back()["way"] = name(t.way);
   }
   return out;
@@ -48,9 +49,13 @@ JsonWriter transfers_json(const std::vector<MeasuredTransfer>& list) {
 std::vector<MeasuredTransfer> read_transfers(const Json& list) {
   std::vector<MeasuredTransfer> out;
   for (const Json& t : list.items()) {
-    const Json* estimate = t.find("library_seconds");
+    const auto seconds_of = [&](const char* key) {
+      const Json* value = t.find(key);
+      return value == nullptr ? 0 : value->as_real(0, 1e6);
+    };
     out.push_back({t.at("ranks").as_int(1, 65536), t.at("bytes").as_real(0, 1e15),
-                   t.at("seconds").as_real(0, 1e6), estimate == nullptr ? 0 : estimate->as_real(0, 1e6)});
+                   t.at("seconds").as_real(0, 1e6), seconds_of("library_seconds"), CopyWay::memory,
+                   seconds_of("in_row_seconds")});
     if (const Json* way = t.find("way")) out.back().way = named<CopyWay>(*way, kCopyWays);
   }
   return out;
@@ -223,7 +228,10 @@ Measurements fastest_of(const Measurements& one, const Measurements& other) {
     return a.ranks == b.ranks && a.bytes == b.bytes && a.way == b.way;
   };
   const auto shorter_seconds = [&](auto& a, const auto& b) { shorter(a.seconds, b.seconds); };
-  both(out.all_reduce, other.all_reduce, same_transfer, shorter_seconds);
+  both(out.all_reduce, other.all_reduce, same_transfer, [&](auto& a, const auto& b) {
+    shorter(a.seconds, b.seconds);
+    shorter(a.in_row, b.in_row);
+  });
   both(out.copy, other.copy, same_transfer, shorter_seconds);
   const auto same_tcp = [](const auto& a, const auto& b) {
     return a.ranks == b.ranks && a.bytes == b.bytes && a.rate == b.rate;

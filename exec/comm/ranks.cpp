@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/comm/ranks.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "base/error.h"
@@ -21,13 +23,17 @@ namespace tandem::exec {
 
 namespace {
 
+int number(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
 /// mpirun of Open MPI and of MPICH leave their mark.
-bool started_by_mpirun() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const char* size = std::getenv(name);
-    if (size != nullptr && std::atoi(size) > 1) return true;
-  }
-  return false;
+bool started_by_mpirun() { return number("OMPI_COMM_WORLD_SIZE") > 1 || number("PMI_SIZE") > 1; }
+
+/// SLURM's srun says how many tasks its step has; of what mpirun starts that is none of our business.
+bool started_by_srun() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr && number("SLURM_STEP_NUM_TASKS") > 1;
 }
 
 }  // namespace
@@ -36,10 +42,10 @@ bool started_by_mpirun() {
 
 const Ranks& ranks() {
   static const Ranks one;
-  if (started_by_mpirun())
-    throw InputError(
-        "started by mpirun, but built without MPI: install libopenmpi-dev and configure with "
-        "-DTANDEM_MPI=ON");
+  if (started_by_mpirun() || started_by_srun())
+    throw InputError(fmt::format(
+        "started by {}, but built without MPI: install libopenmpi-dev and configure with -DTANDEM_MPI=ON",
+        started_by_mpirun() ? "mpirun" : "srun"));
   return one;
 }
 void sum_over_ranks(std::span<double>) {}
@@ -165,13 +171,19 @@ class MpiTransport : public exec::Transport {
 const Ranks& ranks() {
   static const Ranks all = [] {
     Ranks r;
-    if (!started_by_mpirun()) return r;
+    if (!started_by_mpirun() && !started_by_srun()) return r;
     int given = 0, rank = 0, size = 1;
     sure(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &given), "MPI_Init_thread");
     if (given < MPI_THREAD_MULTIPLE) throw InputError("this MPI does not let several threads communicate");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     std::atexit([] { MPI_Finalize(); });
+    if (size == 1 && started_by_srun())
+      throw InputError(
+          fmt::format("srun started {} processes, of which MPI knows one: say srun --mpi=pmix (srun "
+                      "--mpi=list names what "
+                      "there is), or start them by mpirun",
+                      number("SLURM_STEP_NUM_TASKS")));
     r.rank = rank;
     r.size = size;
     MPI_Comm machine = MPI_COMM_NULL;

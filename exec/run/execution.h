@@ -81,6 +81,8 @@ struct OpTime {
                                  ///< member's arrival
   double estimate =
       0;  ///< with Keep::calls: what the device's library expected of a collective; 0: it did not say
+  double in_row = 0;  ///< likewise, without Keep::parameters: of each of 20 of the library's one behind the
+                      ///< other, after the run; 0: not the library's
 };
 
 struct ExecutionResult {

@@ -59,6 +59,10 @@ class LaneDriver {
   virtual float* host_memory(float* at, int64_t elements) = 0;
   /// Collectives on the lane will take turns in host memory for `elements`: collective_memory().
   virtual void reserve_collective(Lane lane, int64_t elements) = 0;
+  enum class Staging : uint8_t { input, integers };
+  /// staging() will be asked for so much of a kind: memory that is allocated while others' collectives wait
+  /// for this worker may have to wait for those.
+  virtual void reserve_staging(Staging kind, int64_t elements) = 0;
 
   // ---- by ops as they run ----
 
@@ -66,10 +70,9 @@ class LaneDriver {
   virtual void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) = 0;
   /// The sum of these single floats is the loss of the iteration, or of its micro-batch, under way.
   virtual void take_losses(const std::vector<float*>& at) = 0;
-  enum class Staging : uint8_t { input, integers };
   /// As host_memory(), one piece a kind, in which the host may write what an iteration needs while the device
   /// still works on earlier ones. The input's by the copy lane's thread where it has one.
-  virtual float* staging(Staging kind, int32_t iteration, float* at, int64_t elements) = 0;
+  virtual float* staging(Staging kind, int32_t iteration, float* at) = 0;
   virtual float* collective_memory(Lane lane, float* at) = 0;
   /// The device by which members of a collective reach each other's memory; null: they read and write it as
   /// host memory.
@@ -125,9 +128,10 @@ class ThreadDriver : public LaneDriver {
   void needs_state(int32_t) override {}
   float* host_memory(float* at, int64_t) override { return at; }
   void reserve_collective(Lane, int64_t) override {}
+  void reserve_staging(Staging, int64_t) override {}
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
   void take_losses(const std::vector<float*>& at) override;
-  float* staging(Staging, int32_t, float* at, int64_t) override { return at; }
+  float* staging(Staging, int32_t, float* at) override { return at; }
   float* collective_memory(Lane, float* at) override { return at; }
   DeviceSession* peer_copies() override { return nullptr; }
 

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
+#include "exec/run/shares.h"
 #include "schemes/compression.h"
 
 namespace tandem::exec {
@@ -156,8 +157,9 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   m.parameters = words(parameters + lowered.frozen_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
   m.gradients = words(parameters) * (sums ? 2 : 1);
-  m.optimizer = words(parameters) *
-                ((e.job.offload.optimizer ? 0 : e.job.optimizer->state) + averaging_vectors(program));
+  const int64_t kept = kept_elements(kept_state(program, stages, worker));
+  m.optimizer = words(kept) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state) +
+                words(parameters) * averaging_vectors(program);
   m.activations = words(lowered.arena()) * slots;
   m.host = words(offloaded_words(e, program, stages, worker));
   m.host += loaded_bytes(e, program, stages, worker);
@@ -218,8 +220,48 @@ AvailableMemory available_memory(const std::string& root) {
   return out;
 }
 
+std::optional<Bytes> device_memory(const Execution& e, uint32_t worker, uint32_t workers) {
+  const Backend& backend = *e.backend;
+  if (backend.memory == nullptr) return std::nullopt;
+  const uint32_t first = static_cast<uint32_t>(ranks().local) * workers;
+  const std::string unit = backend.unit(first + worker);
+  int64_t sharing = 0;
+  for (uint32_t w = 0; w < workers; ++w) sharing += backend.unit(first + w) == unit ? 1 : 0;
+  return Bytes{backend.memory(first + worker) / std::max<int64_t>(1, sharing)};
+}
+
+Bytes capacity(const Execution& e, uint32_t workers) {
+  const Bytes host{int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE) / workers};
+  return device_memory(e, 0, workers).value_or(host);
+}
+
+namespace {
+
+/// A device's memory is not the host's.
+void check_devices(const Execution& e, const Program& program, const Stages& stages, uint32_t first,
+                   uint32_t workers) {
+  for (uint32_t w = 0; w < workers; ++w) {
+    const std::optional<Bytes> there = device_memory(e, w, workers);
+    if (!there) return;
+    const MemoryUse m = worker_memory(e, program, stages, first + w);
+    if (m.total() <= *there) continue;
+    throw InputError(
+        fmt::format("worker {} of {} with batch {} needs {}, of which its device has {} for it: parameters, "
+                    "gradients and "
+                    "optimiser {}, activations {}, inputs and collectives {}; a smaller batch{} may fit",
+                    w, e.job.graph->name(), e.job.batch, to_text(m.total()), to_text(*there),
+                    to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
+                    to_text(m.buffers + m.workspace),
+                    element_bytes(e.job.precision) == 4 ? ", --precision bf16 or --offload optimizer"
+                                                        : " or --offload optimizer"));
+  }
+}
+
+}  // namespace
+
 void check_memory(const Execution& e, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers) {
+  check_devices(e, program, stages, first, workers);
   const AvailableMemory available = available_memory();
   const Bytes needed = host_memory(e, keep, program, stages, first, workers);
   if (needed <= available.bytes) return;

@@ -2,6 +2,7 @@
 #pragma once
 // What an execution holds in memory, known before it begins, and whether this machine has as much.
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "exec/comm/store.h"
@@ -63,7 +64,13 @@ struct AvailableMemory {
 /// `root`: in front of /proc and /sys, for tests.
 AvailableMemory available_memory(const std::string& root = "");
 
-/// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that.
+/// Of the device of `worker`, where devices have memory of their own: how much of it is there for each of the
+/// workers of this process that share it. Nothing where their memory is the host's.
+std::optional<Bytes> device_memory(const Execution& execution, uint32_t worker, uint32_t workers);
+/// The first one's device_memory(), or its share of the host's.
+Bytes capacity(const Execution& execution, uint32_t workers);
+/// Throws InputError with the sum in words, and how many workers fit, when host_memory() is more than that,
+/// or worker_memory() more than device_memory().
 void check_memory(const Execution& execution, const Keep& keep, const Program& program, const Stages& stages,
                   uint32_t first, uint32_t workers);
 /// The same before anything is made, for as many workers as this process will have.

@@ -57,7 +57,8 @@ Run::Run(const Execution& e, const Keep& k)
       micro_batches_(program_.micro_batches),
       warmup_(e.warmup * program_.micro_batches) {
   workers_ = stages_.devices();
-  find_cuts();
+  cuts_ = scattering_collectives(program_);
+  abort_.watch(&captured_);
   check_executable();
   here_ = workers_ / static_cast<uint32_t>(ranks().size);
   first_here_ = here_ * static_cast<uint32_t>(ranks().rank);
@@ -243,27 +244,7 @@ void Run::check_route() const {
 }
 
 Run::Member Run::member(const Collective& collective, uint32_t instance) const {
-  const auto& axes = role(instance).mesh.axes;
-  Member m;
-  uint32_t rest = stages_.place(instance).instance, stride = 1, group_stride = 1;
-  for (std::size_t a = axes.size(); a-- > 0;) {
-    const auto size = static_cast<uint32_t>(axes[a].size);
-    const uint32_t index = rest % size;
-    rest /= size;
-    if ((collective.axes >> a & 1U) != 0) {
-      m.rank += index * stride;
-      stride *= size;
-    } else {
-      m.group += index * group_stride;
-      group_stride *= size;
-    }
-  }
-  m.ranks = stride;
-  m.group += stages_.place(instance).role * group_stride;
-  // The last axis counts the devices of a node.
-  if (!stages_.split() && axes.size() == 2 && (collective.axes >> 1 & 1U) != 0)
-    m.local = static_cast<uint32_t>(axes[1].size);
-  return m;
+  return member_of(program_, stages_, collective, instance);
 }
 
 IterationState Run::state(uint32_t instance, int32_t iteration, int32_t micro) const {
@@ -297,9 +278,7 @@ Slice Run::share(uint32_t key, uint32_t instance) const {
 }
 
 Slice Run::cut_bucket(uint32_t key, uint32_t rank, uint32_t ranks) const {
-  const Bucket& bucket = program_.buckets[key];
-  const int64_t from = cut(bucket.elements, ranks, rank);
-  return {bucket.first + from, cut(bucket.elements, ranks, rank + 1) - from};
+  return part_of(program_.buckets[key], rank, ranks);
 }
 
 std::vector<Slice> Run::summed_whole(uint32_t instance) const {
@@ -311,17 +290,6 @@ std::vector<Slice> Run::summed_whole(uint32_t instance) const {
     if (b.role == stages_.place(instance).role && cuts_[key] < 0) out.push_back({b.first, b.elements});
   }
   return out;
-}
-
-void Run::find_cuts() {
-  cuts_.assign(program_.buckets.size(), -1);
-  for (const Role& role : program_.roles) {
-    for (const Op& op : role.ops) {
-      if (op.kind == OpKind::collective && op.payload == Payload::gradients &&
-          program_.collectives[op.what].kind == CollKind::reduce_scatter)
-        cuts_[op.key] = static_cast<int32_t>(op.what);
-    }
-  }
 }
 
 }  // namespace tandem::exec

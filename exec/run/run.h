@@ -17,6 +17,7 @@
 #include "exec/run/execution.h"
 #include "exec/run/iterations.h"
 #include "exec/run/loss_target.h"
+#include "exec/run/shares.h"
 #include "exec/run/stages.h"
 
 namespace tandem::exec {
@@ -95,9 +96,7 @@ class Run {
 
   // ---- collectives ----
 
-  struct Member {
-    uint32_t group = 0, rank = 0, ranks = 1, local = 1;
-  };
+  using Member = GroupMember;
   /// Place of a worker in a collective's groups, which count through all roles.
   Member member(const Collective& collective, uint32_t instance) const;
   /// `collective`: index into Program::collectives.
@@ -121,6 +120,9 @@ class Run {
   bool has_library() const;
   /// DeviceGroup::failure of any group.
   std::string library_failure() const;
+  /// By each worker of this process when its graph is captured and before it is first replayed: making it
+  /// ready takes memory, which may wait for collectives that others' graphs would begin.
+  void meet_captured();
   /// After a failure, by any thread: nobody waits for a library's collectives any more.
   void stop_library() noexcept;
   /// Are there nodes that only a Transport joins?
@@ -190,7 +192,6 @@ class Run {
   void check_offload(const Op& op, uint32_t worker) const;
   void check_calls(const ExecutionGraph& lowered) const;
   [[noreturn]] void refuse(const std::string& why) const;
-  void find_cuts();
   void make_cores();
   std::vector<int> communicating() const;
   void make_iterations();
@@ -245,6 +246,7 @@ class Run {
   int64_t cycle_ = 0, most_fused_ = 0;
   std::unique_ptr<GroupCollective> agreement_;
   std::vector<float> store_start_;  ///< start_ and start_state_, where both are exchanged
+  Counter captured_;                ///< workers of this process whose graph is ready
   std::unique_ptr<ParameterStore> store_;
   /// Make the store's updates: one in this process's memory, or [shard] where servers are on devices.
   std::vector<std::unique_ptr<DeviceSession>> servers_;

@@ -237,6 +237,12 @@ bool Run::has_library() const {
   });
 }
 
+void Run::meet_captured() {
+  if (here_ < 2 || !has_library()) return;
+  captured_.add();
+  captured_.wait(here_, abort_, spins_);
+}
+
 std::string Run::library_failure() const {
   for (const auto& groups_of : library_) {
     for (const auto& group : groups_of) {

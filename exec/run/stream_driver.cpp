@@ -106,11 +106,15 @@ void StreamDriver::reserve_collective(Lane lane, int64_t elements) {
   if (memory.elements < elements) memory = {device_.allocate_host(elements), elements};
 }
 
-// ---- by ops as they run ----
-
-float* StreamDriver::staging(Staging kind, int32_t iteration, float*, int64_t elements) {
+void StreamDriver::reserve_staging(Staging kind, int64_t elements) {
   auto& list = staging_[static_cast<std::size_t>(kind)];
   while (list.size() < slots_.size()) list.push_back(device_.allocate_host(elements));
+}
+
+// ---- by ops as they run ----
+
+float* StreamDriver::staging(Staging kind, int32_t iteration, float*) {
+  const auto& list = staging_[static_cast<std::size_t>(kind)];
   return list[static_cast<std::size_t>(iteration) % list.size()];
 }
 
@@ -312,6 +316,7 @@ void StreamDriver::replay(int32_t iteration) {
     walk_steps(iteration, true);
     join();
     graph_ = device_.end_capture();
+    run_.meet_captured();
   }
   if (!forks_) join();
   device_.replay(*graph_);

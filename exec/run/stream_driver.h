@@ -31,7 +31,8 @@ class StreamDriver : public LaneDriver {
   /// With Keep::calls each launch is timed, in the iterations that are sampled.
   void launch(const std::vector<Launch>& list, std::size_t variant, const IterationState& state) override;
   void take_losses(const std::vector<float*>& at) override;
-  float* staging(Staging kind, int32_t iteration, float* at, int64_t elements) override;
+  void reserve_staging(Staging kind, int64_t elements) override;
+  float* staging(Staging kind, int32_t iteration, float* at) override;
   float* collective_memory(Lane lane, float* at) override;
   DeviceSession* peer_copies() override { return run_.has_transport() ? nullptr : &device_; }
 

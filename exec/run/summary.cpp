@@ -7,7 +7,6 @@
 #include "schemes/unlike_batches.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -285,8 +284,7 @@ class Summary {
       if (w == 0 || m.total() > r.memory.total()) r.memory = m;
       if (!run_.stages().split() && !run_.stages().unlike()) break;
     }
-    const auto memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    r.memory.capacity = Bytes{memory / static_cast<int64_t>(workers_.size())};
+    r.memory.capacity = capacity(run_.execution(), static_cast<uint32_t>(workers_.size()));
   }
 
   /// Calls that a library was asked for, alike ones together, those that it refused first.
@@ -422,6 +420,7 @@ class Summary {
       time.op = i;
       (ops[i].kind == OpKind::send ? time.sent_bytes : time.collective_bytes) = worker.bytes(i);
       time.estimate = worker.estimate(i);
+      time.in_row = worker.in_row(i);
       out.ops.push_back(std::move(time));
     }
   }

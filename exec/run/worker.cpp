@@ -20,6 +20,7 @@ Worker::Worker(Run& run, uint32_t instance)
       pushed_(run.program().buckets.size()),
       replied_(pushed_.size()),
       estimates_(role().ops.size()),
+      in_row_(role().ops.size()),
       bytes_(role().ops.size()) {
   for (Counter& p : pushed_) run_.abort().watch(&p);
   for (Counter& r : replied_) run_.abort().watch(&r);
@@ -62,7 +63,38 @@ std::vector<float> Worker::parameters() const {
 std::vector<float> Worker::state() const {
   if (offloads())
     return {host_state_, host_state_ + graph().parameters() * run_.execution().job.optimizer->state};
-  return read(state_memory(), graph().parameters() * run_.execution().job.optimizer->state);
+  const int64_t kept = kept_elements(kept_state_), all = graph().parameters();
+  const std::vector<float> own = read(state_memory(), kept * run_.execution().job.optimizer->state);
+  std::vector<float> out(static_cast<std::size_t>(all * run_.execution().job.optimizer->state));
+  auto from = own.begin();
+  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k) {
+    for (const Slice& s : kept_state_) {
+      std::copy_n(from, s.elements, out.begin() + k * all + s.first);
+      from += s.elements;
+    }
+  }
+  return out;
+}
+
+std::vector<float> Worker::compact(const std::vector<float>& flat) const {
+  std::vector<float> out;
+  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k) {
+    for (const Slice& s : kept_state_) {
+      const auto begin = flat.begin() + k * graph().parameters() + s.first;
+      out.insert(out.end(), begin, begin + s.elements);
+    }
+  }
+  return out;
+}
+
+float* Worker::state_at(int64_t k, int64_t first) const {
+  int64_t at = k * kept_elements(kept_state_);
+  for (const Slice& s : kept_state_) {
+    if (first >= s.first && first < s.first + s.elements) return state_memory() + at + first - s.first;
+    at += s.elements;
+  }
+  TANDEM_CHECK(false);
+  return nullptr;
 }
 
 std::vector<float> Worker::averaging() const {
@@ -108,6 +140,8 @@ void Worker::open() {
   make_loader();
   set_first_batches();
   meet_store();
+  if (run_.execution().integer_gradients)
+    driver_->reserve_staging(LaneDriver::Staging::integers, graph().parameters());
   for (int l = 0; l < kLanes; ++l) {
     for (LaneOp& op : lanes_[static_cast<Lane>(l)].ops) op.act = action(op.op);
   }
@@ -120,8 +154,9 @@ void Worker::allocate() {
   variants_ = run_.stages().split() ? slots_ : run_.execution().loads() ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(slots_ * n.arena());
-  parameters_ =
-      device_->allocate(n.parameters() * (offloads() ? 1 : 1 + run_.execution().job.optimizer->state));
+  kept_state_ = kept_state(run_.program(), run_.stages(), instance_);
+  const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_elements(kept_state_);
+  parameters_ = device_->allocate(n.parameters() + state);
   if (offloads()) allocate_on_host();
   gradients_ = device_->allocate(n.parameters());
   frozen_ = device_->allocate(n.frozen_words());
@@ -174,7 +209,8 @@ void Worker::set_start_values() {
   if (offloads())
     std::copy(own.begin(), own.end(), host_state_);
   else
-    device_->upload(state_memory(), own.data(), static_cast<int64_t>(own.size()));
+    device_->upload(state_memory(), compact(own).data(),
+                    kept_elements(kept_state_) * run_.execution().job.optimizer->state);
   const Checkpoint* saved = run_.execution().start;
   const auto places = buffers(whole, n);
   for (const BufferPlace& b : places) {

@@ -39,6 +39,8 @@ class Worker {
   std::vector<LibraryChoice> choices() const { return device_->choices(); }
   /// Seconds that the device's library expected of a collective, asked with Keep::calls; 0: it did not say.
   double estimate(uint32_t op) const { return estimates_[op]; }
+  /// Of such a collective: seconds of each of 20 in a row; 0: not measured.
+  double in_row(uint32_t op) const { return in_row_[op]; }
   /// Bytes that an op hands to its collective or sends, in an iteration; 0: it does neither.
   int64_t bytes(uint32_t op) const { return bytes_[op]; }
   /// From the device's memory.
@@ -59,6 +61,11 @@ class Worker {
   /// Is the optimiser's state on the host, and the parameters that it updates?
   bool offloads() const { return run_.execution().job.offload.optimizer; }
   float* state_memory() const { return parameters_ + graph().parameters(); }
+  /// The `k`-th vector of the optimiser's state from an element of the flat vector on, as far as one of
+  /// kept_state_ goes.
+  float* state_at(int64_t k, int64_t first) const;
+  /// Between the device's vectors of state and flat ones, in which what is not kept is 0.
+  std::vector<float> compact(const std::vector<float>& flat) const;
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
@@ -81,6 +88,7 @@ class Worker {
   Work work_of(uint32_t index) const;
   void launch_layers(const Work& work, std::size_t variant, const IterationState& state);
   Act collective(uint32_t index);
+  double time_in_row(DeviceGroup& library, uint32_t rank, float* at, int64_t elements, Lane lane);
   Act with_norms(uint32_t index, Act act);
   int64_t noting_norms(Slice gradients, int32_t iteration, const std::function<int64_t()>& sum);
   void coordinate();
@@ -155,8 +163,9 @@ class Worker {
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
-  float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
-  float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
+  std::vector<Slice> kept_state_;  ///< parts of the flat vector that lie behind each other in the state's
+  float* averaging_ = nullptr;     ///< flat vectors that averaging keeps: anchor, velocity
+  float* delayed_ = nullptr;  ///< flat gradients of iterations i % Program::delay, until they are applied
   float *messages_ = nullptr, *left_out_ = nullptr;  ///< of compressed gradients: what travels, and feedback
   std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
   /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of
@@ -184,7 +193,7 @@ class Worker {
   std::vector<Counter> pushed_;              ///< [key]: iterations
   std::vector<Counter> replied_;             ///< [key]: slices, of shards that are not behind links
   std::vector<std::function<void()>> asks_;  ///< one an op that the device's library does
-  std::vector<double> estimates_;            ///< [op]
+  std::vector<double> estimates_, in_row_;   ///< [op]
   std::vector<GradientNorms> norms_;         ///< [step]
   std::vector<int64_t> bytes_;               ///< [op]
 };

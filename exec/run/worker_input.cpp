@@ -21,6 +21,7 @@ Worker::Act Worker::input(const Op& op, CopyKind stage) {
     };
   }
   const bool split = run_.stages().split();
+  driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   return [this, split, number, at = slot(op), lane = op.lane](int32_t iteration) {
     load_batch(number(iteration), static_cast<std::size_t>(split ? at : iteration % kInputBatches), iteration,
                lane);
@@ -39,7 +40,7 @@ void Worker::make_loader() {
 void Worker::load_batch(int64_t batch, std::size_t variant, int32_t iteration, Lane lane) {
   const int64_t n = graph().input_elements();
   float* to = inputs_ + static_cast<int64_t>(variant) * n;
-  float* host = driver_->staging(LaneDriver::Staging::input, iteration, to, n);
+  float* host = driver_->staging(LaneDriver::Staging::input, iteration, to);
   fill_batch(batch, host);
   driver_->to_device(to, host, n, lane);
   if (run_.stages().split()) device_->synchronize(lane);  // the next micro-batch is written there

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "exec/run/memory.h"
 #include "exec/run/worker.h"
@@ -127,7 +129,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
   l.time = driver_->timed(call);
   l.operands = {{parameters_ + part.first, gradients_ + part.first}};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    l.operands[0].push_back(state_memory() + k * graph().parameters() + part.first);
+    l.operands[0].push_back(state_at(k, part.first));
   return l;
 }
 
@@ -334,7 +336,7 @@ void Worker::add_up(int64_t begin, int64_t end, Position position, Lane lane) {
 
 /// -8 .. 7, so that sums of many stay exact in single precision.
 void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
-  float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_, graph().parameters());
+  float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_);
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
@@ -457,8 +459,10 @@ Worker::Act Worker::collective(uint32_t index) {
   DeviceGroup* library = run_.library(op.what, m.group);
   if (library != nullptr) {
     library->reserve(m.rank, *device_, n);
-    asks_.emplace_back(
-        [=, this, lane = op.lane] { estimates_[index] = library->estimate(m.rank, *device_, at, n, lane); });
+    asks_.emplace_back([=, this, lane = op.lane] {
+      estimates_[index] = library->estimate(m.rank, *device_, at, n, lane);
+      if (!run_.keep().parameters) in_row_[index] = time_in_row(*library, m.rank, at, n, lane);
+    });
   }
   const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
   const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
@@ -509,6 +513,24 @@ void Worker::coordinate() {
     };
     return run_.keep().norms ? noting_norms(range, iteration, sum) : sum();
   };
+}
+
+/// As benchmarks of libraries count them: behind some, so that no member still waits for another to begin.
+/// What the buffer holds is lost.
+double Worker::time_in_row(DeviceGroup& library, uint32_t rank, float* at, int64_t elements, Lane lane) {
+  constexpr int kBefore = 2, kCounted = 20;
+  const auto begin = device_->make_event(true), end = device_->make_event(true);
+  if (!begin || !end) return 0;
+  for (int i = 0; i < kBefore + kCounted; ++i) {
+    if (i == kBefore) device_->record(*begin, lane);
+    library.run(rank, *device_, at, elements, lane);
+  }
+  device_->record(*end, lane);
+  while (!device_->finished(*end)) {
+    run_.abort().check();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return device_->seconds_between(*begin, *end) / kCounted;
 }
 
 /// This worker's share of the parameters, to its place among all shares.

@@ -133,6 +133,19 @@ TEST(Mpi, GossipReachesModelsOfOtherProcesses) {
   }
 }
 
+/// srun that was not told which way its processes find each other would start as many runs of one worker.
+TEST(Mpi, KnowsSrun) {
+  const ChildResult r =
+      shell("SLURM_STEP_NUM_TASKS=4 \"$0\" run --model digits-mlp --devices 1 --iterations 2");
+  EXPECT_EQ(r.status, 3) << r.out;
+  EXPECT_THAT(r.err, ::testing::HasSubstr("srun"));
+  EXPECT_EQ(
+      shell("SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 \"$0\" run --model digits-mlp --devices 1 --iterations 2")
+          .status,
+      0)
+      << "within a job, alone";
+}
+
 TEST(Mpi, RefusesWhatProcessesCannotDo) {
   const ChildResult store =
       mpirun(2, {"run", "--model", "lenet5", "--scheme", "parameter-server:server=nodes"});

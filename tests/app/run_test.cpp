@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "base/json.h"
 #include "schemes/report.h"
@@ -114,6 +115,8 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
       {{"--pace=1Gbit/s"}, 2, "--rate-limit"},  // as it was called in 0.1.0
       {{"--pace-latency", "1us"}, 2, "--added-latency"},
       {{"--resume"}, 2, "--checkpoint"},
+      {{"--checkpoint-every", "5"}, 2, "--checkpoint"},
+      {{"--checkpoint", scratch.file("c"), "--checkpoint-every", "0"}, 2, "checkpoint-every"},
       {{"--devices", "1,2", "--checkpoint", scratch.file("c")}, 2, "one number of --devices"},
       {{"--backend", "cdua"}, 2, "Did you mean cuda"},
       {{"--route", "pear"}, 2, "Did you mean peer"},
@@ -176,6 +179,56 @@ TEST(Run, InterruptedKeepsWhatWasDone) {
   EXPECT_THAT(slurp(report), testing::ContainsRegex("stopped after [0-9]+ of 90000000 iterations"));
   const ChildResult on = run({"--data", "digits", "--checkpoint", state, "--resume"});
   EXPECT_EQ(on.status, 0) << on.err;
+}
+
+/// The iteration that the checkpoint was written after.
+int64_t kept_after(const std::string& file) {
+  std::istringstream head(slurp(file));
+  std::string line;
+  std::getline(head, line);
+  return Json::parse(line, file).at("iteration").as_int(0);
+}
+
+TEST(Run, KeepsItsStateOnTheWayAndTrainsTheSame) {
+  const Scratch scratch;
+  const std::string whole = scratch.file("whole"), pieces = scratch.file("pieces");
+  const std::vector<std::string> same = {"--data", "digits", "--optimizer", "adam", "--format", "json"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), same.begin(), same.end());
+    return run(more);
+  };
+  const ChildResult once = with({"--checkpoint", whole}),
+                    often = with({"--checkpoint", pieces, "--checkpoint-every", "4"});
+  ASSERT_EQ(once.status, 0) << once.err;
+  ASSERT_EQ(often.status, 0) << often.err;
+  EXPECT_EQ(kept_after(pieces), 6);
+  EXPECT_EQ(slurp(whole), slurp(pieces));
+  const Json a = last_report(once.out).at("training"), b = last_report(often.out).at("training");
+  for (const char* key : {"first_loss", "last_loss"})
+    EXPECT_EQ(a.at(key).as_real(), b.at(key).as_real()) << key;
+  EXPECT_THAT(often.out, HasSubstr("kept after every 4 iterations"));
+}
+
+TEST(Run, AKilledRunLosesOneIntervalAtMost) {
+  const Scratch scratch;
+  const std::string state = scratch.file("c"), whole = scratch.file("whole");
+  const ChildResult killed = shell(
+      "\"$0\" run --model digits-mlp --data digits --devices 1 --batch 8 --iterations 90000000 "
+      "--checkpoint-every 7 --checkpoint " +
+      state + " & pid=$!; while [ ! -e " + state + " ]; do sleep 0.05; done; kill -9 $pid; wait $pid");
+  ASSERT_EQ(killed.status, 137) << killed.err;
+  const int64_t at = kept_after(state);
+  EXPECT_GE(at, 7);
+  EXPECT_EQ(at % 7, 0);
+  // From there on as if nothing had happened.
+  const ChildResult rest = run({"--data", "digits", "--checkpoint", state, "--resume"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(kept_after(state), at + 6);
+  ASSERT_EQ(tool({"run", "--model", "digits-mlp", "--data", "digits", "--devices", "1", "--batch", "8",
+                  "--iterations", std::to_string(at + 6), "--checkpoint", whole})
+                .status,
+            0);
+  EXPECT_EQ(slurp(whole), slurp(state));
 }
 
 TEST(Compare, NamesTheLargestDisagreementOfPredictedAndExecuted) {

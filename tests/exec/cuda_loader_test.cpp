@@ -91,6 +91,8 @@ TEST_F(CudaLoader, OpensThePluginBesideTheProgram) {
   } else if (!f.missing.empty()) {
     EXPECT_THAT(f.missing, StartsWith("no device"));
     EXPECT_THAT(f.plugin->versions(), HasSubstr("cuDNN 9"));
+    // Every instance of every kernel; a linker that does not wrap their registration would leave none.
+    EXPECT_GT(f.plugin->kernels(), 100);
   } else {
     EXPECT_FALSE(f.plugin->gpus().empty());
   }

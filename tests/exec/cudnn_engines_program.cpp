@@ -14,6 +14,7 @@
 
 #include "base/data.h"
 #include "exec/device/cuda/fused_attention.h"
+#include "exec/device/cuda/mirror.h"
 #include "exec/lower/execution_graph.h"
 #include "tests/exec/cudnn_devices.h"
 
@@ -87,7 +88,8 @@ struct Questions {
     const bool conv = c.function == Function::conv || c.function == Function::conv_backward_data ||
                       c.function == Function::conv_backward_weights;
     if (!attention && !conv) return;
-    if (conv && exec::ConvShape::unpack({c.shape.begin(), c.shape.end() - 1}).transposed) return;
+    if (conv && exec::ConvShape::unpack({c.shape.begin(), c.shape.end() - 1}).transposed)
+      return add(exec::cuda::mirrored(c), precision);
     std::string key = fmt::format("{} {}", name(c.function), c.half(0) ? "half" : "float");
     for (const int64_t n : c.shape) key += fmt::format(" {}", n);
     calls.emplace(key, c);

@@ -19,6 +19,14 @@
 #include <utility>
 #include <vector>
 
+#ifdef __SANITIZE_ADDRESS__
+#define EMULATED_ASAN 1
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define EMULATED_ASAN 0
+#endif
+
 #define __global__
 #define __device__
 #define __host__
@@ -38,6 +46,50 @@ struct float4 {
 namespace emulated {
 
 inline dim3 thread_index, block_index, block_size, grid_size;
+
+/// What AddressSanitizer is told of stacks: which one a switch goes to, and that what an ended block's
+/// threads left on theirs is nobody's. Nothing without it.
+class Stack {
+ public:
+  static constexpr bool kWatched = EMULATED_ASAN != 0;
+  static constexpr std::size_t kBytes = kWatched ? 128 * 1024 : 64 * 1024;  // of its redzones, too
+  char* make() {
+    bytes_.resize(kBytes);
+#if EMULATED_ASAN
+    __asan_unpoison_memory_region(bytes_.data(), kBytes);
+#endif
+    return bytes_.data();
+  }
+  /// In front of a switch to this stack, and behind it when it comes back.
+  void leave_for_this() {
+#if EMULATED_ASAN
+    __sanitizer_start_switch_fiber(&outer_, bytes_.data(), kBytes);
+#endif
+  }
+  void back_from_this() {
+#if EMULATED_ASAN
+    __sanitizer_finish_switch_fiber(outer_, nullptr, nullptr);
+#endif
+  }
+  /// On this stack, first of all and behind every pause; and in front of one.
+  void arrived() {
+#if EMULATED_ASAN
+    __sanitizer_finish_switch_fiber(inner_, &from_, &from_bytes_);
+#endif
+  }
+  void pauses() {
+#if EMULATED_ASAN
+    __sanitizer_start_switch_fiber(&inner_, from_, from_bytes_);
+#endif
+  }
+  void restart() { inner_ = nullptr; }
+
+ private:
+  std::vector<char> bytes_;
+  void *outer_ = nullptr, *inner_ = nullptr;
+  [[maybe_unused]] const void* from_ = nullptr;
+  [[maybe_unused]] std::size_t from_bytes_ = 0;
+};
 
 #ifdef __x86_64__
 /// Saves the callee's registers and the stack's top in *from and goes on at `to`. ucontext would do the same
@@ -70,37 +122,57 @@ emulated_switch:
 class Fiber {
  public:
   void start(void (*entry)()) {
-    stack_.resize(kStack);
-    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(stack_.data() + kStack) / 16 * 16);
+    char* const bytes = stack_.make();
+    stack_.restart();
+    auto* top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(bytes + Stack::kBytes) / 16 * 16);
     *--top = nullptr;  // where entry would return to; it does not. Its stack is then aligned as after a call
     *--top = reinterpret_cast<void*>(entry);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
     at_ = top;
   }
-  void resume() { emulated_switch(&back_, at_); }
-  void pause() { emulated_switch(&at_, back_); }
+  void resume() {
+    stack_.leave_for_this();
+    emulated_switch(&back_, at_);
+    stack_.back_from_this();
+  }
+  /// By its thread, at the beginning.
+  void begins() { stack_.arrived(); }
+  void pause() {
+    stack_.pauses();
+    emulated_switch(&at_, back_);
+    stack_.arrived();
+  }
 
  private:
-  static constexpr std::size_t kStack = 64 * 1024;
-  std::vector<char> stack_;
+  Stack stack_;
   void *at_ = nullptr, *back_ = nullptr;
 };
 #else
 class Fiber {
  public:
   void start(void (*entry)()) {
-    stack_.resize(kStack);
+    char* const bytes = stack_.make();
+    stack_.restart();
     getcontext(&at_);
-    at_.uc_stack.ss_sp = stack_.data();
-    at_.uc_stack.ss_size = kStack;
+    at_.uc_stack.ss_sp = bytes;
+    at_.uc_stack.ss_size = Stack::kBytes;
     makecontext(&at_, entry, 0);
   }
-  void resume() { swapcontext(&back_, &at_); }
-  void pause() { swapcontext(&at_, &back_); }
+  void resume() {
+    stack_.leave_for_this();
+    swapcontext(&back_, &at_);
+    stack_.back_from_this();
+  }
+  /// By its thread, at the beginning.
+  void begins() { stack_.arrived(); }
+  void pause() {
+    stack_.pauses();
+    swapcontext(&at_, &back_);
+    stack_.arrived();
+  }
 
  private:
-  static constexpr std::size_t kStack = 64 * 1024;
-  std::vector<char> stack_;
+  Stack stack_;
   ucontext_t at_{}, back_{};
 };
 #endif
@@ -144,6 +216,7 @@ class Block {
  private:
   static void enter() {
     Block& b = running();
+    b.fibers_[b.current_]->begins();
     (*b.body_)();
     b.done_[b.current_] = true;
     --b.alive_;

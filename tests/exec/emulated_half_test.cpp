@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "exec/device/cuda/fused_attention.h"
 #include "exec/device/cuda/half.h"
+#include "exec/device/cuda/mirror.h"
 #include "exec/device/cuda/storage.h"
 #include "exec/lower/execution_graph.h"
 #include "tests/exec/emulated_backend.h"
@@ -382,6 +383,100 @@ TEST(EmulatedLossScale, DoublesAfterTwoThousandGoodIterationsAndStaysInBounds) {
     s.begin();
   }
   EXPECT_EQ(s.scale(), 1);
+}
+
+/// A transposed convolution of any pass by its own kernel, and by that of the ordinary one that it is asked
+/// of cuDNN as.
+void expect_mirrored(const ConvShape& s, bool last, Precision stored) {
+  const auto device = emulated_backend().open({0, Precision::fp32, 1, false});
+  SplitMix64 random(5);
+  const auto filled = [&](int64_t n) {
+    std::vector<float> values(static_cast<std::size_t>(n));
+    for (float& v : values) v = static_cast<float>(to_unit(random.next()) - 0.5);
+    float* memory = device->allocate(n);
+    device->upload(memory, values.data(), n);
+    return memory;
+  };
+  float *x = filled(s.in_elements()), *y = filled(s.out_elements()), *w = filled(s.weight_elements());
+  for (const Function f : {Function::conv, Function::conv_backward_data, Function::conv_backward_weights}) {
+    Call call;
+    call.function = f;
+    call.operands = {0, 1, 2};
+    call.shape = s.pack();
+    call.shape.push_back(last ? 1 : 0);
+    const bool weights = f == Function::conv_backward_weights;
+    const int64_t n = f == Function::conv ? s.out_elements()
+                      : weights           ? s.weight_elements()
+                                          : s.in_elements();
+    float *direct = device->allocate(n), *by_other = device->allocate(n),
+          *swapped = device->allocate(s.weight_elements());
+    float *from = f == Function::conv ? x : weights ? x : y, *by = weights ? y : w;
+    device->launch(device->prepare(call), std::array{direct, from, by}, {}, Lane::compute);
+    const Call other = exec::cuda::mirrored(call);
+    EXPECT_FALSE(ConvShape::unpack({other.shape.begin(), other.shape.end() - 1}).transposed);
+    const uint32_t prepared = device->prepare(other);
+    if (weights) {
+      device->launch(prepared, std::array{swapped, y, x}, {}, Lane::compute);
+      exec::cuda::swap_weights(by_other, Precision::fp32, swapped, Precision::fp32,
+                               exec::cuda::WeightSwap(call, true), nullptr);
+    } else {
+      exec::cuda::swap_weights(swapped, Precision::fp32, w, Precision::fp32,
+                               exec::cuda::WeightSwap(call, false), nullptr);
+      device->launch(prepared, std::array{by_other, from, swapped}, {}, Lane::compute);
+    }
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_NEAR(direct[i], by_other[i], 1e-5) << name(f) << " element " << i << (last ? " last" : "");
+  }
+  // There and back, also of what is stored in 2 bytes.
+  Call call;
+  call.function = Function::conv;
+  call.shape = s.pack();
+  call.shape.push_back(1);
+  const int64_t n = s.weight_elements();
+  float *half = device->allocate(n), *there = device->allocate(n), *back = device->allocate(n);
+  exec::cuda::narrow(half, w, stored, n, nullptr);
+  exec::cuda::swap_weights(there, stored, half, stored, exec::cuda::WeightSwap(call, false), nullptr);
+  exec::cuda::swap_weights(back, Precision::fp32, there, stored, exec::cuda::WeightSwap(call, true), nullptr);
+  for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(back[i], w[i], 1.0 / 256);
+}
+
+TEST(EmulatedHalf, TransposedConvolutionsAreOrdinaryOnesFromBehind) {
+  ConvShape s;
+  s.transposed = true;
+  s.batch = 2;
+  s.in_channels = 6;
+  s.out_channels = 4;
+  s.in = {1, 3, 4};
+  s.kernel = {1, 3, 2};
+  s.stride = {1, 2, 2};
+  s.pad = {0, 1, 0};
+  s.out = {1, 5, 8};
+  for (const bool last : {true, false}) {
+    for (const int64_t groups : {1, 2}) {
+      s.groups = groups;
+      expect_mirrored(s, last, groups == 1 ? Precision::bf16 : Precision::fp16);
+    }
+  }
+}
+
+/// Sixteen bytes at a time where both lie well, and what is left over.
+TEST(EmulatedHalf, NarrowsAnyNumberFromAnywhere) {
+  const auto device = emulated_backend().open({0, Precision::fp32, 1, false});
+  constexpr int64_t kMost = 1031;
+  float *from = device->allocate(kMost + 4), *half = device->allocate(kMost + 8),
+        *back = device->allocate(kMost + 8);
+  for (int64_t i = 0; i < kMost + 4; ++i) from[i] = static_cast<float>(i % 200) - 77;
+  for (const Precision p : {Precision::bf16, Precision::fp16}) {
+    for (const int64_t offset : {0, 1, 3}) {
+      for (const int64_t n : {0, 1, 3, 4, 5, 1023, 1024, 1027}) {
+        std::fill_n(back, kMost + 8, -1.0F);
+        exec::cuda::narrow(reinterpret_cast<uint16_t*>(half) + offset, from + offset, p, n, nullptr);
+        exec::cuda::upcast(back + offset, reinterpret_cast<uint16_t*>(half) + offset, p, n, nullptr);
+        for (int64_t i = 0; i < n; ++i) ASSERT_EQ(back[offset + i], from[offset + i]) << n << " " << offset;
+        for (int64_t i = offset + n; i < kMost + 8; ++i) ASSERT_EQ(back[i], -1) << "written behind the end";
+      }
+    }
+  }
 }
 
 }  // namespace

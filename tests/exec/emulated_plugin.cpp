@@ -38,6 +38,7 @@ const Backend& backend() {
     out.unit = [](uint32_t) { return std::string("emulated"); };
     out.reaches = [](uint32_t, uint32_t) { return true; };
     out.units = []() -> int64_t { return 1; };
+    out.memory = [](uint32_t) { return gpus()[0].memory_bytes; };
     return out;
   }();
   return b;
@@ -47,8 +48,8 @@ const Backend& backend() {
 }  // namespace tandem::tests
 
 extern "C" __attribute__((visibility("default"))) const tandem::exec::CudaPlugin* tandem_cuda_plugin() {
-  static const tandem::exec::CudaPlugin plugin{TANDEM_CUDA_ABI, &tandem::tests::backend(),
-                                               tandem::tests::gpus,
-                                               [] { return std::string("no CUDA: an emulated device"); }};
+  static const tandem::exec::CudaPlugin plugin{
+      TANDEM_CUDA_ABI, &tandem::tests::backend(), tandem::tests::gpus,
+      [] { return std::string("no CUDA: an emulated device"); }, []() -> int64_t { return 0; }};
   return &plugin;
 }

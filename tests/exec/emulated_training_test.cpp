@@ -99,13 +99,28 @@ TEST(EmulatedTraining, SaysWhatLibrariesRefused) {
   ASSERT_EQ(again[0].libraries.size(), r.report.libraries.size());
   EXPECT_EQ(again[0].libraries[0].calls, r.report.libraries[0].calls);
 }
-TEST(EmulatedTraining, TwoWorkersAddTheirGradients) { expect_same("digits-cnn", "allreduce:bucket=8KiB", 2); }
+TEST(EmulatedTraining, TwoWorkersAddTheirGradients) {
+  expect_same("digits-cnn", "allreduce:bucket=8KiB", 2);
+  expect_same("digits-mlp", "allreduce:partition=2KiB,priority=on", 2);
+}
 /// Losses over a divided vocabulary, whose last part ends in padding, and a weight of which two stages have
 /// copies.
 TEST(EmulatedTraining, PartnersAndStagesShareAVocabulary) {
   const char* const model = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=41,sequence=6";
   expect_same(model, "tensor-parallel", 2);
   expect_same(model, "pipeline:microbatches=1", 2);
+}
+/// Tokens that travel to experts elsewhere, keys that go round, parameters and the optimiser's state sharded.
+TEST(EmulatedTraining, DevicesShareExpertsSequencesAndStates) {
+  expect_same(
+      "mixtral-8x7b:layers=1,hidden=16,heads=2,kv_heads=1,head_dim=8,feed=32,vocabulary=40,sequence=6,"
+      "experts=4",
+      "hybrid:expert=2", 2);
+  const char* const model = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=40,sequence=8";
+  expect_same(model, "hybrid:context=2", 2);
+  for (const char* scheme :
+       {"zero:stage=1,bucket=1KiB", "zero:stage=2,bucket=1KiB", "fsdp", "hybrid:sharding=3"})
+    expect_same(model, scheme, 2);
 }
 TEST(EmulatedTraining, ServersOnDevicesMergeThere) {
   opened = 0;

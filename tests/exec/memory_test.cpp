@@ -62,8 +62,17 @@ TEST(Memory, IsWhatWorkersAllocate) {
         execute(e);
         const Program program = make_program(e);
         const Stages stages(e, program);
-        EXPECT_EQ(4 * allocated, 3 * worker_memory(e, program, stages, 0).total().n)
+        MemoryUse all;
+        for (uint32_t w = 0; w < 3; ++w) {
+          const MemoryUse m = worker_memory(e, program, stages, w);
+          all.workspace += m.total();
+          all.optimizer += m.optimizer;
+        }
+        EXPECT_EQ(4 * allocated, all.workspace.n)
             << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
+        // Adam's two vectors, once a worker, or once in all where they are sharded.
+        const bool sharded = std::string(text).starts_with("zero");
+        EXPECT_TRUE(!sharded || all.optimizer.n == 2 * 4 * stages.whole().parameters()) << text;
       }
     }
   }

@@ -2,6 +2,9 @@
 // An asynchronous device computes what a synchronous one does, whatever is replayed, sampled or stopped.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "exec/run/execute.h"
 #include "exec/run/stream_driver.h"
 #include "tests/exec/deferred.h"
@@ -184,6 +187,80 @@ TEST_F(Alone, CollectivesGoToTheLibraryThatMakesThem) {
     ++asked;
   }
   EXPECT_GT(asked, 0);
+}
+
+/// Says when its graph is ready.
+class Capturing : public DeferredDevice {
+ public:
+  using DeferredDevice::DeferredDevice;
+  std::unique_ptr<DeviceGraph> end_capture() override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10 * captured));  // not at the same time
+    ++captured;
+    return DeferredDevice::end_capture();
+  }
+  void replay(DeviceGraph& graph) override {
+    EXPECT_EQ(captured, 2) << "the other's graph is not ready";
+    DeferredDevice::replay(graph);
+  }
+  static inline std::atomic<int> captured{0};
+};
+
+/// Making a graph ready takes memory: on GPUs that reach each other that waits for what runs there, and so
+/// for ever where a collective of another's graph has begun.
+TEST_F(Alone, NobodyReplaysBeforeAllHaveCaptured) {
+  Backend b = kDeferred;
+  b.unit = [](uint32_t index) { return "unit " + std::to_string(index); };
+  b.group = [](const GroupSetup&) { return std::unique_ptr<DeviceGroup>(std::make_unique<Counting>()); };
+  b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
+    return std::make_unique<Capturing>(backends_registry().at("cpu").open(options));
+  };
+  e_.backend = &b;
+  e_.cluster = {2, 1, 2};
+  Capturing::captured = 0;
+  execute(e_);
+  EXPECT_EQ(Capturing::captured, 2);
+}
+
+/// What is timed in a row is the library's collective alone, behind some that nobody has to wait for.
+TEST_F(Alone, TimesCollectivesInARow) {
+  Backend b = kDeferred;
+  b.unit = [](uint32_t index) { return "unit " + std::to_string(index); };
+  b.group = [](const GroupSetup&) { return std::unique_ptr<DeviceGroup>(std::make_unique<Counting>()); };
+  e_.backend = &b;
+  e_.cluster = {2, 1, 2};
+  e_.iterations = 5;
+  const int before = Counting::runs;
+  const ExecutionResult plain = execute(e_);
+  const int of_run = Counting::runs - before;
+  const ExecutionResult measured = execute(e_, {true, false, false});
+  int64_t collectives = 0;
+  for (std::size_t i = 0; i < measured.ops.size(); ++i) {
+    EXPECT_EQ(plain.ops[i].in_row, 0);
+    EXPECT_EQ(measured.ops[i].in_row > 0, measured.ops[i].collective_bytes > 0);
+    collectives += measured.ops[i].collective_bytes > 0 ? 1 : 0;
+  }
+  EXPECT_GT(collectives, 0);
+  EXPECT_EQ(Counting::runs - before - 2 * of_run, 2 * 22 * collectives);
+  EXPECT_EQ(execute(e_, {true, false, true}).ops.back().in_row, 0) << "its buffers would be lost";
+}
+
+/// What there is of it is divided by those that share it, reported, and asked before the run.
+TEST_F(Alone, MemoryIsTheDevices) {
+  Backend b = kDeferred;
+  b.unit = [](uint32_t index) { return "unit " + std::to_string(index / 2); };  // two workers on each
+  b.memory = [](uint32_t) -> int64_t { return 64 << 20; };
+  e_.backend = &b;
+  e_.iterations = 5;
+  EXPECT_EQ(execute(e_).report.memory.capacity.n, 64 << 20);
+  e_.cluster = {3, 1, 3};
+  EXPECT_EQ(execute(e_).report.memory.capacity.n, 32 << 20);
+  b.memory = [](uint32_t index) -> int64_t { return index < 2 ? 64 << 20 : 4096; };
+  try {
+    execute(e_);
+    ADD_FAILURE() << "the third worker's device is too small";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("worker 2 of digits-mlp"), std::string::npos) << error.what();
+  }
 }
 
 std::string route_of(const ExecutionResult& r) {

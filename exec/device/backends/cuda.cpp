@@ -212,6 +212,7 @@ void register_cuda(Registry<Backend>& registry) {
   b.unit = [](uint32_t index) { return plugged().unit(index); };
   b.reaches = [](uint32_t a, uint32_t b) { return plugged().reaches(a, b); };
   b.units = [] { return plugged().units(); };
+  b.memory = [](uint32_t index) { return plugged().memory(index); };
   registry.add(b);
 }
 

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products by cuBLASLt. Ours are row by row and its column by column: it is asked for the transposed product
 // with the operands exchanged, and no element moves.
-#include <algorithm>
-#include <optional>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/fp8.h"
 #include "exec/device/cuda/half.h"
 #include "exec/device/cuda/session.h"
+#include "exec/device/cuda/trial.h"
 
 namespace tandem::exec::cuda {
 
@@ -37,7 +45,7 @@ struct Types {
 class Matmul {
  public:
   Matmul(const Product& p, const Types& types, bool bias, uint32_t alignment, Libraries& libraries)
-      : libraries_(libraries), alignment_(alignment), beta_(p.beta) {
+      : libraries_(libraries), product_(p), types_(types), alignment_(alignment), bias_(bias), beta_(p.beta) {
     cublasLtMatmulDesc_t what = nullptr;
     check(cublasLtMatmulDescCreate(&what, compute_type(libraries.precision, types.in), CUDA_R_32F),
           "describe a product");
@@ -49,8 +57,7 @@ class Matmul {
     a_ = p.transpose_b ? layout(second, p.k, p.n, p.ldb) : layout(second, p.n, p.k, p.ldb);
     b_ = p.transpose_a ? layout(types.in, p.m, p.k, p.lda) : layout(types.in, p.k, p.m, p.lda);
     c_ = layout(types.out, p.n, p.m, p.ldc);
-    // What is of 2 bytes lies at multiples of 64 bytes: a copy in scratch, or a tensor of the arena.
-    choose(bias, types.in == CUDA_R_32F ? alignment : 64);
+    choose();
   }
 
   bool usable() const { return found_; }
@@ -72,10 +79,7 @@ class Matmul {
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a);
   }
   void run(float* c, const float* a, const float* b, const float* bias, Stream stream) {
-    static constexpr float kOne = 1;
-    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    check(cublasLtMatmul(libraries_.blas, what_.get(), &kOne, b, a_.get(), a, b_.get(), &beta_, c, c_.get(),
-                         c, c_.get(), &algorithm_, libraries_.workspace, libraries_.workspace_bytes, stream),
+    check(multiply(c, a, b, bias, algorithm_, libraries_.workspace, libraries_.workspace_bytes, stream),
           "multiply");
   }
 
@@ -85,7 +89,66 @@ class Matmul {
     check(cublasLtMatmulDescSetAttribute(what_.get(), attribute, &value, sizeof(value)),
           "describe a product");
   }
-  void choose(bool bias, uint32_t inputs) {
+  /// What is kept of earlier runs, if the library still takes it; else the fastest of its first proposals.
+  void choose() {
+    // One thread of the process at a time, so that trials do not disturb each other.
+    static std::mutex mutex;
+    const std::lock_guard guard(mutex);
+    const std::string chip = fmt::format("{} cuBLASLt {}", libraries_.chip, cublasLtGetVersion());
+    Choices& choices = Choices::of_process();
+    // It depends on how the bias is aligned: an address as bad as any that will come stands for it.
+    const auto stand_in = static_cast<uintptr_t>(4096 + alignment_);
+    if (bias_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in);
+    std::vector<Result> proposed;
+    if (const auto known = choices.find(chip, key())) proposed = known_result(*known);
+    if (proposed.empty()) proposed = proposals();
+    const std::optional<std::size_t> best = fastest(proposed);
+    if (!best) return;
+    found_ = true;
+    algorithm_ = proposed[*best].algo;
+    workspace_ = static_cast<int64_t>(proposed[*best].workspaceSize);
+    choices.keep(chip, key(), Way(std::begin(algorithm_.data), std::end(algorithm_.data)));
+  }
+
+  using Result = cublasLtMatmulHeuristicResult_t;
+
+  /// All that a choice is good for.
+  std::vector<int64_t> key() const {
+    const Product& p = product_;
+    return {p.m,
+            p.n,
+            p.k,
+            p.lda,
+            p.ldb,
+            p.ldc,
+            p.transpose_a ? 1 : 0,
+            p.transpose_b ? 1 : 0,
+            p.beta != 0 ? 1 : 0,
+            bias_ ? 1 : 0,
+            alignment_,
+            types_.in,
+            types_.second.value_or(types_.in),
+            types_.out,
+            compute_type(libraries_.precision, types_.in)};
+  }
+
+  std::vector<Result> known_result(const Way& way) {
+    Result out{};
+    if (way.size() != std::size(out.algo.data)) return {};
+    std::copy(way.begin(), way.end(), std::begin(out.algo.data));
+    const cublasLtMatmulAlgo_t algorithm = out.algo;
+    if (cublasLtMatmulAlgoCheck(libraries_.blas, what_.get(), a_.get(), b_.get(), c_.get(), c_.get(),
+                                &algorithm, &out) != CUBLAS_STATUS_SUCCESS ||
+        out.state != CUBLAS_STATUS_SUCCESS || out.workspaceSize > kLeastWorkspace)
+      return {};
+    out.algo = algorithm;
+    return {out};
+  }
+
+  /// What is of 2 bytes or 1 lies at multiples of 64 bytes: a copy in scratch, or a tensor of the arena.
+  uint32_t input_alignment() const { return types_.in == CUDA_R_32F ? alignment_ : 64; }
+
+  std::vector<Result> proposals() {
     cublasLtMatmulPreference_t wish = nullptr;
     check(cublasLtMatmulPreferenceCreate(&wish), "choose a product");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -95,25 +158,67 @@ class Matmul {
     bool said = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kLeastWorkspace));
     for (const auto which :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
-      said = prefer(which, inputs) && said;
+      said = prefer(which, input_alignment()) && said;
     for (const auto which :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       said = prefer(which, alignment_) && said;
-    // The choice depends on how the bias is aligned: an address as bad as any that will come stands for it.
-    const auto stand_in = static_cast<uintptr_t>(4096 + alignment_);
-    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, stand_in);
-    cublasLtMatmulHeuristicResult_t result{};
+    std::vector<Result> out(kMostTried);
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        libraries_.blas, what_.get(), a_.get(), b_.get(), c_.get(), c_.get(), wish, 1, &result, &count);
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(libraries_.blas, what_.get(), a_.get(), b_.get(), c_.get(), c_.get(),
+                                       wish, static_cast<int>(out.size()), out.data(), &count);
     cublasLtMatmulPreferenceDestroy(wish);
-    found_ = said && status == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-    algorithm_ = result.algo;
-    workspace_ = static_cast<int64_t>(result.workspaceSize);
+    out.resize(said && status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(count) : 0);
+    std::erase_if(out, [](const Result& r) { return r.state != CUBLAS_STATUS_SUCCESS; });
+    return out;
   }
 
+  /// By trial, on operands that lie as badly as any that will come; the first where there is no room for one.
+  std::optional<std::size_t> fastest(const std::vector<Result>& proposed) {
+    if (proposed.empty()) return std::nullopt;
+    try {
+      const Product& p = product_;
+      const cudaStream_t stream = stream_of(libraries_);
+      const std::size_t beside = 256;  // of which a part is left out in front
+      const auto room = [&](int64_t elements, cudaDataType_t type) {
+        return static_cast<std::size_t>(elements) * bytes_of(type) + beside;
+      };
+      const TrialMemory a(room((p.transpose_a ? p.k : p.m) * p.lda, types_.in)),
+          b(room((p.transpose_b ? p.n : p.k) * p.ldb, types_.second.value_or(types_.in))),
+          c(room(p.m * p.ldc, types_.out)), bias(room(p.n, CUDA_R_32F));
+      if (types_.second) scale(bias.at(), bias.at());
+      const auto odd = [&](uint32_t alignment) -> std::size_t { return alignment < beside ? alignment : 0; };
+      const auto run = [&](std::size_t i) {
+        return multiply(c.at(odd(alignment_)), a.at(odd(input_alignment())), b.at(odd(input_alignment())),
+                        bias_ ? bias.at(odd(alignment_)) : nullptr, proposed[i].algo, libraries_.workspace,
+                        libraries_.workspace_bytes, stream) == CUBLAS_STATUS_SUCCESS;
+      };
+      return fastest_of(proposed.size(), run, stream, libraries_.workspace, libraries_.workspace_bytes);
+    } catch (const NoRoom&) {
+      return 0;
+    }
+  }
+
+  static std::size_t bytes_of(cudaDataType_t type) {
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 1;
+  }
+
+  cublasStatus_t multiply(float* c, const float* a, const float* b, const float* bias,
+                          const cublasLtMatmulAlgo_t& algorithm, void* workspace, std::size_t bytes,
+                          cudaStream_t stream) {
+    static constexpr float kOne = 1;
+    if (bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    return cublasLtMatmul(libraries_.blas, what_.get(), &kOne, b, a_.get(), a, b_.get(), &beta_, c, c_.get(),
+                          c, c_.get(), &algorithm, workspace, bytes, stream);
+  }
+
+  static constexpr std::size_t kMostTried = 4;
+
   Libraries& libraries_;
+  Product product_;
+  Types types_;
   uint32_t alignment_;
+  bool bias_;
   float beta_;
   std::shared_ptr<cublasLtMatmulDescOpaque_t> what_;
   std::shared_ptr<cublasLtMatrixLayoutOpaque_t> a_, b_, c_;
@@ -198,8 +303,13 @@ Prepared library_gemm(const Call& call, Libraries& libraries) {
   });
 }
 
-RunProduct library_product(const Product& product, Libraries& libraries) {
+RunProduct library_product(const Product& product, Function function, Libraries& libraries) {
   const auto choice = std::make_shared<Choice>(product, Types{}, false, libraries);
+  Call call;
+  call.function = function;
+  choice->note(call, libraries);
+  libraries.choices.back().flops =
+      2.0 * static_cast<double>(product.m * product.n) * static_cast<double>(product.k);
   const RunProduct plain = fallback_product(product);
   return [choice, plain](float* c, const float* a, const float* b, const Launch& l) {
     Matmul* matmul = choice->of({a, b, c});

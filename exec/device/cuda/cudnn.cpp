@@ -7,11 +7,13 @@
 #include <mutex>
 #include <optional>
 
-#include "exec/device/cuda/cudnn_choices.h"
+#include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/cudnn_graph.h"
 #include "exec/device/cuda/cudnn_plan.h"
 #include "exec/device/cuda/half.h"
+#include "exec/device/cuda/mirror.h"
 #include "exec/device/cuda/session.h"
+#include "exec/device/cuda/trial.h"
 
 namespace tandem::exec::cuda {
 
@@ -24,99 +26,24 @@ cudnnStatus_t execute(const Plan& plan, const Libraries& libraries, void* x, voi
   return run_plan(plan, libraries, {{kX, x}, {kY, y}, {kW, w}});
 }
 
-/// Memory of its own for a trial: numbers of 0.008 to 2 in any format, since zeros run faster than data.
-class Trial {
- public:
-  explicit Trial(std::size_t bytes, bool filled = true) {
-    const std::size_t size = std::max<std::size_t>(bytes, 256);
-    if (cudaMalloc(&memory_, size) != cudaSuccess) {
-      cudaGetLastError();
-      throw Refused{CUDNN_STATUS_ALLOC_FAILED};
-    }
-    if (filled) fill(size);
-  }
-  explicit Trial(int64_t elements) : Trial(static_cast<std::size_t>(elements) * sizeof(float)) {}
-  ~Trial() { cudaFree(memory_); }
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
-  void* get() const { return memory_; }
-
- private:
-  /// A piece from the host, then ever larger copies of what is there.
-  void fill(std::size_t size) {
-    std::vector<uint16_t> piece(std::min<std::size_t>(size, 1 << 20) / 2);
-    uint32_t state = 1;
-    for (uint16_t& half : piece) {
-      state = state * 1664525U + 1013904223U;  // Numerical Recipes' generator
-      half = static_cast<uint16_t>(0x3C00U | (state >> 16 & 0x83FFU));
-    }
-    cudaMemcpy(memory_, piece.data(), piece.size() * 2, cudaMemcpyHostToDevice);
-    auto* bytes = static_cast<char*>(memory_);
-    for (std::size_t done = piece.size() * 2; done < size; done *= 2)
-      cudaMemcpy(bytes + done, bytes, std::min(done, size - done), cudaMemcpyDeviceToDevice);
-  }
-  void* memory_ = nullptr;
-};
-
-/// Of one run in a row of five, in milliseconds; nothing when it fails. Copies in front of them keep the
-/// device busy until the host has issued all.
-std::optional<float> time_of(const Plan& plan, const Libraries& libraries, cudaStream_t stream, int64_t input,
-                             const Trial& x, const Trial& y, const Trial& w) {
-  constexpr int kRow = 5;
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "make an event");
-  check(cudaEventCreate(&end), "make an event");
-  const auto runs = [&](int times) {
-    for (int i = 0; i < times; ++i) {
-      if (execute(plan, libraries, x.get(), y.get(), w.get()) != CUDNN_STATUS_SUCCESS) return false;
-    }
-    return true;
-  };
-  std::optional<float> best;
-  const auto half = static_cast<std::size_t>(input) * sizeof(float) / 2;
-  auto* bytes = static_cast<char*>(x.get());
-  bool works = runs(1) && cudaStreamSynchronize(stream) == cudaSuccess;
-  for (int turn = 0; turn < 2 && works; ++turn) {
-    for (int i = 0; i < 4; ++i) cudaMemcpyAsync(bytes + half, bytes, half, cudaMemcpyDeviceToDevice, stream);
-    cudaEventRecord(begin, stream);
-    works = runs(kRow);
-    cudaEventRecord(end, stream);
-    float ms = 0;
-    works = works && cudaEventSynchronize(end) == cudaSuccess &&
-            cudaEventElapsedTime(&ms, begin, end) == cudaSuccess;
-    if (works) best = std::min(best.value_or(ms), ms);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  if (!works) {
-    cudaGetLastError();
-    return std::nullopt;
-  }
-  return best;
-}
-
-/// The fastest by trial; the first where there is no room for one; none where all fail.
+/// The fastest by trial; none where all fail. A plan that stands alone is run as well: whether it runs, and
+/// so that nothing is left to load at its first launch. The first where there is no room for a trial.
 std::optional<std::size_t> fastest(const std::vector<Plan>& plans, const ConvShape& s, Libraries libraries) {
-  if (plans.size() < 2) return 0;
   std::optional<std::size_t> best;
   try {
-    cudaStream_t stream = nullptr;
-    check(cudnnGetStream(libraries.cudnn, &stream), "name its stream");
-    const Trial x(s.in_elements()), y(s.out_elements()), w(s.weight_elements());
+    const cudaStream_t stream = stream_of(libraries);
+    const auto x = TrialMemory::floats(s.in_elements()), y = TrialMemory::floats(s.out_elements()),
+               w = TrialMemory::floats(s.weight_elements());
     int64_t most = 0;
     for (const Plan& p : plans) most = std::max(most, p.workspace);
-    const Trial workspace(static_cast<std::size_t>(most), false);  // only the fastest one's is kept
+    const TrialMemory workspace(static_cast<std::size_t>(most), false);  // only the fastest one's is kept
     libraries.workspace = workspace.get();
+    const auto run = [&](std::size_t i) {
+      return execute(plans[i], libraries, x.get(), y.get(), w.get()) == CUDNN_STATUS_SUCCESS;
+    };
+    best = fastest_of(plans.size(), run, stream, x.get(), x.bytes());
     check(cudaDeviceSynchronize(), "wait");
-    std::optional<float> least;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      const auto ms = time_of(plans[i], libraries, stream, s.in_elements(), x, y, w);
-      if (!ms || (least && *least <= *ms)) continue;
-      least = ms;
-      best = i;
-    }
-    check(cudaDeviceSynchronize(), "wait");
-  } catch (const Refused&) {
+  } catch (const NoRoom&) {
     return 0;
   }
   return best;
@@ -134,10 +61,6 @@ std::vector<int64_t> key_of(const Call& call, const Types& types, const Librarie
 /// process at a time, so that trials do not disturb each other.
 std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& types, Libraries& libraries,
                              std::string& why) {
-  if (s.transposed) {
-    why = "transposed convolutions are not asked for";
-    return std::nullopt;
-  }
   const std::vector<int64_t> key = key_of(call, types, libraries);
   if (const auto at = plans_of(libraries).made.find(key); at != plans_of(libraries).made.end()) {
     why = at->second.why;
@@ -145,13 +68,13 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
   }
   static std::mutex mutex;
   const std::lock_guard guard(mutex);
-  const std::string chip = fmt::format("{} cuDNN {}", libraries.chip, cudnnGetVersion());
+  const std::string chip = chip_of(libraries);
   Choices& choices = Choices::of_process();
   Refusals refusals;
   std::optional<Plan> best;
   try {
     const Descriptor graph = convolution_graph(call, s, types, libraries.cudnn);
-    const std::optional<Origin> known = choices.find(chip, key);
+    const std::optional<Origin> known = origin_of(choices.find(chip, key));
     std::vector<Plan> plans = candidates(graph, known, kMostTried, libraries, refusals);
     if (plans.empty() && known) plans = candidates(graph, std::nullopt, kMostTried, libraries, refusals);
     const std::optional<std::size_t> at = plans.empty() ? std::nullopt : fastest(plans, s, libraries);
@@ -161,7 +84,7 @@ std::optional<Plan> plan_for(const Call& call, const ConvShape& s, const Types& 
     why = cudnnGetErrorString(refused.status);
   }
   if (best) {
-    choices.keep(chip, key, best->origin);
+    choices.keep(chip, key, way_of(best->origin));
     grow_workspace(libraries, static_cast<std::size_t>(best->workspace));
   }
   plans_of(libraries).made[key] = {best, why};
@@ -175,67 +98,115 @@ void note_plan(Libraries& libraries, const Call& call, const std::optional<Plan>
 
 bool aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// `narrows`: the plan's output is of 2 bytes, and is upcast behind it.
-Prepared convolve(const Call& call, const ConvShape& s, const Plan& plan, bool narrows,
+/// The convolution that cuDNN is asked for, and what is particular about it.
+struct Asked {
+  Call call;
+  ConvShape shape;
+  std::optional<WeightSwap> to, back;  ///< of a transposed one: the weights that it takes, or gives
+  bool narrows = false;                ///< the plan's output is of 2 bytes, and is upcast behind it
+
+  explicit Asked(const Call& wanted) : call(wanted), shape(shape_of(wanted)) {
+    if (!shape.transposed) return;
+    call = mirrored(wanted);
+    shape = shape_of(call);
+    if (call.function == Function::conv_backward_weights)
+      back = WeightSwap(wanted, true);
+    else
+      to = WeightSwap(wanted, false);
+  }
+  int64_t written() const {
+    return call.function == Function::conv                 ? shape.out_elements()
+           : call.function == Function::conv_backward_data ? shape.in_elements()
+                                                           : shape.weight_elements();
+  }
+  /// Of scratch: weights first, behind them what is upcast.
+  int64_t behind_weights() const { return (shape.weight_elements() + 63) / 64 * 64; }
+  int64_t scratch() const { return behind_weights() + (narrows ? written() / 2 + 1 : 0); }
+  static ConvShape shape_of(const Call& c) { return ConvShape::unpack({c.shape.begin(), c.shape.end() - 1}); }
+};
+
+/// Runs the plan on {x, y, w} of what cuDNN was asked for. Weights lie where the flat vector has them, on any
+/// multiple of 4 bytes: then they go through scratch, as those that are swapped do.
+void run_conv(const Plan& plan, const Asked& a, Precision half, bool half_inputs, const Libraries& libraries,
+              const Launch& l) {
+  float* const* o = l.operands;
+  const Function f = a.call.function;
+  const bool weights = f == Function::conv_backward_weights;
+  const int64_t count = a.shape.weight_elements();
+  const Precision inputs = half_inputs ? half : Precision::fp32, made = a.narrows ? half : Precision::fp32;
+  float* to = a.narrows ? l.scratch + a.behind_weights() : o[0];
+  float* x = f == Function::conv_backward_data ? to : o[1];
+  float* y = f == Function::conv ? to : f == Function::conv_backward_data ? o[1] : o[2];
+  if (a.back) std::swap(x, y);
+  float* w = weights ? to : o[2];
+  float* placed = a.to || a.back || !aligned(w) ? l.scratch : w;
+  const auto move = [&](float* target, const float* from) {
+    check(cudaMemcpyAsync(target, from, static_cast<std::size_t>(count) * sizeof(float),
+                          cudaMemcpyDeviceToDevice, l.stream),
+          "copy");
+  };
+  if (a.to)
+    swap_weights(placed, inputs, w, inputs, *a.to, l.stream);
+  else if (placed != w && !weights)
+    move(placed, w);
+  check(execute(plan, libraries, x, y, placed), "convolve");
+  if (a.back)
+    swap_weights(o[0], Precision::fp32, placed, made, *a.back, l.stream);
+  else if (a.narrows)
+    upcast(o[0], to, half, a.written(), l.stream);
+  else if (placed != w && weights)
+    move(w, placed);
+}
+
+Prepared convolve(const Call& call, const Asked& a, const Plan& plan, bool half_inputs,
                   const Libraries& libraries) {
-  // Weights lie where the flat vector has them, on any multiple of 4 bytes: then they go through scratch.
-  const int64_t weights = s.weight_elements();
-  const Function f = call.function;
-  const int64_t written = f == Function::conv                 ? s.out_elements()
-                          : f == Function::conv_backward_data ? s.in_elements()
-                                                              : weights;
-  const bool bias = f == Function::conv && call.operands.size() > 3, last = call.shape.back() != 0;
+  const ConvShape s = Asked::shape_of(call);
+  const bool bias = call.function == Function::conv && call.operands.size() > 3,
+             last = call.shape.back() != 0;
   const Precision half = libraries.precision, stored = call.half(0) ? half : Precision::fp32;
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
   return {[=, &libraries](const Launch& l) {
-            float* const* o = l.operands;
-            float* to = narrows ? l.scratch : o[0];
-            float* x = f == Function::conv_backward_data ? to : o[1];
-            float* y = f == Function::conv ? to : f == Function::conv_backward_data ? o[1] : o[2];
-            float* w = f == Function::conv_backward_weights ? to : o[2];
-            float* placed = aligned(w) ? w : l.scratch;
-            const auto move = [&](float* target, const float* from) {
-              check(cudaMemcpyAsync(target, from, static_cast<std::size_t>(weights) * sizeof(float),
-                                    cudaMemcpyDeviceToDevice, l.stream),
-                    "copy");
-            };
-            if (placed != w && f != Function::conv_backward_weights) move(placed, w);
-            check(execute(plan, libraries, x, y, placed), "convolve");
-            if (placed != w && f == Function::conv_backward_weights) move(w, placed);
-            if (narrows) upcast(o[0], to, half, written, l.stream);
-            if (bias) add_bias(o[0], o[3], stored, s.batch, s.out_channels, positions, last, l.stream);
+            run_conv(plan, a, half, half_inputs, libraries, l);
+            if (bias)
+              add_bias(l.operands[0], l.operands[3], stored, s.batch, s.out_channels, positions, last,
+                       l.stream);
           },
-          std::max(weights, narrows ? written / 2 + 1 : 0)};
+          a.scratch()};
 }
 
 /// On inputs of 2 bytes, where cuDNN has it: into what the output is stored in; if it has none for fp32, into
 /// the inputs' format, as PyTorch's gradients of weights.
-std::optional<Prepared> half_conv(const Call& call, const ConvShape& s, Libraries& libraries) {
+std::optional<Prepared> half_conv(const Call& call, Libraries& libraries, std::string& why) {
   const Precision precision = libraries.precision;
-  if (!is_half(precision)) return std::nullopt;
   const cudnnDataType_t in = precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
-  std::string why;
-  std::optional<Plan> plan = plan_for(call, s, {in, call.half(0) ? in : CUDNN_DATA_FLOAT}, libraries, why);
-  const bool narrows = !plan && !call.half(0);
-  if (narrows) plan = plan_for(call, s, {in, in}, libraries, why);
+  Asked a(call);
+  std::optional<Plan> plan =
+      plan_for(a.call, a.shape, {in, call.half(0) ? in : CUDNN_DATA_FLOAT}, libraries, why);
+  a.narrows = !plan && !call.half(0);
+  if (a.narrows) plan = plan_for(a.call, a.shape, {in, in}, libraries, why);
   if (!plan) return std::nullopt;
   note_plan(libraries, call, plan, "");
   return multiply_half(call, precision,
-                       [&](const Call& c) { return convolve(c, s, *plan, narrows, libraries); });
+                       [&](const Call& c) { return convolve(c, a, *plan, true, libraries); });
 }
 
 }  // namespace
 
 Prepared library_conv(const Call& call, Libraries& libraries) {
-  const ConvShape s = ConvShape::unpack({call.shape.begin(), call.shape.end() - 1});
-  if (auto made = half_conv(call, s, libraries)) return std::move(*made);
+  std::string why_not;
+  if (is_half(libraries.precision)) {
+    if (auto made = half_conv(call, libraries, why_not)) return std::move(*made);
+  }
   if (half_mask(call) != 0)
     return upcast(call, libraries.precision, [&](const Call& c) { return library_conv(c, libraries); });
   std::string why;
-  const std::optional<Plan> plan = plan_for(call, s, {}, libraries, why);
+  const Asked a(call);
+  const std::optional<Plan> plan = plan_for(a.call, a.shape, {}, libraries, why);
   note_plan(libraries, call, plan, why);
   if (!plan) return prepare_own(call, libraries.precision);
-  return convolve(call, s, *plan, false, libraries);
+  // Not a refusal, since cuDNN computes it; but it takes copies, and more time.
+  if (!why_not.empty()) libraries.choices.back().engine += " on copies of 4 bytes";
+  return convolve(call, a, *plan, false, libraries);
 }
 
 }  // namespace tandem::exec::cuda

@@ -6,63 +6,19 @@
 #include <cstdint>
 #include <limits>
 
+#include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/cudnn_plan.h"
 #include "exec/device/cuda/fused_attention.h"
+#include "exec/device/cuda/trial.h"
 
 namespace tandem::exec::cuda {
 
 namespace {
 
-/// A plan for so many samples at a time, which divide the batch.
-struct Sliced {
-  Plan plan;
-  int64_t samples = 0;
-};
-
-/// The backward pass keeps the scores' gradients in its workspace: where those of the whole batch have no
-/// room, those of a part of it.
-std::optional<Sliced> plan_for(const Call& call, Libraries& libraries, std::string& why) {
-  const cudnnDataType_t stored =
-      libraries.precision == Precision::fp16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
-  const int64_t batch = call.shape[0];
-  for (int64_t samples = batch; samples > 0; samples = samples % 2 == 0 ? samples / 2 : 0) {
-    Call part = call;
-    part.shape[0] = samples;
-    std::vector<int64_t> key = part.shape;
-    key.insert(key.end(), {static_cast<int64_t>(call.function), static_cast<int64_t>(stored)});
-    auto& made = plans_of(libraries).made;
-    if (const auto at = made.find(key); at != made.end()) {
-      if (at->second.plan) return Sliced{*at->second.plan, samples};
-      why = why.empty() ? at->second.why : why;
-      continue;
-    }
-    Refusals refusals;
-    std::vector<Plan> found;
-    try {
-      found =
-          candidates(attention_graph(part, stored, libraries.cudnn), std::nullopt, 1, libraries, refusals);
-    } catch (const Refused& refused) {
-      refusals.status = refused.status;
-    }
-    if (!found.empty()) {
-      made[key] = {found.front(), ""};
-      return Sliced{found.front(), samples};
-    }
-    made[key] = {std::nullopt, refusals.text()};
-    why = why.empty() ? refusals.text() : why;
-    if (refusals.too_large == 0) break;  // fewer samples change nothing
-  }
-  return std::nullopt;
-}
-
 /// In host memory, which by-value tensors are read from.
 struct Values {
   float scale, lowest = std::numeric_limits<float>::lowest(), one = 1;
 };
-
-}  // namespace
-
-namespace {
 
 /// Names and places of the tensors of `samples` samples from the b-th on.
 std::vector<std::pair<int64_t, void*>> tensors_from(const AttentionShape& a, bool backward, int64_t b,
@@ -88,6 +44,88 @@ std::vector<std::pair<int64_t, void*>> tensors_from(const AttentionShape& a, boo
     out.emplace_back(kOne, &values.one);
   }
   return out;
+}
+
+/// Runs the plan once on memory of its own: whether it runs, and so that nothing is left to load at its first
+/// launch. Yes where there is no room for that.
+bool works(const Plan& plan, const AttentionShape& a, bool backward, Libraries libraries) {
+  try {
+    const TrialMemory queries(static_cast<std::size_t>(2 * a.batch * a.q_rows * a.q_row)),
+        keys(static_cast<std::size_t>(2 * a.batch * a.kv_rows * a.kv_row)),
+        outputs(static_cast<std::size_t>(2 * a.batch * a.out_rows * a.out_row()));
+    const auto sums = TrialMemory::floats(a.batch * a.heads * a.out_rows),
+               scratch = TrialMemory::floats(a.batch * a.heads * a.query);
+    const TrialMemory workspace(static_cast<std::size_t>(plan.workspace), false);
+    libraries.workspace = workspace.get();
+    // {out, q, k, v, log sums}, or {dq, dk, dv, q, k, v, out, dout, log sums}; results over what they are of.
+    float *const q = queries.at(), *const kv = keys.at(), *const out = outputs.at(), *const log = sums.at();
+    float* const forward_operands[] = {out, q, kv, kv, log};
+    float* const backward_operands[] = {q, kv, kv, q, kv, kv, out, out, log};
+    const cudaStream_t stream = stream_of(libraries);
+    const Launch l{backward ? backward_operands : forward_operands, nullptr, scratch.at(), stream};
+    Values values{a.scale};
+    return runs(
+        [&] {
+          return run_plan(plan, libraries, tensors_from(a, backward, 0, values, l)) == CUDNN_STATUS_SUCCESS;
+        },
+        stream);
+  } catch (const NoRoom&) {
+    return true;
+  }
+}
+
+/// A plan for so many samples at a time, which divide the batch.
+struct Sliced {
+  Plan plan;
+  int64_t samples = 0;
+};
+
+/// Of a call on all of its batch.
+PlanCache::Made make_whole(const Call& call, const std::vector<int64_t>& key, cudnnDataType_t stored,
+                           Libraries& libraries, bool& too_large) {
+  Choices& choices = Choices::of_process();
+  Refusals refusals;
+  try {
+    const Descriptor graph = attention_graph(call, stored, libraries.cudnn);
+    const std::optional<Origin> known = origin_of(choices.find(chip_of(libraries), key));
+    std::vector<Plan> found;
+    if (known) found = candidates(graph, known, 1, libraries, refusals);
+    if (found.empty()) found = candidates(graph, std::nullopt, 1, libraries, refusals = {});
+    if (!found.empty()) {
+      const bool backward = call.function == Function::attention_backward;
+      if (!works(found.front(), AttentionShape(call), backward, libraries))
+        return {std::nullopt, fmt::format("engine {} fails when it is run", found.front().engine)};
+      choices.keep(chip_of(libraries), key, way_of(found.front().origin));
+      return {found.front(), ""};
+    }
+  } catch (const Refused& refused) {
+    refusals.status = refused.status;
+  }
+  too_large = refusals.too_large > 0;
+  return {std::nullopt, refusals.text()};
+}
+
+/// The backward pass keeps the scores' gradients in its workspace: where those of the whole batch have no
+/// room, those of a part of it.
+std::optional<Sliced> plan_for(const Call& call, Libraries& libraries, std::string& why) {
+  const cudnnDataType_t stored =
+      libraries.precision == Precision::fp16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+  const int64_t batch = call.shape[0];
+  for (int64_t samples = batch; samples > 0; samples = samples % 2 == 0 ? samples / 2 : 0) {
+    Call part = call;
+    part.shape[0] = samples;
+    std::vector<int64_t> key = part.shape;
+    key.insert(key.end(), {static_cast<int64_t>(call.function), static_cast<int64_t>(stored)});
+    auto& made = plans_of(libraries).made;
+    bool smaller = true;  // may do where this does not
+    auto at = made.find(key);
+    if (at == made.end())
+      at = made.emplace(key, make_whole(part, key, stored, libraries, smaller = false)).first;
+    if (at->second.plan) return Sliced{*at->second.plan, samples};
+    why = why.empty() ? at->second.why : why;
+    if (!smaller) break;  // fewer samples change nothing
+  }
+  return std::nullopt;
 }
 
 }  // namespace

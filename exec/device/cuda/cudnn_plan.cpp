@@ -42,6 +42,19 @@ std::optional<Plan> make_plan(const Descriptor& configuration, const Origin& ori
 
 }  // namespace
 
+Way way_of(const Origin& origin) {
+  return {static_cast<int64_t>(origin.mode), static_cast<int64_t>(origin.index)};
+}
+
+std::optional<Origin> origin_of(const std::optional<Way>& way) {
+  if (!way || way->size() != 2 || way->at(1) < 0) return std::nullopt;
+  return Origin{static_cast<cudnnBackendHeurMode_t>(way->at(0)), static_cast<std::size_t>(way->at(1))};
+}
+
+std::string chip_of(const Libraries& libraries) {
+  return fmt::format("{} cuDNN {}", libraries.chip, cudnnGetVersion());
+}
+
 PlanCache& plans_of(Libraries& libraries) {
   if (!libraries.plans) libraries.plans = std::make_shared<PlanCache>();
   return *libraries.plans;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/device/cuda/choices.h"
 #include "exec/device/cuda/cudnn_graph.h"
 #include "exec/device/cuda/session.h"
 
@@ -18,6 +19,11 @@ struct Origin {
   std::size_t index = 0;
   bool operator==(const Origin&) const = default;
 };
+/// As Choices keeps it; none where it keeps none, or what cuDNN's list has not.
+Way way_of(const Origin& origin);
+std::optional<Origin> origin_of(const std::optional<Way>& way);
+/// The chip and cuDNN's version: what Choices keeps Origins for.
+std::string chip_of(const Libraries& libraries);
 
 struct Plan {
   Descriptor plan;

@@ -44,7 +44,7 @@ __global__ void rescale_kernel(Scale* scales, float* backs, float largest_a, flo
 template <typename F, typename T>
 __global__ void quantise_kernel(int64_t rows, int64_t k, bool transposed, F* to, const T* x, Scale* scale) {
   constexpr int kTile = 32, kStep = 8;
-  __shared__ float tile[kTile][kTile + 1];
+  __shared__ float tile[kTile][kTile + 1], peaks[kStep];
   const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile,
                 column = static_cast<int64_t>(blockIdx.x) * kTile;
   const float factor = scale->scale;
@@ -56,14 +56,17 @@ __global__ void quantise_kernel(int64_t rows, int64_t k, bool transposed, F* to,
     most = fmaxf(most, fabsf(v));
     tile[i][threadIdx.x] = factor * v;
   }
+  for (int d = kWarp / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, d));
+  if (threadIdx.x == 0) peaks[threadIdx.y] = most;
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kStep) {
     const int64_t r = row + i, c = column + threadIdx.x;
     if (r < rows && c < k) store(to + r * k + c, transposed ? tile[threadIdx.x][i] : tile[i][threadIdx.x]);
   }
-  for (int d = kWarp / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffU, most, d));
+  if (threadIdx.x != 0 || threadIdx.y != 0) return;
+  for (int i = 1; i < kStep; ++i) most = fmaxf(most, peaks[i]);
   // Magnitudes are ordered as their bits; the largest is the same in any order.
-  if (threadIdx.x == 0) atomicMax(&scale->peaks[scale->next], to_bits(most));
+  atomicMax(&scale->peaks[scale->next], to_bits(most));
 }
 
 template <typename F, typename T>

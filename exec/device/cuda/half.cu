@@ -9,15 +9,61 @@ namespace tandem::exec::cuda {
 
 namespace {
 
+/// Four elements a thread, as 16 bytes of floats and 8 of halves; `Wide`: both lie at multiples of these.
 template <typename T>
+struct alignas(8) HalfPack {
+  T v[4];
+};
+template <bool Wide, typename T>
 __global__ void narrow_kernel(int64_t n, T* to, const float* from) {
-  const int64_t i = global_index();
-  if (i < n) store(to + i, from[i]);
+  const int64_t i = global_index() * (Wide ? 4 : 1);
+  if constexpr (Wide) {
+    if (i + 4 <= n) {
+      const Pack<float> in = *reinterpret_cast<const Pack<float>*>(from + i);
+      HalfPack<T> out;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) store(&out.v[k], in.v[k]);
+      *reinterpret_cast<HalfPack<T>*>(to + i) = out;
+      return;
+    }
+  }
+  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) store(to + k, from[k]);
+}
+template <bool Wide, typename T>
+__global__ void upcast_kernel(int64_t n, float* to, const T* from) {
+  const int64_t i = global_index() * (Wide ? 4 : 1);
+  if constexpr (Wide) {
+    if (i + 4 <= n) {
+      const HalfPack<T> in = *reinterpret_cast<const HalfPack<T>*>(from + i);
+      Pack<float> out;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) out.v[k] = load(&in.v[k]);
+      *reinterpret_cast<Pack<float>*>(to + i) = out;
+      return;
+    }
+  }
+  for (int64_t k = i; k < n && k < i + (Wide ? 4 : 1); ++k) to[k] = load(from + k);
+}
+
+template <typename T>
+bool wide_pair(const void* floats, const void* halves) {
+  return wide_aligned(floats) && reinterpret_cast<uintptr_t>(halves) % sizeof(HalfPack<T>) == 0;
 }
 template <typename T>
-__global__ void upcast_kernel(int64_t n, float* to, const T* from) {
-  const int64_t i = global_index();
-  if (i < n) to[i] = load(from + i);
+void narrow_to(T* to, const float* from, int64_t n, Stream stream) {
+  if (n == 0) return;
+  if (wide_pair<T>(from, to))
+    launch(narrow_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from);
+  else
+    launch(narrow_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from);
+}
+template <typename T>
+void upcast_from(float* to, const T* from, int64_t n, Stream stream) {
+  if (n == 0) return;
+  if (wide_pair<T>(to, from))
+    launch(upcast_kernel<true, T>, blocks_for(n, 4L * kThreads), kThreads, stream, n, to, from);
+  else
+    launch(upcast_kernel<false, T>, blocks_for(n), kThreads, stream, n, to, from);
 }
 
 /// Elements of the call's inputs and of its bias.
@@ -71,20 +117,16 @@ Prepared multiply_half(const Call& call, Precision half, const PrepareHalf& prep
 void upcast(float* to, const void* from, Precision half, int64_t elements, Stream stream) {
   TANDEM_CHECK(is_half(half));
   if (half == Precision::bf16)
-    launch(upcast_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, to,
-           static_cast<const Bf16*>(from));
+    upcast_from(to, static_cast<const Bf16*>(from), elements, stream);
   else
-    launch(upcast_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, to,
-           static_cast<const Fp16*>(from));
+    upcast_from(to, static_cast<const Fp16*>(from), elements, stream);
 }
 void narrow(void* to, const float* from, Precision half, int64_t elements, Stream stream) {
   TANDEM_CHECK(is_half(half));
   if (half == Precision::bf16)
-    launch(narrow_kernel<Bf16>, blocks_for(elements), kThreads, stream, elements, static_cast<Bf16*>(to),
-           from);
+    narrow_to(static_cast<Bf16*>(to), from, elements, stream);
   else
-    launch(narrow_kernel<Fp16>, blocks_for(elements), kThreads, stream, elements, static_cast<Fp16*>(to),
-           from);
+    narrow_to(static_cast<Fp16*>(to), from, elements, stream);
 }
 
 uint32_t half_mask(const Call& call) {

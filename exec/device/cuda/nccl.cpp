@@ -97,7 +97,8 @@ void check(ncclResult_t status, const char* what, ncclComm_t communicator = null
 
 class Group : public DeviceGroup {
  public:
-  Group(CollKind kind, std::size_t ranks, const std::string& id) : kind_(kind), communicators_(ranks) {
+  Group(CollKind kind, std::size_t ranks, const std::string& id)
+      : kind_(kind), communicators_(ranks), even_(ranks) {
     TANDEM_CHECK(id.size() == sizeof(id_));
     std::memcpy(&id_, id.data(), sizeof(id_));
   }
@@ -108,8 +109,14 @@ class Group : public DeviceGroup {
     }
   }
 
+  void reserve(uint32_t rank, DeviceSession& session, int64_t elements) override {
+    const auto ranks = static_cast<int64_t>(communicators_.size());
+    if (moves_chunks() && elements % ranks != 0) even_[rank].grow(session, ranks * (elements / ranks + 1));
+  }
+
   void join(uint32_t rank, DeviceSession& session) override {
     static_cast<Session&>(session).use();
+    load_kernels(static_cast<Session&>(session).gpu());
     // Calls return at once, so that who waits for a member that failed can be told.
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -200,7 +207,14 @@ class Group : public DeviceGroup {
       default:
         break;
     }
-    if (n % ranks != 0) return unequal(c, buffer, n, stream);
+    if (n % ranks != 0) return uneven(rank, buffer, n, stream);
+    move_chunks(c, buffer, rank, each, stream);
+  }
+
+  bool moves_chunks() const { return kind_ == CollKind::reduce_scatter || kind_ == CollKind::all_gather; }
+
+  void move_chunks(ncclComm_t c, float* buffer, std::size_t rank, std::size_t each,
+                   cudaStream_t stream) const {
     float* mine = buffer + rank * each;
     if (kind_ == CollKind::reduce_scatter)
       complete(nccl().ncclReduceScatter(buffer, mine, each, ncclFloat, ncclSum, c, stream), c,
@@ -209,22 +223,26 @@ class Group : public DeviceGroup {
       complete(nccl().ncclAllGather(mine, buffer, each, ncclFloat, c, stream), c, "all-gather");
   }
 
-  /// NCCL's own want equal chunks: a reduction or broadcast for each rank's chunk, as one group.
-  void unequal(ncclComm_t c, float* buffer, std::size_t n, cudaStream_t stream) const {
-    const std::size_t ranks = communicators_.size();
-    check(nccl().ncclGroupStart(), "begin a group of calls");
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const std::size_t begin = n / ranks * r + std::min(n % ranks, r),
-                        count = n / ranks + (r < n % ranks ? 1 : 0);
-      const int root = static_cast<int>(r);
-      if (kind_ == CollKind::reduce_scatter)
-        check(nccl().ncclReduce(buffer + begin, buffer + begin, count, ncclFloat, ncclSum, root, c, stream),
-              "reduce");
-      else
-        check(nccl().ncclBroadcast(buffer + begin, buffer + begin, count, ncclFloat, root, c, stream),
-              "broadcast");
-    }
-    complete(nccl().ncclGroupEnd(), c, "end a group of calls");
+  /// NCCL's own want equal chunks: in memory beside the buffer each has one element more, which the later
+  /// ranks leave empty.
+  void uneven(uint32_t rank, float* buffer, std::size_t n, cudaStream_t stream) const {
+    const std::size_t ranks = communicators_.size(), each = n / ranks + 1, long_ones = n % ranks;
+    float* const even = even_[rank].at;
+    TANDEM_CHECK(even != nullptr && even_[rank].elements >= static_cast<int64_t>(ranks * each));
+    const auto move = [&](std::size_t r, bool there) {
+      const std::size_t count = each - (r < long_ones ? 0 : 1);
+      float *beside = even + r * each, *own = buffer + n / ranks * r + std::min(long_ones, r);
+      cuda::check(cudaMemcpyAsync(there ? beside : own, there ? own : beside, count * sizeof(float),
+                                  cudaMemcpyDeviceToDevice, stream),
+                  "copy");
+    };
+    const auto move_all = [&](bool there) {
+      for (std::size_t r = 0; r < ranks; ++r) move(r, there);
+    };
+    const bool scatters = kind_ == CollKind::reduce_scatter;
+    scatters ? move_all(true) : move(rank, true);
+    move_chunks(communicators_[rank], even, rank, each, stream);
+    scatters ? move(rank, false) : move_all(false);
   }
 
   /// Waits until the library has taken what it was given.
@@ -241,6 +259,17 @@ class Group : public DeviceGroup {
   CollKind kind_;
   ncclUniqueId id_{};
   std::vector<std::atomic<ncclComm_t>> communicators_;  ///< [rank]; null: in another process
+  /// Memory of a rank's session.
+  struct Even {
+    float* at = nullptr;
+    int64_t elements = 0;
+    void grow(DeviceSession& session, int64_t to) {
+      if (to <= elements) return;
+      at = session.allocate(to);
+      elements = to;
+    }
+  };
+  std::vector<Even> even_;  ///< [rank], for uneven(): one run at a time
   std::atomic<bool> stopped_{false};
   mutable std::mutex asking_;  ///< held while a communicator that may be aborted is asked
   std::thread stopper_;

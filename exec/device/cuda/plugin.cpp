@@ -142,6 +142,10 @@ const Backend& backend() {
       return gpu == other || cuda::reaches(gpu, other);
     };
     out.units = [] { return static_cast<int64_t>(gpus().size()); };
+    out.memory = [](uint32_t index) {
+      const std::vector<Gpu> all = gpus();
+      return all.at(index % all.size()).memory_bytes;
+    };
     return out;
   }();
   return b;
@@ -152,6 +156,6 @@ const Backend& backend() {
 
 extern "C" __attribute__((visibility("default"))) const tandem::exec::CudaPlugin* tandem_cuda_plugin() {
   static const tandem::exec::CudaPlugin plugin{TANDEM_CUDA_ABI, &tandem::exec::backend(), tandem::exec::gpus,
-                                               tandem::exec::versions};
+                                               tandem::exec::versions, tandem::exec::cuda::kernel_count};
   return &plugin;
 }

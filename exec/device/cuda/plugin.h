@@ -36,6 +36,7 @@ struct CudaPlugin {
   const Backend* backend = nullptr;
   std::vector<Gpu> (*gpus)() = nullptr;  ///< throws DeviceError
   std::string (*versions)() = nullptr;   ///< driver, runtime, cuDNN, cuBLASLt
+  int64_t (*kernels)() = nullptr;        ///< own ones, which are loaded before GPUs join a group
 };
 using CudaPluginEntry = const CudaPlugin* (*)();
 inline constexpr const char* kCudaPluginEntry = "tandem_cuda_plugin";

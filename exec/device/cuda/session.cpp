@@ -87,6 +87,12 @@ void grow_workspace(Libraries& libraries, std::size_t bytes) {
   libraries.workspace_bytes = bytes;
 }
 
+cudaStream_t stream_of(const Libraries& libraries) {
+  cudaStream_t stream = nullptr;
+  check(cudnnGetStream(libraries.cudnn, &stream), "name its stream");
+  return stream;
+}
+
 void note_choice(Libraries& libraries, const Call& call, const char* name, std::string engine,
                  int64_t workspace, std::string refused) {
   double flops = 0;
@@ -124,8 +130,7 @@ Session::Session(const DeviceOptions& options) {
   try {
     use();
     if (libraries_.fp8) require_fp8();
-    for (cudaStream_t& s : streams_)
-      check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "make a stream");
+    make_streams();
     check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "make a stream");
     set_peers(libraries_.device, route_ != PeerRoute::staged);
     states_ =
@@ -146,6 +151,18 @@ Session::Session(const DeviceOptions& options) {
 }
 
 Session::~Session() { close(); }
+
+/// What others wait for goes first: a collective's few blocks find no place beside a full device's otherwise.
+void Session::make_streams() {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for streams' priorities");
+  for (std::size_t l = 0; l < streams_.size(); ++l) {
+    const auto lane = static_cast<Lane>(l);
+    const bool first = lane == Lane::comm || lane == Lane::reduce || lane == Lane::send || lane == Lane::recv;
+    check(cudaStreamCreateWithPriority(&streams_[l], cudaStreamNonBlocking, first ? greatest : least),
+          "make a stream");
+  }
+}
 
 void Session::close() noexcept {
   cudaSetDevice(libraries_.device);
@@ -236,7 +253,9 @@ uint32_t Session::prepare(const Call& call) {
       break;
     default: {
       // Recurrent steps take this session's products.
-      make_product() = [this](const Product& p) { return library_product(p, libraries_); };
+      make_product() = [this, f = call.function](const Product& p) {
+        return library_product(p, f, libraries_);
+      };
       made = prepare_own(call, libraries_.precision);
     }
   }
@@ -389,7 +408,9 @@ std::unique_ptr<DeviceGraph> Session::end_capture() {
   use();
   cudaGraph_t graph = nullptr;
   check(cudaStreamEndCapture(stream(Lane::compute), &graph), "end the capture");
-  return std::make_unique<Graph>(graph);
+  auto ready = std::make_unique<Graph>(graph);
+  check(cudaGraphUpload(ready->get(), stream(Lane::compute)), "upload a captured graph");
+  return ready;
 }
 
 void Session::replay(DeviceGraph& graph) {

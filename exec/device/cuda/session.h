@@ -45,13 +45,16 @@ constexpr std::size_t kLeastWorkspace = 256UL << 20;
 std::size_t workspace_limit(const Libraries& libraries);
 /// Makes the workspace so large at least. The device is idle afterwards.
 void grow_workspace(Libraries& libraries, std::size_t bytes);
+/// The compute lane's.
+cudaStream_t stream_of(const Libraries& libraries);
 /// Appends to `libraries.choices`.
 void note_choice(Libraries& libraries, const Call& call, const char* name, std::string engine,
                  int64_t workspace, std::string refused);
 
 /// cublas.cpp. Falls back on our own product where the library knows no way.
 Prepared library_gemm(const Call& call, Libraries& libraries);
-RunProduct library_product(const Product& product, Libraries& libraries);
+/// One of the products that `function` is made of.
+RunProduct library_product(const Product& product, Function function, Libraries& libraries);
 /// cudnn_attention.cpp: both passes; our own where cuDNN's fused kernels do not do it (fused_attention.h).
 Prepared library_attention(const Call& call, Libraries& libraries);
 /// cudnn.cpp: a convolution of any pass; our own where cuDNN has none.
@@ -98,6 +101,7 @@ class Session : public DeviceSession {
   void use() const;
 
  private:
+  void make_streams();
   void close() noexcept;
   void start_loss_scale(float scale);
   void require_fp8() const;
@@ -124,6 +128,11 @@ class Session : public DeviceSession {
 
 /// GPUs whose memory this one reaches directly.
 bool reaches(int gpu, int other);
+
+/// kernel_list.cpp: loads all own kernels on the device, once a process; `device` is the calling thread's.
+/// Throws DeviceError.
+void load_kernels(int device);
+int64_t kernel_count();  ///< so many there are
 
 /// nccl.cpp: null where NCCL is absent, or two members share a GPU. NCCL takes one route for all that a
 /// process does (its environment variables NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, set here): another one throws
