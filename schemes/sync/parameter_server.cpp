@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "schemes/bucket_order.h"
 #include "schemes/compression.h"
@@ -187,6 +188,19 @@ class Worker {
   std::vector<OpId> pulled_;  ///< [bucket]
 };
 
+/// Two requests: the servers' answer to a push is a word, and `reader`, beside them, is asked for parameters.
+/// Its role.
+int32_t add_reader(Builder& b, const RoleBuilder& w, RoleBuilder reader, const std::vector<Bytes>& keys,
+                   const std::vector<Bytes>& words, Worker::Exchange& e) {
+  const uint32_t ask = b.channel(w, reader, Address::shards, words);
+  e.acknowledged = std::exchange(e.pull, b.channel(reader, w, Address::reply, keys));
+  e.ask = ask;
+  e.asked = words.front();
+  reader.on(ask);
+  reader.reply(e.pull);
+  return static_cast<int32_t>(reader.index());
+}
+
 /// One synchronous shard on every device: pushing to all shards and pulling from all is an all-reduce in
 /// which every pair exchanges its part directly, and no arrival order is left to decide. Said so, it needs no
 /// events. Each device updates its part in front of the forward that first uses it, so pulls hide under the
@@ -265,20 +279,11 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   b.program().compression = rule_of_pushes;
   Rules r = rules(cluster, o, local);
   const uint32_t push = b.channel(w, s, Address::shards, pushes);
-  const Bytes word = Bytes{4} * shards;  // of a message that carries nothing else
-  const std::vector<Bytes> words(keys.size(), word);
-  uint32_t answer = b.channel(s, w, Address::reply, separate ? words : keys);
+  const std::vector<Bytes> words(keys.size(), Bytes{4} * shards);  // of messages that carry nothing else
+  const uint32_t answer = b.channel(s, w, Address::reply, separate ? words : keys);
   Worker::Exchange exchange{push,           answer,  pushes,  order,
                             rule_of_pushes, overlap, by_need, o.text("pull") != "layer"};
-  RoleBuilder reader = s;
-  if (separate) {
-    reader = add_server(b, cluster, o, "reader");
-    r.store.reader = static_cast<int32_t>(reader.index());
-    exchange.acknowledged = answer;
-    exchange.ask = b.channel(w, reader, Address::shards, words);
-    exchange.pull = b.channel(reader, w, Address::reply, keys);
-    exchange.asked = word;
-  }
+  if (separate) r.store.reader = add_reader(b, w, add_server(b, cluster, o, "reader"), keys, words, exchange);
   const uint32_t store = b.store(s, r.store);
 
   t.forward();
@@ -288,10 +293,6 @@ Program compile_parameter_server(const Workload& work, const Cluster& cluster, c
   OpId merged = s.apply(store);
   if (r.gated) merged = s.gate(store).after(merged);
   s.reply(answer).after(merged);
-  if (separate) {
-    reader.on(static_cast<uint32_t>(exchange.ask));
-    reader.reply(exchange.pull);
-  }
   return b.finish();
 }
 
