@@ -24,7 +24,7 @@ struct Job {
   std::vector<uint32_t> order = {};  ///< Workload::order
   /// Batch normalisation takes its statistics over the samples of all devices, not of each by itself.
   bool sync_batch_norm = false;
-  /// Samples of each device in one pass where they differ, `batch` in the mean (schemes/unlike_batches.h);
+  /// Samples of each device in one pass where they differ, `batch` in the mean (schemes/uneven_batches.h);
   /// empty: all have `batch`. The Program is that of equal batches.
   std::vector<int64_t> batches = {};
 };

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <map>
 
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 #include "sim/plan/placement.h"
 
 namespace tandem::sim {
 
 std::vector<int64_t> split_by_speed(const Prediction& p, const Cluster& cluster, const Program& program,
                                     const std::function<double(int64_t)>& rate_alone) {
-  check_takes_unlike(program, p.job.scheme->name);
+  check_takes_uneven(program, p.job.scheme->name);
   std::vector<double> speeds(static_cast<std::size_t>(cluster.devices));
   for (const DeviceSort& sort : device_sorts(*p.system, cluster)) {
     std::map<double, double> known;  // by what faults leave of its speed

@@ -11,7 +11,7 @@
 
 #include "base/statistics.h"
 #include "schemes/stage_timeline.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 #include "sim/cost/incast_rounds.h"
 #include "sim/intervals.h"
 #include "sim/link_uses.h"

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/statistics.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 #include "sim/anchor.h"
 #include "sim/batch_split.h"
 #include "sim/capacity.h"
@@ -96,7 +96,7 @@ void note_batches(Report& r, const Prediction& p, const Simulation& simulation, 
   const auto batches = simulation.batches(cluster);
   if (!batches) return;
   const std::string how = p.job.batches.empty() ? "batch split by speed: " : "batches: ";
-  for (std::string& note : unlike_notes(p.job, how + split_text(p, cluster, batches->samples)))
+  for (std::string& note : uneven_notes(p.job, how + split_text(p, cluster, batches->samples)))
     r.notes.push_back(std::move(note));
 }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 #include "sim/batch_split.h"
 #include "sim/bind/gather.h"
 #include "sim/bind/side_by_side.h"
@@ -211,7 +211,7 @@ std::shared_ptr<const UnlikeBatches> Simulation::batches(const Cluster& cluster)
   const Program program = compile(p_.job, work_, cluster);
   if (given) {
     check_batches(p_.job, cluster.devices);
-    check_takes_unlike(program, p_.job.scheme->name);
+    check_takes_uneven(program, p_.job.scheme->name);
   }
   const UnlikeBatches split{given ? p_.job.batches : split_by_speed(p_, cluster, program, alone), {}};
   split_.emplace_back(cluster, with_buckets(split, cluster, {}));

@@ -26,7 +26,7 @@ class TemporaryImages {
 
 /// Appends to `m.input`: JPEG (of two qualities) and PNG of four sizes, decoded to inputs of two sizes in
 /// colour and in grey; files and records read from the page cache. One thread, as the executor does it; of
-/// several repetitions the fastest.
+/// several passes the median.
 void measure_input(bool quick, Measurements& m);
 
 }  // namespace tandem::app

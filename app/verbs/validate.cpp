@@ -64,6 +64,20 @@ void write_tables(const Arguments& arguments, const std::vector<ValidationRow>& 
   }
 }
 
+/// The section, or the rows, of what is published twice.
+int put_pairs(const Arguments& arguments) {
+  if (arguments.has("pairs")) {
+    const auto rows = validate_pairs();
+    const bool csv = arguments.choice("pairs", "md", {"md", "csv"}) == "csv";
+    put_result(arguments, csv ? pairs_csv(rows) : pairs_markdown(rows));
+    return 0;
+  }
+  const auto rows = validate_input();
+  const bool csv = arguments.choice("input", "md", {"md", "csv"}) == "csv";
+  put_result(arguments, csv ? input_csv(rows) : input_markdown(rows));
+  return 0;
+}
+
 int run_validate(const Arguments& arguments) {
   const std::string format = arguments.choice("format", "md", {"md", "json"});
   const int threads = static_cast<int>(
@@ -81,18 +95,7 @@ int run_validate(const Arguments& arguments) {
     put_result(arguments, csv ? collectives_csv(rows) : collectives_markdown(rows));
     return 0;
   }
-  if (arguments.has("pairs")) {
-    const auto rows = validate_pairs();
-    const bool csv = arguments.choice("pairs", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? pairs_csv(rows) : pairs_markdown(rows));
-    return 0;
-  }
-  if (arguments.has("input")) {
-    const auto rows = validate_input();
-    const bool csv = arguments.choice("input", "md", {"md", "csv"}) == "csv";
-    put_result(arguments, csv ? input_csv(rows) : input_markdown(rows));
-    return 0;
-  }
+  if (arguments.has("pairs") || arguments.has("input")) return put_pairs(arguments);
   if (arguments.has("regret")) {
     const auto grids = regret_grids(validate({}, threads, {}), validate_splits({}, threads));
     const bool csv = arguments.choice("regret", "md", {"md", "csv"}) == "csv";

@@ -19,7 +19,8 @@ namespace tandem::calibration {
 namespace {
 
 /// What a run's two series share.
-constexpr const char* kAlike[] = {"system", "model", "scheme", "precision", "batch", "optimizer", "recipe"};
+constexpr const char* kBesideInput[] = {"system", "model",     "scheme", "precision",
+                                        "batch",  "optimizer", "recipe"};
 
 std::string word_of(const Json& series, const char* key) {
   const Json* value = series.find(key);
@@ -27,8 +28,8 @@ std::string word_of(const Json& series, const char* key) {
   return value->is_text() ? value->as_text() : std::to_string(value->as_int());
 }
 
-bool alike(const Json& a, const Json& b) {
-  return std::all_of(std::begin(kAlike), std::end(kAlike),
+bool same_but_input(const Json& a, const Json& b) {
+  return std::all_of(std::begin(kBesideInput), std::end(kBesideInput),
                      [&](const char* key) { return word_of(a, key) == word_of(b, key); });
 }
 
@@ -111,7 +112,7 @@ std::vector<InputRow> validate_input() {
       if (!has_input(without, "synthetic") || without.at("model").as_text() != run.at("model").as_text())
         continue;
       for (const Json& with : table.at("series").items()) {
-        if (has_input(with, "real") && alike(without, with)) add_run(without, with, of, rows);
+        if (has_input(with, "real") && same_but_input(without, with)) add_run(without, with, of, rows);
       }
     }
     if (rows.size() == before) run.fail("no run of this model is published with and without input");
@@ -145,6 +146,9 @@ std::string input_markdown(const std::vector<InputRow>& rows) {
         fmt::format("| {} | {} | {} | {} | {} | {} | {:.0f}/s | {:.3f} | {:.3f} |\n", r.model, r.precision,
                     r.batch, r.devices, r.host > 0 ? std::to_string(r.workers) : "-",
                     r.host > 0 ? fmt::format("{:.0f}/s", r.host) : "-", r.without, r.published, r.predicted);
+  const bool none =
+      std::all_of(rows.begin(), rows.end(), [](const InputRow& r) { return r.predicted > 0.999; });
+  if (none) out += "\nAs described, no host is slower than its devices: every ratio is predicted to be 1.\n";
   const Json document = input_pairs();
   out += "\nWhat no document describes:\n\n";
   for (const Json& what : document.at("not_described").items()) out += "- " + what.as_text() + ".\n";

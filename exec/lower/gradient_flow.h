@@ -19,7 +19,7 @@ struct SliceUse {
   uint32_t partner = 0;
   uint32_t context = 0;          ///< place among the devices that divide each sequence
   const Graph* whole = nullptr;  ///< the model that it is a slice of; null: itself
-  /// Of devices with unlike batches: times what the loss' gradient counts, its samples over those of a device
+  /// Of devices with uneven batches: times what the loss' gradient counts, its samples over those of a device
   /// in the mean, and samples of all that share statistics (0: as many on each).
   float loss_weight = 1;
   int64_t norm_samples = 0;

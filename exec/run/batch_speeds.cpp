@@ -11,7 +11,7 @@
 #include "base/statistics.h"
 #include "exec/comm/ranks.h"
 #include "exec/run/execute.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 
 namespace tandem::exec {
 
@@ -61,7 +61,7 @@ std::vector<int64_t> batches_by_speed(const Execution& execution) {
   trial.target.reset();
   trial.progress = nullptr;
   const Program program = make_program(trial);
-  check_takes_unlike(program, execution.job.scheme->name);
+  check_takes_uneven(program, execution.job.scheme->name);
   Keep keep;
   keep.spans = true;
   const std::vector<double> speeds = of_all_ranks(speeds_here(execute(trial, keep), program));

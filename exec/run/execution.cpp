@@ -2,7 +2,7 @@
 #include "exec/run/execution.h"
 
 #include "base/random.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 
 namespace tandem::exec {
 

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "exec/comm/scheduled_group.h"
 #include "exec/run/memory.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 
 namespace tandem::exec {
 
@@ -126,7 +126,7 @@ void Run::check_executable() const {
   if (stages_.split() && workers_ > 1 && workers_ % static_cast<uint32_t>(ranks().size) != 0)
     refuse(fmt::format("{} devices do not divide among {} processes", workers_, ranks().size));
   if (!execution_.job.batches.empty()) {
-    check_takes_unlike(program_, execution_.job.scheme->name);
+    check_takes_uneven(program_, execution_.job.scheme->name);
     if (averages_models(program_)) refuse("models that are averaged have all been trained on equal batches");
   }
   check_store();

@@ -189,13 +189,13 @@ void Stages::lower_batches(const Execution& e) {
     SliceUse use;
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
-    unlike_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
+    uneven_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
   }
 }
 
 SampleShare Stages::share(uint32_t replica) const {
   const int64_t batch = whole_.batch();
-  if (!unlike()) return even_share(replicas_, replica, batch);
+  if (!uneven()) return even_share(replicas_, replica, batch);
   return {batch * devices(), std::accumulate(batches_.begin(), batches_.begin() + replica, int64_t{0}),
           batches_[replica]};
 }
@@ -228,7 +228,7 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
 }
 
 const ExecutionGraph& Stages::lowered(uint32_t device) const {
-  if (unlike()) return unlike_.at(batches_[device]);
+  if (uneven()) return uneven_.at(batches_[device]);
   const GridPlace& at = places_[device];
   return split() ? stage(device).lowered[at.partner * contexts_ + at.context] : whole_;
 }

@@ -61,8 +61,8 @@ class Stages {
   std::vector<uint32_t> fed_by(uint32_t device) const;
   /// Which of a step's samples a replica trains on, in one pass.
   SampleShare share(uint32_t replica) const;
-  /// Have devices batches of unlike size?
-  bool unlike() const { return !unlike_.empty(); }
+  /// Have devices batches of uneven size?
+  bool uneven() const { return !uneven_.empty(); }
   /// What the device's samples count of those of a device in the mean; 1 where batches are equal.
   double weight(uint32_t device) const {
     return static_cast<double>(lowered(device).batch()) / static_cast<double>(whole_.batch());
@@ -93,7 +93,7 @@ class Stages {
   std::vector<GridPlace> places_;                  ///< [device]
   std::vector<std::vector<uint32_t>> devices_of_;  ///< [role][instance]; none for servers
   std::vector<Stage> stages_;                      ///< none where the model is not split
-  std::map<int64_t, ExecutionGraph> unlike_;       ///< [samples]: of devices with batches of their own
+  std::map<int64_t, ExecutionGraph> uneven_;       ///< [samples]: of devices with batches of their own
   std::vector<int64_t> batches_;                   ///< [device]: of those
   std::vector<uint32_t> stage_of_role_;
   std::vector<std::vector<Piece>> frozen_pieces_;

@@ -4,7 +4,7 @@
 #include "exec/run/join_ranks.h"
 #include "exec/run/memory.h"
 #include "exec/run/time_shares.h"
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 
 #include <fmt/format.h>
 
@@ -56,7 +56,7 @@ class Summary {
     r.batch_per_device = e.job.batch;
     r.inputs = inputs();
     rates(out);
-    if (!e.job.batches.empty()) r.notes = unlike_notes(e.job, "batches: " + batches_text(e.job.batches));
+    if (!e.job.batches.empty()) r.notes = uneven_notes(e.job, "batches: " + batches_text(e.job.batches));
     add_measured_shares(r, run_, workers_, warm(), begin_, ends_[0]);
     stores(out);
     memory(r);
@@ -210,13 +210,12 @@ class Summary {
       if (made > delay) out.report.staleness.add(delay, made - delay);
     }
     if (!run_.keep().parameters) return;
-    const ExecutionGraph& whole = run_.execution_graph();
-    const auto n = static_cast<std::size_t>(whole.parameters());
+    const auto n = static_cast<std::size_t>(run_.execution_graph().parameters());
     out.parameters.resize(n);
     out.state = run_.start_state();
     if (!run_.store() || run_.exchanges_parameters()) {  // workers update
-      const bool alike = !run_.spreads() && !run_.stages().split();
-      for (uint32_t w = 0; w < (alike ? 1 : workers_.size()); ++w) gather(w, out);
+      const bool each = run_.spreads() || run_.stages().split();
+      for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
       out.averaging = workers_[0]->averaging();
     }
     if (run_.store()) {
@@ -240,12 +239,6 @@ class Summary {
     std::vector<float> out(n);
     for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / run_.here());
     return out;
-  }
-
-  /// The anchor that all workers have alike is what elastic averaging trains.
-  static bool has_centre(const Program& program) {
-    return std::any_of(program.tasks.begin(), program.tasks.end(),
-                       [](const Task& t) { return t.averaging.rule == Averaging::Rule::elastic; });
   }
 
   /// What worker `w` alone holds, to its places in the model's vectors.
@@ -282,7 +275,7 @@ class Summary {
       const MemoryUse m =
           worker_memory(run_.execution(), run_.program(), run_.stages(), run_.first_here() + w);
       if (w == 0 || m.total() > r.memory.total()) r.memory = m;
-      if (!run_.stages().split() && !run_.stages().unlike()) break;
+      if (!run_.stages().split() && !run_.stages().uneven()) break;
     }
     r.memory.capacity = capacity(run_.execution(), static_cast<uint32_t>(workers_.size()));
   }
@@ -369,7 +362,6 @@ class Summary {
         }
       }
     }
-    out.report.simulated_events = 0;
   }
 
   void ops(ExecutionResult& out) const {
@@ -428,14 +420,14 @@ class Summary {
   void calls(ExecutionResult& out) const {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       const auto& calls = workers_[w]->calls();
-      if (w == 0 || run_.stages().split() || run_.stages().unlike()) {  // which have calls of their own
+      if (w == 0 || run_.stages().split() || run_.stages().uneven()) {  // which have calls of their own
         out.calls.insert(out.calls.end(), calls.begin(), calls.end());
         continue;
       }
       for (std::size_t i = 0; i < out.calls.size(); ++i) {
-        const CallTime& more = calls[i];
-        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.seconds.begin(), more.seconds.end());
-        out.calls[i].dropped += more.dropped;
+        const auto& more = calls[i].seconds;
+        out.calls[i].seconds.insert(out.calls[i].seconds.end(), more.begin(), more.end());
+        out.calls[i].dropped += calls[i].dropped;
       }
     }
   }
@@ -464,8 +456,8 @@ class Summary {
     if (run_.stages().split()) return losses_of_stages(out);
     const auto loss = [&](std::size_t worker, std::size_t iteration) {
       const auto& of = workers_[worker]->losses();
-      const double weight = run_.stages().weight(run_.first_here() + static_cast<uint32_t>(worker));
-      return iteration < of.size() ? weight * of[iteration] : 0;
+      const auto instance = run_.first_here() + static_cast<uint32_t>(worker);
+      return iteration < of.size() ? run_.stages().weight(instance) * of[iteration] : 0;
     };
     std::vector<double> of_rounds;  // sums over as many iterations as there are workers
     const std::size_t n = workers_.size();

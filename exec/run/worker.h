@@ -83,6 +83,7 @@ class Worker {
   void join_groups();
   Act action(uint32_t index);
   Act compute(uint32_t index);
+  bool judges_later(uint32_t index) const;
   Act layers(uint32_t index);
   struct Work;
   Work work_of(uint32_t index) const;

@@ -259,13 +259,24 @@ void Worker::launch_layers(const Work& w, std::size_t variant, const IterationSt
   }
 }
 
+/// Does a later op judge the micro-batch again, as a master does whose workers have sent it their outputs?
+bool Worker::judges_later(uint32_t index) const {
+  const auto& ops = role().ops;
+  return std::any_of(ops.begin() + index + 1, ops.end(), [&](const Op& op) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none || op.micro != ops[index].micro)
+      return false;
+    const Task& task = run_.program().tasks[op.what];
+    return task.pass == Pass::forward && task.layers > 0 && task.layer + task.layers == layers_.size();
+  });
+}
+
 Worker::Act Worker::layers(uint32_t index) {
   const Op& op = role().ops[index];
   const bool split = run_.stages().split(), loads = run_.execution().loads();
   const std::vector<Slice> sums = run_.summed_whole(instance_);
   const Work w = work_of(index);
   const bool judges = w.forward && w.first + w.count == layers_.size();
-  const bool ends = judges && w.parts.back() + 1 == layers_.back().forward.size();
+  const bool ends = judges && w.parts.back() + 1 == layers_.back().forward.size() && !judges_later(index);
   // A stage that judges samples but copies no input finds their labels itself.
   const bool labels = judges && w.parts.back() == 0 && split && loads && !has_input();
   const auto at = static_cast<std::size_t>(slot(op));
@@ -340,8 +351,8 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
-  // Of unlike batches the sum over the samples, which alone is whole.
-  const int samples = run_.stages().unlike() ? static_cast<int>(graph().batch()) : 1;
+  // Of uneven batches the sum over the samples, which alone is whole.
+  const int samples = run_.stages().uneven() ? static_cast<int>(graph().batch()) : 1;
   const std::vector<Slice> alone =
       run_.stages().own_samples() ? in_parts(graph()) : std::vector<Slice>{{0, experts}};
   for (int64_t i = begin; i < end; ++i) {

@@ -108,7 +108,7 @@ TEST(LossTarget, IsTheMeanOfAWindow) {
   EXPECT_EQ(watch.samples(), 48);
 }
 
-TEST(LossTarget, CountsSamplesOfUnlikeBatches) {
+TEST(LossTarget, CountsSamplesOfUnevenBatches) {
   LossWatch watch({1.0, 32});
   EXPECT_FALSE(watch.add(1.1, 31)) << "the window is not full";
   EXPECT_FALSE(watch.add(0.9, 2)) << "31 of 33 samples are above it";

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "models/optimizer.h"
+#include "schemes/uneven_batches.h"
 #include "sim/batch_split.h"
 #include "sim/capacity.h"
 #include "sim/evaluate/evaluate.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Batches of unlike size: what each device trains on where some are faster than others.
+// Batches of uneven size: what each device trains on where some are faster than others.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,14 +20,14 @@ void check_batches(const Job& job, int64_t devices);
 
 /// Throws InputError where the workers of `program` need equal batches: they divide the model, or do not wait
 /// for each other.
-void check_takes_unlike(const Program& program, const std::string& scheme);
+void check_takes_uneven(const Program& program, const std::string& scheme);
 
 /// Do workers average models that each has trained by itself, instead of summing gradients?
 bool averages_models(const Program& program);
 
 /// What a report is to say: how samples are divided, how gradients are summed, and whose samples batch
 /// normalisation sees.
-std::vector<std::string> unlike_notes(const Job& job, const std::string& divided);
+std::vector<std::string> uneven_notes(const Job& job, const std::string& divided);
 
 /// "48,16".
 std::string batches_text(const std::vector<int64_t>& batches);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schemes/unlike_batches.h"
+#include "schemes/uneven_batches.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +48,7 @@ void check_batches(const Job& job, int64_t devices) {
                      job.batch, job.batch * devices));
 }
 
-void check_takes_unlike(const Program& program, const std::string& scheme) {
+void check_takes_uneven(const Program& program, const std::string& scheme) {
   if (!program.grid.axes.empty())
     throw InputError(fmt::format(
         "--batch-split: {} divides the model over devices, whose replicas have equal batches", scheme));
@@ -72,7 +72,7 @@ bool averages_models(const Program& program) {
   });
 }
 
-std::vector<std::string> unlike_notes(const Job& job, const std::string& divided) {
+std::vector<std::string> uneven_notes(const Job& job, const std::string& divided) {
   std::vector<std::string> out{divided + "; gradients are averaged over samples, not over devices"};
   const auto& layers = job.graph->layers();
   const bool norm = std::any_of(layers.begin(), layers.end(), [](const Layer& layer) {
