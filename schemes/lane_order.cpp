@@ -6,10 +6,21 @@
 
 namespace tandem::schemes {
 
-bool one_after_another(const Role& role) {
+namespace {
+
+/// `answer` receives what comes back for what `asks` sends.
+bool answers(const Program& program, const Op& answer, const Op& asks) {
+  if (answer.kind != OpKind::recv || asks.kind != OpKind::send || answer.key != asks.key) return false;
+  const Channel &back = program.channels[answer.what], &there = program.channels[asks.what];
+  return back.address == Address::reply && back.from_role == there.to_role;
+}
+
+}  // namespace
+
+bool one_after_another(const Program& program, const Role& role) {
   const std::vector<Op> ops(role.ops.begin(), role.ops.end());
   const auto waits = [&](std::size_t later, std::size_t earlier, uint16_t lag) {
-    return ops[later].lane == ops[earlier].lane ||
+    return ops[later].lane == ops[earlier].lane || (lag == 0 && answers(program, ops[later], ops[earlier])) ||
            std::any_of(ops[later].deps.begin(), ops[later].deps.end(),
                        [&](const Dep& d) { return d.op == earlier && d.lag == lag; });
   };
