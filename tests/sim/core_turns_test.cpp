@@ -65,6 +65,7 @@ TEST(CoreTurns, LoseNothing) {
 /// workers have changed, and few are very stale; the mean is the same.
 TEST(CoreTurns, ShapeStaleness) {
   Plan plan = parameter_server({.workers = 4});
+  plan.disturbance.compute_sigma = 0.02;  // else two come at the very same time, and one waits
   const Time step = plan.roles[0].duration[0][0] + plan.roles[0].duration[0][1];
   const auto run = [&](double turn, bool one_thread) {
     plan.disturbance.shared = {
