@@ -223,7 +223,7 @@ void measure_turns(const Backend& backend, bool quick, Measurements& m) {
       for (int64_t last = first, now = first; now < first + length; last = now) {
         now = now_ns();
         if (now - last < kAway) continue;
-        if (began > 0) turns[i].push_back(static_cast<double>(last - began) * 1e-9);
+        if (began > 0 && last > began) turns[i].push_back(static_cast<double>(last - began) * 1e-9);
         began = now;
       }
     });

@@ -20,7 +20,7 @@ Lanes::Lanes(Run& run, uint32_t instance) : role_(run.role(instance)), before_(r
     load_ahead(run);
   }
   one_after_another_ =
-      schemes::one_after_another(role_) && run.cycle() == 0 && run.program().comm_cores == 0 &&
+      schemes::one_after_another(run.program(), role_) && run.cycle() == 0 && run.program().comm_cores == 0 &&
       std::none_of(lanes_.begin(), lanes_.end(), [](const LaneState& l) { return l.ahead > 0; });
   for (LaneState& lane : lanes_)
     lane.executed.reserve(lane.ops.size() * static_cast<std::size_t>(run.expected()));

@@ -249,7 +249,7 @@ void MachineProfile::read_disturbances(const Json& d) {
     }
     const auto workers = static_cast<int64_t>(r.factors.size());
     if (workers != cores_ && workers != 2 * cores_)
-      row.fail(fmt::format("has {} workers on {} cores, not one on each", workers, cores_));
+      row.fail(fmt::format("has {} workers on {} cores, not one or two on each", workers, cores_));
     if (workers != cores_) noise_.pop_back();  // of a version that recorded two on each in place of turns
   }
 }
