@@ -168,7 +168,8 @@ struct GroupSetup {
 struct DeviceOptions {
   uint32_t index = 0;  ///< of the instance, among those of this machine
   Precision precision = Precision::fp32;
-  int threads = 1;  ///< that compute together for one instance (CPU)
+  int threads = 1;     ///< that compute together for one instance (CPU)
+  bool worker = true;  ///< or what updates for a server, or where an optimiser is offloaded
   PeerRoute route = PeerRoute::automatic;
   float loss_scale = 65536;  ///< a power of two: what multiplies the loss in fp16, at first
 };

@@ -170,13 +170,13 @@ void Run::make_servers(bool on_devices) {
   if (!on_devices) {
     const Backend& host =
         execution_.backend->asynchronous ? backends_registry().at("cpu") : *execution_.backend;
-    servers_.push_back(host.open({0, Precision::fp32, 1}));
+    servers_.push_back(host.open({0, Precision::fp32, 1, false}));
     server_states_.push_back(start_state_.data());
     return;
   }
   for (uint32_t s = 0; s < shards_; ++s) {
     servers_.push_back(execution_.backend->open(
-        {device_index(first_here_ + s % here_), Precision::fp32, 1, execution_.route}));
+        {device_index(first_here_ + s % here_), Precision::fp32, 1, false, execution_.route}));
     server_states_.push_back(servers_.back()->allocate(static_cast<int64_t>(start_state_.size())));
     servers_.back()->upload(server_states_.back(), start_state_.data(),
                             static_cast<int64_t>(start_state_.size()));

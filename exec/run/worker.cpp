@@ -126,7 +126,7 @@ int64_t Worker::slot(const Op& op) const { return run_.stages().slots(instance_)
 
 void Worker::open() {
   device_ = run_.execution().backend->open({run_.device_index(instance_), run_.execution().job.precision,
-                                            run_.execution().threads, run_.execution().route});
+                                            run_.execution().threads, true, run_.execution().route});
   for (const auto& [worker, factor] : run_.execution().throttle) {
     if (worker == instance_) device_ = throttled(std::move(device_), factor);
   }
@@ -183,7 +183,7 @@ void Worker::allocate() {
 void Worker::allocate_on_host() {
   const Execution& e = run_.execution();
   const Backend& host = e.backend->asynchronous ? backends_registry().at("cpu") : *e.backend;
-  host_ = host.open({run_.device_index(instance_), e.job.precision, e.threads});
+  host_ = host.open({run_.device_index(instance_), e.job.precision, e.threads, false});
   const auto make = [&](int64_t elements) {
     return e.backend->asynchronous ? device_->allocate_host(elements) : host_->allocate(elements);
   };

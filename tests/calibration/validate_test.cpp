@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/data.h"
+#include "topologies/system.h"
 
 namespace tandem::tests {
 namespace {

@@ -112,7 +112,6 @@ TEST(Rounds, AStepTakesACycleAtLeast) {
     EXPECT_GE(std::accumulate(seconds.begin(), seconds.end(), 0.0),
               static_cast<double>(seconds.size() - 1) * cycle);
   }
-  EXPECT_NEAR(step("allreduce:cycle=10us,overlap=off") - none, 5e-6, 1e-6);
 }
 
 }  // namespace

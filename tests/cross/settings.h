@@ -98,7 +98,7 @@ inline std::vector<Setting> settings() {
       {"parameter-averaging:every=3", two},
       {"parameter-averaging:every=2,state=params+optimizer,through=allreduce", four},
       {"parameter-averaging:every=3,through=cpu", two},
-      {"parameter-averaging:every=2,through=cpu,state=params+optimizer", three},
+      {"parameter-averaging:every=2,through=cpu,state=params+optimizer", four},
       {"local-sgd:every=3,through=cpu,state=params+optimizer", grid},
       {"local-sgd:every=2,through=cpu", grid},
       {"local-sgd:every=4", two},

@@ -53,7 +53,7 @@ Backend sleeping() {
   Backend b = backends_registry().at("null");
   b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
     auto inner = backends_registry().at("null").open(options);
-    if (!options.pin) return inner;  // a store's own
+    if (!options.worker) return inner;  // a store's own
     return std::make_unique<Sleeper>(std::move(inner), options.index);
   };
   return b;

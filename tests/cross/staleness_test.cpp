@@ -162,7 +162,7 @@ TEST(Execute, StalenessOfASlowWorkerIsWhatTheOthersDoMeanwhile) {
   Backend backend = backends_registry().at("null");
   backend.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
     auto inner = backends_registry().at("null").open(options);
-    if (!options.pin) return inner;  // the store's own
+    if (!options.worker) return inner;  // the store's own
     return std::make_unique<Clocked>(std::move(inner), options.index);
   };
   const Setting s{"parameter-server:mode=async,overlap=off", {4, 1, 4}};

@@ -30,7 +30,7 @@ Backend counting() {
   Backend b = backends_registry().at("null");
   b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
     auto inner = backends_registry().at("null").open(options);
-    if (!options.pin) return inner;  // a server's own
+    if (!options.worker) return inner;  // a server's own
     return std::make_unique<Counting>(std::move(inner));
   };
   return b;

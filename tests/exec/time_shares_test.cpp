@@ -26,7 +26,7 @@ Backend with_a_slow_worker() {
   Backend b = backends_registry().at("null");
   b.open = [](const DeviceOptions& options) -> std::unique_ptr<DeviceSession> {
     auto inner = backends_registry().at("null").open(options);
-    if (options.index != 1 || !options.pin) return inner;
+    if (options.index != 1 || !options.worker) return inner;
     return std::make_unique<Sleeper>(std::move(inner));
   };
   return b;

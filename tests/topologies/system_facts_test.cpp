@@ -239,8 +239,6 @@ TEST(Sockets, AreDevicesOrOneDeviceTogether) {
         "between": [["cpu0", "mem0"]]}}}},
       "peer_access": {{"reach": "system"}},
       "host": {{"cores": 48, "core_speed": 1.1, "local_storage": "1GB/s"}},
-      "network": {{"block": "single", "bandwidth": "100Gbit/s", "achieved": 0.9, "latency": "1us",
-        "transport": {{"name": "psm2", "latency": "1us", "gpudirect": "none"}}}},
       "communication": {{"library": "mpi"}}}})",
                                                      device),
                                          "one.json"));
