@@ -197,8 +197,8 @@ struct Backend {
   bool (*reaches)(uint32_t a, uint32_t b) = nullptr;
   /// Instances that compute side by side here; null: one per processor.
   int64_t (*units)() = nullptr;
-  /// Bytes of the memory of the device on which the instance of this index is; several may share it. Null: the
-  /// host's memory. Asked with `unit`.
+  /// Bytes of the memory of the device on which the instance of this index is; several may share it. Null:
+  /// the host's memory. Asked with `unit`.
   int64_t (*memory)(uint32_t index) = nullptr;
   /// Of work before the first iteration, after which an idle device's clocks have risen.
   double warm_seconds = 0;
