@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kPresets = "schemes/presets";
 
 Overheads read_overheads(const Json& json) {
-  json.only({"iteration", "collective", "agreement", "single_process", "unmeasured", "one_launcher",
+  json.only({"iteration", "collective", "cycle", "agreement", "single_process", "unmeasured", "one_launcher",
              "replicate", "feed", "compute_slowdown", "norm_stall", "interference", "copies_per_byte",
              "merge", "link_efficiency"});
   Overheads out;
@@ -73,6 +73,9 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
   const Json& base = json.at("scheme");
   const Scheme& scheme = sync_registry().at(base.as_text(), base.place());
   std::vector<std::pair<std::string, std::string>> settings;
+  const Json* overheads = json.find("overheads");
+  if (overheads != nullptr && overheads->find("cycle") != nullptr)  // where it stood before it was an option
+    settings.emplace_back("cycle", setting(*overheads->find("cycle")));
   if (const Json* options = json.find("options")) {
     for (const auto& [key, value] : options->members()) settings.emplace_back(key, setting(value));
     // The file's own settings are held against the scheme first, so that their errors name the file.
@@ -81,7 +84,7 @@ ResolvedScheme from_preset(const std::string& path, const Selection& selection, 
   settings.insert(settings.end(), selection.settings.begin(), selection.settings.end());
   ResolvedScheme out{
       &scheme, selection.name, Options(scheme.options, settings, selection.name, place), {}, {}, {}, {}};
-  if (const Json* overheads = json.find("overheads")) out.overheads = read_overheads(*overheads);
+  if (overheads != nullptr) out.overheads = read_overheads(*overheads);
   out.overheads.network = json.text("network", "");
   take_cycle(out);
   if (const Json* memory = json.find("memory")) {

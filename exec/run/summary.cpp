@@ -218,12 +218,17 @@ class Summary {
       for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
       out.averaging = workers_[0]->averaging();
     }
+    const auto& tasks = run_.program().tasks;
+    const bool has_anchor = std::any_of(tasks.begin(), tasks.end(), [](const Task& t) {
+      return t.averaging.rule == Averaging::Rule::elastic;
+    });
     if (run_.store()) {
       out.parameters = stored(n);
       const float* state = run_.store()->parameters() + n;
       if (run_.exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
-    } else if (has_centre(run_.program()))
+    } else if (has_anchor) {  // which elastic averaging trains
       std::copy_n(out.averaging.begin(), n, out.parameters.begin());
+    }
     out.frozen = run_.frozen();
     buffers_of(out);
   }

@@ -70,6 +70,9 @@ TEST(Scheme, APresetFileIsHeldAgainstItsScheme) {
   EXPECT_NE(says(R"({"name": "x", "scheme": "allreduce", "overheads": {"link_efficiency": 0}})")
                 .find("preset.json:1"),
             std::string::npos);
+  write_file(path, R"({"name": "x", "summary": "s", "scheme": "allreduce", "overheads": {"cycle": "3ms"}})");
+  EXPECT_EQ(resolve_scheme(path, {}).options.time("cycle"), parse_time("3ms")) << "its former place";
+  EXPECT_EQ(resolve_scheme(path + ":cycle=1ms", {}).overheads.cycle, parse_time("1ms"));
   std::filesystem::remove(path);
 }
 
