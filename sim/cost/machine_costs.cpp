@@ -281,9 +281,10 @@ class MachineCosts : public Costs {
   }
 
   std::shared_ptr<const MachineProfile> machine_;
-  bool one_thread_ =
-      one_after_another(program(), program().roles[0]);  ///< as the executor runs a worker then
-  Bytes step_;                                           ///< what a worker's kernels move in one
+  /// As the executor runs a worker then (exec/run/lanes.cpp).
+  bool one_thread_ = one_after_another(program(), program().roles[0]) && program().comm_cores == 0 &&
+                     overheads().cycle.ps == 0;
+  Bytes step_;          ///< what a worker's kernels move in one
   double crowded_ = 1;  ///< how many times as long work takes where input has not a core of its own
   Transfer message_;
   std::vector<std::string> extrapolates_;
