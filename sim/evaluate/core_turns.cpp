@@ -68,8 +68,9 @@ uint32_t CoreTurns::look(uint32_t c, int64_t now) {
   advance(core, now);
   const uint32_t holder = core.holder;
   const bool done = holder != kNobody && work_[holder] == 0;
-  if (done) work_[holder] = kNoWork;
-  if (holder != kNobody && !core.line.empty() && core.turn_ends <= now) {
+  if (done) {
+    work_[holder] = kNoWork;
+  } else if (holder != kNobody && !core.line.empty() && core.turn_ends <= now) {
     if (work_[holder] != kNoWork) core.line.push_back(holder);
     give(core, now);
   }
