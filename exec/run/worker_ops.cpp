@@ -279,6 +279,7 @@ Worker::Act Worker::layers(uint32_t index) {
   const bool ends = judges && w.parts.back() + 1 == layers_.back().forward.size() && !judges_later(index);
   // A stage that judges samples but copies no input finds their labels itself.
   const bool labels = judges && w.parts.back() == 0 && split && loads && !has_input();
+  if (labels) driver_->reserve_staging(LaneDriver::Staging::input, graph().input_elements());
   const auto at = static_cast<std::size_t>(slot(op));
   std::vector<float*> losses;
   for (const TensorId t : graph().losses()) losses.push_back(tensor(t, static_cast<int64_t>(at)));

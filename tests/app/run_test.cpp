@@ -125,7 +125,7 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
       {{"--backend", "null", "--bind", "numa"}, 2, "no processors"},
       {{"--scheme", "allreduce:comm-cores=500", "--devices", "2"}, 3, "processors with those"},
       {{"--scheme", "allreduce:comm-cores=1", "--devices", "2", "--bind", "none"}, 3, "--bind core or numa"},
-      {{"--scheme", "allreduce:cycle=5", "--devices", "2"}, 3, "cycle"},
+      {{"--scheme", "allreduce:cycle=5", "--devices", "2"}, 3, "unit is missing"},
       {{"--optimizer", "momentm"}, 2, "Did you mean momentum"},
       {{"--scheme", "alreduce"}, 3, "allreduce"},
       {{"--lr-by-staleness"}, 3, "parameter server"},

@@ -48,12 +48,13 @@ TEST(Validate, AnchorsSeveralPartsTogether) {
   const auto rows = validate({path.string()}, 1, {});
   std::filesystem::remove(path);
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_NEAR(rows[0].anchored, 50, 1e-6);
+  EXPECT_NEAR(rows[0].anchored, 50, 1e-4);
   const double unread = 0.01 * 0.2 / System::load("2080ti-pcie-4x").host().core_speed;
   const double scale = (1.0 / 50 - unread) / (1 / rows[0].unanchored - unread);
-  EXPECT_NEAR(1 / rows[1].anchored, unread + scale * (1 / rows[1].unanchored - unread),
-              0.02 / rows[1].anchored)
-      << "communication alone is not scaled";
+  EXPECT_GT(scale, 1);
+  EXPECT_LT(1 / rows[1].anchored, unread + scale * (1 / rows[1].unanchored - unread))
+      << "communication is not scaled";
+  EXPECT_GT(1 / rows[1].anchored, 1 / rows[1].unanchored) << "the rest is";
   EXPECT_LT(rows[1].low, rows[1].anchored);
   EXPECT_GT(rows[1].high, rows[1].anchored);
   EXPECT_NEAR(rows[1].predicted_speedup, rows[1].anchored / 50, 1e-9);

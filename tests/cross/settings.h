@@ -90,7 +90,7 @@ inline std::vector<Setting> settings() {
       {"parameter-server:pull=separate", three},
       {"parameter-server:pull=separate,push=node,bucket=1KiB", grid},
       {"parameter-server:mode=async,pull=separate,bucket=1KiB,shards=2", three, {.reads = stale}},
-      {"parameter-server:mode=ssp,slack=1,overlap=off,pull=separate,server=nodes", four, {.reads = bounded}},
+      {"parameter-server:mode=ssp,slack=1,overlap=off,pull=separate", four, {.reads = bounded}},
       {"parameter-server:mode=ssp,slack=1,overlap=off", three, {.reads = bounded}},
       {"parameter-server:mode=ssp,slack=0", two, {.reads = bounded}},
       {"parameter-server:mode=softsync,n=2,overlap=off", four, {.reads = stale}},

@@ -56,7 +56,9 @@ TEST_P(UnevenSums, IntegerSumsAreExact) {
     e.integer_gradients = e.poison = true;
     e.job.batches = uneven(s.cluster.devices);
     const ExecutionResult r = execute(e, {false, false, true});
-    EXPECT_EQ(fingerprint(make_program(e)), fingerprint(make_program(execution(s, scheme, "cpu", 6))));
+    Execution even = e;
+    even.job.batches.clear();
+    EXPECT_EQ(fingerprint(make_program(e)), fingerprint(make_program(even)));
     for (std::size_t i = 0; i < r.parameters.size(); ++i) {
       double sum = 0;
       for (uint32_t w = 0; w < s.cluster.devices; ++w) {

@@ -20,7 +20,7 @@ const Retired kRetired[] = {
     {std::regex(R"(\bWire\b|\bwire_(steps?|message|cpu)\b)"), "TCP transport"},
     {std::regex(R"(\bPace\b|\bpaced\b|--pace\b)"), "rate limit"},
     {std::regex(R"(\b[Pp]lay(s|ed|ing)?\b)"), "emulate, run"},
-    {std::regex(R"(_turns\b|--turns\b)"), "repetition"},
+    {std::regex(R"(--turns\b)"), "repetition"},
     {std::regex(R"(\bexec::Network\b)"), "ExecutionGraph"},
     {std::regex(R"(\bSpread\b|Payload::share\b)"), "sharding, shard"},
     {std::regex(R"(\b[Ss]ettle[sd]?\b)"), "resolve"},
