@@ -164,7 +164,7 @@ TEST(MachinePredictions, TurnsSpreadStaleness) {
   measured.turns = {0.003, 0.0041, 0.0037};
   const std::string turns = profile_of(measured, "turns");
   const auto report = [&](const char* scheme, const std::string& profile) {
-    return predict({"mlp:hidden=128,layers=2", scheme, 4, 32, nullptr, 300, std::nullopt}, profile);
+    return predict({"lenet5", scheme, 4, 64, nullptr, 300, std::nullopt}, profile);
   };
   const auto share_of_three = [](const Report& r) {
     for (const auto& bin : r.staleness.bins()) {
