@@ -27,7 +27,7 @@ struct ProfileEstimates {
   uint64_t data = 0;  ///< hash of the measurements' document
   double interrupted = 1, lock_step = 1;
   std::vector<StepNoise> noise;
-  std::vector<double> turns;  ///< Measurements::turns
+  std::vector<double> turns;                                 ///< Measurements::turns
   std::vector<std::vector<TransferPoint>> all_reduce;        ///< [ranks - 2]
   std::array<std::vector<TransferPoint>, kCopyWays> copies;  ///< [way]; empty: not measured
   MeasuredLaunch launch;

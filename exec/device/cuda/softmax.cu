@@ -175,8 +175,8 @@ Prepared cross_entropy_backward(const Call& c) {
   const int64_t rows = c.shape[0], n = c.shape[1];
   const float share = c.scalars.at(0) / static_cast<float>(rows);
   return {[=](const Launch& l) {
-    launch(cross_entropy_backward_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n,
-           share, l.state, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
+    launch(cross_entropy_backward_kernel<T>, static_cast<unsigned>(rows), row_threads(n), l.stream, n, share,
+           l.state, operand<T>(l, 0), l.operands[1], operand<int32_t>(l, 2));
   }};
 }
 
