@@ -51,8 +51,7 @@ double optional_cap(const Json& spec, std::string_view key) {
 }
 
 /// One process over several processors: what they have together.
-Device joined(Device device, const Json& spec) {
-  const int64_t sockets = spec.integer("sockets", 1, 1, 64);
+Device joined(Device device, int64_t sockets, const Json& spec) {
   if (sockets == 1) return device;
   if (device.kind != Device::Kind::cpu)
     spec.at("sockets").fail(fmt::format("{} is no CPU: a process has one", device.name));
@@ -128,7 +127,7 @@ void SystemReader::vertices() {
     const int64_t sockets = device.integer("sockets", 1, 1, 64);
     const std::string name = sockets == 1 ? model.as_text() : fmt::format("{}x {}", sockets, model.as_text());
     const auto [at, fresh] = device_index_.emplace(name, static_cast<int32_t>(out_->devices.size()));
-    if (fresh) out_->devices.push_back(joined(Device::load(model.as_text(), model.place()), device));
+    if (fresh) out_->devices.push_back(joined(Device::load(model.as_text(), model.place()), sockets, device));
     add(pattern, device, vertex_kind(out_->devices[static_cast<std::size_t>(at->second)].kind), at->second);
   }
   if (const Json* others = spec().find("vertices")) {

@@ -23,6 +23,7 @@
 #include "base/text.h"
 #include "exec/comm/collective.h"
 #include "exec/comm/tcp_transport.h"
+#include "exec/device/cores.h"
 
 namespace tandem::app {
 
@@ -207,16 +208,17 @@ void measure_workers(const Backend& backend, const SuiteGraph& g, bool quick, co
 }
 
 /// Two threads on each core that do nothing but look at the clock: where it jumps, the other had its turn.
-void measure_turns(const Backend& backend, bool quick, Measurements& m) {
+void measure_turns(bool quick, Measurements& m) {
   const int64_t length = quick ? 300'000'000 : 600'000'000;  // ns
   constexpr int64_t kAway = 100'000;                         // ns; less is an interrupt
   std::vector<std::vector<double>> turns(static_cast<std::size_t>(2 * m.cores));
+  const auto cores =
+      assign_cores(machine_processors(), {Bind::core, static_cast<uint32_t>(turns.size()), 1, 0});
   std::vector<std::thread> threads;
   std::latch ready(2 * m.cores);
   for (std::size_t i = 0; i < turns.size(); ++i)
     threads.emplace_back([&, i] {
-      const auto device =
-          backend.open({static_cast<uint32_t>(static_cast<int64_t>(i) % m.cores), Precision::fp32, 1, true});
+      bind_thread(cores[i].compute);
       ready.arrive_and_wait();
       const int64_t first = now_ns();
       int64_t began = 0;
@@ -353,7 +355,7 @@ Measurements measure_machine(const Backend& backend, const std::vector<Precision
     tell(fmt::format("measuring {} with workers that do not wait", graphs[i].model), 1);
     measure_workers(backend, graphs[i], quick, stop, m);
   }
-  if (time_sliced) measure_turns(backend, quick, m);
+  if (time_sliced) measure_turns(quick, m);
   if (!backend.asynchronous) measure_device(backend, m);
   tell("measuring how pictures are read and decoded", 1);
   measure_input(quick, m);

@@ -237,15 +237,21 @@ Keep kept(const Arguments& a, const Request& request, int64_t devices) {
 }
 
 /// One run of so many devices, with a line of progress.
-ExecutionResult run_once(const Arguments& a, const Request& request, int64_t devices, int32_t iterations,
-                         Progress& progress) {
+/// With the batches that the workers are to have, measured where they go by speed, and what can stop it.
+Execution ready(const Request& request, int64_t devices, Progress& progress) {
   Execution e = execution_of(request, devices);
   if (request.asked.split == BatchSplit::speed && devices > 1) {
     progress.show(fmt::format("{} workers: how fast each is", devices));
     e.job.batches = batches_by_speed(e);
   }
-  e.iterations = iterations;
   e.stop = &interrupted;
+  return e;
+}
+
+ExecutionResult run_once(const Arguments& a, const Request& request, int64_t devices, int32_t iterations,
+                         Progress& progress) {
+  Execution e = ready(request, devices, progress);
+  e.iterations = iterations;
   e.progress = [&](int32_t i) {
     progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
                               std::min(i + 1, e.iterations), e.iterations));
@@ -265,14 +271,14 @@ ExecutionResult run_in_pieces(const Arguments& a, const Request& request, int64_
   const int32_t all = request.execution.iterations;
   const auto piece = static_cast<int32_t>(a.integer("checkpoint-every", all, 1, 100'000'000));
   const int64_t before = request.start ? request.start->iteration : 0;
+  const Execution whole = ready(request, devices, progress);
   Checkpoint state;
   ExecutionResult out;
   for (int32_t done = 0; done < all && (done == 0 || !interrupted);) {
-    Execution e = execution_of(request, devices);
+    Execution e = whole;
     e.iterations = std::min(piece, all - done);
     e.warmup = std::min(e.warmup, e.iterations - 1);
     if (done > 0) e.start = &state;
-    e.stop = &interrupted;
     e.progress = [&](int32_t i) {
       progress.show(fmt::format("{} worker{}: iteration {} of {}", devices, devices == 1 ? "" : "s",
                                 std::min(done + i + 1, all), all));

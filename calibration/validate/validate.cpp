@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "base/data.h"
+#include "calibration/validate/series.h"
 #include "sim/plan/placement.h"
 #include "sim/simulate.h"
 
@@ -28,15 +28,6 @@ struct Series {
   const Json* json = nullptr;
   std::vector<std::pair<int64_t, double>> values;  ///< devices -> value, in file order
 };
-
-int64_t device_count(const std::string& key, const Json& value) {
-  int64_t n = 0;
-  const auto r = std::from_chars(key.data(), key.data() + key.size(), n);
-  if (r.ec != std::errc{} || r.ptr != key.data() + key.size() || n < 1) {
-    value.fail(fmt::format("\"{}\" is not a device count", printable(key)));
-  }
-  return n;
-}
 
 /// A number, or an object of device count -> number.
 int64_t count_at(const Json& value, int64_t devices) {

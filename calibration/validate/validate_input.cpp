@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "base/data.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "calibration/validate/series.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -22,29 +21,7 @@ namespace {
 constexpr const char* kBesideInput[] = {"system", "model",     "scheme", "precision",
                                         "batch",  "optimizer", "recipe"};
 
-std::string word_of(const Json& series, const char* key) {
-  const Json* value = series.find(key);
-  if (value == nullptr) return "";
-  return value->is_text() ? value->as_text() : std::to_string(value->as_int());
-}
-
-bool same_but_input(const Json& a, const Json& b) {
-  return std::all_of(std::begin(kBesideInput), std::end(kBesideInput),
-                     [&](const char* key) { return word_of(a, key) == word_of(b, key); });
-}
-
 bool has_input(const Json& series, const char* which) { return series.text("input", "synthetic") == which; }
-
-std::map<int64_t, double> rates_of(const Json& series) {
-  std::map<int64_t, double> out;
-  for (const auto& [key, value] : series.at("values").members()) {
-    int64_t devices = 0;
-    const auto r = std::from_chars(key.data(), key.data() + key.size(), devices);
-    if (r.ec != std::errc{} || r.ptr != key.data() + key.size()) value.fail("the key is no device count");
-    out[devices] = value.as_real(1e-9);
-  }
-  return out;
-}
 
 /// What the file says of a table's model.
 struct LoaderOf {
@@ -54,7 +31,7 @@ struct LoaderOf {
 };
 
 void add_run(const Json& without, const Json& with, const LoaderOf& loader, std::vector<InputRow>& rows) {
-  const auto base = rates_of(without), loaded = rates_of(with);
+  const auto base = values_of(without), loaded = values_of(with);
   const Graph graph = Graph::load(without.at("model").as_text(), without.place());
   const System system = System::load(without.at("system").as_text(), {}, without.place());
   ResolvedScheme scheme = resolve_scheme(without.at("scheme").as_text(), without.place());
@@ -112,7 +89,7 @@ std::vector<InputRow> validate_input() {
       if (!has_input(without, "synthetic") || without.at("model").as_text() != run.at("model").as_text())
         continue;
       for (const Json& with : table.at("series").items()) {
-        if (has_input(with, "real") && same_but_input(without, with)) add_run(without, with, of, rows);
+        if (has_input(with, "real") && agree(without, with, kBesideInput)) add_run(without, with, of, rows);
       }
     }
     if (rows.size() == before) run.fail("no run of this model is published with and without input");

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
 #include "base/data.h"
 #include "base/json.h"
+#include "calibration/validate/series.h"
 #include "sim/simulate.h"
 
 namespace tandem::calibration {
@@ -18,27 +18,6 @@ namespace {
 
 /// What two series of a pair share.
 constexpr const char* kShared[] = {"model", "scheme", "precision", "batch", "optimizer", "recipe", "input"};
-
-bool same_run(const Json& a, const Json& b) {
-  return std::all_of(std::begin(kShared), std::end(kShared), [&](const char* key) {
-    const Json *x = a.find(key), *y = b.find(key);
-    if (x == nullptr || y == nullptr) return x == y;
-    if (x->kind() != y->kind()) return false;
-    if (x->is_integer()) return x->as_int() == y->as_int();
-    return x->is_text() && x->as_text() == y->as_text();
-  });
-}
-
-std::map<int64_t, double> values_of(const Json& series) {
-  std::map<int64_t, double> out;
-  for (const auto& [key, value] : series.at("values").members()) {
-    int64_t devices = 0;
-    const auto r = std::from_chars(key.data(), key.data() + key.size(), devices);
-    if (r.ec != std::errc{} || r.ptr != key.data() + key.size()) value.fail("the key is no device count");
-    out[devices] = value.as_real(1e-9);
-  }
-  return out;
-}
 
 /// The runs that two series share.
 void add_runs(const Json& pair, const Json& plain, const Json& changed, std::vector<PairRow>& rows) {
@@ -91,7 +70,7 @@ std::vector<PairRow> validate_pairs() {
     for (const Json& plain : table.at("series").items()) {
       if (!of("plain", plain)) continue;
       for (const Json& changed : table.at("series").items()) {
-        if (of("changed", changed) && same_run(plain, changed)) add_runs(pair, plain, changed, rows);
+        if (of("changed", changed) && agree(plain, changed, kShared)) add_runs(pair, plain, changed, rows);
       }
     }
     if (rows.size() == before) pair.fail("no run of this table is on both systems");

@@ -2,6 +2,7 @@
 #pragma once
 // How the threads of a run wait for each other: short spin, then sleep or, for another core, yield; any wait
 // ends when the run fails.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -98,6 +99,14 @@ class alignas(64) Counter {
   }
   std::atomic<uint32_t> value_{0};
 };
+
+/// Until now_ns() >= ns, looking every `look` nanoseconds for a failed run; throws Stopped.
+inline void sleep_until(int64_t ns, const Abort& abort, int64_t look) {
+  for (int64_t now = now_ns(); now < ns; now = now_ns()) {
+    abort.check();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns - now, look)));
+  }
+}
 
 /// First come, first served.
 class TicketLock {

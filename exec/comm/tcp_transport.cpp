@@ -154,13 +154,6 @@ void TcpTransport::lost(const End& end, const char* why) {
                               std::min(end.node, end.peer), std::max(end.node, end.peer), why))));
 }
 
-void TcpTransport::sleep_until(int64_t ns) const {
-  for (int64_t now = now_ns(); now < ns; now = now_ns()) {
-    abort_.check();
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns - now, kLook)));
-  }
-}
-
 // ---- sending: in the thread that has something to send ----
 
 /// With more than two nodes a port has several connections, each limited by itself: they take turns. A frame
@@ -182,7 +175,7 @@ void TcpTransport::take_turn(End& e, int64_t bytes) {
   }
   // One that follows its connection's last is given to the socket a frame ahead, which then always has
   // something to pace. Any other would be sent at once, while the ports belong to another connection.
-  sleep_until(follows ? start - length : start);
+  sleep_until(follows ? start - length : start, abort_, kLook);
 }
 
 void TcpTransport::write(End& e, const Frame& frame, const float* payload) {
@@ -233,7 +226,7 @@ void TcpTransport::send(uint32_t from_node, uint32_t to_node, const MessageHead&
     int unsent = 0;
     if (ioctl(e.socket, SIOCOUTQNSD, &unsent) != 0 || unsent <= 0) return;
     const double rate = rate_ > 0 ? rate_ : 1e10;
-    sleep_until(now_ns() + static_cast<int64_t>(1e9 * unsent / rate));
+    sleep_until(now_ns() + static_cast<int64_t>(1e9 * unsent / rate), abort_, kLook);
   }
 }
 
@@ -393,7 +386,7 @@ void TcpTransport::post(uint32_t from_node, uint32_t to_node, const MessageHead&
 void TcpTransport::wait(exec::Transport::Receive& given) {
   auto& receive = static_cast<Receive&>(given);
   receive.finished.wait(receive.posted, abort_, 20);
-  sleep_until(receive.due);
+  sleep_until(receive.due, abort_, kLook);
 }
 
 }  // namespace tandem::exec

@@ -102,7 +102,6 @@ class TcpTransport : public exec::Transport {
   static bool put(Receive& receive, const Early& frame);
   void write(End& end, const Frame& frame, const float* payload);
   void take_turn(End& end, int64_t bytes);
-  void sleep_until(int64_t ns) const;
   void lost(const End& end, const char* why);
   int64_t due_now() const { return now_ns() + latency_ns_; }
 

@@ -5,26 +5,13 @@
 // together, without a buffer of their own, as far as the bucket's limit goes. Everybody hears the same bits,
 // so all do the same.
 #include <algorithm>
-#include <thread>
 
 #include "exec/run/lane_driver.h"
 
 namespace tandem::exec {
 
-namespace {
-
-/// A failed run is noticed in between.
-void sleep_until(int64_t ns, const Abort& abort) {
-  constexpr int64_t kLook = 5'000'000;
-  for (int64_t now = now_ns(); now < ns; now = now_ns()) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(ns - now, kLook)));
-    abort.check();
-  }
-}
-
-}  // namespace
-
 void ThreadDriver::walk_in_rounds(LaneState& lane) {
+  constexpr int64_t kLook = 5'000'000;  // ns
   uint32_t passed = 0;
   int64_t began = now_ns();  // the last round
   votes_.resize(lane.ops.size());
@@ -32,7 +19,7 @@ void ThreadDriver::walk_in_rounds(LaneState& lane) {
     for (std::size_t next = 0; next < lane.ops.size();) {
       const LaneOp& op = lane.ops[next];
       if (op.runs(i) && op.gradients.elements > 0) {
-        sleep_until(began + run_.cycle(), run_.abort());
+        sleep_until(began + run_.cycle(), run_.abort(), kLook);
         began = now_ns();
         const std::size_t end = next + agreed(lane, next, i);
         while (next < end) {

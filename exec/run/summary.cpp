@@ -218,15 +218,11 @@ class Summary {
       for (uint32_t w = 0; w < (each ? workers_.size() : 1); ++w) gather(w, out);
       out.averaging = workers_[0]->averaging();
     }
-    const auto& tasks = run_.program().tasks;
-    const bool has_anchor = std::any_of(tasks.begin(), tasks.end(), [](const Task& t) {
-      return t.averaging.rule == Averaging::Rule::elastic;
-    });
     if (run_.store()) {
       out.parameters = stored(n);
       const float* state = run_.store()->parameters() + n;
       if (run_.exchanged_vectors() > 1) out.state.assign(state, state + out.state.size());
-    } else if (has_anchor) {  // which elastic averaging trains
+    } else if (has_centre(run_.program())) {
       std::copy_n(out.averaging.begin(), n, out.parameters.begin());
     }
     out.frozen = run_.frozen();
@@ -244,6 +240,12 @@ class Summary {
     std::vector<float> out(n);
     for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<float>(sum[i] / run_.here());
     return out;
+  }
+
+  /// The anchor that all workers have alike is what elastic averaging trains.
+  static bool has_centre(const Program& program) {
+    return std::any_of(program.tasks.begin(), program.tasks.end(),
+                       [](const Task& t) { return t.averaging.rule == Averaging::Rule::elastic; });
   }
 
   /// What worker `w` alone holds, to its places in the model's vectors.
@@ -285,7 +287,6 @@ class Summary {
     r.memory.capacity = capacity(run_.execution(), static_cast<uint32_t>(workers_.size()));
   }
 
-  /// Calls that a library was asked for, alike ones together, those that it refused first.
   /// Where a coordinator makes them of a step's gradients, in the mean over the steps.
   double all_reduces() const {
     const LaneState& comm = workers_[0]->lane(Lane::comm);
@@ -293,6 +294,7 @@ class Summary {
     return static_cast<double>(comm.sums) * run_.micro_batches() / static_cast<double>(ends_[0].size());
   }
 
+  /// Calls that a library was asked for, alike ones together, those that it refused first.
   void libraries(Report& r) const {
     double all = 0;
     for (const LibraryChoice& c : workers_[0]->choices()) {

@@ -101,7 +101,6 @@ class Worker {
   bool acknowledges(const Op& op) const;
   Act ask(uint32_t index);
   Act receive_answers(const Op& op);
-  uint32_t near_shards() const;
   Act send_model(uint32_t index);
   Act receive_model(uint32_t index);
   Act receive_from_peer(uint32_t index);

@@ -53,8 +53,11 @@ Worker::Act Worker::ask(uint32_t index) {
   };
 }
 
+/// Until all shards have answered.
 Worker::Act Worker::receive_answers(const Op& op) {
-  return [this, key = op.key, every = op.every, near = near_shards()](int32_t iteration) {
+  uint32_t near = 0;
+  for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
+  return [this, key = op.key, every = op.every, near](int32_t iteration) {
     const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
     pushed_[key].wait(rounds, run_.abort(), run_.spins());
     const int64_t began = now_ns();
@@ -66,21 +69,10 @@ Worker::Act Worker::receive_answers(const Op& op) {
   };
 }
 
-uint32_t Worker::near_shards() const {
-  uint32_t near = 0;
-  for (uint32_t s = 0; s < run_.shards(); ++s) near += run_.apart(instance_, s) ? 0 : 1;
-  return near;
-}
-
 Worker::Act Worker::receive(const Op& op) {
-  const uint32_t near = near_shards();
-  return [this, key = op.key, lane = op.lane, every = op.every, near](int32_t iteration) {
-    const uint32_t rounds = (static_cast<uint32_t>(iteration) + 1) / every;
-    pushed_[key].wait(rounds, run_.abort(), run_.spins());
-    const int64_t began = now_ns();
-    replied_[key].wait_awake(rounds * near, run_.abort(), run_.spins());
+  return [this, key = op.key, lane = op.lane, answered = receive_answers(op)](int32_t iteration) {
+    const int64_t began = answered(iteration);
     for (uint32_t s = 0; s < run_.shards(); ++s) {
-      if (run_.apart(instance_, s)) run_.links()->await(instance_, s, key);
       const Slice slice = run_.slice(key, instance_, s);
       driver_->to_device(incoming_ + slice.first, replies_ + slice.first, slice.elements, lane);
     }

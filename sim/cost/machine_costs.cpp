@@ -233,8 +233,7 @@ class MachineCosts : public Costs {
                            other == at.end() ? 0 : link.rate_alone(capacity()));
     tcp_cpu_[{op.what, op.bytes.n}] = cost.cpu;
     Transfer t;
-    t.latency = Time::from_seconds(cost.seconds + (one_thread_ ? 0 : 2 * machine_->wake())) +
-                link.latency * cost.messages;
+    t.latency = Time::from_seconds(cost.seconds + 2 * wake()) + link.latency * cost.messages;
     return t;
   }
 
@@ -242,7 +241,7 @@ class MachineCosts : public Costs {
   /// what opens the gate, before the next one may (exec/comm/store.h): merge() holds one for each push.
   Transfer in_memory(const Channel& c, Bytes bytes, bool same) const {
     const bool from = on_device(c.from_role), to = on_device(c.to_role);
-    double seconds = one_thread_ ? 0 : wakes(c) * machine_->wake();
+    double seconds = wakes(c) * wake();
     const auto size = static_cast<double>(bytes.n);
     if (from != to)
       seconds += machine_->copy(size, from ? CopyWay::from_device : CopyWay::to_device);
@@ -258,11 +257,12 @@ class MachineCosts : public Costs {
   Transfer over_tcp(const Channel& c, const Way& way) const {
     Transfer t = way.transfer;
     const double beyond = machine_->tcp_message(t.bytes, way.rate) - t.bytes / way.rate;
-    t.latency +=
-        at_speed(Time::from_seconds(std::max(0.0, beyond) + (one_thread_ ? 0 : wakes(c) * machine_->wake())));
+    t.latency += at_speed(Time::from_seconds(std::max(0.0, beyond) + wakes(c) * wake()));
     return t;
   }
 
+  /// From one lane's thread to another's; none where one thread walks through all lanes.
+  double wake() const { return one_thread_ ? 0 : machine_->wake(); }
   /// A push wakes its lane; a reply wakes the lane that waits for it, and that one the forward pass. With two
   /// requests the lane that the first one's reply wakes asks by itself.
   double wakes(const Channel& c) const {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Every scheme that can be executed, in every mode, as questions to both engines.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -196,6 +200,33 @@ inline const std::vector<Backend>& backends() {
     return list;
   }();
   return all;
+}
+
+/// What the workers of `cluster` learn of the digits, `samples` of them together in a step; `batches`: how
+/// many each, where they differ.
+inline ExecutionResult learned_digits(const char* scheme, const Cluster& cluster, int64_t samples, bool sync,
+                                      const Backend& backend, const std::vector<int64_t>& batches = {}) {
+  static const Graph graph = Graph::load("digits-cnn");
+  static const Dataset data = load_dataset("digits", false);
+  const ResolvedScheme resolved = resolve_scheme(scheme, {});
+  Execution e = execution({scheme, cluster}, resolved, "cpu", 4);
+  e.backend = &backend;
+  e.job.graph = &graph;
+  e.job.sync_batch_norm = sync;
+  e.job.optimizer = &optimizer("momentum");
+  e.rate.base = 0.05;
+  e.data = &data;
+  e.job.batch = samples / cluster.devices;
+  e.job.batches = batches;
+  return execute(e, {false, false, true});
+}
+
+inline double furthest(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return most;
 }
 
 /// The simulator's question of a setting, on a machine of one or two nodes.

@@ -12,31 +12,6 @@
 namespace tandem::tests {
 namespace {
 
-/// What the workers of `cluster` learn of the digits, `samples` of them together in a step.
-ExecutionResult learned_digits(const char* scheme, const Cluster& cluster, int64_t samples, bool sync,
-                               const Backend& backend) {
-  static const Graph graph = Graph::load("digits-cnn");
-  static const Dataset data = load_dataset("digits", false);
-  const ResolvedScheme resolved = resolve_scheme(scheme, {});
-  Execution e = execution({scheme, cluster}, resolved, "cpu", 4);
-  e.backend = &backend;
-  e.job.graph = &graph;
-  e.job.sync_batch_norm = sync;
-  e.job.optimizer = &optimizer("momentum");
-  e.rate.base = 0.05;
-  e.data = &data;
-  e.job.batch = samples / cluster.devices;
-  return execute(e, {false, false, true});
-}
-
-double furthest(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double most = 0;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return most;
-}
-
 TEST(SyncBatchNorm, WorkersEqualOneWithTheWholeBatch) {
   constexpr int64_t kSamples = 12;
   const ExecutionResult one = learned_digits("allreduce", {1, 1, 1}, kSamples, true, backends()[1]);

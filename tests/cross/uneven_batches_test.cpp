@@ -123,28 +123,10 @@ TEST(UnevenBatches, AreNotEqualBatches) {
 }
 
 TEST(UnevenBatches, BatchNormalisationOverAllDevicesEqualsOneWorkers) {
-  static const Graph graph = Graph::load("digits-cnn");
-  static const Dataset data = load_dataset("digits", false);
-  const ResolvedScheme scheme = resolve_scheme("allreduce", {});
-  const auto learned = [&](const std::vector<int64_t>& batches, bool sync, const Backend& backend) {
+  const auto learned = [](const std::vector<int64_t>& batches, bool sync, const Backend& backend) {
     const auto devices = static_cast<int64_t>(batches.size());
-    Execution e = execution({"allreduce", {devices, 1, devices}}, scheme, "cpu", 4);
-    e.backend = &backend;
-    e.job.graph = &graph;
-    e.job.sync_batch_norm = sync;
-    e.job.optimizer = &optimizer("momentum");
-    e.rate.base = 0.05;
-    e.data = &data;
-    e.job.batch = 12 / devices;
-    if (devices > 1) e.job.batches = batches;
-    return execute(e, {false, false, true});
-  };
-  const auto furthest = [](const std::vector<float>& a, const std::vector<float>& b) {
-    EXPECT_EQ(a.size(), b.size());
-    float most = 0;
-    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-      most = std::max(most, std::abs(a[i] - b[i]));
-    return most;
+    return learned_digits("allreduce", {devices, 1, devices}, 12, sync, backend,
+                          devices > 1 ? batches : std::vector<int64_t>{});
   };
   const ExecutionResult one = learned({12}, true, backends()[1]);
   for (const std::size_t backend : {1, 3}) {
