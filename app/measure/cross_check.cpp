@@ -76,8 +76,9 @@ void add_splits(const std::string& model, int64_t batch, std::vector<CheckCase>&
 }
 
 /// Every family of schemes that averages models, applies gradients late or weighs them, and every one whose
-/// workers do not wait for each other: on one worker, as many as cores and more, and with a slow one. Of the
-/// latter so many iterations that the first and the last, in which staleness is less, hardly count.
+/// workers do not wait for each other: on one worker, as many as cores and more, and with a slow one.
+/// Gradients that are compressed, cut, in an order or sharded: on as many workers as cores and more. Of those
+/// that do not wait so many iterations that the first and the last, in which staleness is less, hardly count.
 void add_families(std::vector<CheckCase>& out) {
   constexpr const char* kModel = "lenet5";
   constexpr int64_t kBatch = 64;
@@ -90,6 +91,12 @@ void add_families(std::vector<CheckCase>& out) {
         "post-local-sgd:after=20,every=5", "delayed-allreduce:delay=2"}) {
     for (const int64_t workers : {1, 2, 4}) add(scheme, workers, 80, 1);
     add(scheme, 2, 80, 2);
+  }
+  for (const char* scheme :
+       {"allreduce:compression=int8", "allreduce:compression=topk", "allreduce:compression=powersgd",
+        "allreduce:bucket=16KiB,partition=16KiB,priority=on", "allreduce:cycle=5ms",
+        "parameter-server:partition=64KiB,priority=on", "hierarchical-local-sgd", "zero:stage=2", "fsdp"}) {
+    for (const int64_t workers : {2, 4}) add(scheme, workers, 80, 1);
   }
   const std::pair<const char*, int32_t> kFree[] = {
       {"parameter-server:mode=async", 200},
@@ -130,6 +137,10 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     if (model == "mlp" || model == "lenet5" || model == "resnet20-cifar")
       out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 40});
     if (quick) continue;
+    if (model == "resnet20-cifar") {
+      out.push_back({model, batch, 2, "allreduce", n});
+      out.back().sync_batch_norm = true;
+    }
     if (model == "lenet5" || model == "resnet20-cifar") {
       out.push_back({model, batch, 2, "parameter-server:mode=async,overlap=off", short_step ? 400 : 100});
       out.back().throttle = 2;
@@ -150,7 +161,7 @@ std::vector<CheckCase> check_cases(const Backend& backend, bool quick) {
     }
     if (model == "mlp") out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", 400});
     if (model == "cifar10-cnn")
-      out.push_back({model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", 50});
+      out.push_back({model, batch, 2, "parameter-server:mode=ssp,slack=2,overlap=off", 150});
     if (model == "lenet5" || model == "cifar10-cnn") {
       out.push_back({model, batch, 2, "parameter-server:overlap=off", short_step ? 150 : 20});
       out.push_back({model, batch, 4, "parameter-server:mode=async,overlap=off", short_step ? 200 : 50});
@@ -242,6 +253,7 @@ Report predict_case(const CheckCase& c, const std::string& profile, std::size_t 
   p.job.precision = c.precision;
   p.job.optimizer = &optimizer(c.optimizer);
   p.job.batches = c.batches;
+  p.job.sync_batch_norm = c.sync_batch_norm;
   p.job.input = c.images.has_value();
   if (c.images) {
     const TemporaryImages images(c.images->made, c.images->files);
@@ -277,6 +289,7 @@ ExecutionResult execute_case(const CheckCase& c, const Backend& backend, const s
   }
   e.job.batch = c.batch;
   e.job.batches = c.batches;
+  e.job.sync_batch_norm = c.sync_batch_norm;
   e.job.precision = c.precision;
   e.job.optimizer = &optimizer(c.optimizer);
   e.iterations = c.iterations;
@@ -307,6 +320,7 @@ std::vector<CheckRow> compare_case(const CheckCase& c, const Report& predicted,
     r.scheme = c.scheme;
     if (c.images) r.scheme += " from " + c.images->text();
     if (!c.batches.empty()) r.scheme += ", batches " + batches_text(c.batches);
+    if (c.sync_batch_norm) r.scheme += ", batch norm over all";
     r.rate_limit = c.rate_limit;
     r.throttle = c.throttle;
     r.metric = std::move(metric);

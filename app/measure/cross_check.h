@@ -74,6 +74,7 @@ struct CheckCase {
   std::vector<int64_t> batches = {};       ///< as --batch-split; empty: all alike
   std::optional<CheckImages> images = {};  ///< none: data that is there from the beginning
   const char* optimizer = "momentum";
+  bool sync_batch_norm = false;
 };
 /// Of GPUs those in calibration/suite/check-gpu.json.
 std::vector<CheckCase> check_cases(const Backend& backend, bool quick);

@@ -293,8 +293,12 @@ Disturbance MachineProfile::disturbance(int64_t active, double seconds, bool loc
   }
   d.recorded = recorded(seconds);
   if (!d.recorded.empty()) d.iteration_sigma = 0;  // they hold it
-  if (takes_turns(active)) d.shared = {static_cast<uint32_t>(cores_), turns_};
+  if (!turns().empty()) d.shared = {static_cast<uint32_t>(cores_), turns_, false, least_turn()};
   return d;
+}
+
+Time MachineProfile::least_turn() const {
+  return Time::from_seconds(0.7e-3 * (1 + std::floor(std::log2(std::clamp<int64_t>(cores_, 1, 8)))));
 }
 
 /// Of the recordings the third with steps nearest in length to `seconds`, one after another as if they were

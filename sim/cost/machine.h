@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -113,7 +114,13 @@ class MachineProfile {
   double wake() const { return wake_; }  ///< from one lane's thread to another's that waits for it
   /// Do so many workers that do not wait for each other take turns on the cores, as measured? Then a kernel
   /// takes as long as beside as many as there are cores, and the rest is in Disturbance::shared.
-  bool takes_turns(int64_t active) const { return active > cores_ && !turns_.empty() && !apart(); }
+  bool takes_turns(int64_t active) const { return active > cores_ && !turns().empty(); }
+  /// Of threads that share a core; none where devices compute apart from their hosts.
+  std::span<const Time> turns() const { return apart() ? std::span<const Time>() : turns_; }
+  /// Linux' fair scheduler leaves whoever got a processor on it for sysctl_sched_base_slice, 0.7 ms times
+  /// 1 + log2(processors, at most 8) (kernel/sched/fair.c, since 6.6; before, sysctl_sched_min_granularity,
+  /// 0.75).
+  Time least_turn() const;
   /// What makes steps with `seconds` of compute differ, while `active` workers compute: recordings of workers
   /// that did not wait for each other, with a core each, and turns where `active` are more than cores.
   /// `lock_step`: all wait for each other, so that the slowest sets the time, and what one loses in turns on

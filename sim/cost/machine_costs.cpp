@@ -122,8 +122,8 @@ class MachineCosts : public Costs {
   }
   std::optional<Disturbance> disturbance(double compute_seconds) const override {
     Disturbance d = machine_->disturbance(input().cluster.devices, compute_seconds, in_lock_step(program()));
-    if (!takes_turns()) d.shared = {};
     d.shared.one_thread = one_thread_ && input().cluster.nodes == 1;
+    if (!takes_turns() && !lanes_take_turns()) d.shared = {};
     return d;
   }
   std::vector<std::string> extrapolates() const override {
@@ -192,6 +192,11 @@ class MachineCosts : public Costs {
   /// Workers that do not wait for each other, more than there are cores.
   bool takes_turns() const {
     return free_running(program()) && machine_->takes_turns(input().cluster.devices);
+  }
+
+  /// Threads of one worker that does not wait for others.
+  bool lanes_take_turns() const {
+    return free_running(program()) && !one_thread_ && input().cluster.nodes == 1 && program().comm_cores == 0;
   }
 
   /// Workers that compute at the same time.

@@ -28,13 +28,24 @@ void CoreTurns::advance(Core& core, int64_t now) {
   core.since = now;
 }
 
+/// To where the turn that is going on ends. Turns that nobody else wanted are over.
+void CoreTurns::roll(Core& core, int64_t now) {
+  while (core.turn_ends <= now || core.turn_ends < core.kept_until) core.turn_ends += turn(core);
+}
+
+int64_t CoreTurns::turn_end(uint32_t instance, int64_t now) {
+  Core& core = cores_[core_of(instance)];
+  roll(core, now);
+  return core.turn_ends;
+}
+
 /// To the next in line.
 void CoreTurns::give(Core& core, int64_t now) {
   core.holder = kNobody;
   if (core.line.empty()) return;
   core.holder = core.line.front();
   core.line.pop_front();
-  core.turn_ends = now + turn(core);
+  if (now < core.turn_ends) core.kept_until = now + shared_.least.ps;
 }
 
 void CoreTurns::plan(Core& core, int64_t now) {
@@ -42,7 +53,7 @@ void CoreTurns::plan(Core& core, int64_t now) {
   if (core.holder == kNobody) return;
   if (work_[core.holder] != kNoWork) core.next = now + work_[core.holder];
   if (core.line.empty()) return;
-  while (core.turn_ends <= now) core.turn_ends += turn(core);  // turns that nobody else wanted
+  roll(core, now);
   core.next = std::min(core.next, core.turn_ends);
 }
 

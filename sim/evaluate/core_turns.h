@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Instances that take turns on fewer processors than there are of them, as an operating system's fair
-// scheduler lets threads of equal weight: round robin, whoever wakes goes to the end of the line.
+// Instances that take turns on fewer processors than there are of them, as Linux' fair scheduler lets threads
+// of equal weight: round robin, whoever wakes goes to the end of the line. A processor's turns end by its
+// clock's ticks, whoever has got it in between: else two that hand a lock to each other would do so for ever.
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -23,6 +24,8 @@ class CoreTurns {
   /// The processor of an instance, and when it has to be looked at: kNever if nothing is going on there.
   uint32_t core_of(uint32_t instance) const { return instance % static_cast<uint32_t>(cores_.size()); }
   int64_t next(uint32_t core) const { return cores_[core].next; }
+  /// When the turn that is going on at its processor is over.
+  int64_t turn_end(uint32_t instance, int64_t now);
   /// At next(core): ends a turn, or the work of an instance, which is returned (kNobody: of none). That one
   /// keeps the processor until it leaves or its turn is over.
   static constexpr uint32_t kNobody = UINT32_MAX;
@@ -33,9 +36,11 @@ class CoreTurns {
     uint32_t holder = kNobody;
     std::deque<uint32_t> line;
     int64_t since = 0, turn_ends = 0, next = kNever;
+    int64_t kept_until = 0;  ///< by who got it in the middle of a turn
     std::size_t turn = 0;
   };
   void advance(Core& core, int64_t now);
+  void roll(Core& core, int64_t now);
   void give(Core& core, int64_t now);
   void plan(Core& core, int64_t now);
   int64_t turn(Core& core);

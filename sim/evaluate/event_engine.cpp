@@ -38,6 +38,7 @@ EventEngine::EventEngine(const Plan& plan, const EvaluateOptions& options)
     turns_.emplace(plan_.disturbance.shared, roles_[0].count, plan_.seed);
     core_wakes_.assign(plan_.disturbance.shared.cores, kNever);
     computing_.assign(roles_[0].count, 0);
+    held_until_.assign(std::size_t{roles_[0].count} * kLanes, kNever);
   }
   host_.resize(instances);
   build_messages();
@@ -271,6 +272,8 @@ void EventEngine::dispatch(uint64_t data) {
   const auto slot = static_cast<uint32_t>(data);
   if (lane_id == kCoreLane) {
     look_at_core(slot);
+  } else if (lane_id == kHeldLane) {
+    if (held_until_[slot] == now_) let_send(slot);
   } else if (slot != 0) {
     message_event(slot - 1, lane_id);
   } else {
@@ -310,6 +313,22 @@ void EventEngine::leave_core(uint32_t worker) {
   wake_core(turns_->core_of(worker));
 }
 
+/// A send beside a computation on the same processor waits until that one's turn is over, or it waits itself.
+bool EventEngine::hold_send(uint32_t worker, uint32_t lane_id) {
+  const uint32_t compute = worker * kLanes + static_cast<uint32_t>(Lane::compute);
+  if (!turns_ || plan_.disturbance.shared.one_thread || lane_id == compute ||
+      lanes_[compute].state != State::running)
+    return false;
+  held_until_[lane_id] = turns_->turn_end(worker, now_);
+  schedule(held_until_[lane_id] - now_, uint64_t{kHeldLane} << 32 | lane_id);
+  return true;
+}
+
+void EventEngine::let_send(uint32_t lane_id) {
+  held_until_[lane_id] = kNever;
+  send(0, lane_id / kLanes, static_cast<int>(lane_id % kLanes), lanes_[lane_id].op);
+}
+
 void EventEngine::op_ended(uint32_t lane_id) {
   const uint32_t global = lane_id / kLanes;
   const int lane = static_cast<int>(lane_id % kLanes);
@@ -343,6 +362,11 @@ void EventEngine::complete(uint32_t r, uint32_t instance, int lane, int64_t star
   __builtin_prefetch(info.ops.data() + std::min<std::size_t>(state.op + 2, info.ops.size()));
   each_lane(info, [&](int other) {
     if (lanes[other].state == State::blocked) try_lane(r, instance, other);
+  });
+  if (!turns_ || r != 0 || lanes[static_cast<int>(Lane::compute)].state == State::running) return;
+  each_lane(info, [&](int other) {  // who computed waits
+    const uint32_t held = global * kLanes + static_cast<uint32_t>(other);
+    if (held_until_[held] != kNever) let_send(held);
   });
 }
 
@@ -449,6 +473,7 @@ void EventEngine::start_op(uint32_t r, uint32_t instance, int lane, uint32_t ind
       start_collective(r, instance, index);
       break;
     case OpKind::send:
+      if (r == 0 && hold_send(instance, lane_id)) break;
       send(r, instance, lane, index);
       break;
     case OpKind::recv:

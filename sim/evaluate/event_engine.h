@@ -89,6 +89,7 @@ class EventEngine {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kWake = UINT64_MAX;
   static constexpr uint32_t kCoreLane = UINT32_MAX - 1;  ///< in a lane's place: the slot is a processor
+  static constexpr uint32_t kHeldLane = UINT32_MAX - 2;  ///< the slot is a lane whose send waits for one
 
   // Lanes of repeating instances (events.cpp).
   void build_role(uint32_t r);
@@ -116,6 +117,8 @@ class EventEngine {
   void wake_core(uint32_t core);
   void work_in_turn(uint32_t worker, uint32_t lane_id, int64_t work);
   void leave_core(uint32_t worker);
+  bool hold_send(uint32_t worker, uint32_t lane_id);
+  void let_send(uint32_t lane_id);
   void sort_batch();
   template <typename F>
   static void each_lane(const RoleInfo& info, F f) {
@@ -177,6 +180,7 @@ class EventEngine {
   std::optional<CoreTurns> turns_;   ///< where workers share processors
   std::vector<int64_t> core_wakes_;  ///< [processor]: when it is looked at
   std::vector<uint32_t> computing_;  ///< [worker]: lane whose op has its work on the processor
+  std::vector<int64_t> held_until_;  ///< [lane of a worker]: its send waits for a turn; kNever: none does
   int64_t open_lanes_ = 0;           ///< of the measured job, not finished
   std::vector<double> rate_alone_;   ///< [transfer]
   std::vector<RoleInfo> roles_;

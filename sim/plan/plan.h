@@ -71,13 +71,16 @@ struct Pauses {
   bool operator==(const Pauses&) const = default;
 };
 
-/// More instances of role 0 than processors, by whose turns they compute: instance i on processor i modulo
-/// their number. Whoever has it keeps it for the next of `turns` if others want it, or until it waits.
+/// Threads of role 0's instances that take turns on processors: instance i on processor i modulo their
+/// number. Whoever has it keeps it to the end of the turn that is going on there if others want it, or until
+/// it waits.
 struct SharedCores {
-  uint32_t cores = 0;       ///< 0: each instance has its own
+  uint32_t cores = 0;       ///< 0: nobody shares one
   std::vector<Time> turns;  ///< as a machine showed them; processors begin at different ones, and go around
-  /// An instance is one thread, which also makes its messages: it keeps its processor meanwhile.
+  /// An instance is one thread, which also makes its messages: it keeps its processor meanwhile. Else its
+  /// lanes are threads, and what it sends beside its computation waits for the end of a turn.
   bool one_thread = false;
+  Time least;  ///< that who gets a processor in the middle of a turn has it
 };
 
 /// Randomness and faults of a run; never part of a Program.

@@ -38,11 +38,30 @@ TEST(CoreTurns, GoRoundByRound) {
   using Ends = std::vector<std::pair<uint32_t, int64_t>>;
   EXPECT_EQ(ends(one, {25, 25}), (Ends{{0, 45}, {1, 50}}));
   EXPECT_EQ(ends(one, {10, 25}), (Ends{{0, 10}, {1, 35}})) << "work that ends with its turn";
-  EXPECT_EQ(ends(one, {5, 25, 12}), (Ends{{0, 5}, {2, 37}, {1, 42}})) << "who waits gives the rest away";
+  EXPECT_EQ(ends(one, {5, 25, 12}), (Ends{{0, 5}, {2, 32}, {1, 42}})) << "who waits gives the rest away";
   EXPECT_EQ(ends(one, {70}), (Ends{{0, 70}})) << "nobody else wants it";
   EXPECT_EQ(ends(one, {0, 0}), (Ends{{0, 0}, {1, 0}}));
   EXPECT_EQ(ends({2, {Time{10}}, false}, {25, 30, 25}), (Ends{{1, 30}, {0, 45}, {2, 50}}))
       << "instance 1 has the second processor to itself";
+}
+
+/// A turn ends by the processor's clock, whoever got it in between, but not at once for who just did.
+TEST(CoreTurns, EndByTheClock) {
+  const auto second_done = [](int64_t first_waits_after) {
+    const SharedCores one{1, {Time{10}}, false, Time{3}};
+    CoreTurns turns(one, 2, 1);
+    turns.want(0, first_waits_after, 0);
+    turns.want(1, 20, 0);
+    EXPECT_EQ(turns.look(0, turns.next(0)), 0U);
+    turns.leave(0, first_waits_after);
+    turns.want(0, 4, first_waits_after + 1);  // comes back while the other works
+    EXPECT_EQ(turns.look(0, turns.next(0)), CoreTurns::kNobody) << "a turn ends";
+    EXPECT_EQ(turns.turn_end(0, turns.next(0)) % 10, 0);
+    return turns.next(0);  // when the first, which has it now, is done
+  };
+  EXPECT_EQ(second_done(4), 10 + 4) << "the second had it for 6";
+  EXPECT_EQ(second_done(7), 10 + 4) << "for 3, the least";
+  EXPECT_EQ(second_done(8), 20 + 4) << "2 are too few: it has the next turn, too";
 }
 
 /// Processors work all the time, whatever the turns: all together take as long as the work in them.
@@ -63,8 +82,8 @@ TEST(CoreTurns, LoseNothing) {
 /// Turns of a fifth of a step share evenly: each finds the others a step further. In turns of five steps most
 /// gradients come right behind another of the same worker's, on a version that only the other processor's
 /// workers have changed, and the one that was under way when the turn ended is very stale. The mean is the
-/// same. Steps that all take equally long would end together, and whoever finds the server busy lets another
-/// go on: then they share evenly whatever the turns.
+/// same. Steps that all take equally long end together, and whoever finds the server busy lets another go on:
+/// then they share almost evenly whatever the turns.
 TEST(CoreTurns, ShapeStaleness) {
   Plan plan = parameter_server({.workers = 4});
   const Time step = plan.roles[0].duration[0][0];
@@ -84,7 +103,7 @@ TEST(CoreTurns, ShapeStaleness) {
   EXPECT_LT(above(even, 7), 0.01);
   EXPECT_GT(above(shared, 7), 0.15);
   EXPECT_LT(above(shared, 7), 0.25);
-  EXPECT_EQ(above(equal, 7), 0);
+  EXPECT_LT(above(equal, 7), 0.05);
 }
 
 }  // namespace
