@@ -28,7 +28,7 @@ constexpr double kStep = 1.01;
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
 constexpr double kUnlimited = 1e3;
-constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
+constexpr double kSumOfAll = 1.1;         // elasticities add up to no more
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
 // Where the prediction may have made fewer rounds than changes do.
@@ -299,11 +299,12 @@ void find_bottleneck(const Question& q, Report& report) {
   }
   const Perturbed perturbed(q);
   Resource best;
-  double most = -1;
+  double most = -1, sum = 0;
   for (Resource& r : candidates(q, report)) {
     const double slope = perturbed.slope(r, report.devices);
     if (slope > most) most = slope, best = std::move(r);
-    if (most > kMostOfAll) break;
+    sum += slope;
+    if (most > kSumOfAll - sum) break;  // none of the others can be larger
   }
   Report::Bottleneck& b = report.bottleneck;
   b.resource = best.path;
