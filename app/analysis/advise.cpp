@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <thread>
 #include <tuple>
 
 #include "app/analysis/answer.h"
+#include "app/analysis/in_parallel.h"
 #include "sim/capacity.h"
 
 namespace tandem::app {
@@ -31,29 +30,6 @@ struct Saver {
   Recompute recompute;
   Offload offload;
 };
-
-/// Calls work(i) for i < count on so many threads.
-template <typename Work>
-void in_parallel(std::size_t count, int threads, Work work) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> failures(count);
-  const auto loop = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-    }
-  };
-  std::vector<std::thread> pool;
-  for (int t = 1; t < std::min<int>(threads, static_cast<int>(count)); ++t) pool.emplace_back(loop);
-  loop();
-  for (std::thread& t : pool) t.join();
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
 
 ResolvedScheme resolved(const std::string& text, const Search& search) {
   ResolvedScheme out = resolve_scheme(text, Place{});

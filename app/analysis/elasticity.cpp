@@ -8,10 +8,12 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
-#include "base/json_writer.h"
 
+#include "app/analysis/in_parallel.h"
 #include "app/console/table.h"
+#include "base/json_writer.h"
 #include "sim/capacity.h"
 #include "sim/simulation.h"
 
@@ -26,7 +28,7 @@ constexpr double kStep = 1.01;
 constexpr double kStepByArrival = 1.05;
 constexpr int32_t kRoundsByArrival = 60;
 constexpr double kUnlimited = 1e3;
-constexpr double kMostOfAll = 0.55;       // no other resource's elasticity can be larger
+constexpr double kSumOfAll = 1.1;         // elasticities add up to no more
 constexpr std::size_t kMostListed = 400;  // links in a report; of those left out nothing is known
 constexpr int64_t kMostEventsVaried = 3'000'000;
 // Where the prediction may have made fewer rounds than changes do.
@@ -93,16 +95,28 @@ class Perturbed {
     return throughput(p);
   }
 
+  /// Both predictions at the same time.
   double slope(const Resource& r, int64_t devices) const {
-    const double up = step(), ratio = rate(r, up, devices) / rate(r, 1 / up, devices);
-    const double value = std::log(ratio) / (2 * std::log(up));
+    const double up = step(), factors[] = {up, 1 / up};
+    double rates[2];
+    in_parallel(2, 2, [&](std::size_t i) { rates[i] = rate(r, factors[i], devices); });
+    const double value = std::log(rates[0] / rates[1]) / (2 * std::log(up));
     return std::abs(value) < 5e-5 ? 0 : value;  // below what picoseconds of a step resolve
+  }
+
+  /// With nothing changed, by as many rounds as with changes; where these are what the report has, its rate.
+  double now(const Report& report) const {
+    const bool same = !by_arrival_ && q_.measured == nullptr && q_.then.empty() && !q_.anchor;
+    return same ? report.samples_per_second : rate(kCompute, 1, report.devices);
   }
 
   /// The relative gain over `now`.
   double unlimited(const Resource& r, int64_t devices, double now) const {
-    const double gain = rate(r, r.most(), devices) / now - 1;
-    return std::abs(gain) < 5e-7 ? 0 : gain;
+    return gain(rate(r, r.most(), devices), now);
+  }
+  static double gain(double rate, double now) {
+    const double value = rate / now - 1;
+    return std::abs(value) < 5e-7 ? 0 : value;
   }
 
   double step() const { return by_arrival_ ? kStepByArrival : kStep; }
@@ -141,10 +155,21 @@ std::map<std::string, double> busy_kinds(const System& system, const Report& rep
   return out;
 }
 
+/// How busy the busiest is of what is no link of the system: threads of a network library.
+double busy_threads(const System& system, const Report& report) {
+  std::map<std::string, double> busy;
+  for (const LinkUse& use : report.links) busy[use.name] = use.busy;
+  for (LinkId id = 0; id < system.link_count(); ++id) busy.erase(system.link(id).name);
+  double most = 0;
+  for (const auto& [name, share] : busy) most = std::max(most, share);
+  return most;
+}
+
 /// The resources that can matter to the report, those that most likely do first.
 std::vector<Resource> candidates(const Question& q, const Report& report) {
   const bool all_links = report.links.size() >= kMostListed;
   const auto kinds = busy_kinds(q.system, report);
+  const double threads = busy_threads(q.system, report);
   std::vector<std::pair<double, Resource>> out;
   for (Resource& r : resources_of(q)) {
     const auto kind = kinds.find(link_kind(r));
@@ -152,7 +177,10 @@ std::vector<Resource> candidates(const Question& q, const Report& report) {
     if (r.path == "server" && report.staleness.count() == 0 && report.time_share.server == 0) continue;
     if (r.path.rfind("host.", 0) == 0 && !q.input) continue;
     const double busy = kind == kinds.end() ? 0.5 : kind->second;
-    out.emplace_back(share_of(report, r) * (1 + busy), std::move(r));
+    double likely = share_of(report, r) * (1 + busy);
+    if (r.path == "host.core_speed")  // it is the speed of those threads, too
+      likely = std::max(likely, report.time_share.exposed_communication * (1 + threads));
+    out.emplace_back(likely, std::move(r));
   }
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Resource> sorted;
@@ -242,10 +270,12 @@ std::vector<Elasticity> elasticities(const Question& q, bool check_memory) {
   }
   for (const std::size_t i : fitting) {
     const double now = perturbed.rate(kCompute, 1, q.devices[i]);
-    for (Elasticity& e : out) {
-      e.at[i] = perturbed.slope(e.resource, q.devices[i]);
-      e.unlimited[i] = perturbed.unlimited(e.resource, q.devices[i], now);
-    }
+    in_parallel(out.size(), std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / 2),
+                [&](std::size_t k) {  // a slope takes two threads
+                  Elasticity& e = out[k];
+                  e.at[i] = perturbed.slope(e.resource, q.devices[i]);
+                  e.unlimited[i] = perturbed.unlimited(e.resource, q.devices[i], now);
+                });
   }
   const std::size_t last = fitting.back();
   std::stable_sort(out.begin(), out.end(), [&](const Elasticity& a, const Elasticity& b) {
@@ -269,18 +299,23 @@ void find_bottleneck(const Question& q, Report& report) {
   }
   const Perturbed perturbed(q);
   Resource best;
-  double most = -1;
+  double most = -1, sum = 0;
   for (Resource& r : candidates(q, report)) {
     const double slope = perturbed.slope(r, report.devices);
     if (slope > most) most = slope, best = std::move(r);
-    if (most > kMostOfAll) break;
+    sum += slope;
+    if (most > kSumOfAll - sum) break;  // none of the others can be larger
   }
   Report::Bottleneck& b = report.bottleneck;
   b.resource = best.path;
   b.share = best.path == "compute" ? report.time_share.compute : share_of(report, best);
   b.elasticity = most;
-  b.gain_if_unlimited =
-      perturbed.unlimited(best, report.devices, perturbed.rate(kCompute, 1, report.devices));
+  double now = 0, without = 0;
+  in_parallel(2, 2, [&](std::size_t i) {
+    (i == 0 ? now : without) =
+        i == 0 ? perturbed.now(report) : perturbed.rate(best, best.most(), report.devices);
+  });
+  b.gain_if_unlimited = Perturbed::gain(without, now);
   b.explanation = fmt::format("1 % more of {} gives {:.2f} % more samples/s, no limit to it {:+.0f} %{}",
                               best.path, most, 100 * *b.gain_if_unlimited,
                               report.busiest_link.name.empty()

@@ -65,9 +65,9 @@ constexpr std::size_t kMostLinksVaried = 20'000;
 bool quick_to_vary(const Question& question, const Report& report);
 
 /// Replaces the bottleneck of the question's report by the resource with the largest elasticity. Resources
-/// that the report shows to be unused are not tried, and none after one with more than half of all, since
-/// elasticities add up to 1: some three to ten predictions of a rate. Leaves reports of very long simulations
-/// as they are, and says so in a note.
+/// that the report shows to be unused are not tried, and none after those that leave less than the largest
+/// has, since elasticities add up to 1: some three to ten predictions of a rate, two at a time. Leaves
+/// reports of very long simulations as they are, and says so in a note.
 void find_bottleneck(const Question& question, Report& report);
 
 /// As text and Markdown two columns per device count that holds the model, as csv a row per resource and

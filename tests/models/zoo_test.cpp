@@ -2,6 +2,7 @@
 // Every model of the zoo: published figures, and laws that hold for any lowered layer.
 #include <cmath>
 
+#include "base/data.h"
 #include "helpers.h"
 #include "models/dot.h"
 
@@ -127,12 +128,8 @@ TEST_P(Zoo, MatrixFlopsGrowWithTheBatchAndBackwardIsTwiceForward) {
   EXPECT_GE(weights, trained_forward);
 }
 
-std::vector<std::string> model_names() {
-  std::vector<std::string> out;
-  for (const ModelEntry& m : list_models()) out.push_back(m.name);
-  return out;
-}
-INSTANTIATE_TEST_SUITE_P(Models, Zoo, testing::ValuesIn(model_names()), [](const auto& info) {
+// Their names alone: each test is a process of its own, which need not read all files.
+INSTANTIATE_TEST_SUITE_P(Models, Zoo, testing::ValuesIn(list_data("models/zoo")), [](const auto& info) {
   std::string name = info.param;
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
@@ -143,6 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Zoo, testing::ValuesIn(model_names()), [](const
 TEST(ZooList, IsSortedAndSummarised) {
   const auto models = list_models();
   ASSERT_GE(models.size(), 50U);
+  ASSERT_EQ(models.size(), list_data("models/zoo").size());
   EXPECT_TRUE(std::is_sorted(models.begin(), models.end(),
                              [](const auto& a, const auto& b) { return a.name < b.name; }));
   for (const ModelEntry& m : models) EXPECT_FALSE(m.summary.empty()) << m.name;

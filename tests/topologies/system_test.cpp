@@ -9,14 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/data.h"
+
 namespace tandem::tests {
 namespace {
-
-std::vector<std::string> system_names() {
-  std::vector<std::string> out;
-  for (const auto& entry : list_systems()) out.push_back(entry.name);
-  return out;
-}
 
 double narrowest(const System& s, const Route& r) {
   double out = r.cap > 0 ? r.cap : 1e30;
@@ -110,7 +106,9 @@ TEST_P(EverySystem, ShowsItself) {
   EXPECT_EQ(std::count(dot.begin(), dot.end(), '{'), std::count(dot.begin(), dot.end(), '}'));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EverySystem, testing::ValuesIn(system_names()), [](const auto& info) {
+// Their names alone: each test is a process of its own, which need not read all files.
+const auto kNames = testing::ValuesIn(list_data("topologies/systems"));
+INSTANTIATE_TEST_SUITE_P(All, EverySystem, kNames, [](const auto& info) {
   std::string out = info.param;
   std::replace_if(
       out.begin(), out.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
