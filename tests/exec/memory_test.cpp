@@ -114,6 +114,35 @@ TEST(Memory, OfOffloadedIsWhatWorkersAllocate) {
   }
 }
 
+/// 15 KB of parameters and 1 KB of the rest, on devices of 45 KB.
+TEST(Memory, AModelThatOneDeviceDoesNotHoldRunsSharded) {
+  std::string layers;
+  for (int i = 0; i < 15; ++i) layers += R"({"type": "linear", "features": 16, "bias": false},)";
+  const Graph graph =
+      Graph::from_json(Json::parse(R"({"name": "chain", "summary": "", "inputs": {"x": [16]}, "layers": [)" +
+                                       layers + R"({"type": "mse"}]})",
+                                   "test.json"));
+  Backend backend = backends_registry().at("cpu");
+  backend.unit = [](uint32_t index) { return std::to_string(index); };
+  backend.memory = [](uint32_t) { return int64_t{45'000}; };
+  const auto run = [&](const char* text) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Execution e;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
+    e.backend = &backend;
+    e.cluster = {2, 1, 2};
+    e.job.batch = 1;
+    e.job.optimizer = &optimizer("adam");
+    e.iterations = 2;
+    return execute(e).report.memory;
+  };
+  EXPECT_THROW(run("allreduce"), InputError);               // 4 x 15 KB and the rest
+  EXPECT_THROW(run("zero:stage=1,bucket=0B"), InputError);  // 3 x
+  EXPECT_LE(run("zero:stage=2,bucket=0B").total().n, 45'000);
+  EXPECT_LE(run("fsdp:bucket=0B").total().n, 40'000);
+}
+
 TEST(Memory, OfStagesIsWhatTheyAllocate) {
   const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
   const Backend backend = counting();
