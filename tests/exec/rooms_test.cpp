@@ -108,6 +108,9 @@ TEST(Rooms, AreAsManyAsTheProgramHasWholeAtOnce) {
   expect("zero:stage=3", all, all);
   expect("zero:stage=3,bucket=0B", wide + one, wide + one, {4, 1, 4}, "optimizer+parameters");
   expect("zero:stage=3,bucket=0B", wide + one, 0, {1, 1, 1}, "optimizer+parameters");
+  expect("hybrid:sharding=2,bucket=1B,microbatches=1", 0, wide + one);
+  // The last bucket of a micro-batch may still travel when the next one begins.
+  expect("hybrid:sharding=2,bucket=1B,microbatches=3", 0, wide + 3 * one);
 }
 
 }  // namespace
