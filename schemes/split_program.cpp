@@ -76,6 +76,8 @@ class Hybrid {
   /// Do devices that share layers sum them too, since each has samples of its own?
   bool own_samples(const StageBucket& b) const { return split_.samples && b.in_parts; }
   bool sums(const StageBucket& b) const { return split_.holders(b.dealt) > 1 || own_samples(b); }
+  /// Are its gradients scattered in every micro-batch?
+  bool scatters_each(const StageBucket& b) const { return split_.sharding >= 2 && b.shards > 1; }
   /// Over which it is sharded.
   uint32_t shards_of(bool dealt) const { return mask(split_.sharding_axes(dealt)); }
   /// Of a device's share of a bucket.
@@ -135,9 +137,10 @@ class Hybrid {
   void write_passages(Stage& stage, int32_t c) {
     const ChunkInput in{&stage.work, stage.chunks[static_cast<std::size_t>(c)], split_.shape.micro_batches,
                         split_.sharding >= 3 && split_.shards(false) > 1, &stage.buckets};
-    std::vector<uint32_t> cuts;
-    for (const StageBucket& b : stage.buckets) {
-      if (b.chunk == c && sums(b)) cuts.push_back(b.layer);
+    std::vector<Cut> cuts;
+    for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
+      const StageBucket& b = stage.buckets[i];
+      if (b.chunk == c && sums(b)) cuts.push_back({b.layer, scatters_each(b) ? static_cast<int32_t>(i) : -1});
     }
     stage.passages.push_back(passages_of(in, cuts));
   }
@@ -205,20 +208,6 @@ class Hybrid {
     keep_prefetch(stage.role, stage.loads, work_.loading.prefetch);
   }
 
-  /// A passage on its way into the list of ops.
-  struct Emission {
-    Slot slot;
-    Passage* passage = nullptr;
-    OpId copied, received;       ///< what its first op waits for
-    std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one behind the other from `first` on
-    OpId first, done;            ///< with the latter the chunk's result is there
-    OpId first_compute, last_compute;
-    OpId at(int32_t step) const {
-      if (step < 0) return {};
-      return first.valid() ? OpId{first.index + static_cast<uint32_t>(step)}
-                           : ops[static_cast<std::size_t>(step)];
-    }
-  };
   static bool emits(const Emission& e) { return e.ops.size() < e.passage->steps.size(); }
 
   Emission begin(Stage& stage, const Slot& slot) {
@@ -330,7 +319,8 @@ class Hybrid {
       if (stage.buckets[i].chunk != slot.chunk) continue;
       stage.made[i] = e.last_compute;
       if (!sums(stage.buckets[i])) continue;
-      reduce(stage, i, e.at(e.passage->reached[reached++]), slot);
+      const int32_t scatter = e.passage->scattered[reached], made = e.passage->reached[reached++];
+      reduce(stage, i, e.at(scatter >= 0 ? scatter : made), slot);
     }
   }
 
@@ -349,11 +339,13 @@ class Hybrid {
     const uint32_t all = replicas_of(bucket.dealt) | (own_samples(bucket) ? mask({kTensor}) : 0),
                    near = shards_of(bucket.dealt);
     const Bytes bytes = Bytes{split_.gradient} * bucket.elements;
-    stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
-                                 scatters ? near : all, bytes, Payload::gradients,
-                                 (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
-                           .after(gradient)
-                           .micro(slot.micro_batch);
+    stage.reduced[i] = gradient;
+    if (!scatters_each(bucket))
+      stage.reduced[i] = of_bucket(stage, bucket, scatters ? CollKind::reduce_scatter : CollKind::all_reduce,
+                                   scatters ? near : all, bytes, Payload::gradients,
+                                   (scatters ? "reduce-scatter " : "all-reduce ") + bucket.name)
+                             .after(gradient)
+                             .micro(slot.micro_batch);
     if (!scatters || !last || split_.holders(bucket.dealt) == bucket.shards) return;
     const bool shared = split_.size[kTensor] * split_.size[kExpert] * split_.size[kContext] > 1;
     stage.reduced[i] = of_bucket(stage, bucket, CollKind::all_reduce, all & ~near, gradients(bucket),
@@ -390,7 +382,7 @@ class Hybrid {
       const auto i = static_cast<uint32_t>(e.ops.size());
       const bool gather = step.kind == PassageStep::Kind::gather;
       if (gather && passage.last_compute < 0) passage.gathers_behind.push_back(i);
-      if (!gather && passage.done < 0) passage.begins.push_back(i);
+      if (!step.of_bucket() && passage.done < 0) passage.begins.push_back(i);
       OpHandle op = emit_step(stage, e);
       if (gather) op.after(e.last_compute);
       if (gives_result(step, e.slot)) passage.done = static_cast<int32_t>(i);
@@ -411,7 +403,7 @@ class Hybrid {
     OpHandle op = emit_step(stage, e);
     if (step.kind == PassageStep::Kind::gather)
       op.after(stage.last_compute);
-    else if (!e.done.valid())
+    else if (!step.of_bucket() && !e.done.valid())
       op.after({e.copied, e.received});
     wait_for_reduction(stage, step, e.slot.chunk, op);
     if (gives_result(step, e.slot)) e.done = op;
@@ -421,7 +413,7 @@ class Hybrid {
   }
 
   static bool gives_result(const PassageStep& step, const Slot& slot) {
-    return step.kind != PassageStep::Kind::gather &&
+    return !step.of_bucket() &&
            !(step.parts && step.pass == Pass::backward_weights && slot.what == Slot::What::backward);
   }
 
@@ -453,16 +445,19 @@ class Hybrid {
     return stage.role.again(step.task, step.label);
   }
 
-  OpHandle gather(Stage& stage, const PassageStep& step) {
+  /// Gathers its parameters or scatters its gradients.
+  OpHandle on_bucket(Stage& stage, const PassageStep& step) {
     const StageBucket& bucket = stage.buckets[step.bucket];
-    const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), step.bytes,
-                                  Payload::parameters, step.label);
-    if (!stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
+    const bool gathers = step.kind == PassageStep::Kind::gather;
+    const Bytes bytes = gathers ? step.bytes : Bytes{split_.gradient} * bucket.elements;
+    const OpHandle op = of_bucket(stage, bucket, step.collective, shards_of(bucket.dealt), bytes,
+                                  gathers ? Payload::parameters : Payload::gradients, step.label);
+    if (gathers && !stage.gathered[step.bucket].valid()) stage.gathered[step.bucket] = op;
     return op;
   }
 
   OpHandle collective(Stage& stage, const PassageStep& step) {
-    if (step.kind == PassageStep::Kind::gather) return gather(stage, step);
+    if (step.of_bucket()) return on_bucket(stage, step);
     if (step.inside) {
       const bool relayed = split_.relays && step.collective == CollKind::all_to_all;
       const std::string way = relayed ? fmt::format("deepep/{}/{}", step.active, step.count) : "auto";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "schemes/training.h"
 
@@ -23,7 +24,7 @@ class Writer {
   void close(int32_t step = -1) {
     open_ = -1;
     if (step < 0) return;
-    (out_.steps[index(step)].kind == PassageStep::Kind::gather ? gathered_ : awaited_) = step;
+    (out_.steps[index(step)].of_bucket() ? gathered_ : awaited_) = step;
   }
 
   /// A layer's kernels join the open run, or begin one. `after`: what they wait for beside the last join.
@@ -126,6 +127,17 @@ class Writer {
     return add(std::move(step));
   }
 
+  /// Of the bucket's gradients, which are there; `more`: others of the chunk follow.
+  int32_t scatter(uint32_t bucket, bool more) {
+    PassageStep step{PassageStep::Kind::scatter, (*in_.buckets)[bucket].layers};
+    step.bucket = bucket;
+    step.collective = CollKind::reduce_scatter;
+    step.after = last_;
+    const int32_t before = std::exchange(scattered_, add(std::move(step)));
+    if (!in_.gathers && more && before >= 0) close(before);
+    return scattered_;
+  }
+
   int32_t last() const { return last_; }
   Passage& out() { return out_; }
   const ChunkInput& in() const { return in_; }
@@ -143,7 +155,7 @@ class Writer {
   const std::vector<Layer>& layers_;
   const std::vector<Lowered>& lowered_;
   Passage out_;
-  int32_t open_ = -1, last_ = -1, awaited_ = -1, gathered_ = -1;
+  int32_t open_ = -1, last_ = -1, awaited_ = -1, gathered_ = -1, scattered_ = -1;
   std::set<uint32_t>
       have_;  ///< buckets that were gathered; a tied weight stays until its other layer is done
 };
@@ -175,7 +187,7 @@ void write_forward(Writer& w, LayerRange layers, bool again) {
 /// Backward over one chunk.
 class Backward {
  public:
-  Backward(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts)
+  Backward(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts)
       : w_(in), in_(in), what_(what), cuts_(cuts), readers_(in.work->graph->layers().size()) {
     for (uint32_t i = in.layers.first; i < in.layers.end(); ++i) {
       if (w_.lowered(i).input_join == Join::none) continue;
@@ -198,7 +210,7 @@ class Backward {
       if (w_.layer(i).type == nullptr && !w_.lowered(i).backward_data.empty() && reads(i))
         w_.compute(i, Pass::backward_data, parts(), w_.lowered(i).backward_data);
     }
-    for (; next_ < cuts_.size(); ++next_) w_.out().reached.push_back(w_.last());
+    while (next_ < cuts_.size()) reach(false);
     return std::move(w_.out());
   }
 
@@ -231,10 +243,16 @@ class Backward {
     const int32_t sum = what_ == Slot::What::weights ? -1 : sum_inputs(i);
     if (what_ != Slot::What::data) weights(i, sum, inputs);
     if (sum >= 0) w_.close(sum);
-    for (; next_ < cuts_.size() && cuts_[next_] == i; ++next_) {
-      w_.out().reached.push_back(w_.last());
-      if (i > in_.layers.first) w_.close();
-    }
+    while (next_ < cuts_.size() && cuts_[next_].layer == i) reach(i > in_.layers.first);
+  }
+
+  /// `more`: layers of the chunk follow.
+  void reach(bool more) {
+    const Cut& cut = cuts_[next_++];
+    if (more) w_.close();
+    w_.out().reached.push_back(w_.last());
+    w_.out().scattered.push_back(cut.scatters < 0 ? -1
+                                                  : w_.scatter(static_cast<uint32_t>(cut.scatters), more));
   }
 
   /// Under the sum of the inputs' gradients, where there is one; where inputs are gathered for them, alone.
@@ -279,7 +297,7 @@ class Backward {
   Writer w_;
   const ChunkInput& in_;
   const Slot::What what_;
-  const std::vector<uint32_t>& cuts_;
+  const std::vector<Cut>& cuts_;
   std::vector<int32_t> readers_;          ///< [layer]: those in the chunk that read it in parts
   std::map<uint32_t, int32_t> gathered_;  ///< layer -> the step that gathered its output
   std::size_t next_ = 0;
@@ -305,6 +323,7 @@ std::string range_name(const Graph& graph, LayerRange layers) {
 std::string label_of(const Graph& graph, const PassageStep& step) {
   const std::string range = range_name(graph, step.layers);
   if (step.kind == PassageStep::Kind::gather) return "all-gather " + range;
+  if (step.kind == PassageStep::Kind::scatter) return "reduce-scatter " + range;
   if (step.kind == PassageStep::Kind::join)
     return fmt::format("{} {}",
                        step.collective == CollKind::all_reduce   ? "sum"
@@ -336,11 +355,11 @@ Passage forward_passage(const ChunkInput& in) {
   return std::move(w.out());
 }
 
-Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts) {
+Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts) {
   return Backward(in, what, cuts).run();
 }
 
-ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts) {
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts) {
   using What = Slot::What;
   return {forward_passage(in), backward_passage(in, What::backward),
           backward_passage(in, What::backward, cuts), backward_passage(in, What::data),

@@ -13,7 +13,9 @@ namespace tandem::schemes {
 
 /// One op of a pass over a chunk: a run of layers, or what the devices that share them do in between.
 struct PassageStep {
-  enum class Kind : uint8_t { compute, join, gather };  ///< gather: of parameters that are sharded
+  /// gather: of parameters that are sharded; scatter: of gradients
+  enum class Kind : uint8_t { compute, join, gather, scatter };
+  bool of_bucket() const { return kind == Kind::gather || kind == Kind::scatter; }
   Kind kind = Kind::compute;
   LayerRange layers;
   Pass pass = Pass::forward;
@@ -24,8 +26,9 @@ struct PassageStep {
   bool gradients = false;         ///< join: of the layer's output gradients, not its outputs
   bool inside = false;            ///< join: in the middle of the layer's pass
   int64_t active = 0, count = 0;  ///< join inside: as Exchange
-  uint32_t bucket = 0;            ///< gather: whose parameters, an index into ChunkInput::buckets
-  /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters.
+  uint32_t bucket = 0;            ///< gather, scatter: of what, an index into ChunkInput::buckets
+  /// Steps that it waits for, beside those before it on its lane: work or a join, and a gather of parameters
+  /// or a scatter whose gradients' memory it takes.
   int32_t after = -1, gathered = -1;
   uint32_t task = UINT32_MAX;  ///< index into Program::tasks, once it has been used
   std::string label = {};      ///< of its ops, likewise
@@ -36,11 +39,27 @@ struct Passage {
   std::vector<PassageStep> steps;
   /// Backward: [k]: the step with which the k-th of the cuts that were asked for is reached.
   std::vector<int32_t> reached = {};
+  std::vector<int32_t> scattered = {};  ///< [k]: its scatter, or -1
   /// Once it has been written: the routine of its ops (OpList::fold), the steps with which its result is
   /// there, of its first and its last work, those that wait for its input, and the gathers that wait for the
   /// work before it.
   int32_t routine = -1, done = -1, first_compute = -1, last_compute = -1;
   std::vector<uint32_t> begins = {}, gathers_behind = {};
+};
+
+/// A passage on its way into the list of ops.
+struct Emission {
+  Slot slot;
+  Passage* passage = nullptr;
+  OpId copied, received;       ///< what its first op waits for
+  std::vector<OpId> ops = {};  ///< [step]; empty where all are there, one behind the other from `first` on
+  OpId first, done;            ///< with the latter the chunk's result is there
+  OpId first_compute, last_compute;
+  OpId at(int32_t step) const {
+    if (step < 0) return {};
+    return first.valid() ? OpId{first.index + static_cast<uint32_t>(step)}
+                         : ops[static_cast<std::size_t>(step)];
+  }
 };
 
 /// "decoder.0.qkv..decoder.0.down"; of a single layer its name.
@@ -71,6 +90,12 @@ Bytes bytes_of_outputs(const Workload& work, const Graph& graph, const std::vect
 /// (Parameter::in_parts). O(layers).
 int64_t elements_in_parts(const Graph& slice, const StageBucket& bucket);
 
+/// Where gradients of a bucket are there.
+struct Cut {
+  uint32_t layer = 0;
+  int32_t scatters = -1;  ///< in every micro-batch, this bucket of ChunkInput::buckets; -1: none
+};
+
 /// What to build passages from.
 struct ChunkInput {
   const Workload* work = nullptr;  ///< of the slice
@@ -89,8 +114,10 @@ std::vector<LayerRange> units_of(const Graph& graph, LayerRange layers);
 Passage forward_passage(const ChunkInput& in);
 /// Backward: of everything, of the inputs' gradients alone (`data`) or of the parameters' alone (`weights`).
 /// The gradients of parameters are made behind those of the inputs where partners sum the latter, under that
-/// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there.
-Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<uint32_t>& cuts = {});
+/// sum. At each layer of `cuts` (decreasing) a step ends when its parameters' gradients are there. Of buckets
+/// that are scattered two are whole at once: where no gather does it, the work on one waits for the scatter
+/// of the last but one.
+Passage backward_passage(const ChunkInput& in, Slot::What what, const std::vector<Cut>& cuts = {});
 
 /// Those over one chunk; the last of its micro-batches ends a step where the cuts are reached.
 struct ChunkPassages {
@@ -102,7 +129,7 @@ struct ChunkPassages {
                                          : backward;
   }
 };
-ChunkPassages passages_of(const ChunkInput& in, const std::vector<uint32_t>& cuts);
+ChunkPassages passages_of(const ChunkInput& in, const std::vector<Cut>& cuts);
 
 /// Buckets of a stage in the order in which their gradients are made: the last chunk's last layer first. A
 /// bucket closes at `limit` bytes of `element` bytes each, or where `by_unit` with each of units_of() alone,

@@ -102,7 +102,7 @@ int64_t reloaded_words(const Program& program, const Role& role, Precision preci
 int64_t offloaded_words(const Execution& e, const Program& program, const Stages& stages, uint32_t worker) {
   if (!e.job.offload.optimizer) return 0;
   const bool sums = program.micro_batches > 1 && e.job.offload.gradients;
-  return stages.lowered(worker).parameters() * ((sums ? 3 : 2) + e.job.optimizer->state) +
+  return kept_state(program, stages, worker).elements() * ((sums ? 3 : 2) + e.job.optimizer->state) +
          reloaded_words(program, program.roles[stages.place(worker).role], e.job.precision);
 }
 
@@ -154,10 +154,12 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const int64_t parameters = lowered.parameters(), slots = stages.slots(worker).count;
   const Role& role = program.roles[stages.place(worker).role];
   MemoryUse m;
-  m.parameters = words(parameters + lowered.frozen_words());
+  const Held held = held_parameters(program, stages, worker, e.job.offload.parameters),
+             made = held_gradients(program, stages, worker);
+  m.parameters = words(held.kept.elements() + lowered.frozen_words());
   const bool sums = program.micro_batches * stages.micros() > 1 && !e.job.offload.gradients;
-  m.gradients = words(parameters) * (sums ? 2 : 1);
-  const int64_t kept = kept_elements(kept_state(program, stages, worker));
+  m.gradients = words(made.kept.elements() + (sums ? summed_apart(program, stages, worker).elements() : 0));
+  const int64_t kept = kept_state(program, stages, worker).elements();
   m.optimizer = words(kept) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state) +
                 words(parameters) * averaging_vectors(program);
   m.activations = words(lowered.arena()) * slots;
@@ -174,7 +176,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
     narrowed = std::max(narrowed, narrowed_words(program, op));
   }
   m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
-                words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision));
+                words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision)) +
+                words(held.rooms() + made.rooms());
   return m;
 }
 

@@ -45,7 +45,8 @@ int64_t offloaded_words(const Execution& execution, const Program& program, cons
 
 /// What a worker allocates on its device, to the byte: all but what a library keeps for its own kernels.
 /// Activations are the network's arena, gradients also the sums of micro-batches, buffers the input's,
-/// workspace what collectives move beside parameters and gradients. Capacity is not set.
+/// workspace what collectives move beside parameters and gradients, and the rooms of what is whole for a
+/// while only (Held). Capacity is not set.
 MemoryUse worker_memory(const Execution& execution, const Program& program, const Stages& stages,
                         uint32_t worker);
 

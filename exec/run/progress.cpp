@@ -55,7 +55,7 @@ Worker::Act Worker::with_norms(uint32_t index, Act act) {
 int64_t Worker::noting_norms(Slice range, int32_t iteration, const std::function<int64_t()>& sum) {
   const int32_t micro = run_.micro_batches();
   const double workers = run_.workers();
-  const float* const at = gradients_ + range.first;
+  const float* const at = gradients_at(range.first);
   const auto step = static_cast<std::size_t>(iteration / micro);
   if (norms_.size() <= step) norms_.resize(step + 1);
   norms_[step].small += squared(at, range.elements) / (double{1} * micro * micro);

@@ -272,9 +272,7 @@ Slice Run::slice(uint32_t key, uint32_t instance, uint32_t shard) const {
 }
 
 Slice Run::share(uint32_t key, uint32_t instance) const {
-  if (cuts_[key] < 0) return cut_bucket(key, 0, 1);
-  const Member m = member(program_.collectives[static_cast<std::size_t>(cuts_[key])], instance);
-  return cut_bucket(key, m.rank, m.ranks);
+  return share_of(program_, stages_, cuts_, key, instance);
 }
 
 Slice Run::cut_bucket(uint32_t key, uint32_t rank, uint32_t ranks) const {

@@ -2,6 +2,7 @@
 #include "exec/run/shares.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tandem::exec {
 
@@ -42,6 +43,15 @@ std::vector<int32_t> scattering_collectives(const Program& program) {
   return out;
 }
 
+Slice share_of(const Program& program, const Stages& stages, const std::vector<int32_t>& scattering,
+               uint32_t key, uint32_t device) {
+  const Bucket& bucket = program.buckets[key];
+  if (scattering[key] < 0) return {bucket.first, bucket.elements};
+  const GroupMember m =
+      member_of(program, stages, program.collectives[static_cast<std::size_t>(scattering[key])], device);
+  return part_of(bucket, m.rank, m.ranks);
+}
+
 Slice part_of(const Bucket& bucket, uint32_t rank, uint32_t ranks) {
   const auto begin = [&](int64_t r) {
     return bucket.elements / ranks * r + std::min<int64_t>(bucket.elements % ranks, r);
@@ -49,33 +59,90 @@ Slice part_of(const Bucket& bucket, uint32_t rank, uint32_t ranks) {
   return {bucket.first + begin(rank), begin(int64_t{rank} + 1) - begin(rank)};
 }
 
-std::vector<Slice> kept_state(const Program& program, const Stages& stages, uint32_t device) {
-  const std::vector<Slice> all{{0, stages.lowered(device).parameters()}};
+Places kept_state(const Program& program, const Stages& stages, uint32_t device) {
+  Places all;
+  all.add(0, stages.lowered(device).parameters(), 0);
   if (program.sharding.state <= 1) return all;
   const std::vector<int32_t> scattering = scattering_collectives(program);
-  std::vector<Slice> out;
+  std::map<int64_t, int64_t> parts;  // first -> elements
   for (const Op& op : program.roles[stages.place(device).role].ops) {
     if (op.kind == OpKind::collective && op.payload == Payload::state) return all;
     const bool shared = op.payload == Payload::shard;
     if (op.kind != OpKind::compute || (!shared && op.payload != Payload::parameters)) continue;
     const Bucket& bucket = program.buckets[op.key];
-    const int32_t by = shared ? scattering[op.key] : -1;
-    const GroupMember m =
-        by < 0 ? GroupMember{}
-               : member_of(program, stages, program.collectives[static_cast<std::size_t>(by)], device);
-    const Slice part = part_of(bucket, m.rank, m.ranks);
-    if (part.elements > 0) out.push_back(part);
+    const Slice part =
+        shared ? share_of(program, stages, scattering, op.key, device) : Slice{bucket.first, bucket.elements};
+    if (part.elements > 0) parts.emplace(part.first, part.elements);
   }
-  std::sort(out.begin(), out.end(), [](const Slice& a, const Slice& b) { return a.first < b.first; });
-  const auto same = [](const Slice& a, const Slice& b) { return a.first == b.first; };
-  out.erase(std::unique(out.begin(), out.end(), same), out.end());
+  Places out;
+  for (const auto& [first, elements] : parts) out.add(first, elements, out.elements());
   return out;
 }
 
-int64_t kept_elements(const std::vector<Slice>& parts) {
-  int64_t sum = 0;
-  for (const Slice& s : parts) sum += s.elements;
-  return sum;
+namespace {
+
+/// Buckets of the device's role in the order of the flat vector.
+std::vector<uint32_t> keys_of(const Program& program, const Stages& stages, uint32_t device) {
+  std::vector<uint32_t> out;
+  for (uint32_t key = 0; key < program.buckets.size(); ++key) {
+    if (program.buckets[key].role == stages.place(device).role) out.push_back(key);
+  }
+  std::sort(out.begin(), out.end(),
+            [&](uint32_t a, uint32_t b) { return program.buckets[a].first < program.buckets[b].first; });
+  return out;
+}
+
+/// Rooms begin at a line of 64 bytes.
+int64_t lines(int64_t elements) { return (elements + 15) / 16 * 16; }
+
+Held held(const Program& program, const Stages& stages, uint32_t device, const Rooms& rooms, bool stays) {
+  const std::vector<int32_t> scattering = scattering_collectives(program);
+  Held out;
+  if (rooms.elements == 0) {
+    out.elements = stages.lowered(device).parameters();
+    out.kept.add(0, out.elements, 0);
+    out.passes = out.kept;
+    return out;
+  }
+  const std::vector<uint32_t> keys = keys_of(program, stages, device);
+  for (const uint32_t key : keys) {
+    const Bucket& bucket = program.buckets[key];
+    if (rooms.at[key] == Rooms::kNone) {
+      out.kept.add(bucket.first, bucket.elements, out.kept.elements());
+    } else if (stays) {
+      const Slice own = share_of(program, stages, scattering, key, device);
+      out.kept.add(own.first, own.elements, out.kept.elements());
+    }
+  }
+  out.elements = lines(out.kept.elements());
+  for (const uint32_t key : keys) {
+    const Bucket& b = program.buckets[key];
+    const bool whole = rooms.at[key] == Rooms::kNone;
+    out.passes.add(b.first, b.elements,
+                   whole ? out.kept.of(b.first, b.elements) : out.elements + rooms.at[key]);
+  }
+  out.elements += rooms.elements;
+  return out;
+}
+
+}  // namespace
+
+Held held_parameters(const Program& program, const Stages& stages, uint32_t device, bool offloaded) {
+  return held(program, stages, device, stages.rooms(device).parameters, !offloaded);
+}
+
+Held held_gradients(const Program& program, const Stages& stages, uint32_t device) {
+  return held(program, stages, device, stages.rooms(device).gradients, true);
+}
+
+Places summed_apart(const Program& program, const Stages& stages, uint32_t device) {
+  Places out;
+  for (const uint32_t key : keys_of(program, stages, device)) {
+    const Bucket& bucket = program.buckets[key];
+    if (stages.rooms(device).gradients.at[key] == Rooms::kNone)
+      out.add(bucket.first, bucket.elements, out.elements());
+  }
+  return out;
 }
 
 }  // namespace tandem::exec

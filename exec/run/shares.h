@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/comm/store.h"
+#include "exec/run/places.h"
 #include "exec/run/stages.h"
 #include "schemes/program.h"
 
@@ -23,10 +24,31 @@ std::vector<int32_t> scattering_collectives(const Program& program);
 /// The part of a bucket that one of `ranks` members of a reduce-scatter is left with.
 Slice part_of(const Bucket& bucket, uint32_t rank, uint32_t ranks);
 
-/// Parts of its flat vector, without overlap and increasing, for which the device keeps the optimiser's
-/// state: those that it updates where devices divide the state, else all.
-std::vector<Slice> kept_state(const Program& program, const Stages& stages, uint32_t device);
-/// Elements of kept_state() together.
-int64_t kept_elements(const std::vector<Slice>& parts);
+/// What that leaves a device of the bucket; all of it where nothing scatters its gradients. `scattering`: as
+/// above.
+Slice share_of(const Program& program, const Stages& stages, const std::vector<int32_t>& scattering,
+               uint32_t key, uint32_t device);
+
+/// Parts of its flat vector for which the device keeps the optimiser's state, one behind the other: those
+/// that it updates where devices divide the state, else all.
+Places kept_state(const Program& program, const Stages& stages, uint32_t device);
+
+/// A device's memory for its flat vector of parameters, or of gradients.
+struct Held {
+  /// What stays, from the begin on, one behind the other: all, or of buckets that devices divide the device's
+  /// share. Updates work there.
+  Places kept;
+  /// Where passes find parameters and leave gradients: there too, but of a bucket that is held whole for a
+  /// while only in its room (exec/run/rooms.h).
+  Places passes;
+  int64_t elements = 0;  ///< of the memory
+  int64_t rooms() const { return elements - kept.elements(); }
+};
+/// Parameters. Of those that are offloaded nothing stays.
+Held held_parameters(const Program& program, const Stages& stages, uint32_t device, bool offloaded);
+Held held_gradients(const Program& program, const Stages& stages, uint32_t device);
+/// Parts of the gradients that are summed over micro-batches as they are made, beside them: those without a
+/// room. One behind the other.
+Places summed_apart(const Program& program, const Stages& stages, uint32_t device);
 
 }  // namespace tandem::exec

@@ -140,6 +140,7 @@ Stages::Stages(const Execution& e, const Program& program)
     pieces_ = {{{0, 0, whole_.parameters()}}};
     frozen_pieces_ = {{{0, 0, whole_.frozen_elements()}}};
     lower_batches(e);
+    find_rooms(e, program);
     return;
   }
   for (const Role& role : program.roles) {
@@ -147,6 +148,15 @@ Stages::Stages(const Execution& e, const Program& program)
   }
   for (uint32_t r = 0; r < program.roles.size(); ++r) {
     if (program.roles[r].works()) add_stage(e, program, r);
+  }
+  find_rooms(e, program);
+}
+
+void Stages::find_rooms(const Execution& e, const Program& program) {
+  rooms_.resize(program.roles.size());
+  for (uint32_t r = 0; r < program.roles.size(); ++r) {
+    if (!devices_of_[r].empty())
+      rooms_[r] = shared_rooms(program, r, lowered(devices_of_[r][0]), e.job.offload.parameters);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "exec/run/data.h"
 #include "exec/run/execution.h"
 #include "exec/run/pieces.h"
+#include "exec/run/rooms.h"
 #include "schemes/program.h"
 
 namespace tandem::exec {
@@ -74,6 +75,8 @@ class Stages {
   /// What the device runs. whole() where the model is not split.
   const ExecutionGraph& lowered(uint32_t device) const;
   const Slots& slots(uint32_t device) const;
+  /// Of the device's role: where buckets lie that it holds whole for a while only.
+  const SharedRooms& rooms(uint32_t device) const { return rooms_[places_[device].role]; }
   /// Where the device's flat vector lies in that of whole().
   const std::vector<Piece>& pieces(uint32_t device) const { return pieces_[piece_of(device)]; }
   /// The same of the weights that stay as they are.
@@ -83,6 +86,7 @@ class Stages {
 
  private:
   void find_places(const Program& program);
+  void find_rooms(const Execution& execution, const Program& program);
   void lower_batches(const Execution& execution);
   void add_stage(const Execution& execution, const Program& program, uint32_t role);
   const Stage& stage(uint32_t device) const { return stages_[stage_of_role_[places_[device].role]]; }
@@ -96,6 +100,7 @@ class Stages {
   std::map<int64_t, ExecutionGraph> uneven_;       ///< [samples]: of devices with batches of their own
   std::vector<int64_t> batches_;                   ///< [device]: of those
   std::vector<uint32_t> stage_of_role_;
+  std::vector<SharedRooms> rooms_;  ///< [role]
   std::vector<std::vector<Piece>> frozen_pieces_;
   std::vector<std::vector<Piece>> pieces_;  ///< [(stage x partners + partner) x experts + expert], or one
   uint32_t replicas_ = 1, partners_ = 1, experts_ = 1, contexts_ = 1, micros_ = 1;

@@ -56,45 +56,17 @@ std::vector<float> Worker::read(const float* from, int64_t elements) const {
 }
 
 std::vector<float> Worker::parameters() const {
-  if (offloads()) return {host_parameters_, host_parameters_ + graph().parameters()};
-  return read(parameters_, graph().parameters());
+  const Places& kept = offloads() ? kept_state_ : held_parameters_.kept;
+  return kept.give(offloads() ? std::vector<float>(host_parameters_, host_parameters_ + kept.elements())
+                              : read(parameters_, kept.elements()),
+                   graph().parameters());
 }
 
 std::vector<float> Worker::state() const {
-  if (offloads())
-    return {host_state_, host_state_ + graph().parameters() * run_.execution().job.optimizer->state};
-  const int64_t kept = kept_elements(kept_state_), all = graph().parameters();
-  const std::vector<float> own = read(state_memory(), kept * run_.execution().job.optimizer->state);
-  std::vector<float> out(static_cast<std::size_t>(all * run_.execution().job.optimizer->state));
-  auto from = own.begin();
-  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k) {
-    for (const Slice& s : kept_state_) {
-      std::copy_n(from, s.elements, out.begin() + k * all + s.first);
-      from += s.elements;
-    }
-  }
-  return out;
-}
-
-std::vector<float> Worker::compact(const std::vector<float>& flat) const {
-  std::vector<float> out;
-  for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k) {
-    for (const Slice& s : kept_state_) {
-      const auto begin = flat.begin() + k * graph().parameters() + s.first;
-      out.insert(out.end(), begin, begin + s.elements);
-    }
-  }
-  return out;
-}
-
-float* Worker::state_at(int64_t k, int64_t first) const {
-  int64_t at = k * kept_elements(kept_state_);
-  for (const Slice& s : kept_state_) {
-    if (first >= s.first && first < s.first + s.elements) return state_memory() + at + first - s.first;
-    at += s.elements;
-  }
-  TANDEM_CHECK(false);
-  return nullptr;
+  const int64_t elements = run_.execution().job.optimizer->state * kept_state_.elements();
+  return kept_state_.give(
+      offloads() ? std::vector<float>(host_state_, host_state_ + elements) : read(state_memory(), elements),
+      graph().parameters());
 }
 
 std::vector<float> Worker::averaging() const {
@@ -112,9 +84,9 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
     case TensorKind::buffer:  // statistics of all micro-batches
       return arena_ + x.offset;
     case TensorKind::parameter:
-      return parameters_ + x.offset;
+      return parameters_ + held_parameters_.passes.of(x.offset, x.elements);
     case TensorKind::parameter_gradient:
-      return gradients_ + x.offset;
+      return gradients_ + held_gradients_.passes.of(x.offset, x.elements);
     case TensorKind::frozen:
       return frozen_ + x.offset;
     default:
@@ -155,13 +127,17 @@ void Worker::allocate() {
   inputs_ = device_->allocate(variants_ * n.input_elements());
   arena_ = device_->allocate(slots_ * n.arena());
   kept_state_ = kept_state(run_.program(), run_.stages(), instance_);
-  const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_elements(kept_state_);
-  parameters_ = device_->allocate(n.parameters() + state);
+  held_parameters_ =
+      held_parameters(run_.program(), run_.stages(), instance_, run_.execution().job.offload.parameters);
+  held_gradients_ = held_gradients(run_.program(), run_.stages(), instance_);
+  summed_apart_ = summed_apart(run_.program(), run_.stages(), instance_);
+  const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_state_.elements();
+  parameters_ = device_->allocate(held_parameters_.elements + state);
   if (offloads()) allocate_on_host();
-  gradients_ = device_->allocate(n.parameters());
+  gradients_ = device_->allocate(held_gradients_.elements);
   frozen_ = device_->allocate(n.frozen_words());
   if (run_.micro_batches() * run_.stages().micros() > 1 && !run_.sums_on_host())
-    sums_ = device_->allocate(n.parameters());
+    sums_ = device_->allocate(summed_apart_.elements());
   int64_t most = 0, narrowed = 0;
   for (const Op& op : role().ops) {
     narrowed = std::max(narrowed, narrowed_words(run_.program(), op));
@@ -187,11 +163,11 @@ void Worker::allocate_on_host() {
   const auto make = [&](int64_t elements) {
     return e.backend->asynchronous ? device_->allocate_host(elements) : host_->allocate(elements);
   };
-  const int64_t all = graph().parameters();
-  host_parameters_ = make(all);
-  host_gradients_ = make(all);
-  host_state_ = make(all * e.job.optimizer->state);
-  if (run_.sums_on_host()) host_sums_ = make(all);
+  const int64_t kept = kept_state_.elements();
+  host_parameters_ = make(kept);
+  host_gradients_ = make(kept);
+  host_state_ = make(kept * e.job.optimizer->state);
+  if (run_.sums_on_host()) host_sums_ = make(kept);
   host_narrowed_ = make(reloaded_words(run_.program(), role(), e.job.precision));
 }
 
@@ -200,17 +176,21 @@ void Worker::set_start_values() {
   const auto& pieces = run_.stages().pieces(instance_);
   std::vector<float> own;
   take_pieces(pieces, run_.start(), whole.parameters(), own, n.parameters());
-  device_->upload(parameters_, own.data(), n.parameters());
-  if (offloads()) std::copy(own.begin(), own.end(), host_parameters_);
+  const std::vector<float> kept = held_parameters_.kept.take(own, n.parameters());
+  device_->upload(parameters_, kept.data(), held_parameters_.kept.elements());
+  if (offloads()) {
+    const std::vector<float> updated = kept_state_.take(own, n.parameters());
+    std::copy(updated.begin(), updated.end(), host_parameters_);
+  }
   take_pieces(run_.stages().frozen_pieces(instance_), run_.frozen(), whole.frozen_elements(), own,
               n.frozen_elements());
   device_->upload(frozen_, n.stored(own).data(), n.frozen_words());
   take_pieces(pieces, run_.start_state(), whole.parameters(), own, n.parameters());
+  const std::vector<float> state = kept_state_.take(own, n.parameters());
   if (offloads())
-    std::copy(own.begin(), own.end(), host_state_);
+    std::copy(state.begin(), state.end(), host_state_);
   else
-    device_->upload(state_memory(), compact(own).data(),
-                    kept_elements(kept_state_) * run_.execution().job.optimizer->state);
+    device_->upload(state_memory(), state.data(), static_cast<int64_t>(state.size()));
   const Checkpoint* saved = run_.execution().start;
   const auto places = buffers(whole, n);
   for (const BufferPlace& b : places) {
@@ -243,57 +223,25 @@ void Worker::keep_averaging() {
 }
 
 /// With Execution::poison: behind which ops the parameters that were gathered for them are no longer needed.
-/// Nothing is gathered yet.
+/// Nothing is gathered yet, nor has a pass made gradients.
 void Worker::find_uses() {
-  const auto& ops = role().ops;
-  forgets_.resize(ops.size());
-  const bool offloaded = run_.execution().job.offload.parameters;
-  if (!run_.execution().poison || (run_.program().sharding.parameters == 1 && !offloaded)) return;
-  std::map<uint32_t, uint32_t> used;  // [bucket]: by which op last, since it was gathered
-  const auto leave = [&](uint32_t key, uint32_t op) {
-    if (op < ops.size()) forgets_[op].push_back(key);
-  };
-  for (uint32_t i = 0; i < ops.size(); ++i) {
-    const bool brings = ops[i].kind == OpKind::collective || (offloaded && ops[i].kind == OpKind::copy);
-    if (brings && ops[i].payload == Payload::parameters) {
-      const auto [at, first] = used.try_emplace(ops[i].key, UINT32_MAX);
-      if (first) forget(ops[i].key, Lane::compute);
-      leave(ops[i].key, at->second);
-      at->second = UINT32_MAX;
-    }
-    if (ops[i].kind != OpKind::compute || ops[i].payload != Payload::none) continue;
-    for (auto& [key, op] : used) op = reads(ops[i], key) ? i : op;
+  forgets_.resize(role().ops.size());
+  if (!run_.execution().poison) return;
+  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [memory, held] :
+       {std::pair{parameters_, &held_parameters_}, std::pair{gradients_, &held_gradients_}})
+    device_->scale(memory + held->elements - held->rooms(), kNoNumber, held->rooms(), Lane::compute);
+  for (const Life& life : parameter_lives(run_.program(), run_.stages().place(instance_).role, graph(),
+                                          run_.execution().job.offload.parameters)) {
+    const Op& last = role().ops[life.ops.back()];
+    if (last.kind == OpKind::compute) forgets_[life.ops.back()].push_back(life.key);
   }
-  for (const auto& [key, op] : used) leave(key, op);
   device_->synchronize(Lane::compute);
 }
 
-/// Does a pass read parameters of the bucket?
-bool Worker::reads(const Op& op, uint32_t key) const {
-  const Task& task = run_.program().tasks[op.what];
-  const Bucket& bucket = run_.program().buckets[key];
-  for (uint32_t i = task.layer; i < task.layer + task.layers; ++i) {
-    for (const Call& c : task.pass == Pass::forward ? graph().forward(i) : graph().backward(i)) {
-      for (const TensorId t : c.operands) {
-        const Tensor& x = graph().tensors()[t];
-        if (x.kind == TensorKind::parameter && x.offset >= bucket.first &&
-            x.offset < bucket.first + bucket.elements)
-          return true;
-      }
-    }
-  }
-  return false;
-}
-
-/// All of a bucket but the worker's own share, and that too where it is on the host.
 void Worker::forget(uint32_t key, Lane lane) {
   const Bucket& bucket = run_.program().buckets[key];
-  Slice own = run_.share(key, instance_);
-  if (run_.execution().job.offload.parameters) own.elements = 0;
-  constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
-  device_->scale(parameters_ + bucket.first, kNoNumber, own.first - bucket.first, lane);
-  const int64_t end = own.first + own.elements;
-  device_->scale(parameters_ + end, kNoNumber, bucket.first + bucket.elements - end, lane);
+  device_->scale(parameters_at(bucket.first), std::numeric_limits<float>::quiet_NaN(), bucket.elements, lane);
 }
 
 void Worker::set_first_batches() {

@@ -60,20 +60,34 @@ class Worker {
   float* tensor(TensorId t, int64_t variant = 0) const;
   /// Is the optimiser's state on the host, and the parameters that it updates?
   bool offloads() const { return run_.execution().job.offload.optimizer; }
-  float* state_memory() const { return parameters_ + graph().parameters(); }
+  float* state_memory() const { return parameters_ + held_parameters_.elements; }
   /// The `k`-th vector of the optimiser's state from an element of the flat vector on, as far as one of
   /// kept_state_ goes.
-  float* state_at(int64_t k, int64_t first) const;
-  /// Between the device's vectors of state and flat ones, in which what is not kept is 0.
-  std::vector<float> compact(const std::vector<float>& flat) const;
+  float* state_at(int64_t k, int64_t first) const {
+    return state_memory() + k * kept_state_.elements() + kept_state_.of(first);
+  }
+  /// From an element of the flat vector on: where passes read parameters and leave gradients, as far as a
+  /// bucket goes ...
+  float* parameters_at(int64_t first) const { return parameters_ + held_parameters_.passes.of(first); }
+  float* gradients_at(int64_t first) const { return gradients_ + held_gradients_.passes.of(first); }
+  /// ... and where the worker keeps its own, as far as its share does.
+  float* own_parameters(int64_t first) const { return parameters_ + held_parameters_.kept.of(first); }
+  float* own_gradients(int64_t first) const { return gradients_ + held_gradients_.kept.of(first); }
+  bool in_room(uint32_t key) const {
+    return run_.stages().rooms(instance_).parameters.at[key] != Rooms::kNone;
+  }
+  bool gradients_in_room(uint32_t key) const {
+    return run_.stages().rooms(instance_).gradients.at[key] != Rooms::kNone;
+  }
   int64_t slot(const Op& op) const;
   std::vector<float> read(const float* from, int64_t elements) const;
   void allocate();
   void allocate_on_host();
   void set_start_values();
   void find_uses();
-  bool reads(const Op& op, uint32_t key) const;
   void forget(uint32_t key, Lane lane);
+  Act bring_share(uint32_t index);
+  Act keep_share(uint32_t index);
   void make_loader();
   void set_first_batches();
   void keep_averaging();
@@ -163,9 +177,11 @@ class Worker {
   float *inputs_ = nullptr, *arena_ = nullptr, *parameters_ = nullptr, *gradients_ = nullptr,
         *sums_ = nullptr, *frozen_ = nullptr, *outputs_ = nullptr, *narrowed_ = nullptr, *tied_ = nullptr,
         *joined_ = nullptr, *reloaded_ = nullptr;
-  std::vector<Slice> kept_state_;  ///< parts of the flat vector that lie behind each other in the state's
-  float* averaging_ = nullptr;     ///< flat vectors that averaging keeps: anchor, velocity
-  float* delayed_ = nullptr;  ///< flat gradients of iterations i % Program::delay, until they are applied
+  Held held_parameters_, held_gradients_;
+  Places kept_state_;           ///< of the flat vector, in each vector of the state's, also on the host
+  Places summed_apart_;         ///< likewise, in sums_
+  float* averaging_ = nullptr;  ///< flat vectors that averaging keeps: anchor, velocity
+  float* delayed_ = nullptr;    ///< flat gradients of iterations i % Program::delay, until they are applied
   float *messages_ = nullptr, *left_out_ = nullptr;  ///< of compressed gradients: what travels, and feedback
   std::unique_ptr<DeviceSession> host_;  ///< where updates are offloaded: the processors that make them
   /// There: flat parameters, gradients and state, parameters on their way up in 2 bytes, and the sums of

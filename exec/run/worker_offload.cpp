@@ -10,8 +10,9 @@ Worker::Act Worker::offload(uint32_t index) {
   const Slice part = run_.share(op.key, instance_);
   bytes_[index] = 4 * part.elements;
   const bool queued = run_.execution().backend->asynchronous;
+  if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   return [this, part, queued, lane = op.lane](int32_t) {
-    float *to = host_gradients_ + part.first, *from = gradients_ + part.first;
+    float *to = host_gradients_ + kept_state_.of(part.first), *from = own_gradients(part.first);
     queued ? device_->save(to, from, part.elements, lane) : device_->copy(to, from, part.elements, lane);
     return int64_t{0};
   };
@@ -26,10 +27,11 @@ Worker::Act Worker::reload(uint32_t index) {
   const int64_t words = narrow ? (part.elements + 1) / 2 : part.elements;
   bytes_[index] = 4 * words;
   if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
-  return [this, part, narrow, queued, words, lane = op.lane](int32_t) {
-    float* const at = parameters_ + part.first;
+  const bool whole = run_.execution().job.offload.parameters;  // with nothing of them on the device between
+  return [this, part, narrow, queued, words, whole, lane = op.lane](int32_t) {
+    float* const at = whole ? parameters_at(part.first) : own_parameters(part.first);
     float* const to = narrow ? reloaded_ : at;
-    const float* from = host_parameters_ + part.first;
+    const float* from = host_parameters_ + kept_state_.of(part.first);
     if (narrow) {
       if (queued) device_->synchronize(lane);  // what came up before has left these words
       host_->narrow(host_narrowed_, from, part.elements, Lane::host);
@@ -44,9 +46,11 @@ Worker::Act Worker::reload(uint32_t index) {
 /// Gradients of a micro-batch that have come down, to those before it in the step.
 Worker::Act Worker::add_on_host(const Op& op) {
   const Slice part = run_.share(op.key, instance_);
+  if (part.elements == 0) return [](int32_t) { return int64_t{0}; };
   return [this, part](int32_t iteration) {
     const Position at = position({}, iteration);
-    float *arrived = host_gradients_ + part.first, *sum = host_sums_ + part.first;
+    const int64_t first = kept_state_.of(part.first);
+    float *arrived = host_gradients_ + first, *sum = host_sums_ + first;
     if (at.first && at.last) return int64_t{0};
     if (at.first)
       host_->copy(sum, arrived, part.elements, Lane::host);
@@ -60,9 +64,10 @@ Worker::Act Worker::add_on_host(const Op& op) {
 
 /// By the host's processors, on what is there.
 Worker::Act Worker::update_on_host(const Op& op, const Slice& part) {
-  std::vector<float*> operands{host_parameters_ + part.first, host_gradients_ + part.first};
+  const int64_t first = kept_state_.of(part.first);
+  std::vector<float*> operands{host_parameters_ + first, host_gradients_ + first};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
-    operands.push_back(host_state_ + k * graph().parameters() + part.first);
+    operands.push_back(host_state_ + k * kept_state_.elements() + first);
   return [this, operands, prepared = host_->prepare(update_call(op, part))](int32_t iteration) {
     host_->launch(prepared, operands, run_.state(instance_, iteration), Lane::host);
     return int64_t{0};

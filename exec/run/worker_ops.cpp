@@ -78,7 +78,7 @@ std::vector<MessagePart> Worker::tied_message(const Op& op, bool arrives) const 
   if (own.elements > words || own.elements + 1 < words)
     throw InputError("gradients travel as fp32 (gradients=fp32 is executed)");
   if (arrives) return {{tied_, words}};
-  std::vector<MessagePart> out{{gradients_ + own.first, own.elements}};
+  std::vector<MessagePart> out{{gradients_ + held_gradients_.kept.of(own.first, own.elements), own.elements}};
   if (own.elements < words) out.push_back({gradients_, words - own.elements});
   return out;
 }
@@ -109,7 +109,7 @@ Worker::Act Worker::receive_from_peer(uint32_t index) {
     const int64_t arrived = run_.peers().receive(pair, host);
     for (std::size_t k = 0; k < parts.size(); ++k)
       driver_->to_device(parts[k].at, host[k].at, parts[k].elements, lane);
-    if (sum.elements > 0) device_->accumulate(gradients_ + sum.first, tied_, sum.elements, lane);
+    if (sum.elements > 0) device_->accumulate(own_gradients(sum.first), tied_, sum.elements, lane);
     device_->synchronize(lane);
     return arrived;
   };
@@ -127,7 +127,7 @@ Launch Worker::update(const Op& op, const Slice& part) {
   Launch l;
   l.prepared = device_->prepare(call);
   l.time = driver_->timed(call);
-  l.operands = {{parameters_ + part.first, gradients_ + part.first}};
+  l.operands = {{own_parameters(part.first), own_gradients(part.first)}};
   for (int64_t k = 0; k < run_.execution().job.optimizer->state; ++k)
     l.operands[0].push_back(state_at(k, part.first));
   return l;
@@ -239,6 +239,7 @@ Worker::Work Worker::work_of(uint32_t index) const {
     if (w.weights[layer - w.first]) w.ranges.insert(w.ranges.end(), flat_[layer].begin(), flat_[layer].end());
   }
   join_ranges(w.ranges);
+  w.ranges = held_gradients_.passes.cut(w.ranges);
   return w;
 }
 
@@ -292,7 +293,8 @@ Worker::Act Worker::layers(uint32_t index) {
     if (ends) driver_->take_losses(losses);
     const int32_t step = iteration * run_.stages().micros() + micro;
     for (const auto& [begin, end] : w.ranges) {
-      device_->unscale(gradients_ + begin, end - begin, run_.store() != nullptr || offloads(), Lane::compute);
+      device_->unscale(gradients_at(begin), end - begin, run_.store() != nullptr || offloads(),
+                       Lane::compute);
       if (run_.execution().integer_gradients) integers(begin, end, step);
       for (const Slice& s : sums)
         add_up(std::max(begin, s.first), std::min(end, s.first + s.elements),
@@ -338,17 +340,20 @@ Worker::Position Worker::position(Position of_op, int32_t iteration) const {
 /// their place.
 void Worker::add_up(int64_t begin, int64_t end, Position position, Lane lane) {
   if (begin >= end || (position.first && position.last)) return;
+  float *const made = gradients_at(begin), *const sum = sums_ + summed_apart_.of(begin, end - begin);
   if (position.first)
-    device_->copy(sums_ + begin, gradients_ + begin, end - begin, lane);
+    device_->copy(sum, made, end - begin, lane);
   else if (!position.last)
-    device_->accumulate(sums_ + begin, gradients_ + begin, end - begin, lane);
+    device_->accumulate(sum, made, end - begin, lane);
   else
-    device_->accumulate(gradients_ + begin, sums_ + begin, end - begin, lane);
+    device_->accumulate(made, sum, end - begin, lane);
 }
 
 /// -8 .. 7, so that sums of many stay exact in single precision.
 void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
-  float* to = driver_->staging(LaneDriver::Staging::integers, iteration, gradients_);
+  float* const at = gradients_at(begin);
+  float* to = driver_->staging(LaneDriver::Staging::integers, iteration, at);
+  if (to != at) to += begin;
   const std::vector<uint32_t> own{run_.stages().place(instance_).replica},
       fed = run_.stages().fed_by(instance_);
   const int64_t experts = run_.stages().experts_from(instance_);
@@ -363,9 +368,9 @@ void Worker::integers(int64_t begin, int64_t end, int32_t iteration) {
     int sum = 0;
     for (const uint32_t replica : is_own ? own : fed)
       sum += element < 0 ? 0 : integer_gradient(replica, static_cast<uint32_t>(iteration), element);
-    to[i] = static_cast<float>(samples * sum);
+    to[i - begin] = static_cast<float>(samples * sum);
   }
-  driver_->to_device(gradients_ + begin, to + begin, end - begin, Lane::compute);
+  driver_->to_device(at, to, end - begin, Lane::compute);
 }
 
 /// What a collective works on in the device's memory.
@@ -411,7 +416,7 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
   const Op& op = role().ops[index];
   if (op.payload == Payload::sequence_gradients) {
     Buffer out{joined_, sequence_words(role()), {}, true};
-    for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_ + s.first, s.elements);
+    for (const Slice& s : in_parts(graph())) out.parts.emplace_back(gradients_at(s.first), s.elements);
     return out;
   }
   if (op.payload == Payload::state)
@@ -428,15 +433,16 @@ Worker::Buffer Worker::buffer(uint32_t index) const {
   }
   if (op.payload == Payload::shard) {
     const Slice own = run_.share(op.key, instance_);
-    return {gradients_ + own.first, own.elements};
+    return {gradients_ + held_gradients_.kept.of(own.first, own.elements), own.elements};
   }
   const Bucket& bucket = run_.program().buckets[op.key];
   if (op.payload == Payload::mean) {  // a step's gradients have been used, and lie there no longer
-    Buffer out{gradients_ + bucket.first, bucket.elements, {}, true};
-    out.parts.emplace_back(parameters_ + bucket.first, bucket.elements);
+    Buffer out{gradients_at(bucket.first), bucket.elements, {}, true};
+    out.parts.emplace_back(parameters_at(bucket.first), bucket.elements);
     return out;
   }
-  return {(op.payload == Payload::gradients ? gradients_ : parameters_) + bucket.first, bucket.elements};
+  return {op.payload == Payload::gradients ? gradients_at(bucket.first) : parameters_at(bucket.first),
+          bucket.elements};
 }
 
 /// Between a collective's buffer and where the member's parts lie.
@@ -479,15 +485,13 @@ Worker::Act Worker::collective(uint32_t index) {
   const bool over_links = run_.has_transport() && library == nullptr;  // which begin and end in host memory
   const bool waits = over_links || lanes_[op.lane].exchanges;  // in a lane in which the host takes part
   if (over_links) driver_->reserve_collective(op.lane, n);
-  const bool scatters = c.kind == CollKind::reduce_scatter && op.payload == Payload::gradients;
-  const Slice sum =
-      scatters && run_.sums_shares() && !run_.sums_on_host() ? run_.share(op.key, instance_) : Slice{};
-  const Position of_op = op_position_[index];
+  const Act bring = bring_share(index), keep = keep_share(index);
   const int32_t delay = op.payload == Payload::gradients ? run_.program().delay : 0;
   float* const first = at;
   return [=, this, lane = op.lane, key = op.key](int32_t iteration) {
     float* const at = first + (delay > 0 ? iteration % delay * graph().parameters() : 0);
     int64_t began = 0;
+    if (bring) bring(iteration);
     if (each > 0) narrow_share(key, at + m.rank * each, lane);
     if (brings) move_parts(whole, m.rank, false, lane);
     if (library != nullptr) {
@@ -501,7 +505,7 @@ Worker::Act Worker::collective(uint32_t index) {
     if (takes) move_parts(whole, m.rank, true, lane);
     if (averages) device_->scale(at, share, n, lane);
     if (each > 0) upcast_shards(key, m, at, each, lane);
-    add_up(sum.first, sum.first + sum.elements, position(of_op, iteration), lane);
+    if (keep) keep(iteration);
     if (waits) device_->synchronize(lane);
     return began;
   };
@@ -521,7 +525,7 @@ void Worker::coordinate() {
     const uint32_t what = role().ops[first.op].what;
     const Run::Member m = run_.member(run_.program().collectives[what], instance_);
     const auto sum = [&] {
-      return run_.group(what, m.group).run(m.rank, gradients_ + range.first, range.elements);
+      return run_.group(what, m.group).run(m.rank, gradients_at(range.first), range.elements);
     };
     return run_.keep().norms ? noting_norms(range, iteration, sum) : sum();
   };
@@ -548,7 +552,7 @@ double Worker::time_in_row(DeviceGroup& library, uint32_t rank, float* at, int64
 /// This worker's share of the parameters, to its place among all shares.
 void Worker::narrow_share(uint32_t key, float* words, Lane lane) {
   const Slice own = run_.share(key, instance_);
-  if (own.elements > 0) device_->narrow(words, parameters_ + own.first, own.elements, lane);
+  if (own.elements > 0) device_->narrow(words, parameters_at(own.first), own.elements, lane);
 }
 
 /// Those of the others; its own it keeps in 4 bytes, as the optimiser left it.
@@ -556,7 +560,7 @@ void Worker::upcast_shards(uint32_t key, const Run::Member& m, const float* word
   for (uint32_t rank = 0; rank < m.ranks; ++rank) {
     const Slice other = run_.cut_bucket(key, rank, m.ranks);
     if (rank != m.rank && other.elements > 0)
-      device_->upcast(parameters_ + other.first, words + rank * each, other.elements, lane);
+      device_->upcast(parameters_at(other.first), words + rank * each, other.elements, lane);
   }
 }
 

@@ -40,6 +40,7 @@ class Zero {
         shards_(shards),
         overlap_(o.flag("overlap")),
         parameters_offloaded_(work.offload.parameters),
+        spreads_gradients_(spreads_gradients),
         reduces_every_(spreads_gradients ? 1 : training.every()),
         gathered_(training.buckets().size()),
         brought_(training.buckets().size()) {}
@@ -48,8 +49,9 @@ class Zero {
   /// PyTorch's ZeroRedundancyOptimizer gather them in the optimiser's step.
   void whole_parameters() {
     t_.forward();
-    t_.backward(reducer());
+    t_.backward(reducer(), {}, [this](uint32_t segment) { return room(segment); });
     update();
+    if (spreads_gradients_ && t_.every() > 1) t_.next_backward_after(t_.buckets().front(), scattered_.back());
     const std::vector<OpId> there = t_.reload_all(updated_, shards_.count);
     for (std::size_t b = 0; b < t_.buckets().size(); ++b) {  // as they are updated
       gather(b, there[b]);
@@ -108,6 +110,18 @@ class Zero {
     if (!parameters_offloaded_) brought_[b] = gathered_[b];
   }
 
+  /// Stage 2 holds two buckets of whole gradients at once: one is not begun before the last but one is
+  /// scattered. DeepSpeed has two buffers that take turns (runtime/zero/stage_1_and_2.py, ipg_index), FSDP
+  /// waits for the scatter before the last (fsdp/_fully_shard/_fsdp_param_group.py, reduce_scatter_state). In
+  /// stage 3 the gather of the bucket's parameters, behind that scatter on its lane, does the same.
+  OpId room(uint32_t segment) const {
+    OpId needed;
+    for (std::size_t b = 2; spreads_gradients_ && b < t_.buckets().size() && b < scattered_.size() + 2; ++b) {
+      if (t_.last_segment(t_.buckets()[b]) == segment) needed = scattered_[b - 2];
+    }
+    return needed;
+  }
+
   void reduce(const GradientBucket& bucket, OpId gradient) {
     if (shards_.count > 1) {
       gradient = w_.collective(CollKind::reduce_scatter, shards_.over, bucket.bytes, "auto",
@@ -159,7 +173,7 @@ class Zero {
   Training& t_;
   int64_t element_, gradient_;  ///< bytes
   Shards shards_;
-  bool overlap_, parameters_offloaded_;
+  bool overlap_, parameters_offloaded_, spreads_gradients_;
   int64_t reduces_every_;        ///< iterations
   std::vector<OpId> gathered_;   ///< [bucket]: its latest
   std::vector<OpId> brought_;    ///< [bucket]: the first op of that

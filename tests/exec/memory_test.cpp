@@ -3,6 +3,7 @@
 #include "exec/run/memory.h"
 #include "exec/run/execute.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,9 +43,10 @@ TEST(Memory, IsWhatWorkersAllocate) {
   const Backend backend = counting();
   for (const char* text :
        {"allreduce", "allreduce:accumulate=3", "zero:stage=3,bucket=1KiB", "zero:stage=2,accumulate=2",
-        "parameter-server", "data-parallel-master", "local-sgd", "diloco", "elastic-averaging",
-        "elastic-averaging:mode=async", "delayed-allreduce:delay=2", "gossip", "allreduce:compression=int8",
-        "allreduce:compression=powersgd,rank=1,bucket=0B"}) {
+        "zero:stage=2,bucket=0B", "fsdp:bucket=0B,accumulate=2", "zero:stage=1,accumulate=2",
+        "hybrid:sharding=3,bucket=1KiB", "parameter-server", "data-parallel-master", "local-sgd", "diloco",
+        "elastic-averaging", "elastic-averaging:mode=async", "delayed-allreduce:delay=2", "gossip",
+        "allreduce:compression=int8", "allreduce:compression=powersgd,rank=1,bucket=0B"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       for (const Dataset* samples : {static_cast<const Dataset*>(nullptr), &data}) {
@@ -71,18 +73,84 @@ TEST(Memory, IsWhatWorkersAllocate) {
         EXPECT_EQ(4 * allocated, all.workspace.n)
             << text << " in " << name(precision) << (samples != nullptr ? " with data" : "");
         // Adam's two vectors, once a worker, or once in all where they are sharded.
-        const bool sharded = std::string(text).starts_with("zero");
+        const bool sharded = program.sharding.state > 1;
         EXPECT_TRUE(!sharded || all.optimizer.n == 2 * 4 * stages.whole().parameters()) << text;
       }
     }
   }
 }
 
+/// What is offloaded is on the host, where a worker has its own share.
+TEST(Memory, OfOffloadedIsWhatWorkersAllocate) {
+  const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/tiny.json");
+  const Backend backend = counting();
+  for (const auto& [text, offload] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"allreduce", "optimizer"},
+           {"zero:stage=2,bucket=0B,accumulate=2", "optimizer+gradients"},
+           {"zero:stage=3,bucket=0B", "optimizer"},
+           {"zero:stage=3,bucket=0B", "optimizer+parameters"}}) {
+    SCOPED_TRACE(fmt::format("{} with {}", text, offload));
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Execution e;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
+    e.job.offload = parse_offload(offload, {});
+    e.backend = &backend;
+    e.cluster = {2, 1, 2};
+    e.job.batch = 4;
+    e.job.optimizer = &optimizer("adam");
+    e.iterations = 2;
+    allocated = 0;
+    execute(e);
+    const Program program = make_program(e);
+    const Stages stages(e, program);
+    const MemoryUse a = worker_memory(e, program, stages, 0), b = worker_memory(e, program, stages, 1);
+    EXPECT_EQ(4 * allocated, a.total().n + b.total().n);
+    const int64_t holders = program.sharding.state > 1 ? 1 : 2;  // of each element
+    // Parameters, gradients and Adam's two vectors; where micro-batches are summed there, once more.
+    EXPECT_EQ(a.host.n + b.host.n,
+              holders * 4 * stages.whole().parameters() * (e.job.offload.gradients ? 5 : 4));
+    EXPECT_EQ(a.parameters.n == 0, e.job.offload.parameters);
+  }
+}
+
+/// 15 KB of parameters and 1 KB of the rest, on devices of 45 KB.
+TEST(Memory, AModelThatOneDeviceDoesNotHoldRunsSharded) {
+  std::string layers;
+  for (int i = 0; i < 15; ++i) layers += R"({"type": "linear", "features": 16, "bias": false},)";
+  const Graph graph =
+      Graph::from_json(Json::parse(R"({"name": "chain", "summary": "", "inputs": {"x": [16]}, "layers": [)" +
+                                       layers + R"({"type": "mse"}]})",
+                                   "test.json"));
+  Backend backend = backends_registry().at("cpu");
+  backend.unit = [](uint32_t index) { return std::to_string(index); };
+  backend.memory = [](uint32_t) { return int64_t{45'000}; };
+  const auto run = [&](const char* text) {
+    const ResolvedScheme scheme = resolve_scheme(text, {});
+    Execution e;
+    e.job.graph = &graph;
+    e.job.scheme = &scheme;
+    e.backend = &backend;
+    e.cluster = {2, 1, 2};
+    e.job.batch = 1;
+    e.job.optimizer = &optimizer("adam");
+    e.iterations = 2;
+    return execute(e).report.memory;
+  };
+  EXPECT_THROW(run("allreduce"), InputError);               // 4 x 15 KB and the rest
+  EXPECT_THROW(run("zero:stage=1,bucket=0B"), InputError);  // 3 x
+  EXPECT_LE(run("zero:stage=2,bucket=0B").total().n, 45'000);
+  EXPECT_LE(run("fsdp:bucket=0B").total().n, 40'000);
+}
+
 TEST(Memory, OfStagesIsWhatTheyAllocate) {
   const Graph graph = Graph::load(std::string(TANDEM_ROOT) + "/tests/cross/split.json");
   const Backend backend = counting();
-  for (const char* text : {"pipeline:microbatches=4", "pipeline:schedule=interleaved", "tensor-parallel",
-                           "hybrid:pipeline=2,tensor=2,microbatches=3"}) {
+  for (const char* text :
+       {"pipeline:microbatches=4", "pipeline:schedule=interleaved", "tensor-parallel",
+        "hybrid:pipeline=2,tensor=2,microbatches=3",
+        "hybrid:pipeline=2,sharding=3,microbatches=3,bucket=1KiB",
+        "hybrid:tensor=2,sharding=2,microbatches=2", "hybrid:pipeline=2,sharding=1,microbatches=2"}) {
     const ResolvedScheme scheme = resolve_scheme(text, {});
     Execution e;
     e.job.graph = &graph;
