@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "schemes/recompute.h"
 
 namespace tandem::exec {
 
@@ -23,6 +24,11 @@ struct SliceUse {
   /// in the mean, and samples of all that share statistics (0: as many on each).
   float loss_weight = 1;
   int64_t norm_samples = 0;
+  Recompute recompute = {};
+  /// That the layers' passes go over one after the other; none: all layers are one.
+  std::vector<LayerRange> chunks = {};
+  /// Several micro-batches are under way, but only one of them is in a pass over a chunk.
+  bool passes_alone = false;
 };
 
 /// Of a sequence that `contexts` devices divide: where row `t` of the `own` rows lies that the given one has,

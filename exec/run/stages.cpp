@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 namespace tandem::exec {
 
@@ -33,9 +35,30 @@ Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::initializer_list
   throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
 }
 
+/// Does the role end each pass over a chunk before it begins another that is not of weights alone?
+bool passes_alone(const Program& program, const Role& role) {
+  using Visit = std::tuple<uint32_t, bool, std::size_t>;  // micro-batch, forward?, chunk
+  std::set<Visit> ended;
+  Visit last{UINT32_MAX, false, 0};
+  for (const Op& op : role.ops) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
+    const Task& task = program.tasks[op.what];
+    if (task.parts && task.pass == Pass::backward_weights) continue;
+    std::size_t chunk = 0;
+    while (chunk + 1 < role.slice.ranges.size() && task.layer >= role.slice.ranges[chunk].end()) ++chunk;
+    const Visit visit{op.micro, task.pass == Pass::forward, chunk};
+    if (visit == last) continue;
+    if (!ended.insert(visit).second) return false;
+    last = visit;
+  }
+  return true;
+}
+
 SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   SliceUse use;
   use.partner = partner;
+  use.chunks = role.slice.ranges;
+  use.passes_alone = passes_alone(program, role);
   for (const Op& op : role.ops) {
     if (op.kind == OpKind::compute && program.tasks[op.what].parts) use.parts = true;
     if (op.kind != OpKind::send || op.payload != Payload::activations) continue;
@@ -43,6 +66,13 @@ SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   }
   std::sort(use.sent.begin(), use.sent.end());
   use.sent.erase(std::unique(use.sent.begin(), use.sent.end()), use.sent.end());
+  return use;
+}
+
+/// Of the whole model, as each worker trains it where it is not split.
+SliceUse whole_use(const Execution& e, const Program& program) {
+  SliceUse use;
+  if (program.grid.axes.empty()) use.recompute = e.job.recompute;
   return use;
 }
 
@@ -133,7 +163,7 @@ bool of_micro_batch(const Op& op) {
 
 Stages::Stages(const Execution& e, const Program& program)
     : synced_(synced_graph(e.job, e.cluster)),
-      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision),
+      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision, whole_use(e, program)),
       stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
@@ -187,6 +217,7 @@ void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {
     SliceUse use;
+    use.recompute = e.job.recompute;
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
     uneven_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
@@ -212,6 +243,8 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
     use.whole = e.job.graph;
+    use.recompute = e.job.recompute;
+    use.passes_alone = use.passes_alone && s.slots.count > 1;
     for (use.context = 0; use.context < contexts_; ++use.context)
       s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
     for (uint32_t x = 0; x < experts_; ++x) {

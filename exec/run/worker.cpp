@@ -118,6 +118,7 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
     case TensorKind::frozen:
       return frozen_ + x.offset;
     default:
+      if (x.passing) return arena_ + slots_ * graph().arena() + x.offset;
       return arena_ + (slots_ > 1 ? variant * graph().arena() : 0) + x.offset;
   }
 }
@@ -153,7 +154,7 @@ void Worker::allocate() {
   slots_ = run_.stages().slots(instance_).count;
   variants_ = run_.stages().split() ? slots_ : run_.execution().loads() ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
-  arena_ = device_->allocate(slots_ * n.arena());
+  arena_ = device_->allocate(slots_ * n.arena() + n.passing());
   kept_state_ = kept_state(run_.program(), run_.stages(), instance_);
   const int64_t state = offloads() ? 0 : run_.execution().job.optimizer->state * kept_elements(kept_state_);
   parameters_ = device_->allocate(n.parameters() + state);
@@ -273,7 +274,9 @@ bool Worker::reads(const Op& op, uint32_t key) const {
   const Task& task = run_.program().tasks[op.what];
   const Bucket& bucket = run_.program().buckets[key];
   for (uint32_t i = task.layer; i < task.layer + task.layers; ++i) {
-    for (const Call& c : task.pass == Pass::forward ? graph().forward(i) : graph().backward(i)) {
+    for (const Call& c : task.again                   ? graph().again(i)
+                         : task.pass == Pass::forward ? graph().forward(i)
+                                                      : graph().backward(i)) {
       for (const TensorId t : c.operands) {
         const Tensor& x = graph().tensors()[t];
         if (x.kind == TensorKind::parameter && x.offset >= bucket.first &&
@@ -372,6 +375,7 @@ void Worker::prepare_layer(uint32_t layer) {
   };
   own.forward.resize(forward_cuts.size() + 1);
   own.data.resize(cuts.size() + 1);
+  for (const Call& call : graph().again(layer)) own.again.push_back(prepare(call));
   const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
   for (std::size_t k = 0; k < forward.size(); ++k)
     own.forward[part_of(forward_cuts, k)].push_back(prepare(forward[k]));
