@@ -13,7 +13,7 @@ namespace tandem::exec {
 /// How the passes of a slice of a model meet the world outside of it.
 struct SliceUse {
   std::vector<uint32_t> sent = {};  ///< layers of it whose outputs another device reads too
-  /// The gradients of parameters may be made long after those of the layers' inputs.
+  /// The gradients of parameters may be made long after those of the layers' inputs, not behind each layer's.
   bool parts = false;
   /// Place among the devices that share each layer. What all of them would add to a sum (a bias) the first
   /// adds.

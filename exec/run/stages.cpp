@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -54,13 +55,29 @@ bool passes_alone(const Program& program, const Role& role) {
   return true;
 }
 
+/// Are gradients of parameters made when backward has gone on to lower layers?
+bool delays_weights(const Program& program, const Role& role) {
+  std::map<uint16_t, uint32_t> lowest;  // [micro-batch]: layer that backward has come to
+  for (const Op& op : role.ops) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
+    const Task& task = program.tasks[op.what];
+    if (task.pass == Pass::forward || task.again) continue;
+    const auto [at, first] = lowest.try_emplace(op.micro, task.layer + task.layers);
+    if (!task.parts || task.pass == Pass::backward_data)
+      at->second = std::min(at->second, task.layer);
+    else if (task.layer + task.layers > at->second + 1)
+      return true;
+  }
+  return false;
+}
+
 SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   SliceUse use;
   use.partner = partner;
   use.chunks = role.slice.ranges;
   use.passes_alone = passes_alone(program, role);
+  use.parts = delays_weights(program, role);
   for (const Op& op : role.ops) {
-    if (op.kind == OpKind::compute && program.tasks[op.what].parts) use.parts = true;
     if (op.kind != OpKind::send || op.payload != Payload::activations) continue;
     for (const uint32_t layer : program.channels[op.what].key_layers[op.key]) use.sent.push_back(layer);
   }

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "exec/run/execute.h"
 #include "exec/run/memory.h"
+#include "sim/memory/memory.h"
 #include "sim/simulate.h"
 #include "tests/cross/settings.h"
 
@@ -93,6 +97,52 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"rotary.json", "hybrid:tensor=2,pipeline=2,microbatches=3", kFour},
                     Case{"rotary.json:qk_norm=1", "pipeline:microbatches=3,schedule=zero-bubble", kTwo},
                     Case{"experts.json", "allreduce", kTwo}, Case{"resnet20-cifar", "allreduce", kOne}));
+
+/// Of the first worker, as it allocates them and as they are predicted, in bytes over the micro-batches that
+/// there is room for, or that are under way at once.
+struct Activations {
+  double executed = 0, predicted = 0;
+};
+
+Activations activations(const Case& c, const char* recompute, double slots, double held) {
+  const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
+  Execution e = execution_of(c, scheme, recompute);
+  e.job.batch = 16;
+  e.iterations = 2;
+  e.backend = &backends()[0];
+  const MemoryUse executed = execute(e).report.memory;
+  const Workload work = make_workload(e.job);
+  MemoryHabits habits;
+  habits.gradients_stay = true;  // as an executor's
+  const auto roles = memory_by_role(work, Device::load("h100-sxm"), compile(e.job, work, e.cluster), habits);
+  return {static_cast<double>(executed.activations.n) / slots,
+          static_cast<double>(roles[0].memory.activations.n) / held};
+}
+
+/// By how much activations take less room than where all are kept.
+void expect_fall(const Case& c, const char* recompute, double within, double slots = 1, double held = 1) {
+  const Activations kept = activations(c, "off", slots, held), again = activations(c, recompute, slots, held);
+  const double executed = kept.executed - again.executed, predicted = kept.predicted - again.predicted;
+  EXPECT_GT(executed, 0.2 * kept.executed) << c << ", " << recompute;
+  EXPECT_NEAR(executed / predicted, 1, within) << c << ", " << recompute;
+}
+
+TEST(Recomputation, FreesTheMemoryThatIsPredicted) {
+  const char* const text = "transformer-tiny:layers=8";
+  const char* const llama =
+      "llama3.2-1b:layers=6,hidden=64,heads=4,kv_heads=2,head_dim=16,feed=256,"
+      "vocabulary=500,sequence=64";
+  const char* const images = "resnet20-cifar:depth=9";
+  expect_fall({text, "allreduce", kOne}, "blocks", 0.03);
+  expect_fall({text, "allreduce", kOne}, "norms+activations", 0.08);
+  expect_fall({llama, "allreduce", kOne}, "blocks", 0.08);
+  expect_fall({llama, "allreduce", kOne}, "norms+activations", 0.08);
+  expect_fall({images, "allreduce", kOne}, "blocks", 0.03);
+  expect_fall({text, "tensor-parallel", kTwo}, "blocks", 0.08);
+  expect_fall({text, "tensor-parallel", kTwo}, "norms+activations", 0.08);
+  // Two micro-batches are under way, and room for one more where messages come in.
+  expect_fall({text, "pipeline:microbatches=8", kTwo}, "blocks", 0.08, 3, 2);
+}
 
 std::string refusal(const Case& c, const char* recompute) {
   const ResolvedScheme scheme = resolve_scheme(c.scheme, {});
