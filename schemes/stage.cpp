@@ -227,8 +227,9 @@ class Backward {
     if (w_.layer(i).type == nullptr) return;
     int32_t inputs = -1;  // the inputs of all partners, which the parameters' gradients need
     if (what_ != Slot::What::weights) {
-      if (in_.work->recompute.selective())
-        w_.compute(i, pass_of_data(), parts(), kernels_again(in_.work->recompute, w_.layer(i), l));
+      const auto again = in_.work->recompute.selective() ? kernels_again(in_.work->recompute, w_.layer(i), l)
+                                                         : std::vector<Kernel>{};
+      if (!again.empty()) w_.compute(i, pass_of_data(), parts(), again);
       if (l.output_join == Join::scatter)
         w_.close(w_.join(CollKind::all_gather, i, whole_output(w_, i), true));
       if (what_ == Slot::What::backward) inputs = gather_inputs(i);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 
 namespace tandem::exec {
 
@@ -23,7 +25,8 @@ class Again {
   void block(LayerRange block) {
     Twins twins;
     for (uint32_t i = block.first; i < block.end(); ++i) {
-      check(i);
+      check_exchanges(i);
+      check_readers(i, block);
       for (Call call : e_.forward[i]) {
         for (TensorId& t : call.operands) t = of_block(twins, block, t);
         e_.again[i].push_back(std::move(call));
@@ -31,8 +34,11 @@ class Again {
     }
     for (uint32_t i = block.first; i < block.end(); ++i) {
       read(twins, i);
-      const auto output = twins.find(e_.slice[i].output);
-      if (output != twins.end()) e_.slice[i].again = output->second;
+      SliceTensors& s = e_.slice[i];
+      for (const auto& [from, to] : {std::pair{s.output, &s.again}, std::pair{s.made, &s.made_twice},
+                                     std::pair{s.gathered, &s.gathered_twice}}) {
+        if (from != kNoTensor) *to = of_block(twins, block, from);
+      }
     }
   }
 
@@ -60,26 +66,46 @@ class Again {
     uint32_t first = 0;  ///< ... that of this layer first
   };
 
-  [[noreturn]] void refuse(uint32_t layer, const char* why) const {
+  [[noreturn]] void refuse(uint32_t layer, const std::string& why) const {
     throw InputError(layers_[layer].attributes.place(),
                      fmt::format("layer \"{}\" is made again (--recompute {}) in predictions alone, since {}",
                                  layers_[layer].name, recompute_.text(), why));
   }
 
-  /// Of a whole layer that runs forward once more.
-  void check(uint32_t layer) const {
-    const Lowered& l = flow_.lowered[layer];
+  void check_exchanges(uint32_t layer) const {
     if (!e_.slice[layer].forward.empty())
       refuse(layer,
              "devices exchange something in the middle of its forward pass: tokens for experts that are "
              "dealt over them, or keys and values of a sequence that they divide");
+  }
+
+  /// What devices gather is gathered again for its own block alone.
+  void check_readers(uint32_t layer, LayerRange block) const {
+    for (const uint32_t reader : flow_.outputs[layer].readers) {
+      const bool outside = reader < block.first || reader >= block.end();
+      if (outside && flow_.lowered[reader].input_join == Join::gather)
+        refuse(layer,
+               fmt::format("devices gather parts of its sequence for layer \"{}\" outside of its block",
+                           layers_[reader].name));
+    }
+    for (const uint32_t from : layers_[layer].inputs) {
+      if (from < block.first && flow_.lowered[layer].input_join == Join::gather)
+        refuse(layer,
+               fmt::format("devices gather parts of the sequence of layer \"{}\" outside of its block for it",
+                           layers_[from].name));
+    }
+  }
+
+  /// Single layers are made again when all else of a backward pass is there.
+  void check_joins(uint32_t layer) const {
+    const Lowered& l = flow_.lowered[layer];
     const auto& readers = flow_.outputs[layer].readers;
     const bool gathered = std::any_of(readers.begin(), readers.end(), [&](uint32_t reader) {
       return flow_.lowered[reader].input_join == Join::gather;
     });
     if (l.input_join == Join::gather || l.output_join == Join::scatter || gathered)
       refuse(layer,
-             "devices divide the sequence between the layers that they share (sequence=off is executed)");
+             "devices gather what it makes, part of a sequence each (blocks, or sequence=off, is executed)");
   }
 
   TensorId twin(TensorId t) {
@@ -131,7 +157,8 @@ class Again {
     if (!output && !attention && !inside) return out;
     // What another layer stands in for is kept.
     if ((output || attention) && !own(layer, e_.tensors.root(e_.slice[layer].output))) return out;
-    if (output || attention) check(layer);
+    if (output || attention) check_exchanges(layer);
+    if (output || attention) check_joins(layer);
     for (const Call& call : e_.forward[layer]) {
       // Inside experts the activations and their products with gates alone.
       if (!output && !attention && call.function != Function::gate && call.function != Function::unary)

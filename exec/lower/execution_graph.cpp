@@ -142,6 +142,7 @@ void extend_scattered(const EmittedCalls& e, const GradientFlow& flow, bool part
     const SliceTensors& s = e.slice[i];
     const int64_t forward = at.forward[i], back = at.backward[i];
     if (s.made != kNoTensor) extend(out[s.output], forward, forward);
+    if (s.made_twice != kNoTensor) extend(out[s.again], at.again[i], at.again[i]);
     if (s.made_gradient != kNoTensor) {
       extend(out[s.made_gradient], back, back);
       extend(out[s.gradient], back, back);
@@ -150,7 +151,12 @@ void extend_scattered(const EmittedCalls& e, const GradientFlow& flow, bool part
       if (flow.lowered[reader].input_join != Join::gather) continue;
       const int64_t read = at.forward[reader], read_back = at.backward[reader],
                     again = parts ? at.weights[reader] : read_back;
-      extend(out[s.output], forward, s.gathered_again != kNoTensor ? again : read);
+      const bool kept = s.gathered_again != kNoTensor && s.again == kNoTensor;
+      extend(out[s.output], forward, kept ? again : read);
+      if (s.gathered_twice != kNoTensor) {
+        extend(out[s.again], at.again[i], s.gathered_again != kNoTensor ? again : at.again[reader]);
+        extend(out[s.gathered_twice], at.again[i], at.again[reader]);
+      }
       extend(out[s.gathered], forward, read);
       if (s.gathered_again != kNoTensor) extend(out[s.gathered_again], read_back, again);
       if (s.scattered != kNoTensor) {
@@ -205,8 +211,8 @@ std::vector<bool> exchanged_tensors(const EmittedCalls& e, const GradientFlow& f
                           return flow.lowered[reader].input_join != Join::none;
                         });
     if (joined || flow.outputs[i].sent || (e.forward[i].empty() && s.output != kNoTensor))
-      note({s.output, s.again, s.gradient, s.arriving, s.partial, s.made, s.made_gradient, s.gathered,
-            s.gathered_again, s.scattered});
+      note({s.output, s.again, s.gradient, s.arriving, s.partial, s.made, s.made_twice, s.made_gradient,
+            s.gathered, s.gathered_twice, s.gathered_again, s.scattered});
     for (const auto* exchanges : {&s.forward, &s.backward}) {
       for (const ExchangedTensors& x : *exchanges) note({x.from, x.to, x.counts, x.arrived});
     }

@@ -65,7 +65,10 @@ struct SliceTensors {
   TensorId gathered = kNoTensor;        ///< the output, for forward ...
   TensorId gathered_again = kNoTensor;  ///< ... and for the readers' parameters' gradients
   TensorId scattered = kNoTensor;       ///< this device's part of the sum of `partial`
-  TensorId again = kNoTensor;           ///< the output, where the layer runs forward again
+  // Where the layer runs forward again, what stands for these:
+  TensorId again = kNoTensor;           ///< the output
+  TensorId made_twice = kNoTensor;      ///< made
+  TensorId gathered_twice = kNoTensor;  ///< gathered
 };
 
 /// Rows of a tensor {time, width} of a batch, as they lie, that follow each other in their sequence.

@@ -398,16 +398,20 @@ Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
     return out;
   }
   const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
-  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+  // In forward, where that is made again once more, and a gather for the parameters' gradients.
+  const auto before = std::count_if(ops.begin(), ops.begin() + index, [&](const Op& o) {
     return o.kind == op.kind && o.what == op.what && o.payload == op.payload && o.key == op.key &&
            o.micro == op.micro;
   });
-  if (kind == CollKind::all_reduce) return words(!forward ? of.partial : again ? of.again : of.output);
-  Buffer out = forward ? words(!gathers ? of.made
-                               : again  ? of.gathered_again
-                                        : of.gathered)
-                       : words(gathers ? of.made_gradient : of.partial);
-  const Buffer own = words(forward ? of.output : gathers ? of.gradient : of.scattered);
+  const bool twice = of.again != kNoTensor, again = twice && before == 1;
+  const TensorId output = twice && before > 0 ? of.again : of.output;
+  if (kind == CollKind::all_reduce) return words(forward ? output : of.partial);
+  Buffer out = !forward     ? words(gathers ? of.made_gradient : of.partial)
+               : !gathers   ? words(again ? of.made_twice : of.made)
+               : again      ? words(of.gathered_twice)
+               : before > 0 ? words(of.gathered_again)
+                            : words(of.gathered);
+  const Buffer own = words(forward ? output : gathers ? of.gradient : of.scattered);
   out.parts.emplace_back(own.at, own.elements);
   return out;
 }

@@ -187,6 +187,12 @@ std::vector<Split> splits() {
       {"hybrid:pipeline=2,microbatches=4,schedule=interleaved,sharding=3", 4, 2, Of::images, 1, "off",
        "blocks"},
       {"hybrid:expert=2,microbatches=2", 4, 4, Of::experts, 1, "off", "activations"},
+      {"tensor-parallel:sequence=on", 2, 1, Of::text, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3", 4, 1, Of::rotary, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3,schedule=zero-bubble", 4, 1, Of::text, 1, "off",
+       "blocks"},
+      {"hybrid:tensor=2,sequence=on,microbatches=2,sharding=3", 4, 2, Of::normed, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,microbatches=2", 2, 1, Of::rotary, 1, "off", "attention"},
   };
 }
 
