@@ -325,6 +325,8 @@ class Parser {
     std::string_view pass = field("pass");
     t.parts = pass.ends_with("-alone");
     if (t.parts) pass.remove_suffix(std::string_view("-alone").size());
+    t.again = pass.ends_with("-again");
+    if (t.again) pass.remove_suffix(std::string_view("-again").size());
     t.pass = enumerator<Pass>(pass, kPasses);
     const std::string_view span = field("layers");
     const auto plus = std::min(span.find('+'), span.size());

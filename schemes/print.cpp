@@ -135,7 +135,10 @@ void print_task(Out out, const Program& p, uint32_t index) {
     moved += (k.read + k.written) * k.repeat;
   }
   fmt::format_to(out, " task={} pass={}{} layers={}+{} kernels={} flops={} moved={}", index, name(t.pass),
-                 t.parts ? "-alone" : "", t.layer, t.layers, launches, flops.n, moved.n);
+                 t.parts   ? "-alone"
+                 : t.again ? "-again"
+                           : "",
+                 t.layer, t.layers, launches, flops.n, moved.n);
   print_averaging(out, t.averaging);
 }
 

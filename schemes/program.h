@@ -58,6 +58,9 @@ struct Task {
   bool parts =
       false;  ///< backward_data: the inputs' gradients alone; backward_weights: the parameters' alone
   Averaging averaging = {};  ///< of an update: not the optimiser's step but this
+  /// Neither: these layers run forward once more, for the backward passes of their block, which follow; the
+  /// pass is backward_weights.
+  bool again = false;
 };
 
 /// What a key names: gradients that are communicated and updated together. Buckets are consecutive

@@ -61,6 +61,20 @@ Recompute parse_recompute(std::string_view text, const Place& place) {
   return out;
 }
 
+std::vector<LayerRange> blocks_again(const Recompute& recompute, const Graph& graph, LayerRange layers) {
+  std::vector<LayerRange> out;
+  if (!recompute.blocks) return out;
+  for (uint32_t i = layers.first; i < layers.end();) {
+    const std::string_view block = block_of(graph.layers()[i]);
+    LayerRange run{i, 0};
+    bool learns = false;
+    for (; i < layers.end() && block_of(graph.layers()[i]) == block; ++i, ++run.layers)
+      learns = learns || graph.trained(i);
+    if (!block.empty() && learns) out.push_back(run);
+  }
+  return out;
+}
+
 std::vector<Kernel> kernels_again(const Recompute& recompute, const Layer& layer, const Lowered& lowered) {
   const bool whole = (recompute.blocks && !block_of(layer).empty()) || recompute.drops_output(lowered) ||
                      (recompute.attention && lowered.cheap == Cheap::attention);

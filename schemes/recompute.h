@@ -3,6 +3,7 @@
 // What a backward pass makes again instead of finding it kept, also called activation checkpointing.
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "models/graph.h"
@@ -32,7 +33,11 @@ struct Recompute {
 /// As text() gives it; the selective ones in any order. Throws InputError at `place`.
 Recompute parse_recompute(std::string_view text, const Place& place);
 
-/// What the layer runs again in its backward pass. O(kernels).
+/// The repeated blocks among these layers that run forward again, each as a whole in front of the backward
+/// pass of its last layer: those in or before which something learns. In order. O(layers).
+std::vector<LayerRange> blocks_again(const Recompute& recompute, const Graph& graph, LayerRange layers);
+
+/// What the layer runs again: with its block, or in its own backward pass. O(kernels).
 std::vector<Kernel> kernels_again(const Recompute& recompute, const Layer& layer, const Lowered& lowered);
 
 }  // namespace tandem::schemes

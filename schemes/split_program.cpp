@@ -430,7 +430,7 @@ class Hybrid {
 
   /// Gradients of the micro-batch before that are still being reduced are not written over.
   void wait_for_reduction(const Stage& stage, const PassageStep& step, int32_t chunk, OpHandle op) const {
-    if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights) return;
+    if (step.kind != PassageStep::Kind::compute || step.pass != Pass::backward_weights || step.again) return;
     for (std::size_t i = 0; i < stage.buckets.size(); ++i) {
       const LayerRange of = stage.buckets[i].layers;
       if (stage.buckets[i].chunk == chunk && stage.reduced[i].valid() && of.first < step.layers.end() &&
@@ -441,7 +441,8 @@ class Hybrid {
 
   OpHandle compute(Stage& stage, PassageStep& step) {
     if (step.task == UINT32_MAX)
-      step.task = b_.task({step.layers.first, step.layers.layers, step.pass, step.kernels, step.parts});
+      step.task = b_.task(
+          {step.layers.first, step.layers.layers, step.pass, step.kernels, step.parts, {}, step.again});
     return stage.role.again(step.task, step.label);
   }
 

@@ -32,9 +32,10 @@ class Writer {
                int32_t after = -1) {
     if (kernels.empty() && open_ < 0) return;
     const bool fits = open_ >= 0 && after < 0 && out_.steps[index(open_)].parts == parts &&
+                      out_.steps[index(open_)].again == again_ &&
                       (!parts || out_.steps[index(open_)].pass == pass);
     if (!fits) {
-      PassageStep step{PassageStep::Kind::compute, {layer, 1}, pass, parts};
+      PassageStep step{PassageStep::Kind::compute, {layer, 1}, pass, parts, again_};
       step.after = std::max(after, awaited_);
       step.gathered = gathered_;
       open_ = last_ = add(std::move(step));
@@ -138,6 +139,9 @@ class Writer {
     return scattered_;
   }
 
+  /// What follows is a forward pass that is made again.
+  void set_again(bool again) { again_ = again; }
+
   int32_t last() const { return last_; }
   Passage& out() { return out_; }
   const ChunkInput& in() const { return in_; }
@@ -156,6 +160,7 @@ class Writer {
   const std::vector<Lowered>& lowered_;
   Passage out_;
   int32_t open_ = -1, last_ = -1, awaited_ = -1, gathered_ = -1, scattered_ = -1;
+  bool again_ = false;
   std::set<uint32_t>
       have_;  ///< buckets that were gathered; a tied weight stays until its other layer is done
 };
@@ -168,6 +173,7 @@ int64_t whole_output(const Writer& w, uint32_t layer) {
 /// Forward over `layers`; `gathered`: producers whose parts of the sequence are together already.
 void write_forward(Writer& w, LayerRange layers, bool again) {
   std::vector<uint32_t> gathered;
+  w.set_again(again);
   for (uint32_t i = layers.first; i < layers.end(); ++i) {
     const Lowered& l = w.lowered(i);
     if (w.layer(i).type == nullptr) continue;
@@ -182,6 +188,7 @@ void write_forward(Writer& w, LayerRange layers, bool again) {
     else if (l.output_join == Join::scatter)
       w.close(w.join(CollKind::reduce_scatter, i, whole_output(w, i)));
   }
+  w.set_again(false);
 }
 
 /// Backward over one chunk.
@@ -197,11 +204,12 @@ class Backward {
 
   Passage run() {
     const auto units = units_of(*in_.work->graph, in_.layers);
+    const auto blocks = blocks_again(in_.work->recompute, *in_.work->graph, in_.layers);
     int32_t ahead = in_.gathers ? w_.gather(units.back()) : -1;
     for (std::size_t u = units.size(); u-- > 0;) {
       if (ahead >= 0) w_.close(ahead);
       if (in_.gathers) ahead = u > 0 ? w_.gather(units[u - 1]) : -1;
-      const bool again = in_.work->recompute.blocks && !block_of(w_.layer(units[u].first)).empty();
+      const bool again = std::count(blocks.begin(), blocks.end(), units[u]) > 0;
       if (again && what_ != Slot::What::weights) write_forward(w_, units[u], true);
       for (uint32_t i = units[u].end(); i-- > units[u].first;) layer(i);
     }
@@ -231,8 +239,9 @@ class Backward {
     if (w_.layer(i).type == nullptr) return;
     int32_t inputs = -1;  // the inputs of all partners, which the parameters' gradients need
     if (what_ != Slot::What::weights) {
-      if (in_.work->recompute.selective())
-        w_.compute(i, pass_of_data(), parts(), kernels_again(in_.work->recompute, w_.layer(i), l));
+      const auto again = in_.work->recompute.selective() ? kernels_again(in_.work->recompute, w_.layer(i), l)
+                                                         : std::vector<Kernel>{};
+      if (!again.empty()) w_.compute(i, pass_of_data(), parts(), again);
       if (l.output_join == Join::scatter)
         w_.close(w_.join(CollKind::all_gather, i, whole_output(w_, i), true));
       if (what_ == Slot::What::backward) inputs = gather_inputs(i);
@@ -332,7 +341,8 @@ std::string label_of(const Graph& graph, const PassageStep& step) {
                        : step.collective == CollKind::shift      ? "pass on"
                                                                  : "scatter",
                        range);
-  const std::string_view what = step.pass == Pass::forward         ? "forward"
+  const std::string_view what = step.again                         ? "again"
+                                : step.pass == Pass::forward       ? "forward"
                                 : !step.parts                      ? "backward"
                                 : step.pass == Pass::backward_data ? "backward-data"
                                                                    : "backward-weights";

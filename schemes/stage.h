@@ -19,7 +19,7 @@ struct PassageStep {
   Kind kind = Kind::compute;
   LayerRange layers;
   Pass pass = Pass::forward;
-  bool parts = false;  ///< as Task::parts
+  bool parts = false, again = false;  ///< as Task's
   std::vector<Kernel> kernels = {};
   CollKind collective = CollKind::all_reduce;
   Bytes bytes = {};

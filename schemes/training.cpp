@@ -54,14 +54,23 @@ std::vector<StatisticsSum> joined(std::vector<StatisticsSum> first, std::vector<
   return first;
 }
 
-/// `count` neighbours become one; the last may be shorter.
-std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count) {
+/// Does another block begin, or what lies between blocks, where these run forward again?
+bool begins_block(const Workload& work, std::size_t layer) {
+  const auto& layers = work.graph->layers();
+  return work.recompute.blocks && layer > 0 && block_of(layers[layer]) != block_of(layers[layer - 1]);
+}
+
+/// `count` neighbours become one, within a block that runs forward again; the last may be shorter.
+std::vector<Segment> merged(std::vector<Segment> segments, std::size_t count, const Workload& work) {
   std::vector<Segment> out;
+  std::size_t joined_so_far = 0;
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (i % count == 0) {
+    if (joined_so_far % count == 0 || begins_block(work, segments[i].layer)) {
       out.push_back(std::move(segments[i]));
+      joined_so_far = 1;
       continue;
     }
+    ++joined_so_far;
     Segment &all = out.back(), &next = segments[i];
     all.layers += next.layers;
     all.forward_sums = joined(all.forward_sums, next.forward_sums, all.forward.size());
@@ -152,6 +161,7 @@ Training::Training(RoleBuilder& role, const Workload& work, const BucketRule& ru
   role_.builder().micro_batches(accumulation_.micro_batches);
   split_into_segments();
   fill_buckets(rule);
+  find_blocks_again();
   if (work_.offload.activations) find_kept_inputs();
 }
 
@@ -161,7 +171,7 @@ void Training::split_into_segments() {
   bool has_parameters = true;  // of the segment being filled
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool learned = !layers[i].parameters.empty();
-    if (segments_.empty() || (learned && has_parameters)) {
+    if (segments_.empty() || (learned && has_parameters) || begins_block(work_, i)) {
       segments_.push_back({static_cast<uint32_t>(i), 0, layers[i].name, {}, {}});
       has_parameters = false;
     }
@@ -177,7 +187,7 @@ void Training::split_into_segments() {
         joined(segment.forward_sums, sums_of(lowered.forward_exchanges, 0), segment.forward.size());
     append(segment.forward, lowered.forward);
     std::vector<Kernel> backward;
-    append(backward, kernels_again(work_.recompute, layers[i], lowered));
+    if (work_.recompute.selective()) append(backward, kernels_again(work_.recompute, layers[i], lowered));
     const auto sums = sums_of(lowered.backward_exchanges, backward.size());
     append_backward(backward, work_, i, learns);
     if (accumulation_.micro_batches > 1 && !accumulation_.of_shards && !sums_on_host()) {
@@ -189,8 +199,44 @@ void Training::split_into_segments() {
   }
   if (segments_.size() > kMostSegments) {
     const std::size_t each = (segments_.size() + kMostSegments - 1) / kMostSegments;
-    segments_ = merged(std::move(segments_), each);
+    segments_ = merged(std::move(segments_), each, work_);
   }
+}
+
+void Training::find_blocks_again() {
+  const auto& layers = work_.graph->layers();
+  again_.resize(segments_.size());
+  for (const LayerRange& block :
+       blocks_again(work_.recompute, *work_.graph, {0, static_cast<uint32_t>(layers.size())})) {
+    std::size_t s = segments_.size() - 1;
+    while (s > 0 && (segments_[s].layer >= block.end() ||
+                     (segments_[s].backward.empty() && segments_[s].layer > block.first)))
+      --s;
+    again_[s].push_back(block);
+  }
+}
+
+/// In front of the backward pass of the block's last segment.
+OpId Training::run_again(uint32_t segment) {
+  OpId first;
+  for (std::size_t k = again_[segment].size(); k-- > 0;) {
+    const LayerRange block = again_[segment][k];
+    Task task{block.first, block.layers, Pass::backward_weights, {}};
+    task.again = true;
+    for (uint32_t i = block.first; i < block.end(); ++i) append(task.kernels, work_.layers[i].forward);
+    const std::string name(block_of(work_.graph->layers()[block.first]));
+    const OpId op = role_.compute(std::move(task), "again " + name);
+    if (!first.valid()) first = op;
+  }
+  return first;
+}
+
+uint32_t Training::reads_from(uint32_t segment) const {
+  uint32_t lowest = segment;
+  for (const LayerRange& block : again_[segment]) {
+    while (lowest > 0 && segments_[lowest].layer > block.first) --lowest;
+  }
+  return lowest;
 }
 
 void Training::fill_buckets(const BucketRule& rule) {
@@ -307,8 +353,9 @@ void Training::backward(const Ready& ready, OpId start, const Before& before) {
     if (!segments_[s].backward.empty()) {
       const OpId needed = before(static_cast<uint32_t>(s));
       const OpId kept = reload_inputs(static_cast<uint32_t>(s), last_backward_);
+      const OpId again = run_again(static_cast<uint32_t>(s));
       const Passed passed = pass(segments_[s], false);
-      role_.op(passed.first).after(start).after(needed).after(kept);
+      role_.op(again.valid() ? again : passed.first).after(start).after(needed).after(kept);
       backward_[s] = passed.first;
       last_backward_ = passed.last;
       start = {};

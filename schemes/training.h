@@ -64,7 +64,8 @@ struct Accumulation {
 inline constexpr OptionSpec kAccumulateOption{
     "accumulate", OptionSpec::Type::count, "1", "micro-batches summed before one update", "", 1, 4096};
 
-/// O(layers) to build. At most kMostSegments segments.
+/// O(layers) to build. At most kMostSegments segments; where blocks run forward again, which no segment
+/// joins, as many more as there are of these.
 /// Immutable once made: any thread may read it.
 class Training {
  public:
@@ -109,6 +110,9 @@ class Training {
   void next_forward_after(OpId op);
   /// Backward of next iteration's layers in `bucket` waits for `op`.
   void next_backward_after(const GradientBucket& bucket, OpId op);
+  /// The lowest segment whose parameters are read between the backward pass of the segment before and the end
+  /// of this one's: itself, or the first of the blocks that run forward again.
+  uint32_t reads_from(uint32_t segment) const;
   /// The last segment with a layer of `bucket`; its first is bucket.segment.
   uint32_t last_segment(const GradientBucket& bucket) const;
   OpId first_forward() const { return forward_.empty() ? OpId{} : forward_.front(); }
@@ -122,6 +126,8 @@ class Training {
     OpId first, last;
   };
   Passed pass(const Segment& segment, bool forward);
+  void find_blocks_again();
+  OpId run_again(uint32_t segment);
   OpId sum_statistics(const StatisticsSum& sum, OpId made);
   OpHandle update(const GradientBucket& bucket, std::string_view label, std::vector<Kernel> kernels,
                   int64_t elements, OpId sum);
@@ -151,6 +157,8 @@ class Training {
     OpId down = {};
   };
   std::vector<KeptInput> kept_inputs_;
+  /// [segment]: blocks that run forward again in front of its backward pass.
+  std::vector<std::vector<LayerRange>> again_;
   OpId last_backward_;
 };
 

@@ -178,6 +178,12 @@ Flag offload_flag() {
           "parameters (zero:stage=3), activations (kept by --recompute blocks); default off"};
 }
 
+Flag recompute_flag() {
+  return {"recompute", "off|blocks|...",
+          "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
+          "norms, activations and attention joined by +; default off"};
+}
+
 Flag batch_norm_flag() {
   return {
       "batch-norm", "local|sync",
@@ -236,9 +242,7 @@ std::vector<Flag> question_flags() {
       {"recipe", "NAME|FILE",
        "what the framework makes of the kernels (layout, fusion, host's time): default the preset's, else "
        "pytorch; all: tandem list recipes"},
-      {"recompute", "off|blocks|...",
-       "what backward makes again instead of keeping it: all that is inside repeated blocks, or some of "
-       "norms, activations and attention joined by +; default off"},
+      recompute_flag(),
       offload_flag(),
       batch_norm_flag(),
       {"memory", "KEY=VALUE,...",

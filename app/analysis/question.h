@@ -81,6 +81,8 @@ void check_counts(const AskedBatches& asked, const std::vector<int64_t>& counts)
 /// --batch: of a list the mean, unless it is said. Throws InputError where that is no whole number, or
 /// another.
 int64_t read_batch(const Arguments& arguments, const AskedBatches& asked, int64_t most);
+/// --recompute with its help.
+Flag recompute_flag();
 /// --offload with its help.
 Flag offload_flag();
 /// --batch-norm with its help, and whether it says "sync".

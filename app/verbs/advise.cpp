@@ -134,6 +134,7 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
   if (nodes > 1 && nodes <= kMostRunNodes && c.devices % nodes == 0) add(out, "nodes", std::to_string(nodes));
   add(out, "batch", std::to_string(c.batch));
   if (arguments.has("optimizer")) add(out, "optimizer", arguments.text("optimizer", ""));
+  if (!(choice.recompute == Recompute{})) add(out, "recompute", choice.recompute.text());
   Offload offload = choice.offload;
   offload.activations = false;
   if (offload.any()) add(out, "offload", offload.text());
@@ -146,8 +147,6 @@ void add_run(const Arguments& arguments, const Question& q, const Choice& choice
         fmt::format("on this machine's cores, a worker each, in fp32; --backend cuda{} on GPUs",
                     c.precision == Precision::fp32 ? "" : fmt::format(" --precision {}", name(c.precision))));
   }
-  if (!(choice.recompute == Recompute{}))
-    notes.push_back("recomputation is predicted alone: a run keeps all");
 }
 
 std::string heading(const Question& q, const Space& space) {

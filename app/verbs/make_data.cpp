@@ -5,6 +5,7 @@
 #include "app/console/output.h"
 #include "exec/run/image.h"
 #include "exec/run/stored_images.h"
+#include "exec/run/token_files.h"
 
 namespace tandem::app {
 
@@ -21,7 +22,30 @@ ImageSize read_size(const std::string& text, const Place& place) {
   return out;
 }
 
+/// Flags of one kind of data set are refused of the other.
+void only(const Arguments& a, std::initializer_list<const char*> others, const char* kind) {
+  for (const char* flag : others) {
+    if (a.has(flag)) throw UsageError(fmt::format("--{} is for {}", flag, kind));
+  }
+}
+
+int make_text(const Arguments& a, const std::string& path) {
+  only(a, {"samples", "classes", "size", "encoding", "quality"}, "pictures: a folder or FILE.rec");
+  MadeTokens what;
+  what.tokens = a.integer("tokens", what.tokens, 1, 10'000'000'000);
+  what.vocabulary = a.integer("vocabulary", what.vocabulary, 1, INT32_MAX);
+  what.width = a.choice("type", "uint16", {"uint16", "uint32"}) == "uint16" ? 2 : 4;
+  what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
+  const double entropy = make_tokens(what, path);
+  note(a, fmt::format("{}: {} tokens; a loss of {:.3f} knows how often each comes and no more", path,
+                      what.tokens, entropy));
+  return 0;
+}
+
 int make_data(const Arguments& a) {
+  const std::string path = a.words()[0];
+  if (path.ends_with(".bin")) return make_text(a, path);
+  only(a, {"tokens", "vocabulary", "type"}, "tokens: FILE.bin");
   MadeImages what;
   what.samples = a.integer("samples", what.samples, 1, 100'000'000);
   what.classes = a.integer("classes", what.classes, 1, 1'000'000);
@@ -31,7 +55,6 @@ int make_data(const Arguments& a) {
   what.format = a.choice("encoding", "jpeg", {"jpeg", "png"}) == "png" ? ImageFormat::png : ImageFormat::jpeg;
   what.quality = static_cast<int>(a.integer("quality", what.quality, 1, 100));
   what.seed = static_cast<uint64_t>(a.integer("seed", 1, 0, INT64_MAX));
-  const std::string path = a.words()[0];
   make_images(what, path);
   const StoredData made = StoredImages::open(path).describe();
   note(a, fmt::format("{}: {} samples of {:.0f} bytes in the mean", path, made.samples, made.bytes));
@@ -43,22 +66,27 @@ int make_data(const Arguments& a) {
 void register_make_data(Registry<Verb>& registry) {
   registry.add(
       {.name = "make-data",
-       .summary = "make a data set of pictures in storage, for run --data and predict --data",
-       .usage = "FOLDER|FILE.rec [options]",
+       .summary = "make a data set of pictures or tokens in storage, for run --data and predict --data",
+       .usage = "FOLDER|FILE.rec|FILE.bin [options]",
        .flags = {{"samples", "N", "how many; default 256"},
                  {"classes", "N", "of which so many in turn are one of each; default 10"},
                  {"size", "WIDTH[xHEIGHT]", "in pixels; default 256"},
                  {"encoding", "jpeg|png", "default jpeg"},
                  {"quality", "N", "of JPEG, 1 to 100; default 90"},
+                 {"tokens", "N", "of FILE.bin: how many; default 1000000"},
+                 {"vocabulary", "N", "of FILE.bin: different ones; default 256"},
+                 {"type", "uint16|uint32", "of FILE.bin: how an id lies there; default uint16"},
                  {"seed", "N", "of the noise; default 1"},
                  quiet_flag()},
        .least_words = 1,
        .most_words = 1,
        .run = make_data,
        .details = "A folder gets a folder for each class, with a file for each picture; a name that ends in "
-                  ".rec becomes one record file (RecordIO). Either must be new.\n\nExamples\n"
+                  ".rec becomes one record file (RecordIO), one that ends in .bin raw token ids, of which "
+                  "each is mostly followed by one of four. Each must be new.\n\nExamples\n"
                   "  tandem make-data images --samples 1000 --size 500x375\n"
-                  "  tandem run --model resnet20-cifar --data images --decode-workers 1"});
+                  "  tandem run --model resnet20-cifar --data images --decode-workers 1\n"
+                  "  tandem make-data text.bin --vocabulary 64"});
 }
 
 }  // namespace tandem::app

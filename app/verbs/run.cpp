@@ -30,6 +30,7 @@ struct Request {
   ResolvedScheme alone;  ///< of one worker where the scheme takes several to hold a model
   std::optional<Dataset> data, test;
   std::optional<StoredImages> stored;
+  std::optional<TokenFiles> tokens;
   std::optional<Checkpoint> start;
   Execution execution;
   std::vector<int64_t> devices;
@@ -139,6 +140,11 @@ void read_data(const Arguments& a, Request& request) {
       throw UsageError(fmt::format("--{} is for pictures in storage: --data FOLDER or FILE.rec", flag));
   }
   if (data == "synthetic") return;
+  if (is_tokens(data)) {
+    request.tokens = TokenFiles::open(data, token_sequence(request.graph));
+    e.tokens = &*request.tokens;
+    return;
+  }
   request.data = load_dataset(data, false);
   request.test = load_dataset(data, true);
   e.data = &*request.data;
@@ -157,6 +163,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
       Request{read_model(a, a.required("model", "--model lenet5"), option_place("model")),
               resolve_scheme(a.text("scheme", "allreduce"), option_place("scheme")),
               resolve_scheme("allreduce", option_place("scheme")),
+              {},
               {},
               {},
               {},
@@ -190,6 +197,7 @@ std::unique_ptr<Request> read_request(const Arguments& a) {
     refuse_option("optimizer", fmt::format("\"{}\" is for predictions alone; a run has sgd, momentum, adam, "
                                            "adamw and rmsprop",
                                            e.job.optimizer->name));
+  e.job.recompute = a.value("recompute", "off", parse_recompute);
   e.job.offload = a.value("offload", "off", parse_offload);
   if (e.job.offload.activations)
     refuse_option("offload",
@@ -474,6 +482,7 @@ std::vector<Flag> run_flags() {
        "fast ones make more"},
       {"warmup", "N", "iterations left out of the figures; default 3, on GPUs 10"},
       {"optimizer", "NAME", "sgd, momentum (default), adam, adamw, rmsprop"},
+      recompute_flag(),
       {"offload", "off|WHAT[+WHAT...]",
        "what lies in the host's memory: optimizer (its state; the host makes the update), gradients, "
        "parameters (zero:stage=3); default off"},
@@ -485,9 +494,10 @@ std::vector<Flag> run_flags() {
        "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
        "softsync"},
       {"data", "NAME|FILE|FOLDER",
-       "synthetic (default), digits, a .csv file with the class last; pictures: a folder with a folder of "
-       "JPEG "
-       "or PNG files for each class, or a .rec file"},
+       "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
+       "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: "
+       "tokens:FILE.bin[,FILE.bin...][,type=uint16|uint32][,skip=BYTES], raw token ids, also of a folder or "
+       "pattern"},
       {"threads", "N", "processors that compute together for one worker; default 1"},
       {"bind", "core|numa|none",
        "what a worker's threads are bound to: processors of their own (default), those of a NUMA node, to "

@@ -54,6 +54,7 @@ void register_show(Registry<Verb>& registry) {
                  {"batch", "N", "show model, show scheme: samples per device; default 1 and 32"},
                  {"precision", "FORMAT", "show model, show scheme: fp32 (default), tf32, fp16, bf16, fp8"},
                  {"optimizer", "NAME", "show scheme: default momentum"},
+                 {"recompute", "off|blocks|...", "show scheme: what backward makes again; default off"},
                  {"offload", "WHAT[+WHAT...]",
                   "show scheme: to the host's memory: optimizer, gradients, parameters; default off"},
                  {"stages", "P", "show schedule: of a pipeline; default 4"},

@@ -307,6 +307,8 @@ class LayerEmitter : public LayerCalls {
     for (uint32_t i = from(0);; i = e_.graph.layers()[i].inputs[0]) {
       const OutputFlow& output = e_.flow.outputs[i];
       if (output.readers.size() != 1 || output.sent || e_.graph.layers()[i].type == nullptr) return false;
+      // What a block keeps for running forward again stays as it is.
+      if (e_.use.recompute.blocks && block_of(e_.graph.layers()[i]) != block_of(layer())) return false;
       if (e_.flow.lowered[i].keeps_output) return false;
       if (out_.tensors.own(e_.layers[i].out)) return true;  // made here; views before it share the memory
     }
@@ -491,6 +493,7 @@ EmittedCalls emit_calls(const Graph& graph, const GradientFlow& flow, int64_t ba
   Emission e{graph, flow, batch, training, use, EmittedCalls(half), std::vector<LayerTensors>(layers)};
   e.out.forward.resize(layers);
   e.out.backward.resize(layers);
+  e.out.again.resize(layers);
   lay_out_parameters(e);
   for (uint32_t i = 0; i < layers; ++i) emit_layer(e, i);
   for (uint32_t i = 0; i < layers; ++i) add_up(e, i);

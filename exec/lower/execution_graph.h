@@ -29,6 +29,9 @@ class ExecutionGraph {
   /// Calls of one layer in the order they are to run. Backward holds both backward passes.
   const std::vector<Call>& forward(uint32_t layer) const;
   const std::vector<Call>& backward(uint32_t layer) const;
+  /// Of a layer whose block runs forward again in front of its backward pass; what is made again selectively
+  /// is part of backward().
+  const std::vector<Call>& again(uint32_t layer) const;
   /// In the order of the flat vector, which is that of the buckets of schemes/training.h: last layer first,
   /// a layer's last tensor first.
   const std::vector<LearnedTensor>& learned() const;
@@ -41,8 +44,11 @@ class ExecutionGraph {
   /// What lies there for such values.
   std::vector<float> stored(const std::vector<float>& frozen) const;
   int64_t input_elements() const;  ///< of the inputs' buffer: all inputs and labels of one batch
-  int64_t arena()
-      const;  ///< words of 4 bytes of everything else; tensors that never live together share place
+  /// Words of 4 bytes of everything else, of one micro-batch; tensors that never live together share place.
+  int64_t arena() const;
+  /// The same of tensors that are only of use within one pass over a chunk, with SliceUse::passes_alone: once
+  /// for all micro-batches.
+  int64_t passing() const;
   const std::vector<TensorId>& inputs() const;  ///< one per input of the graph, in layer order
   const std::vector<TensorId>& labels() const;  ///< one per loss
   const std::vector<TensorId>& losses() const;

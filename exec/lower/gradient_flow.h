@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "schemes/recompute.h"
 
 namespace tandem::exec {
 
 /// How the passes of a slice of a model meet the world outside of it.
 struct SliceUse {
   std::vector<uint32_t> sent = {};  ///< layers of it whose outputs another device reads too
-  /// The gradients of parameters may be made long after those of the layers' inputs.
+  /// The gradients of parameters may be made long after those of the layers' inputs, not behind each layer's.
   bool parts = false;
   /// Place among the devices that share each layer. What all of them would add to a sum (a bias) the first
   /// adds.
@@ -23,6 +24,11 @@ struct SliceUse {
   /// in the mean, and samples of all that share statistics (0: as many on each).
   float loss_weight = 1;
   int64_t norm_samples = 0;
+  Recompute recompute = {};
+  /// That the layers' passes go over one after the other; none: all layers are one.
+  std::vector<LayerRange> chunks = {};
+  /// Several micro-batches are under way, but only one of them is in a pass over a chunk.
+  bool passes_alone = false;
 };
 
 /// Of a sequence that `contexts` devices divide: where row `t` of the `own` rows lies that the given one has,

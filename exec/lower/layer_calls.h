@@ -33,7 +33,8 @@ struct Tensor {
   float initial = 0;  ///< buffers only
   bool integer = false;
   uint32_t layer = 0;
-  bool half = false;  ///< lies in 2 bytes: activations that layers hand on, and their gradients
+  bool half = false;     ///< lies in 2 bytes: activations that layers hand on, and their gradients
+  bool passing = false;  ///< only of use within one pass over a chunk: ExecutionGraph::passing()
   int64_t words() const { return half ? (elements + 1) / 2 : elements; }  ///< of 4 bytes
 };
 
@@ -64,6 +65,10 @@ struct SliceTensors {
   TensorId gathered = kNoTensor;        ///< the output, for forward ...
   TensorId gathered_again = kNoTensor;  ///< ... and for the readers' parameters' gradients
   TensorId scattered = kNoTensor;       ///< this device's part of the sum of `partial`
+  // Where the layer runs forward again, what stands for these:
+  TensorId again = kNoTensor;           ///< the output
+  TensorId made_twice = kNoTensor;      ///< made
+  TensorId gathered_twice = kNoTensor;  ///< gathered
 };
 
 /// Rows of a tensor {time, width} of a batch, as they lie, that follow each other in their sequence.

@@ -12,6 +12,7 @@
 #include "base/data.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "exec/run/generated_data.h"
 
 namespace tandem::exec {
@@ -45,22 +46,26 @@ void read_line(const std::string& line, const Place& place, std::size_t columns,
     throw InputError(place, fmt::format("{} columns where the first line has {}", column, columns));
 }
 
-}  // namespace
+/// Joined by commas where all of them end in .csv; else one name.
+std::vector<std::string> csv_names(const std::string& text) {
+  std::vector<std::string> names = split(text, ',');
+  const bool files =
+      std::all_of(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".csv"); });
+  return files ? names : std::vector{text};
+}
 
-Dataset load_dataset(const std::string& name_or_file, bool test) {
-  if (name_or_file == "teacher" || name_or_file.starts_with("teacher:"))
-    return teacher_data(
-        Options(teacher_options(), parse_selection(name_or_file, {}).settings, "data set teacher", {}), test);
-  const std::string path =
-      name_or_file.ends_with(".csv") ? name_or_file : data_root() + "/exec/data/" + name_or_file + ".csv";
+/// Adds the samples of a file, whose lines have `columns` numbers, or 0: as many as the first. Returns its
+/// end.
+Place read_csv(const std::string& name, std::size_t& columns, Dataset& all) {
+  const std::string path = name.ends_with(".csv") ? name : data_root() + "/exec/data/" + name + ".csv";
   std::ifstream file(path);
   Place place;
   place.file = std::make_shared<const std::string>(path);
   if (!file)
-    throw InputError(fmt::format("no data set \"{}\": a file name ending in .csv, or: digits, teacher",
-                                 printable(name_or_file)));
-  Dataset all, out;
-  std::size_t columns = 0;
+    throw InputError(
+        fmt::format("no data set \"{}\": file names ending in .csv, joined by commas, or: digits, teacher",
+                    printable(name)));
+  const int64_t before = all.samples();
   for (std::string line; std::getline(file, line);) {
     ++place.line;
     if (line.empty() || line[0] == '#') continue;
@@ -68,7 +73,20 @@ Dataset load_dataset(const std::string& name_or_file, bool test) {
     if (columns < 2) throw InputError(place, "at least one value and a class are needed in a line");
     read_line(line, place, columns, all);
   }
-  if (all.labels.empty()) throw InputError(place, "the data set holds no samples");
+  if (all.samples() == before) throw InputError(place, "the data set holds no samples");
+  return place;
+}
+
+}  // namespace
+
+Dataset load_dataset(const std::string& name_or_file, bool test) {
+  if (name_or_file == "teacher" || name_or_file.starts_with("teacher:"))
+    return teacher_data(
+        Options(teacher_options(), parse_selection(name_or_file, {}).settings, "data set teacher", {}), test);
+  Dataset all, out;
+  std::size_t columns = 0;
+  Place place;
+  for (const std::string& name : csv_names(name_or_file)) place = read_csv(name, columns, all);
   const auto size = static_cast<int64_t>(columns) - 1;
   // Values are brought to 0 .. 1: by the largest of all samples.
   const float top = *std::max_element(all.values.begin(), all.values.end());

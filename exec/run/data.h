@@ -9,10 +9,10 @@
 
 namespace tandem::exec {
 
-/// "teacher:key=value,..." (generated_data.h), a name in exec/data ("digits") or a CSV file: a sample a line,
-/// its class last, lines with # skipped. Values are divided by the largest. `test` gives the held-out part
-/// (every fifth sample). Throws InputError with the line: not a finite number, another number of columns, a
-/// class that is no whole number from 0 on, fewer than five samples.
+/// "teacher:key=value,..." (generated_data.h), a name in exec/data ("digits") or CSV files, joined by commas:
+/// a sample a line, its class last, lines with # skipped. Values are divided by the largest. `test` gives the
+/// held-out part (every fifth sample). Throws InputError with the line: not a finite number, another number
+/// of columns, a class that is no whole number from 0 on, fewer than five samples.
 Dataset load_dataset(const std::string& name_or_file, bool test);
 
 /// Which of a step's samples a worker has: those of all, the first of its own, and how many.

@@ -187,6 +187,8 @@ ExecutionResult execute(const Execution& execution, const Keep& keep) {
   Run run(execution, keep);
   if (execution.data != nullptr) check_data(run.execution_graph(), *execution.data);
   if (execution.stored != nullptr) check_stored(run.execution_graph(), *execution.stored);
+  if (execution.tokens != nullptr)
+    TANDEM_CHECK(execution.tokens->sequence() == token_sequence(*execution.job.graph));
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint32_t i = 0; i < run.here(); ++i)
     workers.push_back(std::make_unique<Worker>(run, run.first_here() + i));

@@ -18,6 +18,7 @@
 #include "exec/run/loss_target.h"
 #include "exec/run/noise_scale.h"
 #include "exec/run/stored_images.h"
+#include "exec/run/token_files.h"
 #include "schemes/job.h"
 #include "schemes/program.h"
 #include "schemes/report.h"
@@ -26,7 +27,6 @@ namespace tandem::exec {
 
 struct Execution {
   /// Its `input` is not read: there is some where there is data; and `loading.data` is what is stored.
-  /// Without recomputation.
   Job job;
   const Backend* backend = nullptr;
   Cluster
@@ -46,7 +46,9 @@ struct Execution {
   PeerRoute route = PeerRoute::automatic;  ///< between devices with memories of their own
   const Dataset* data = nullptr;           ///< in memory ...
   const StoredImages* stored = nullptr;    ///< ... or read and decoded while training, as job.loading says
-  bool loads() const { return data != nullptr || stored != nullptr; }  ///< else made once, on the device
+  const TokenFiles* tokens = nullptr;      ///< ... or text, mapped; of token_sequence() of the job's model
+  /// Else samples are made once, on the device.
+  bool loads() const { return data != nullptr || stored != nullptr || tokens != nullptr; }
   struct Rate {
     double base = 0.01;
     int64_t warmup = 0;         ///< iterations of linear rise from base to base x workers (Goyal 2017)

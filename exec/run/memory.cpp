@@ -162,7 +162,7 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
   const int64_t kept = kept_state(program, stages, worker).elements();
   m.optimizer = words(kept) * (e.job.offload.optimizer ? 0 : e.job.optimizer->state) +
                 words(parameters) * averaging_vectors(program);
-  m.activations = words(lowered.arena()) * slots;
+  m.activations = words(lowered.arena()) * slots + words(lowered.passing());
   m.host = words(offloaded_words(e, program, stages, worker));
   m.host += loaded_bytes(e, program, stages, worker);
   const int64_t batches = stages.split() ? slots : e.loads() ? kInputBatches : 1;
@@ -248,15 +248,15 @@ void check_devices(const Execution& e, const Program& program, const Stages& sta
     if (!there) return;
     const MemoryUse m = worker_memory(e, program, stages, first + w);
     if (m.total() <= *there) continue;
-    throw InputError(
-        fmt::format("worker {} of {} with batch {} needs {}, of which its device has {} for it: parameters, "
-                    "gradients and "
-                    "optimiser {}, activations {}, inputs and collectives {}; a smaller batch{} may fit",
-                    w, e.job.graph->name(), e.job.batch, to_text(m.total()), to_text(*there),
-                    to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
-                    to_text(m.buffers + m.workspace),
-                    element_bytes(e.job.precision) == 4 ? ", --precision bf16 or --offload optimizer"
-                                                        : " or --offload optimizer"));
+    throw InputError(fmt::format(
+        "worker {} of {} with batch {} needs {}, of which its device has {} for it: parameters, "
+        "gradients and "
+        "optimiser {}, activations {}, inputs and collectives {}; a smaller batch{} may fit",
+        w, e.job.graph->name(), e.job.batch, to_text(m.total()), to_text(*there),
+        to_text(m.parameters + m.gradients + m.optimizer), to_text(m.activations),
+        to_text(m.buffers + m.workspace),
+        element_bytes(e.job.precision) == 4 ? ", --precision bf16, --recompute blocks or --offload optimizer"
+                                            : ", --recompute blocks or --offload optimizer"));
   }
 }
 

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 namespace tandem::exec {
 
@@ -33,16 +36,60 @@ Coordinate coordinate(const Mesh& mesh, uint32_t instance, std::initializer_list
   throw InputError(fmt::format("{} cannot be executed: {}", e.job.scheme->name, why));
 }
 
+/// Does the role end each pass over a chunk before it begins another that is not of weights alone?
+bool passes_alone(const Program& program, const Role& role) {
+  using Visit = std::tuple<uint32_t, bool, std::size_t>;  // micro-batch, forward?, chunk
+  std::set<Visit> ended;
+  Visit last{UINT32_MAX, false, 0};
+  for (const Op& op : role.ops) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
+    const Task& task = program.tasks[op.what];
+    if (task.parts && task.pass == Pass::backward_weights) continue;
+    std::size_t chunk = 0;
+    while (chunk + 1 < role.slice.ranges.size() && task.layer >= role.slice.ranges[chunk].end()) ++chunk;
+    const Visit visit{op.micro, task.pass == Pass::forward, chunk};
+    if (visit == last) continue;
+    if (!ended.insert(visit).second) return false;
+    last = visit;
+  }
+  return true;
+}
+
+/// Are gradients of parameters made when backward has gone on to lower layers?
+bool delays_weights(const Program& program, const Role& role) {
+  std::map<uint16_t, uint32_t> lowest;  // [micro-batch]: layer that backward has come to
+  for (const Op& op : role.ops) {
+    if (op.kind != OpKind::compute || op.payload != Payload::none) continue;
+    const Task& task = program.tasks[op.what];
+    if (task.pass == Pass::forward || task.again) continue;
+    const auto [at, first] = lowest.try_emplace(op.micro, task.layer + task.layers);
+    if (!task.parts || task.pass == Pass::backward_data)
+      at->second = std::min(at->second, task.layer);
+    else if (task.layer + task.layers > at->second + 1)
+      return true;
+  }
+  return false;
+}
+
 SliceUse use_of(const Program& program, const Role& role, uint32_t partner) {
   SliceUse use;
   use.partner = partner;
+  use.chunks = role.slice.ranges;
+  use.passes_alone = passes_alone(program, role);
+  use.parts = delays_weights(program, role);
   for (const Op& op : role.ops) {
-    if (op.kind == OpKind::compute && program.tasks[op.what].parts) use.parts = true;
     if (op.kind != OpKind::send || op.payload != Payload::activations) continue;
     for (const uint32_t layer : program.channels[op.what].key_layers[op.key]) use.sent.push_back(layer);
   }
   std::sort(use.sent.begin(), use.sent.end());
   use.sent.erase(std::unique(use.sent.begin(), use.sent.end()), use.sent.end());
+  return use;
+}
+
+/// Of the whole model, as each worker trains it where it is not split.
+SliceUse whole_use(const Execution& e, const Program& program) {
+  SliceUse use;
+  if (program.grid.axes.empty()) use.recompute = e.job.recompute;
   return use;
 }
 
@@ -133,7 +180,7 @@ bool of_micro_batch(const Op& op) {
 
 Stages::Stages(const Execution& e, const Program& program)
     : synced_(synced_graph(e.job, e.cluster)),
-      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision),
+      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision, whole_use(e, program)),
       stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
@@ -197,6 +244,7 @@ void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {
     SliceUse use;
+    use.recompute = e.job.recompute;
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
     uneven_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
@@ -222,6 +270,8 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
     use.whole = e.job.graph;
+    use.recompute = e.job.recompute;
+    use.passes_alone = use.passes_alone && s.slots.count > 1;
     for (use.context = 0; use.context < contexts_; ++use.context)
       s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
     for (uint32_t x = 0; x < experts_; ++x) {

@@ -122,9 +122,11 @@ class Summary {
                                                            {"optimizer", std::string(e.job.optimizer->name)},
                                                            {"input", e.data != nullptr     ? e.data->name
                                                                      : e.stored != nullptr ? e.stored->path()
+                                                                     : e.tokens != nullptr ? e.tokens->name()
                                                                                            : "synthetic"},
                                                            {"backend", std::string(e.backend->name)},
                                                            {"threads", std::to_string(e.threads)}};
+    if (e.job.recompute != Recompute{}) in.emplace_back("recompute", e.job.recompute.text());
     if (e.bind != Bind::core) in.emplace_back("bind", std::string(name(e.bind)));
     if (const std::string route = run_.route(); !route.empty()) in.emplace_back("route", route);
     if (!e.job.batches.empty()) in.emplace_back("batch_split", batches_text(e.job.batches));

@@ -90,6 +90,7 @@ float* Worker::tensor(TensorId t, int64_t variant) const {
     case TensorKind::frozen:
       return frozen_ + x.offset;
     default:
+      if (x.passing) return arena_ + slots_ * graph().arena() + x.offset;
       return arena_ + (slots_ > 1 ? variant * graph().arena() : 0) + x.offset;
   }
 }
@@ -125,7 +126,7 @@ void Worker::allocate() {
   slots_ = run_.stages().slots(instance_).count;
   variants_ = run_.stages().split() ? slots_ : run_.execution().loads() ? kInputBatches : 1;
   inputs_ = device_->allocate(variants_ * n.input_elements());
-  arena_ = device_->allocate(slots_ * n.arena());
+  arena_ = device_->allocate(slots_ * n.arena() + n.passing());
   kept_state_ = kept_state(run_.program(), run_.stages(), instance_);
   held_parameters_ =
       held_parameters(run_.program(), run_.stages(), instance_, run_.execution().job.offload.parameters);
@@ -320,6 +321,7 @@ void Worker::prepare_layer(uint32_t layer) {
   };
   own.forward.resize(forward_cuts.size() + 1);
   own.data.resize(cuts.size() + 1);
+  for (const Call& call : graph().again(layer)) own.again.push_back(prepare(call));
   const std::vector<Call>&forward = graph().forward(layer), &backward = graph().backward(layer);
   for (std::size_t k = 0; k < forward.size(); ++k)
     own.forward[part_of(forward_cuts, k)].push_back(prepare(forward[k]));

@@ -165,6 +165,7 @@ class Worker {
   void fill_batch(int64_t batch, float* host) const;
   void fill_samples(const Dataset& data, int64_t batch, uint32_t replica, bool labels, float* to) const;
   void fill_stored(int64_t batch, uint32_t replica, bool labels, float* to) const;
+  void fill_tokens(int64_t batch, uint32_t replica, bool labels, int64_t count, float* to) const;
   void draw_samples(int64_t batch, uint32_t replica, const Tensor& x, TensorId same, int64_t count,
                     float* to) const;
 
@@ -199,6 +200,7 @@ class Worker {
   struct LayerLaunches {
     std::vector<std::vector<Launch>> forward, data;  ///< [part]: of forward, of the inputs' gradients
     std::vector<Launch> backward, weights;           ///< all of backward; of it the parameters' gradients
+    std::vector<Launch> again;                       ///< forward once more
   };
   std::vector<LayerLaunches> layers_;  ///< [layer]
   std::vector<Position> op_position_;  ///< [op]

@@ -65,6 +65,8 @@ void Worker::fill_batch(int64_t batch, float* inputs) const {
         float* to = inputs + x.offset + part * one;
         if (run_.execution().stored != nullptr)
           fill_stored(batch, replica, list == &n.labels(), to);
+        else if (run_.execution().tokens != nullptr)
+          fill_tokens(batch, replica, list == &n.labels(), one, to);
         else if (data != nullptr)
           fill_samples(*data, batch, replica, list == &n.labels(), to);
         else
@@ -104,6 +106,21 @@ void Worker::fill_samples(const Dataset& data, int64_t batch, uint32_t replica, 
       reinterpret_cast<int32_t*>(to)[i] = data.labels[static_cast<std::size_t>(samples[i])];
     else
       std::copy_n(data.values.data() + samples[i] * size, size, to + static_cast<int64_t>(i) * size);
+  }
+}
+
+/// `count` tokens, or of each position the next one.
+void Worker::fill_tokens(int64_t batch, uint32_t replica, bool labels, int64_t count, float* to) const {
+  const TokenFiles& tokens = *run_.execution().tokens;
+  const SampleShare share = run_.stages().share(replica);
+  const uint32_t context = run_.stages().place(instance_).context, contexts = run_.stages().contexts();
+  const int64_t own = count / share.samples;
+  auto* id = reinterpret_cast<int32_t*>(to);
+  for (int64_t i = 0; i < share.samples; ++i) {
+    const int64_t place = batch * share.step + share.first + i;
+    const TokenFiles::Window window = tokens.window(tokens.drawn(place, run_.execution().seed));
+    for (int64_t t = 0; t < own; ++t)
+      *id++ = window.at(position_in_sequence(t, own, context, contexts) + (labels ? 1 : 0));
   }
 }
 

@@ -163,6 +163,7 @@ Worker::Act Worker::compute(uint32_t index) {
 struct Worker::Work {
   uint32_t first = 0, count = 0;
   bool forward = true;
+  bool again = false;           ///< neither forward nor backward: forward once more
   bool data = true;             ///< backward: the gradients of inputs
   std::vector<uint32_t> parts;  ///< [layer - first]: which of LayerLaunches::forward or data
   std::vector<bool> weights;    ///< [layer - first], backward: the gradients of parameters
@@ -199,6 +200,7 @@ uint32_t Worker::part_of(uint32_t layer, uint32_t index) const {
     const Task& task = run_.program().tasks[op.what];
     if (layer < task.layer || layer >= task.layer + task.layers) return false;
     if (forward) return task.pass == Pass::forward;
+    if (task.again) return false;
     return task.pass == Pass::backward_data || (task.pass == Pass::backward_weights && !task.parts);
   }));
 }
@@ -211,7 +213,8 @@ Worker::Work Worker::work_of(uint32_t index) const {
   Work w{task.layer,
          task.layers,
          task.pass == Pass::forward,
-         !task.parts || task.pass == Pass::backward_data,
+         task.again,
+         !task.again && (!task.parts || task.pass == Pass::backward_data),
          {},
          {},
          {}};
@@ -222,7 +225,7 @@ Worker::Work Worker::work_of(uint32_t index) const {
     w.parts.push_back(exchanges ? part_of(layer, index) : 0);
     last[layer - w.first] = !w.data || w.parts.back() + 1 == layers_[layer].data.size();
   }
-  if (w.forward || (task.parts && task.pass == Pass::backward_data)) {
+  if (w.forward || w.again || (task.parts && task.pass == Pass::backward_data)) {
     w.weights.assign(task.layers, false);
     return w;
   }
@@ -245,12 +248,14 @@ Worker::Work Worker::work_of(uint32_t index) const {
 
 void Worker::launch_layers(const Work& w, std::size_t variant, const IterationState& s) {
   for (uint32_t k = 0; k < w.count; ++k) {
-    const uint32_t layer = w.forward ? w.first + k : w.first + w.count - 1 - k,
+    const uint32_t layer = w.forward || w.again ? w.first + k : w.first + w.count - 1 - k,
                    part = w.parts[layer - w.first];
     const LayerLaunches& calls = layers_[layer];
     const bool weights = w.weights[layer - w.first];
     if (w.forward) {
       driver_->launch(calls.forward[part], variant, s);
+    } else if (w.again) {
+      driver_->launch(calls.again, variant, s);
     } else if (w.data && weights && calls.data.size() == 1) {
       driver_->launch(calls.backward, variant, s);
     } else {
@@ -398,16 +403,20 @@ Worker::Buffer Worker::buffer_of_layer(uint32_t index) const {
     return out;
   }
   const bool forward = op.payload == Payload::activations, gathers = kind == CollKind::all_gather;
-  if (kind == CollKind::all_reduce) return words(forward ? of.output : of.partial);
-  const bool again = std::any_of(ops.begin(), ops.begin() + index, [&](const Op& o) {
+  // In forward, where that is made again once more, and a gather for the parameters' gradients.
+  const auto before = std::count_if(ops.begin(), ops.begin() + index, [&](const Op& o) {
     return o.kind == op.kind && o.what == op.what && o.payload == op.payload && o.key == op.key &&
            o.micro == op.micro;
   });
-  Buffer out = forward ? words(!gathers ? of.made
-                               : again  ? of.gathered_again
-                                        : of.gathered)
-                       : words(gathers ? of.made_gradient : of.partial);
-  const Buffer own = words(forward ? of.output : gathers ? of.gradient : of.scattered);
+  const bool twice = of.again != kNoTensor, again = twice && before == 1;
+  const TensorId output = twice && before > 0 ? of.again : of.output;
+  if (kind == CollKind::all_reduce) return words(forward ? output : of.partial);
+  Buffer out = !forward     ? words(gathers ? of.made_gradient : of.partial)
+               : !gathers   ? words(again ? of.made_twice : of.made)
+               : again      ? words(of.gathered_twice)
+               : before > 0 ? words(of.gathered_again)
+                            : words(of.gathered);
+  const Buffer own = words(forward ? output : gathers ? of.gradient : of.scattered);
   out.parts.emplace_back(own.at, own.elements);
   return out;
 }

@@ -79,7 +79,7 @@ class Zero {
     t_.backward(reducer(), {}, [&](uint32_t segment) {
       OpId needed;
       const OpId before = t_.last_backward().valid() ? t_.last_backward() : t_.last_forward();
-      for (; held < buckets.size() && t_.last_segment(buckets[held]) == segment; ++held) {
+      for (; held < buckets.size() && t_.last_segment(buckets[held]) >= t_.reads_from(segment); ++held) {
         if (asked == held) gather(asked++, before);
         needed = gathered_[held];
       }

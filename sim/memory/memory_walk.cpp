@@ -74,9 +74,11 @@ void Walk::read_units() {
     for (const Parameter& p : layers_[i].parameters)
       unit.dealt += p.dealt && sharding_.experts > 0 ? p.elements : 0;
     node_[i].unit = it->second;
-    node_[i].again = work_.recompute.blocks && it->second != 0;
     node_[i].remakes = work_.recompute.drops_output(work_.layers[i]) || gates(i);
   }
+  std::vector<bool> learns(units_.size());
+  for (const Node& n : node_) learns[n.unit] = learns[n.unit] || n.trained;
+  for (Node& n : node_) n.again = work_.recompute.blocks && n.unit != 0 && learns[n.unit];
 }
 
 /// The input as the layer computes with it: itself, or a copy in another format under autocast.

@@ -148,6 +148,62 @@ TEST(Run, WrongRequestsAreRefusedWithTheRightCode) {
 }
 
 /// One worker, run first for the speed-up, has no server: that is no reason to refuse the others.
+constexpr char kSmallText[] = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=16,sequence=8";
+
+TEST(Run, LearnsFromFilesOfTokens) {
+  const Scratch scratch;
+  const std::string one = scratch.file("one.bin"), two = scratch.file("two.bin");
+  const ChildResult made = tool({"make-data", one, "--tokens", "3000", "--vocabulary", "16"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("3000 tokens; a loss of 2."));
+  EXPECT_EQ(tool({"make-data", one, "--tokens", "3000"}).status, 3) << "it is there already";
+  EXPECT_EQ(tool({"make-data", two, "--tokens", "100", "--vocabulary", "16", "--seed", "2"}).status, 0);
+  const ChildResult both = run({"--data", "tokens:" + one + "," + two, "--devices", "1,2"}, kSmallText);
+  EXPECT_EQ(both.status, 0) << both.err;
+  EXPECT_THAT(both.out, HasSubstr("loss 2."));
+  const ChildResult beyond =
+      run({"--data", one}, "transformer-tiny:layers=1,hidden=16,heads=2,vocabulary=8,sequence=8");
+  EXPECT_EQ(beyond.status, 3);
+  EXPECT_THAT(beyond.err, HasSubstr("one.bin: token "));
+  EXPECT_THAT(beyond.err, HasSubstr("the model's vocabulary has 8"));
+  EXPECT_EQ(run({"--data", "tokens:" + one + ",type=uint64"}, kSmallText).status, 3);
+  EXPECT_EQ(run({"--data", one}).status, 3) << "digits-mlp takes no tokens";
+  EXPECT_EQ(tool({"make-data", scratch.file("three.bin"), "--classes", "3"}).status, 2);
+}
+
+TEST(Run, ReadsSeveralFilesOfSamplesAsOne) {
+  const Scratch scratch;
+  std::string lines[2];
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 64; ++k) lines[i / 10] += fmt::format("{},", (i * k) % 17);
+    lines[i / 10] += fmt::format("{}\n", i % 10);
+  }
+  const std::string first = scratch.write("first.csv", lines[0]),
+                    second = scratch.write("second.csv", lines[1]),
+                    all = scratch.write("all.csv", lines[0] + lines[1]),
+                    other = scratch.write("other.csv", "1,2,3\n");
+  const auto losses = [&](const std::string& data) {
+    const std::string out = run({"--data", data}).out;
+    return out.substr(std::min(out.size(), out.find("loss")));
+  };
+  EXPECT_THAT(losses(all), HasSubstr("held-out"));
+  EXPECT_EQ(losses(first + "," + second), losses(all));
+  const ChildResult wrong = run({"--data", first + "," + other});
+  EXPECT_EQ(wrong.status, 3);
+  EXPECT_THAT(wrong.err, HasSubstr("other.csv:1"));
+}
+
+TEST(Run, MakesActivationsAgainWhereAsked) {
+  const auto activations = [](const char* recompute) {
+    const ChildResult r = run({"--recompute", recompute, "--format", "json"}, kSmallText);
+    EXPECT_EQ(r.status, 0) << r.err;
+    return reports_from_json(Json::parse(r.out, "report")).at(0).memory.activations.n;
+  };
+  EXPECT_LT(activations("blocks"), activations("norms+activations+attention"));
+  EXPECT_LT(activations("norms+activations+attention"), activations("off"));
+  EXPECT_THAT(run({"--recompute", "block"}, kSmallText).err, HasSubstr("Did you mean blocks?"));
+}
+
 TEST(Run, DividesTheRateByStaleness) {
   for (const char* mode : {"async", "ssp", "softsync"}) {
     const ChildResult r = run(

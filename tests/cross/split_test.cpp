@@ -29,6 +29,7 @@ struct Split {
   Of of = Of::images;
   int64_t nodes = 1;
   std::string_view offload = "off";
+  std::string_view recompute = "off";
 };
 
 bool of_text(const Split& s) {
@@ -48,6 +49,7 @@ std::ostream& operator<<(std::ostream& out, const Split& s) {
   out << s.scheme << " on " << s.devices;
   if (s.nodes > 1) out << " of " << s.nodes << " nodes";
   out << kNames[static_cast<int>(s.of)];
+  if (s.recompute != "off") out << ", " << s.recompute << " made again";
   return out << (s.offload == "off" ? "" : ", its optimizer on the host");
 }
 
@@ -163,6 +165,34 @@ std::vector<Split> splits() {
       {"hybrid:expert=2,microbatches=2,sharding=3,sharding-group=node,order=expert/pipeline/data/tensor", 4,
        4, Of::experts, 2},
       {"hybrid:context=2,microbatches=2,sharding=3,sharding-group=node", 4, 2, Of::rotary, 2},
+      {"allreduce:bucket=1KiB", 2, 2, Of::images, 1, "off", "blocks"},
+      {"allreduce:bucket=1KiB", 2, 2, Of::adapters, 1, "off", "blocks"},
+      {"allreduce:bucket=1KiB", 2, 2, Of::stored, 1, "off", "norms+activations+attention"},
+      {"zero:stage=3,bucket=1KiB", 2, 2, Of::images, 1, "off", "blocks"},
+      {"zero:stage=3,bucket=0B,overlap=off", 2, 2, Of::text, 1, "off", "blocks"},
+      {"zero:stage=3,bucket=1KiB", 2, 2, Of::images, 1, "optimizer+parameters", "blocks"},
+      {"pipeline:microbatches=4", 2, 1, Of::text, 1, "off", "blocks"},
+      {"pipeline:microbatches=6,schedule=gpipe", 4, 1, Of::images, 1, "off", "blocks"},
+      {"pipeline:microbatches=4,schedule=interleaved", 2, 1, Of::adapters, 1, "off", "blocks"},
+      {"pipeline:microbatches=5,schedule=zero-bubble", 2, 1, Of::images, 1, "off", "blocks"},
+      {"pipeline:microbatches=5,schedule=zero-bubble", 2, 1, Of::images, 1, "off", "norms+activations"},
+      {"pipeline:microbatches=3", 4, 1, Of::stored, 1, "off", "blocks"},
+      {"tensor-parallel:microbatches=3", 2, 1, Of::rotary, 1, "off", "blocks"},
+      {"tensor-parallel:microbatches=2", 2, 1, Of::normed, 1, "off", "norms+activations+attention"},
+      {"hybrid:tensor=2,pipeline=2,microbatches=2,schedule=zero-bubble,sharding=1", 8, 2, Of::text, 1, "off",
+       "blocks"},
+      {"hybrid:tensor=2,pipeline=2,microbatches=3,schedule=zero-bubble", 4, 1, Of::images, 1, "off",
+       "attention"},
+      {"hybrid:tensor=2,microbatches=2,sharding=3", 4, 2, Of::text, 1, "off", "blocks"},
+      {"hybrid:pipeline=2,microbatches=4,schedule=interleaved,sharding=3", 4, 2, Of::images, 1, "off",
+       "blocks"},
+      {"hybrid:expert=2,microbatches=2", 4, 4, Of::experts, 1, "off", "activations"},
+      {"tensor-parallel:sequence=on", 2, 1, Of::text, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3", 4, 1, Of::rotary, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,pipeline=2,microbatches=3,schedule=zero-bubble", 4, 1, Of::text, 1, "off",
+       "blocks"},
+      {"hybrid:tensor=2,sequence=on,microbatches=2,sharding=3", 4, 2, Of::normed, 1, "off", "blocks"},
+      {"hybrid:tensor=2,sequence=on,microbatches=2", 2, 1, Of::rotary, 1, "off", "attention"},
   };
 }
 
@@ -247,6 +277,7 @@ Execution split_execution(const Split& s, const ResolvedScheme& scheme) {
   e.job.batch = 2;
   e.job.optimizer = &optimizer("momentum");
   e.job.offload = parse_offload(s.offload, {});
+  e.job.recompute = parse_recompute(s.recompute, {});
   e.iterations = 20;
   e.warmup = 1;
   e.data = of_text(s) ? nullptr : &digits();

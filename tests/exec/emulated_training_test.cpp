@@ -33,7 +33,8 @@ const Backend& device() {
 }
 
 ExecutionResult train(const Backend& backend, const char* model, const char* scheme, int64_t workers,
-                      int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1) {
+                      int32_t iterations, Precision precision = Precision::fp32, int64_t nodes = 1,
+                      const char* recompute = "off") {
   const Graph graph = Graph::load(model);
   const ResolvedScheme resolved = resolve_scheme(scheme, {});
   Execution e;
@@ -43,6 +44,7 @@ ExecutionResult train(const Backend& backend, const char* model, const char* sch
   e.cluster = {workers, nodes, workers / nodes};
   e.job.batch = 4;
   e.job.precision = precision;
+  e.job.recompute = parse_recompute(recompute, {});
   e.job.optimizer = &optimizer("momentum");
   e.iterations = iterations;
   e.warmup = 1;
@@ -121,6 +123,23 @@ TEST(EmulatedTraining, DevicesShareExpertsSequencesAndStates) {
   for (const char* scheme :
        {"zero:stage=1,bucket=1KiB", "zero:stage=2,bucket=1KiB", "fsdp", "hybrid:sharding=3"})
     expect_same(model, scheme, 2);
+}
+/// To the bit, also in 2 bytes and of replayed steps.
+TEST(EmulatedTraining, MakesAgainWhatItLetGoOf) {
+  const std::string images = std::string(TANDEM_ROOT) + "/tests/cross/again.json";
+  const char* const text = "transformer-tiny:layers=2,hidden=16,heads=2,vocabulary=40,sequence=8";
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const auto& [model, scheme] : std::vector<std::pair<const char*, const char*>>{
+             {images.c_str(), "allreduce"}, {text, "allreduce"}, {text, "pipeline:microbatches=3"}}) {
+      const ExecutionResult kept = train(device(), model, scheme, 2, 16, precision);
+      for (const char* recompute : {"blocks", "norms+activations+attention"}) {
+        const ExecutionResult again = train(device(), model, scheme, 2, 16, precision, 1, recompute);
+        EXPECT_EQ(again.losses, kept.losses) << model << ", " << scheme << ", " << recompute;
+        EXPECT_EQ(again.parameters, kept.parameters) << model << ", " << scheme << ", " << recompute;
+        EXPECT_EQ(again.buffers, kept.buffers) << model << ", " << scheme << ", " << recompute;
+      }
+    }
+  }
 }
 TEST(EmulatedTraining, ServersOnDevicesMergeThere) {
   opened = 0;
