@@ -462,6 +462,15 @@ int run(const Arguments& a) {
 
 namespace {
 
+Flag data_flag() {
+  return {
+      "data", "NAME|FILE|FOLDER",
+      "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
+      "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: "
+      "tokens:FILE.bin[,FILE.bin...][,type=uint16|uint32][,skip=BYTES], raw token ids, also of a folder or "
+      "pattern"};
+}
+
 std::vector<Flag> run_flags() {
   std::vector<Flag> out{
       {"model", "NAME|FILE", "what to train (tandem list models); NAME:key=value overrides its parameters"},
@@ -493,11 +502,7 @@ std::vector<Flag> run_flags() {
       {"lr-by-staleness", "",
        "divide the rate by the gradient's staleness: parameter-server with mode=async, ssp or "
        "softsync"},
-      {"data", "NAME|FILE|FOLDER",
-       "synthetic (default), digits, .csv files with the class last, joined by commas; pictures: a folder "
-       "with a folder of JPEG or PNG files for each class, or a .rec file; text of language models: "
-       "tokens:FILE.bin[,FILE.bin...][,type=uint16|uint32][,skip=BYTES], raw token ids, also of a folder or "
-       "pattern"},
+      data_flag(),
       {"threads", "N", "processors that compute together for one worker; default 1"},
       {"bind", "core|numa|none",
        "what a worker's threads are bound to: processors of their own (default), those of a NUMA node, to "
