@@ -10,6 +10,7 @@
 
 #include "exec/lower/arena.h"
 #include "exec/lower/emitted_calls.h"
+#include "exec/lower/fused_norm.h"
 #include "exec/lower/gradient_flow.h"
 #include "exec/lower/stored.h"
 
@@ -96,7 +97,7 @@ void extend_exchanged(const EmittedCalls& e, const GradientFlow& flow, std::vect
   const auto layers = static_cast<int64_t>(e.forward.size());
   for (uint32_t i = 0; i < layers; ++i) {
     const SliceTensors& s = e.slice[i];
-    const bool received = e.forward[i].empty() && s.output != kNoTensor;
+    const bool received = e.forward[i].empty() && !e.elsewhere[i] && s.output != kNoTensor;
     if (flow.outputs[i].sent) extend(out[s.output], i, 2 * layers - 1 - i);
     if (s.arriving != kNoTensor) extend(out[s.arriving], layers, 2 * layers - 1 - i);
     if (received) extend(out[s.output], i, i);
@@ -203,6 +204,7 @@ struct ExecutionGraph::Impl {
       : graph(g), batch(samples), calls(element_bytes(precision) == 2) {
     const GradientFlow flow = gradient_flow(g, samples, precision, use);
     calls = emit_calls(g, flow, samples, training, element_bytes(precision) == 2, use);
+    if (use.fuses && training) fuse_norms(g, use, calls);
     resolve_memory(calls);
     sizes = place_tensors(calls, lives(calls, flow, use.parts));
   }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "exec/comm/ranks.h"
+#include "exec/run/half_gradients.h"
 #include "exec/run/shares.h"
 #include "schemes/compression.h"
 
@@ -174,7 +175,8 @@ MemoryUse worker_memory(const Execution& e, const Program& program, const Stages
     narrowed = std::max(narrowed, narrowed_words(program, op));
   }
   m.workspace = words(activations) + words(narrowed) + words(tied_words(program, role)) +
-                words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision));
+                words(sequence_words(role)) + words(reloaded_words(program, role, e.job.precision)) +
+                words(half_words(program, role));
   return m;
 }
 

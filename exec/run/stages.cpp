@@ -131,9 +131,20 @@ bool of_micro_batch(const Op& op) {
          op.payload != Payload::tied_gradients && op.payload != Payload::sequence_gradients;
 }
 
+namespace {
+
+/// Of what is not split. What is to be made again layer by layer is not fused.
+SliceUse plain_use(const Execution& e) {
+  SliceUse use;
+  use.fuses = e.backend->fuses_norms && e.job.recompute == Recompute{};
+  return use;
+}
+
+}  // namespace
+
 Stages::Stages(const Execution& e, const Program& program)
     : synced_(synced_graph(e.job, e.cluster)),
-      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision),
+      whole_(synced_ ? *synced_ : *e.job.graph, e.job.batch, true, e.job.precision, plain_use(e)),
       stage_of_role_(program.roles.size()) {
   find_places(program);
   if (program.grid.axes.empty()) {
@@ -186,7 +197,7 @@ void Stages::find_places(const Program& program) {
 void Stages::lower_batches(const Execution& e) {
   batches_ = e.job.batches;
   for (const int64_t samples : batches_) {
-    SliceUse use;
+    SliceUse use = plain_use(e);
     use.loss_weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(e.job.batch));
     use.norm_samples = e.job.batch * devices();
     uneven_.try_emplace(samples, whole_.graph(), samples, true, e.job.precision, use);
@@ -211,6 +222,7 @@ void Stages::add_stage(const Execution& e, const Program& program, uint32_t r) {
   s.slots = slots_of(role, micros());
   for (uint32_t p = 0; p < partners_; ++p) {
     SliceUse use = use_of(program, role, p);
+    use.fuses = plain_use(e).fuses;
     use.whole = e.job.graph;
     for (use.context = 0; use.context < contexts_; ++use.context)
       s.lowered.emplace_back(*s.slice, e.job.batch, true, e.job.precision, use);
